@@ -37,11 +37,11 @@ from ktrial.bench.adapters.synthmark import output as synthmark
 from ktrial.bench.adapters.sysbench import output as sysbench
 from ktrial.bench.adapters.wrk import output as wrk
 from ktrial.bench.adapters.xplane import output as xplane
-from ktrial.bench.frames import mangohud
-from ktrial.kernels.config import config_file as kernel_config
 from ktrial.kit import json_strict as strict_json
+from ktrial.kit.formats import kernel_config
 from ktrial.recordings import ktrial as ktrial_recording
-from ktrial.watch.record.blocks import block
+from ktrial.recordings.blocks import block
+from ktrial.recordings.frames import mangohud
 from perf.arguments import argument, how_many
 
 Reader = Callable[..., Any]

@@ -19,8 +19,8 @@ SOURCE = ROOT / "src" / "ktrial"
 WORLD = {"os", "subprocess", "time", "sqlite3", "socket", "pathlib", "random", "shutil", "threading", "datetime", "io"}
 #: A package imports itself and those before it.
 ORDER = (
-    *("kit", "machine", "agent", "tuning", "recordings", "bench", "judge", "results", "compare", "reports", "kernels", "guests"),
-    *("trial", "watch", "studies", "evidence", "cli"),
+    *("kit", "machine", "agent", "judge", "tuning", "recordings", "bench", "results", "compare", "reports"),
+    *("kernels", "guests", "trial", "watch", "studies", "evidence", "cli"),
 )
 #: Modules that compute and touch nothing: readers, writers of text, models, and all that is judged.
 PURE = re.compile(

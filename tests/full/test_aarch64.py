@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import Job, Program, Shape
+from ktrial.bench.guest_tools import Job, Program, Shape
 from ktrial.guests.agreement import boot_twice
 from ktrial.guests.boot import Guests, Limits
 from ktrial.guests.programs import Brought

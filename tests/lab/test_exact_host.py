@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import EXACT_CLOCK
+from ktrial.bench.guest_tools import EXACT_CLOCK
 from ktrial.recordings.ktrial import read_recording
 from tests.guest.kernels import KERNELS, Kernel, fetch, release
 from tests.support.guest_trials import ktrial

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import Shape
+from ktrial.bench.guest_tools import Shape
 from ktrial.recordings.model import Recording
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.plans.resolve import make_plan

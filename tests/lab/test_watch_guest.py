@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import Shape
+from ktrial.bench.guest_tools import Shape
 from ktrial.recordings.model import Recording
 from tests.support.guest_recordings import recorded_in_guest, with_frames
 from tests.support.planted_stutters import diagnosed, named, shuffled, told

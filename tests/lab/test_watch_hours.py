@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import Shape
+from ktrial.bench.guest_tools import Shape
 from tests.support.guest_recordings import recorded_in_guest
 
 pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.timeout(5400)]

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.benchmark import Invocation, Measurement, Outcome, ParsedRun, Probe, RawOutput
-from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.benchmark import Invocation, ParsedRun, Probe, RawOutput
+from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.record import Earlier, Execution, RunRecord, Session, Watch
 from ktrial.kit.errors import AgentError, KtrialError, UnreadableOutput
+from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.machine.container import Container
 from ktrial.machine.facts import FactBook
 from ktrial.machine.sensors import Samples, Sensor

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.judge.model.comparison import (
     Anova,
     AnovaRow,
@@ -31,6 +30,7 @@ from ktrial.judge.model.comparison import (
 )
 from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
 from ktrial.kit.finding import Finding
+from ktrial.kit.outcome import Direction, Unit
 
 #: Ends markup, scripts, attributes, tables, shells and terminals, if anybody lets it.
 HOSTILE = (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import Job, Shape
+from ktrial.bench.guest_tools import Job, Shape
 from ktrial.cli.app_kernels import Kernels
 from ktrial.guests.agreement import settle_s
 from ktrial.guests.boot import Limits

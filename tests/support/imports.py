@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ktrial.results.foreign import ForeignResults, ForeignRun, ImportOptions
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.import_file import ForeignFile, Wanted, read_results
 from ktrial.results.importers.registry import all_importers
 

@@ -15,10 +15,10 @@ from types import ModuleType
 from typing import Any
 
 import ktrial
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import KtrialError
 from ktrial.kit.formats.elf import Elf
 from ktrial.recordings.growing import GrowingRecording
-from ktrial.results.foreign import ImportOptions
 from ktrial.tuning.origin.formats.lines import ForeignFormatError
 
 #: What a reader may raise for what it cannot read.
@@ -56,7 +56,7 @@ _OF_ITS_OWN: dict[str, dict[str, Any]] = {
     "kernels.images.flat_kernel.own_note": {"owner": b"GNU"},
     "kernels.images.read_identity.identify_running": {"config": (None, None)},
     "guests.guest_line.encoded": {"content": b""},
-    "kernels.config.config_file.fragment_line": {"value": "y", "kind": None},
+    "kit.formats.kernel_config.fragment_line": {"value": "y", "kind": None},
     "tuning.origin.formats.lines.is_comment": {},
     "results.importers._shared.group_of": {"name": "f"},
     "results.importers._shared.has_keys": {},
@@ -70,7 +70,7 @@ _NO_READERS = frozenset(
         "recordings.recording.recording_of",
         "kit.formats.tool_output.unreadable",
         "guests.guest_line.encoded",
-        "kernels.config.config_file.fragment_line",
+        "kit.formats.kernel_config.fragment_line",
         "results.importers._shared.measurement",
     }
 )
@@ -90,7 +90,7 @@ _PLACES = re.compile(
 #: Functions of a text that belongs to this machine or to the catalog, not to somebody else.
 _OWN_WORDS = frozenset(
     {
-        *("bench.frames.guest_tools.guest_path", "guests.keep.kernel_from_anywhere", "guests.keep.tool_from_anywhere"),
+        *("bench.guest_tools.guest_path", "guests.keep.kernel_from_anywhere", "guests.keep.tool_from_anywhere"),
         *("guests.kept.check_name", "guests.kept.is_name", "guests.shape.guest_shape", "guests.text.kept_text"),
         *("kernels.build.command_line.launcher_of", "kernels.identity.without_target", "kernels.request.parse_set"),
         *("kernels.request.same_value", "kernels.source.parse_patch", "kernels.uarch.arm_targets.find_cpu_target"),

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ktrial.bench.benchmark import Outcome
 from ktrial.bench.record import RunRecord, Session
 from ktrial.judge.judge import judge
 from ktrial.judge.model.comparison import Comparison
@@ -29,12 +28,13 @@ from ktrial.judge.model.log import (
     block_order,
 )
 from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
+from ktrial.kit.outcome import Outcome
 from ktrial.results.store.recorder import Recorder
 from ktrial.results.store.runs import Store
-from ktrial.results.store.trials import Trials
-from ktrial.results.trial_record import ArmSettings, StoredTrial, protocol_sha256
 from ktrial.trial.outcome.comparison import Told, comparison_of, outcomes_of
 from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.record import ArmSettings, StoredTrial, protocol_sha256
+from ktrial.trial.store import Trials
 from tests.support.comparisons import HOSTILE, _poisoned
 from tests.support.records import run_record, session_document
 

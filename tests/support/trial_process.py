@@ -14,9 +14,9 @@ from typing import Literal
 from ktrial.judge.model.log import Ended, Event, RunEnded
 from ktrial.results.store.database import Database
 from ktrial.results.store.runs import Store
-from ktrial.results.store.trials import Trials
-from ktrial.results.trial_record import StoredTrial
 from ktrial.trial.outcome.summary import summary_of
+from ktrial.trial.record import StoredTrial
+from ktrial.trial.store import Trials
 from tests.support.kept import records, state
 from tests.support.terminal import KTRIAL
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from ktrial.bench.benchmark import Benchmark, Parameters, Probe
-from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.run.ports import Executor
 from ktrial.bench.tool_files import recipe_for
 from ktrial.kit.errors import KtrialError

@@ -6,16 +6,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.machine.facts import FactBook
 
-Unit = Literal["s", "1/s", "B/s", "B", "count", "score", "ratio", "J", "W"]
-Direction = Literal["lower", "higher"]
-OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "size", "score", "energy", "power"]
 Parameters = Mapping[str, Any]
 
 #: The folders in which a benchmark's bare program name is looked up, in this order; never PATH.
@@ -24,8 +22,6 @@ PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
 #: How many lines of stderr a failed run quotes: the last ones that tell most.
 QUOTED_LINES = 3
-#: How the failure of a run begins whose tool says that it did something else than it was asked for.
-ANOTHER = "something else was measured"
 #: From how many of the last bytes of stdout, where a tool says there why it failed.
 QUOTED_BYTES = 500
 #: Where the server of a network of its own listens.
@@ -49,35 +45,6 @@ WATCHED = "watched.json"
 RECORDING = "recording.ktr"
 RECORDING_FAILED = "recording-failed"
 PHASES = "phases.json"
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantity that a benchmark measures: `unit` is the base unit in which its values are kept.
-
-    `direction` says which way is better. `resolution` is the step below which the tool cannot tell values apart, `low`
-    and `high` the range outside of which a value is an error of measurement; all three are in the base unit.
-    `better`, `worse` and `blind_spots` are plain sentences for reports.
-    """
-
-    name: str
-    unit: Unit
-    direction: Direction
-    kind: OutcomeKind
-    low: float
-    high: float
-    better: str
-    worse: str
-    blind_spots: str
-    resolution: float | None = None
-    headline: bool = False
-
-
-class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of one run: `value` in the outcome's base unit, `original` as the tool printed it, with its unit."""
-
-    outcome: str
-    value: float
-    original: str
 
 
 class RawOutput(msgspec.Struct, frozen=True, kw_only=True):

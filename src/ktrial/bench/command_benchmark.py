@@ -11,22 +11,11 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.benchmark import (
-    Benchmark,
-    Direction,
-    Invocation,
-    Measurement,
-    Outcome,
-    OutcomeKind,
-    ParsedRun,
-    Probe,
-    RawOutput,
-    Unit,
-    check_exit,
-)
+from ktrial.bench.benchmark import Benchmark, Invocation, ParsedRun, Probe, RawOutput, check_exit
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.json_path import is_path, parse_path, select
 from ktrial.kit.json_strict import NotStrictJson, decode
+from ktrial.kit.outcome import Direction, Measurement, Outcome, OutcomeKind, Unit
 from ktrial.machine.facts import FactBook
 
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")

@@ -161,7 +161,7 @@ def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
     """The same where its program lies in the guest. Raises BadInput where the guest has it not."""
     import msgspec
 
-    from ktrial.bench.frames.guest_tools import guest_path
+    from ktrial.bench.guest_tools import guest_path
     from ktrial.guests.program import DIRECTORY, ENVIRONMENT
 
     program, *rest = own.argv

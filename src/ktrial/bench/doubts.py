@@ -7,24 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ktrial.bench.record import RunRecord
 from ktrial.kit.finding import Finding, FindingLevel
-from ktrial.machine.gates import GATES, GateFinding, GateLimits, Groups, Readings, judge_groups
+from ktrial.machine.gates import GATES, GateLimits, Readings, group_findings
 from ktrial.machine.run_conditions import Telemetry
 
 #: Above this share of void runs the others may be a choice of the lucky ones.
 MOST_VOID = 0.2
 #: Rules that judge a run against the first one; what the others find, they find in all runs together.
 _AGAINST_FIRST = frozenset(("distance", "ratio"))
-
-
-def finding_of(found: GateFinding) -> Finding:
-    """What a gate found; what it could not tell is good to know."""
-    level = "note" if found.level == "could-not-tell" else found.level
-    return Finding(kind=found.gate, level=level, sentence=found.sentence, values=found.values)
-
-
-def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
-    """What all gates find in groups of runs: the one way from readings to doubts."""
-    return tuple(finding_of(one) for one in judge_groups(groups, limits))
 
 
 def void_finding(group: str, void: int, runs: int, last: str | None = None) -> Finding | None:

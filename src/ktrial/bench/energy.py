@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ktrial.bench.benchmark import Measurement, Outcome
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 
 RAPL = "/sys/class/powercap/*/energy_uj"
 BATTERY = "/sys/class/power_supply/*/status"

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ktrial.bench.benchmark import Unit
 from ktrial.bench.text import scale_for
+from ktrial.kit.outcome import Unit
 
 _DIGITS = 4
 

@@ -11,8 +11,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from ktrial.bench.benchmark import AgentLoad, Direction, Measurement, Outcome, RawOutput, Unit
+from ktrial.bench.benchmark import AgentLoad, RawOutput
 from ktrial.bench.tool import Receipt
+from ktrial.kit.outcome import Direction, Measurement, Outcome, Unit
 from ktrial.machine.container import Container
 from ktrial.machine.disturbance import Disturbance
 from ktrial.machine.facts import Fact

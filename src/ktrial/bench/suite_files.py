@@ -13,9 +13,8 @@ from ktrial.bench.command_benchmark import OwnBenchmark
 from ktrial.bench.suite import Suite, SuiteEntry, check_entry, parse_cpus, parse_sample_period
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.kit.toml import locate
+from ktrial.kit.toml_files import BUILT_IN, read_listed
 from ktrial.machine.gates import parse_gates
-from ktrial.tuning.catalog.loader import read_listed
-from ktrial.tuning.catalog.model import BUILT_IN
 
 _STRESSORS = ("cpu", "matrix", "vm", "pipe", "context", "switch", "mutex", "futex")
 

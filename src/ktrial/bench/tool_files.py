@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ktrial.bench.tool import Recipe
 from ktrial.kit.errors import BadInput
-from ktrial.tuning.catalog.loader import read_toml
-from ktrial.tuning.catalog.model import BUILT_IN
+from ktrial.kit.toml_files import BUILT_IN, read_toml
 
 
 def load_recipes(folder: Path = BUILT_IN) -> dict[str, Recipe]:

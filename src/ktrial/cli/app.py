@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
     from ktrial.agent.transport import Detached, Transport
     from ktrial.bench.benchmark import Benchmark
+    from ktrial.bench.run.built_file import SeenFile
     from ktrial.bench.run.container import ContainerExecutor
     from ktrial.bench.run.executor import AgentExecutor
     from ktrial.bench.run.place import MeasuringPlace
@@ -38,10 +39,9 @@ if TYPE_CHECKING:
     from ktrial.results.foreign import Importer
     from ktrial.results.store.recorder import Recorder
     from ktrial.results.store.runs import Store
-    from ktrial.results.store.trials import Trials
     from ktrial.studies.goals import Goal
     from ktrial.studies.ledger.file import LedgerFile
-    from ktrial.trial.arms.builds import SeenFile
+    from ktrial.trial.store import Trials
     from ktrial.tuning.catalog.model import Catalog
     from ktrial.tuning.state.saved import SavedStates
     from ktrial.watch.record.agent_watch import Watching
@@ -350,7 +350,7 @@ class App(WithDesktop):
     @cached_property
     def trials(self) -> Trials:
         """Trials and noise profiles of the store."""
-        from ktrial.results.store.trials import Trials
+        from ktrial.trial.store import Trials
 
         return Trials(lambda: self.store.database)
 

@@ -13,7 +13,7 @@ from ktrial.kit.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from ktrial.agent.transport import Detached
-    from ktrial.bench.frames.guest_tools import GuestTools, Mode, Shape
+    from ktrial.bench.guest_tools import GuestTools, Mode, Shape
     from ktrial.cli.app import App
     from ktrial.cli.app_kernels import Kernels, Role
     from ktrial.guests.kept import Keeper, KeptGuest
@@ -49,7 +49,7 @@ def boot_to_talk(
     """A guest with sessions, by default with KVM where that works; with `runs_programs` benchmarks can run there."""
     import msgspec
 
-    from ktrial.bench.frames.guest_tools import GuestFailed, GuestPlace, Shape
+    from ktrial.bench.guest_tools import GuestFailed, GuestPlace, Shape
 
     usual = Shape(mode="emulated", memory_bytes=_MEMORY_BYTES, cpus=_CPUS)
 
@@ -175,7 +175,7 @@ class GuestHost:
 
     def tools(self) -> GuestTools:
         """The programs that the guest has."""
-        from ktrial.bench.frames.guest_tools import GuestTools, guest_path
+        from ktrial.bench.guest_tools import GuestTools, guest_path
 
         if self._kept is not None:
             return GuestTools(places=self._kept.kept.tools, kept=self._name)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ktrial.agent.replay_transport import ReplayedTransport
-    from ktrial.bench.frames.guest_tools import GuestPlace, GuestRun, Shape
+    from ktrial.bench.guest_tools import GuestPlace, GuestRun, Shape
     from ktrial.cli.app_kernels import Role
     from ktrial.guests.lab import Lab
     from ktrial.guests.replay import Replay
@@ -88,7 +88,7 @@ class ExactHost(GuestHost):
 
     def close(self) -> None:
         """Nothing runs; what was said to one that is kept is kept. Tell what its answers rest on."""
-        from ktrial.bench.frames.guest_tools import EXACT_CLOCK
+        from ktrial.bench.guest_tools import EXACT_CLOCK
 
         if not self._begun:
             return
@@ -140,7 +140,7 @@ def place_of(
     """Where an exact guest runs that is a host."""
     import msgspec
 
-    from ktrial.bench.frames.guest_tools import GuestPlace, Shape
+    from ktrial.bench.guest_tools import GuestPlace, Shape
 
     shape = shape or Shape(mode="exact", memory_bytes=_MEMORY_BYTES, cpus=1)
     shape = msgspec.structs.replace(shape, mode="exact")
@@ -149,7 +149,7 @@ def place_of(
 
 def boot_with(lab: Lab, place: GuestPlace, script: bytes, say: Callable[[str], None]) -> GuestRun:
     """Twice at once with all that is said to it, and both are the same."""
-    from ktrial.bench.frames.guest_tools import ODD_BOOT, Job
+    from ktrial.bench.guest_tools import ODD_BOOT, Job
     from ktrial.guests.agreement import boot_twice, settle_s
     from ktrial.guests.replay import SCRIPT
 

@@ -54,7 +54,7 @@ def seconds(text: str, option: str) -> float:
 def _below_fps(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
     if given is None:
         return None
-    from ktrial.bench.frames.statistics import below_rate
+    from ktrial.recordings.frames.statistics import below_rate
 
     try:
         value = float(given)

@@ -16,14 +16,14 @@ from ktrial.cli.options import below_fps_option
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.bench.benchmark import Outcome
     from ktrial.compare.arms import Arm
     from ktrial.compare.compare import Asked
     from ktrial.compare.sources import Gathered, Reading, Source
     from ktrial.judge.model.asked import AskedComparison
     from ktrial.judge.model.comparison import Comparison
+    from ktrial.kit.outcome import Outcome
     from ktrial.results.ports import ReadResults
-    from ktrial.results.trial_record import StoredTrial
+    from ktrial.trial.record import StoredTrial
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PERCENT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
@@ -102,7 +102,7 @@ def judged(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Compari
 def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> Reading:
     """How files are read that `read` gives; `options` are those of `table_options`."""
     from ktrial.compare.sources import Reading
-    from ktrial.results.foreign import ImportOptions
+    from ktrial.judge.model.asked import ImportOptions
 
     importing = ImportOptions.given({name: value for name, value in options.items() if name != "as_format"})
     return Reading(options=importing, as_format=options["as_format"], importers=app.importers, read=read)

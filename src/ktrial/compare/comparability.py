@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.bench.doubts import group_findings, void_finding
+from ktrial.bench.doubts import void_finding
 from ktrial.bench.environment import of_one_salt
 from ktrial.compare.arms import Arm
 from ktrial.kit.finding import Finding, FindingLevel
-from ktrial.machine.gates import DEFAULTS, GATES, GateLimits
+from ktrial.machine.gates import DEFAULTS, GATES, GateLimits, group_findings
 
 _SHOWN = 60
 

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import msgspec
 
-from ktrial.bench.benchmark import Outcome
 from ktrial.compare.arms import Arm, places, source_of
 from ktrial.compare.comparability import Doubt, doubts, failures, findings_of
 from ktrial.compare.exclusion import changed, dependence_words, moved
@@ -32,6 +31,7 @@ from ktrial.judge.model.question import Answer, Question
 from ktrial.judge.model.verdict import Verdict
 from ktrial.kit.errors import UnknownName
 from ktrial.kit.finding import CONFOUNDED, Finding
+from ktrial.kit.outcome import Outcome
 from ktrial.kit.percentile import NOT_PRIMARY
 
 Judge = Callable[[Sequence[Question]], Sequence[Answer]]

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Outcome, Unit
 from ktrial.bench.record import variation
 from ktrial.compare.arms import Arm, ComparedRun
 from ktrial.judge.model.comparison import ArmValues, Point, Role
 from ktrial.judge.model.question import Observation, Question
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.kit.finding import Finding
+from ktrial.kit.outcome import Direction, Outcome, Unit
 from ktrial.kit.percentile import (
     FEW_EVENTS,
     counted,

@@ -19,9 +19,9 @@ from ktrial.evidence.trials import TrialKeeper, check_same_verdicts, members_of,
 from ktrial.evidence.unpack import CAME, Bundle, brought, runs_of, session_of
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.scrub import Identity, Scrubber
-from ktrial.results.kept_trial import KeptTrial, cleaned
 from ktrial.results.model import StoredRun, StoredSession
 from ktrial.results.ports import Results
+from ktrial.trial.kept import KeptTrial, cleaned
 
 #: Facts of a machine in which a name of it may stand.
 _TELLING_FACTS = frozenset(("kernel.command_line", "kernel.version"))

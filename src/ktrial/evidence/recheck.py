@@ -15,12 +15,13 @@ from ktrial.evidence.reparse import BROKEN, reparse_run
 from ktrial.evidence.trials import trial_in
 from ktrial.evidence.unpack import Bundle, BundleResults
 from ktrial.evidence.with_sources import Again, question_of
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.judge.model.comparison import Comparison
 from ktrial.kit.errors import BadInput, KtrialError
-from ktrial.results.foreign import ForeignRun, Importer, ImportOptions
+from ktrial.results.foreign import ForeignRun, Importer
 from ktrial.results.import_file import ForeignFile, Wanted, document_of, read_results
-from ktrial.results.kept_trial import KeptTrial
 from ktrial.results.model import StoredRun, StoredSession
+from ktrial.trial.kept import KeptTrial
 from ktrial.tuning.catalog.model import Catalog
 
 

@@ -15,10 +15,11 @@ from ktrial.evidence.reparse import BROKEN
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Looked, RunEnded
 from ktrial.kit.errors import KtrialError
-from ktrial.results.kept_trial import KeptTrial, record_of
+from ktrial.results.model import record_of
 from ktrial.results.ports import ReadResults
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.arms.purity import purity
+from ktrial.trial.kept import KeptTrial
 from ktrial.trial.outcome.comparison import Told, comparison_of, outcomes_of
 from ktrial.trial.outcome.scope import unvouched
 from ktrial.trial.outcome.summary import audited, judgement_of

@@ -10,11 +10,11 @@ import msgspec
 
 from ktrial.bench.benchmark import Benchmark, ParsedRun, RawOutput, check_measurements
 from ktrial.bench.command_benchmark import check_run
-from ktrial.bench.frames.statistics import FRAME_OUTCOMES
 from ktrial.bench.record import LOAD_THROUGHPUT, Kept
 from ktrial.bench.run.undoable_command import EJECTED
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.machine.gates import VOID
+from ktrial.recordings.frames.statistics import FRAME_OUTCOMES
 from ktrial.results.model import StoredRun
 from ktrial.results.ports import Results
 from ktrial.watch.frames import read_frames

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import EXACT_SETTLE_S, GuestDiffers, GuestRun, Mode, Shape
+from ktrial.bench.guest_tools import EXACT_SETTLE_S, GuestDiffers, GuestRun, Mode, Shape
 from ktrial.kit.errors import KtrialError
 
 #: So much of a line is shown before and after the first byte in which two differ.

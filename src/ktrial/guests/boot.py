@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import Begun, Ended, GuestRun, Job, Shape
+from ktrial.bench.guest_tools import Begun, Ended, GuestRun, Job, Shape
 from ktrial.guests import guest_line, initramfs
 from ktrial.guests.guest_line import Frame, Frames, Garbled
 from ktrial.guests.programs import Brought

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import GuestBootTime, GuestFailed, GuestPlace, GuestRun, Job, Program
+from ktrial.bench.guest_tools import GuestBootTime, GuestFailed, GuestPlace, GuestRun, Job, Program
 from ktrial.guests.agent_replies import read_replies
 from ktrial.guests.initcalls import WORDS, kernel_us, read_initcalls
 from ktrial.kit.errors import BadRun

@@ -11,7 +11,7 @@ from typing import IO
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import Ends
+from ktrial.bench.guest_tools import Ends
 from ktrial.guests import guest_line
 from ktrial.guests.guest_line import Frames, Garbled
 

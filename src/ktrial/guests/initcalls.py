@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ktrial.bench.frames.guest_tools import InitCall
+from ktrial.bench.guest_tools import InitCall
 from ktrial.machine.kernel_log import KernelRecord
 
 #: What makes a kernel tell, and room in its log for that.

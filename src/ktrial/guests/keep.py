@@ -15,7 +15,7 @@ from ktrial.kernels.images.images import RUNNING
 from ktrial.kit.errors import AgentError, BadInput
 
 if TYPE_CHECKING:
-    from ktrial.bench.frames.guest_tools import Begun, Ends, Kept, Mode, Shape
+    from ktrial.bench.guest_tools import Begun, Ends, Kept, Mode, Shape
     from ktrial.cli.app import App
     from ktrial.guests.transport import Guest
 
@@ -43,7 +43,7 @@ def keep_guest(
     limit: str | None,
 ) -> int:
     """Boot it, and hand out sessions with it; `brought` are modules and tools."""
-    from ktrial.bench.frames.guest_tools import STATUS_FAILED, GuestFailed
+    from ktrial.bench.guest_tools import STATUS_FAILED, GuestFailed
     from ktrial.cli.app_guest import keeper
     from ktrial.guests.text import kept_text
     from ktrial.kit.tables import columns
@@ -81,7 +81,7 @@ def _boot(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
 ) -> _Booted:
     """One that runs from now on."""
-    from ktrial.bench.frames.guest_tools import Kept
+    from ktrial.bench.guest_tools import Kept
     from ktrial.cli.app_guest import boot_to_talk
 
     guest, ran, places = boot_to_talk(app.kernels.lab, kernel, mode, shape, modules, tools, runs_programs=True)
@@ -92,7 +92,7 @@ def _boot_exact(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
 ) -> _Booted:
     """One to which nothing was said yet."""
-    from ktrial.bench.frames.guest_tools import GuestFailed, Kept
+    from ktrial.bench.guest_tools import GuestFailed, Kept
     from ktrial.cli.app_guest import tools_of
     from ktrial.cli.exact_host import boot_with, place_of
     from ktrial.guests.replay import Replay

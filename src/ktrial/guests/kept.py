@@ -25,7 +25,7 @@ import msgspec
 from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.run_folder import private_place
 from ktrial.agent.transport import PATIENCE_S
-from ktrial.bench.frames.guest_tools import Ends, Kept, Past
+from ktrial.bench.guest_tools import Ends, Kept, Past
 from ktrial.guests.transport import Guest
 from ktrial.kit.errors import AgentError, BadInput, Busy, KtrialError
 from ktrial.tuning.state.lock import look

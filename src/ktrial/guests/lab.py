@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import GuestPlace, GuestRun, Job
+from ktrial.bench.guest_tools import GuestPlace, GuestRun, Job
 from ktrial.guests import disk
 from ktrial.guests.boot import Guests, Limits
 from ktrial.guests.modules import modules_folder, take_modules

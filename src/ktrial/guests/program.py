@@ -12,7 +12,7 @@ from ktrial.agent.transport import Detached
 from ktrial.bench.agent_output import exec_output
 from ktrial.bench.benchmark import RawOutput
 from ktrial.kit.errors import AgentError, BadInput
-from ktrial.watch.record.model import Ended
+from ktrial.recordings.watching import Ended
 
 #: The environment of a program in a guest, and where it runs.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp"}

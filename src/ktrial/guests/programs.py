@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ktrial.bench.frames.guest_tools import Program, guest_path
+from ktrial.bench.guest_tools import Program, guest_path
 from ktrial.kernels.images.architectures import host_architecture
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.formats.elf import MAGIC, Elf

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ktrial.bench.frames.guest_tools import Shape
+from ktrial.bench.guest_tools import Shape
 from ktrial.kernels.images.architectures import X86_64, GuestMachine, host_architecture
 from ktrial.kit.errors import KtrialError
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import GuestDiffers, GuestRun, Past
+from ktrial.bench.guest_tools import GuestDiffers, GuestRun, Past
 from ktrial.guests import guest_line
 from ktrial.guests.guest_line import Frames
 from ktrial.kit.errors import AgentError, KtrialError

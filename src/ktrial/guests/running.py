@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import STATUS_FAILED, STATUS_LIMIT, Begun, Ends, GuestFailed
+from ktrial.bench.guest_tools import STATUS_FAILED, STATUS_LIMIT, Begun, Ends, GuestFailed
 from ktrial.guests import guest_line
 from ktrial.guests.console_line import Line
 from ktrial.guests.guest_line import Frame, Frames, Garbled

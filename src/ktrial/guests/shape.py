@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.bench.frames.guest_tools import Mode, Shape
+from ktrial.bench.guest_tools import Mode, Shape
 from ktrial.kit.errors import BadInput
 
 _LEAST_MEMORY = 64 << 20

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ktrial.bench.frames.guest_tools import EXACT_CLOCK, Begun, GuestBootTime, GuestRun, Program
+from ktrial.bench.guest_tools import EXACT_CLOCK, Begun, GuestBootTime, GuestRun, Program
 from ktrial.kit.json_bytes import wire_bytes
 from ktrial.kit.tables import labelled, paragraph
 

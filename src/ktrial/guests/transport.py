@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ktrial.agent.transport import PATIENCE_S, PipeTransport
-from ktrial.bench.frames.guest_tools import Ends
+from ktrial.bench.guest_tools import Ends
 from ktrial.kit.errors import AgentError
 
 #: An emulated guest may take a while to start an agent.

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from ktrial.bench.doubts import group_findings
 from ktrial.judge import validity_checks as checks
 from ktrial.judge.collect_log import Pairs, Scores, Trial, collect, pairs_of, run_scores, visit_scores
 from ktrial.judge.model.comparison import Role
@@ -28,7 +27,7 @@ from ktrial.judge.sequential import Array, looks, row_of, worth_it
 from ktrial.judge.stats.tails import few_events, rests_on_few
 from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
-from ktrial.machine.gates import GateLimits
+from ktrial.machine.gates import GateLimits, group_findings
 
 Contrast = tuple[str, str]
 #: A trial ends when failures leave it short of its cap after so many times as many blocks.

@@ -12,11 +12,11 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from ktrial.bench.benchmark import Direction
 from ktrial.judge.model.question import Observation, Question
 from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.stretches import stretches
 from ktrial.kit.finding import Finding
+from ktrial.kit.outcome import Direction
 
 Order = Literal["interleaved", "sequence", "unknown"]
 Scale = Literal["log", "difference"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction
 from ktrial.judge.model.comparison import Check
 from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
 from ktrial.judge.observational_layout import Order
 from ktrial.kit.finding import Finding
+from ktrial.kit.outcome import Direction
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from ktrial.bench.benchmark import Direction
 from ktrial.judge.model.comparison import Anova, Check, Pairwise
 from ktrial.judge.model.question import Question
 from ktrial.judge.observational_layout import Runs, Scale, is_usable
@@ -19,6 +18,7 @@ from ktrial.judge.stats.machines import within_machines
 from ktrial.judge.stats.modes import apart, two_modes, within_blocks
 from ktrial.judge.stats.summary import summarise
 from ktrial.kit.finding import Finding, FindingLevel
+from ktrial.kit.outcome import Direction
 
 #: With more arms than this all pairs are no table that anybody reads.
 PAIRED_ARMS = 30

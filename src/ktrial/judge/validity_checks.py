@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ktrial.bench.benchmark import ANOTHER
 from ktrial.judge.sequential import Array
 from ktrial.judge.stats.modes import two_modes, within_blocks
 from ktrial.kit.finding import Finding
+from ktrial.kit.outcome import ANOTHER
 from ktrial.machine.gates import Readings
 
 #: So many failures in one arm and none in the other decide the trial; fewer happen by chance with a flaky tool.

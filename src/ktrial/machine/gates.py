@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.kit.finding import Finding
 from ktrial.kit.units import parse_quantity, show_bytes, show_seconds
 
 Reading = float | str | None
@@ -396,3 +397,14 @@ def _finding(
         limit=limit_text(gate, limit, level),
         sentence=sentence,
     )
+
+
+def finding_of(found: GateFinding) -> Finding:
+    """What a gate found; what it could not tell is good to know."""
+    level = "note" if found.level == "could-not-tell" else found.level
+    return Finding(kind=found.gate, level=level, sentence=found.sentence, values=found.values)
+
+
+def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
+    """What all gates find in groups of runs: the one way from readings to doubts."""
+    return tuple(finding_of(one) for one in judge_groups(groups, limits))

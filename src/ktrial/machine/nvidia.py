@@ -7,8 +7,7 @@ import ctypes
 from collections.abc import Callable
 from typing import ClassVar
 
-from ktrial.machine.sensors import Sensor
-from ktrial.watch.record.blocks import MISSING
+from ktrial.machine.sensors import MISSING, Sensor
 
 LIBRARY = "libnvidia-ml.so.1"
 _NOT_SUPPORTED = 3

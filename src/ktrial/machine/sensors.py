@@ -144,3 +144,7 @@ def _steps(known: Sequence[tuple[int, int]], bits: int | None) -> Iterator[tuple
             wrapped = None if bits is None else after - before + (1 << bits)
             step = wrapped if wrapped is not None and bits is not None and wrapped < 1 << (bits - 1) else None
         yield step, (after_ns - before_ns) / 1e9
+
+
+#: What was not there.
+MISSING = -(2**63)

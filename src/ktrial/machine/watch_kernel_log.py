@@ -6,9 +6,9 @@ from __future__ import annotations
 from ktrial.kit.errors import UnreadableOutput
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.kernel_log import KernelLog, KernelLogDelta, new_lines
+from ktrial.machine.kernel_log_patterns import log_patterns
 from ktrial.machine.kmsg import read_kmsg
 from ktrial.machine.ports import Machine
-from ktrial.tuning.catalog.kernel_log import log_patterns
 
 
 class KernelLogWatch:

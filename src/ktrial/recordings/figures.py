@@ -13,18 +13,9 @@ from math import fsum, isnan
 
 import msgspec
 
-from ktrial.bench.benchmark import Measurement, Outcome, OutcomeKind, Unit
-from ktrial.bench.frames.statistics import (
-    BELOW_FPS,
-    NEIGHBOURS,
-    SLOW_FRAMES,
-    STUTTER_FACTOR,
-    STUTTER_S,
-    LeftOut,
-    is_stutter,
-    slow_share,
-    usual,
-)
+from ktrial.judge.stats.stutters import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, usual
+from ktrial.kit.outcome import Measurement, Outcome, OutcomeKind, Unit
+from ktrial.recordings.frames.statistics import BELOW_FPS, SLOW_FRAMES, LeftOut, is_stutter, slow_share
 from ktrial.recordings.model import Event, Recording, Series
 
 #: Begin and end in seconds.

@@ -9,7 +9,6 @@ from itertools import accumulate
 
 import msgspec
 
-from ktrial.bench.frames import mangohud
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.recordings import atop as recording_atop
 from ktrial.recordings import ktrial as ktrial_recording
@@ -18,6 +17,7 @@ from ktrial.recordings import micro_stutter as recording_suite
 from ktrial.recordings import sadf as recording_sadf
 from ktrial.recordings import traces as recording_traces
 from ktrial.recordings import vmstat as recording_vmstat
+from ktrial.recordings.frames import mangohud
 from ktrial.recordings.model import Frames, Recording, Source
 
 _HEAD_BYTES = 65_536

@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.recordings.ktrial_blocks import MAGIC, Blocks, Layout, contents, numbers
-from ktrial.watch.record.model import TracedEvent
+from ktrial.recordings.watching import TracedEvent
 
 _LATE = "wakeup.late"
 #: The agent's word where no events were wanted.

@@ -15,12 +15,12 @@ import msgspec
 
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.machine.sensors import Sensor
+from ktrial.recordings.blocks import OwnSource
 from ktrial.recordings.ktrial_blocks import MAGIC, Blocks, Head, Layout, head_of, numbers, read_blocks
 from ktrial.recordings.latency import Latencies, PowerState, state_left
 from ktrial.recordings.model import CrossCheck, Event, Frames, Gap, Recording, Series, SeriesKind, Source
 from ktrial.recordings.usage import usages
-from ktrial.watch.record.blocks import OwnSource
-from ktrial.watch.record.model import OF_PROGRAM, TracedEvent, doubts
+from ktrial.recordings.watching import OF_PROGRAM, TracedEvent, doubts
 
 #: Cells of what was not there, and of a sensor that lied.
 _NOT_THERE = (-(2**63), -(2**63) + 1)

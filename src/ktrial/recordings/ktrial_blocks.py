@@ -12,11 +12,11 @@ import msgspec
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.kit.json_strict import decode_as
 from ktrial.machine.sensors import Sensor
+from ktrial.recordings.blocks import BLOCK, ROWS, OwnSource
 from ktrial.recordings.latency import PowerState
 from ktrial.recordings.model import GroupLimits
 from ktrial.recordings.usage import LOOK, Look
-from ktrial.watch.record.blocks import BLOCK, ROWS, OwnSource
-from ktrial.watch.record.model import Ended, TracedEvent
+from ktrial.recordings.watching import Ended, TracedEvent
 
 if TYPE_CHECKING:
     import numpy as np

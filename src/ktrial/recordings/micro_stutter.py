@@ -14,11 +14,11 @@ from itertools import pairwise
 from math import isnan, nan
 from types import MappingProxyType
 
-from ktrial.bench.frames.samples import is_telemetry
+from ktrial.kit.formats.tidy_csv import Row, TidyTable, read_tidy_csv
 from ktrial.kit.formats.tool_output import number, unreadable
+from ktrial.recordings.frames.samples import is_telemetry
 from ktrial.recordings.model import Frames, Recording, SeriesKind, Source, Usage
 from ktrial.recordings.recording import Column, recording_of
-from ktrial.results.importers._tidy_csv import Row, TidyTable, read_tidy_csv
 
 _STEMS = ("mem", "vmstat", "psi", "io", "cpu", "freq", "vram", "proc", "xplane_telemetry")
 #: The column that tells the rows of one moment apart.

@@ -11,7 +11,7 @@ from ktrial.bench.text import percent
 from ktrial.compare.exclusion import dependence_words
 from ktrial.compare.missing import hole_rows
 from ktrial.judge.model.comparison import Comparison, OutcomeComparison
-from ktrial.judge.model.words import effect_text
+from ktrial.judge.model.words import effect_text, p_text
 from ktrial.kit.tables import clean
 from ktrial.reports.charts.drawing import MARKS
 from ktrial.reports.machines import HEADERS, NUMERIC, machine_rows
@@ -19,7 +19,7 @@ from ktrial.reports.order import asked_only, by_level, by_weight, explored, shor
 from ktrial.reports.protocol import protocol_rows
 from ktrial.reports.run_conditions import by_arm
 from ktrial.reports.sections import pair_name, tier_rows
-from ktrial.reports.sentences import adjusted_words, known_of, made_with, notices, p_text
+from ktrial.reports.sentences import adjusted_words, known_of, made_with, notices
 from ktrial.reports.trial_sentences import came_to_rows, course_sentences, placebo_sentences
 
 #: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.

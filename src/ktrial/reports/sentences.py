@@ -13,15 +13,6 @@ from ktrial.judge.model.words import effect_phrase, effect_text
 from ktrial.reports.order import by_weight, short_names
 
 
-def p_text(p: float | None) -> str:
-    """A p-value, in words where it is too small to be told."""
-    if p is None:
-        return "-"
-    if p < 0.0001:
-        return "< 0.0001"
-    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
-
-
 def adjusted_words(contrast: Contrast, outcome: OutcomeComparison) -> str | None:
     """The effect with an equal covariate, beside the one without: None where none was adjusted for."""
     if contrast.adjusted is None or contrast.adjusted_for is None:

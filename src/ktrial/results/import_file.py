@@ -11,19 +11,13 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.run.ports import ImportStore
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun, Refused, UnknownName
 from ktrial.kit.formats.compressed import unpacked
 from ktrial.kit.json_strict import fault
-from ktrial.results.foreign import (
-    BroughtFile,
-    BroughtSession,
-    ForeignResults,
-    ForeignRun,
-    Importer,
-    ImportOptions,
-)
+from ktrial.results.foreign import BroughtFile, BroughtSession, ForeignResults, ForeignRun, Importer
 from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
+from ktrial.results.ports import ImportStore
 
 #: A larger file is refused before it is read.
 LIMIT_BYTES = 256 * 1024**2

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.bench.record import RunRecord, Session, variation
+from ktrial.kit.outcome import Direction, Unit
 
 #: `running` has a writer that is alive; one whose writer is gone becomes `interrupted`.
 RunState = Literal["running", "ok", "failed", "void", "interrupted"]
@@ -169,3 +169,10 @@ def _summary(benchmark: str, kept: list[StoredMeasurement]) -> StoredSummary:
         maximum=max(values),
         cv=variation(values),
     )
+
+
+def record_of(run: StoredRun, session: StoredSession) -> RunRecord | None:
+    """The record of a run; None of one that never ended. Raises ValidationError for one that ktrial did not write."""
+    if run.document is None:
+        return None
+    return msgspec.convert({**run.document, "session": session.document}, RunRecord)

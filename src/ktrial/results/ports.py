@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ktrial.results.model import StoredRun, StoredSession
+
+if TYPE_CHECKING:
+    from ktrial.results.model import StoredRun, StoredSession
 
 
 class ReadResults(Protocol):
@@ -35,3 +38,13 @@ class Results(ReadResults, Protocol):
         places: Mapping[str, bytes] = {},
     ) -> None:
         """A whole session that was measured elsewhere, with the machine's states, or nothing of it."""
+
+
+class ImportStore(Protocol):
+    """Where results of other tools are kept."""
+
+    def sessions(self) -> tuple[StoredSession, ...]:
+        """All sessions."""
+
+    def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
+        """Keep a whole session that was measured elsewhere, or nothing of it."""

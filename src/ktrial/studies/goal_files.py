@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
+from ktrial.kit.toml_files import BUILT_IN, read_listed
 from ktrial.studies.goals import Goal
-from ktrial.tuning.catalog.loader import read_listed
-from ktrial.tuning.catalog.model import BUILT_IN, Catalog
+from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import parse_address
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.value import kernel_text

@@ -18,7 +18,7 @@ from ktrial.trial.protocol.file import TrialFile
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.results.trial_record import StoredTrial
+    from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.prepare import Prepared
     from ktrial.trial.run.progress import TrialProgress
 

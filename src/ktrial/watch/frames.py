@@ -10,11 +10,19 @@ import msgspec
 
 from ktrial.bench.adapters.xplane.output import XPlaneLog, is_xplane, read_xplane
 from ktrial.bench.adapters.xplane.xplane_test import NO_FRAMES, STAGES, stage_outcome
-from ktrial.bench.benchmark import Measurement, ParsedRun, check_measurements
+from ktrial.bench.benchmark import ParsedRun, check_measurements
 from ktrial.bench.events import Result
-from ktrial.bench.frames.mangohud import SampledLog, is_mangohud, read_mangohud
-from ktrial.bench.frames.samples import is_afterburner, is_telemetry, read_afterburner, read_telemetry
-from ktrial.bench.frames.statistics import (
+from ktrial.bench.measure import session_of
+from ktrial.bench.record import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
+from ktrial.bench.run.ports import CaptureFolder, Launcher, RunStore, WrittenLog
+from ktrial.bench.schedule import Order
+from ktrial.kit.errors import BadInput, BadRun, KtrialError
+from ktrial.kit.outcome import Measurement
+from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Clock
+from ktrial.recordings.frames.mangohud import SampledLog, is_mangohud, read_mangohud
+from ktrial.recordings.frames.samples import is_afterburner, is_telemetry, read_afterburner, read_telemetry
+from ktrial.recordings.frames.statistics import (
     BELOW_FPS,
     CAPTURE_OPTIONS,
     FRAME_OUTCOMES,
@@ -28,13 +36,6 @@ from ktrial.bench.frames.statistics import (
     frame_statistics,
     sampled_statistics,
 )
-from ktrial.bench.measure import session_of
-from ktrial.bench.record import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
-from ktrial.bench.run.ports import CaptureFolder, Launcher, RunStore, WrittenLog
-from ktrial.bench.schedule import Order
-from ktrial.kit.errors import BadInput, BadRun, KtrialError
-from ktrial.machine.facts import FactBook
-from ktrial.machine.ports import Clock
 
 #: Variables of the session that may bear on frames and are kept with a run; others may hold secrets.
 KEPT_VARIABLES = re.compile(

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ktrial.bench.frames.statistics import FrameOutcome, FrameReport
 from ktrial.bench.text import show
 from ktrial.kit.tables import clean, labelled, paragraph, table
+from ktrial.recordings.frames.statistics import FrameOutcome, FrameReport
 
 _LABEL_COLUMNS = 18
 

@@ -11,16 +11,9 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters import all_benchmarks
-from ktrial.bench.benchmark import (
-    Benchmark,
-    Measurement,
-    Outcome,
-    ParsedRun,
-    RawOutput,
-    check_exit,
-    check_measurements,
-)
+from ktrial.bench.benchmark import Benchmark, ParsedRun, RawOutput, check_exit, check_measurements
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 from tests.bench.unit.test_all_benchmarks import FACTS
 from tests.support.bench import REQUIRED
 from tests.support.cases import CASES, adapters, expected, name, raw_output, tool_of

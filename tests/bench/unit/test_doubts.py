@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from ktrial.bench.doubts import group_findings, void_finding
+from ktrial.bench.doubts import void_finding
 from ktrial.compare.arms import Arm
 from ktrial.compare.comparability import doubts
 from ktrial.kit.finding import Finding
-from ktrial.machine.gates import DEFAULTS, Reading
+from ktrial.machine.gates import DEFAULTS, Reading, group_findings
 from tests.support.arms import a_run, measured
 
 

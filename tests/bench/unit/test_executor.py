@@ -17,7 +17,7 @@ from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.session import AgentSession
 from ktrial.agent.transport import DetachedTransport
 from ktrial.bench.benchmark import AgentLoad, Invocation, RawOutput, check_exit
-from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.run.executor import AgentExecutor
 from ktrial.bench.run.folders import FoldersHere
 from ktrial.kit.errors import BadRun, PrivilegeMissing

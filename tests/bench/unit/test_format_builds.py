@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import ktrial.bench.adapters
 from ktrial.bench.adapters.boot_time.output import read_boot_times
 from ktrial.bench.adapters.cpython_loop.output import read_loop_run
-from ktrial.kernels.config.config_file import read_kernel_config
 from ktrial.kit.errors import UnreadableOutput
+from ktrial.kit.formats.kernel_config import read_kernel_config
 
 CASES = Path(ktrial.bench.adapters.__file__).parent
 

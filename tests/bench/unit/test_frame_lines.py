@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.bench.frames.lines import FramePattern, Line, frames_of
 from ktrial.kit.errors import BadInput
+from ktrial.recordings.frames.lines import FramePattern, Line, frames_of
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.bench.frames.mangohud import SampledLog, read_mangohud
-from ktrial.bench.frames.samples import is_afterburner, is_telemetry, read_afterburner, read_telemetry
-from ktrial.bench.frames.statistics import FrameSamples, sampled_statistics
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.recordings.frames.mangohud import SampledLog, read_mangohud
+from ktrial.recordings.frames.samples import is_afterburner, is_telemetry, read_afterburner, read_telemetry
+from ktrial.recordings.frames.statistics import FrameSamples, sampled_statistics
 from ktrial.watch.frames import read_log
 
 COLUMNS = "timestamp,rel_s,fps,frame_time_ms,cpu_time_ms,gpu_time_ms,sim_time_s,paused"

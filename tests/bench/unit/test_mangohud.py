@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.bench.frames.mangohud import is_mangohud, read_mangohud
-from ktrial.bench.frames.statistics import frame_statistics
 from ktrial.kit.errors import BadRun, UnreadableOutput
+from ktrial.recordings.frames.mangohud import is_mangohud, read_mangohud
+from ktrial.recordings.frames.statistics import frame_statistics
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "frames"
 CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.bench.benchmark import Measurement, ParsedRun, check_measurements
+from ktrial.bench.benchmark import ParsedRun, check_measurements
 from ktrial.bench.record import Artefact, raw_parts, variation
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement
 from tests.support.bench import answer, outcome
 
 

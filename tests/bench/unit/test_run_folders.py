@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ktrial.bench.benchmark import RawOutput
-from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.run import folders as run_folders
 from ktrial.bench.run.folders import FoldersInGuest
 from ktrial.kit.errors import AgentError, KtrialError

@@ -11,7 +11,7 @@ from ktrial.bench.adapters import all_benchmarks
 from ktrial.bench.availability import IN_CONTAINER, Availability, examine, examine_with
 from ktrial.bench.benchmark import Invocation, Parameters, Probe, RawOutput
 from ktrial.bench.build_tool import get_tool
-from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.measure import measure
 from ktrial.bench.record import Execution, Watch
 from ktrial.bench.schedule import Order

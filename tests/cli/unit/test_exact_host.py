@@ -12,7 +12,7 @@ import pytest
 
 from ktrial import __version__
 from ktrial.agent.session import AgentSession
-from ktrial.bench.frames.guest_tools import EXACT_CLOCK, ODD_BOOT, GuestPlace, GuestRun, GuestTools, Job
+from ktrial.bench.guest_tools import EXACT_CLOCK, ODD_BOOT, GuestPlace, GuestRun, GuestTools, Job
 from ktrial.cli.app_guest import GuestHost, host_of
 from ktrial.cli.main import main
 from ktrial.guests import guest_line

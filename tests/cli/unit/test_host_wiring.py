@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import GuestFailed, GuestPlace, GuestTools, Mode
+from ktrial.bench.guest_tools import GuestFailed, GuestPlace, GuestTools, Mode
 from ktrial.cli.app_guest import GuestHost, again, as_before, boot_to_talk, host_of
 from ktrial.guests.kept import Keeper
 from ktrial.kit.errors import BadInput, UnknownName

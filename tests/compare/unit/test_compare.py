@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from ktrial.bench.benchmark import Direction
 from ktrial.compare.arms import Arm
 from ktrial.compare.compare import About, Asked, Judge, compare, foreign_judge
 from ktrial.judge.model.comparison import Contrast, StateChange
@@ -16,6 +15,7 @@ from ktrial.judge.model.question import Answer, Question
 from ktrial.judge.model.verdict import Effect, Verdict
 from ktrial.kit.errors import UnknownName
 from ktrial.kit.finding import Finding
+from ktrial.kit.outcome import Direction
 from tests.support.arms import a_run, an_arm, measured
 
 STOCK, TUNED = [1.00, 1.01, 0.99], [0.65, 0.66, 0.64]

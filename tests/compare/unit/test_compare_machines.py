@@ -12,9 +12,9 @@ from ktrial.compare.arms import Arm, ComparedRun
 from ktrial.compare.compare import About, Asked, compare, foreign_judge
 from ktrial.compare.machines import on_machines, places_there, split
 from ktrial.compare.sources import Reading, Source, gather
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.judge.model.comparison import Comparison
 from ktrial.kit.errors import BadInput
-from ktrial.results.foreign import ImportOptions
 from ktrial.results.model import StoredRun, StoredSession
 from ktrial.results.ports import Results
 from tests.support.arms import a_run, measured

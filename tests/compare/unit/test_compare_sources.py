@@ -17,9 +17,9 @@ from ktrial.compare.comparability import doubts
 from ktrial.compare.runs import from_store, readings_of
 from ktrial.compare.series import series_of
 from ktrial.compare.sources import MOST_ARMS, Reading, Source, gather, pick_control
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.machine.facts import Fact, FactBook
-from ktrial.results.foreign import ImportOptions
 from ktrial.results.importers.registry import all_importers
 from ktrial.results.model import stored_run, stored_session
 from ktrial.results.ports import Results

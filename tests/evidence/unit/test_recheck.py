@@ -16,14 +16,14 @@ from ktrial.evidence.model import BundledRun, BundledSession, Manifest, Member, 
 from ktrial.evidence.recheck import Readers, recheck
 from ktrial.evidence.recheck_trial import trial_differences
 from ktrial.evidence.trials import members_of
-from ktrial.judge.model.asked import AskedComparison
+from ktrial.judge.model.asked import AskedComparison, ImportOptions
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import RunEnded
 from ktrial.kit.errors import BadInput, KtrialError
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer, ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer
 from ktrial.results.import_file import document_of
-from ktrial.results.kept_trial import KeptTrial
 from ktrial.results.model import StoredRun, StoredSession
+from ktrial.trial.kept import KeptTrial
 from ktrial.tuning.catalog.loader import load_catalog
 from tests.support.bench import FakeBenchmark
 from tests.support.comparisons import two_arms

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from ktrial.bench.frames.guest_tools import Begun, Ended, GuestFailed, GuestPlace, GuestRun, Job, Shape
+from ktrial.bench.guest_tools import Begun, Ended, GuestFailed, GuestPlace, GuestRun, Job, Shape
 from ktrial.guests.boot_time import boot_time
 from ktrial.guests.text import boot_time_text
 from ktrial.kit.errors import BadRun

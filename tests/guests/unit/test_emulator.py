@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import Mode, Shape
+from ktrial.bench.guest_tools import Mode, Shape
 from ktrial.guests import qemu as emulator
 from ktrial.guests.qemu import Emulator, EmulatorMissing
 from ktrial.kernels.images.architectures import AARCH64, GuestMachine, machine_for

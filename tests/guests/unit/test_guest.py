@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import Job, Shape
+from ktrial.bench.guest_tools import Job, Shape
 from ktrial.guests.boot import Guests, Limits
 from ktrial.guests.programs import Brought
 from ktrial.kernels.images.architectures import X86_64

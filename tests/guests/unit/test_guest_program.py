@@ -13,7 +13,7 @@ from ktrial.agent.transport import DetachedTransport
 from ktrial.bench.benchmark import RawOutput
 from ktrial.guests.program import GuestProgram
 from ktrial.kit.errors import BadInput
-from ktrial.watch.record.model import Ended
+from ktrial.recordings.watching import Ended
 
 
 def ended(how: Literal["done", "limit", "told"]) -> Ended:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.bench.frames.guest_tools import Begun, Ended, GuestDiffers, GuestRun, Shape
+from ktrial.bench.guest_tools import Begun, Ended, GuestDiffers, GuestRun, Shape
 from ktrial.guests.agreement import boot_in, boot_twice, difference, digest, settle_s
 from ktrial.kit.errors import KtrialError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.bench.frames import guest_tools as guest
+from ktrial.bench import guest_tools as guest
 from ktrial.guests import programs as host_tools
 from ktrial.guests.programs import bring, bring_for
 from ktrial.kit.errors import BadInput, KtrialError

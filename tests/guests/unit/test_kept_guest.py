@@ -15,7 +15,7 @@ from threading import Event, Thread
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import Ends, Kept, Past
+from ktrial.bench.guest_tools import Ends, Kept, Past
 from ktrial.guests import kept as kept_guest
 from ktrial.guests.kept import Keeper, KeptGuest, check_name, kept_names
 from ktrial.guests.transport import GuestTransport

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.bench.frames.guest_tools import GuestPlace, Job, Shape
+from ktrial.bench.guest_tools import GuestPlace, Job, Shape
 from ktrial.guests import lab
 from ktrial.guests.lab import Lab
 from ktrial.guests.programs import Brought

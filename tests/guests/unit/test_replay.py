@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.bench.frames.guest_tools import GuestDiffers, GuestRun, Shape
+from ktrial.bench.guest_tools import GuestDiffers, GuestRun, Shape
 from ktrial.guests import guest_line
 from ktrial.guests.replay import SCRIPT_BYTES, Replay, is_reply
 from ktrial.kit.errors import AgentError, KtrialError

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ktrial.bench.benchmark import ANOTHER
 from ktrial.judge import validity_checks as checks
 from ktrial.judge.sequential import Array
+from ktrial.kit.outcome import ANOTHER
 
 
 @given(st.integers(0, 12), st.integers(0, 30), st.integers(0, 12), st.integers(0, 30))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.compare.claims.file import parse_claim_file
 from ktrial.judge.model.claim import EXAMPLES, change_range, parse_change, parse_claim, parse_printed
 from ktrial.kit.errors import BadInput
+from ktrial.kit.outcome import Direction, Unit
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.model.words import (
     change_words,
@@ -23,6 +22,7 @@ from ktrial.judge.model.words import (
     times_words,
     value_log_ratio,
 )
+from ktrial.kit.outcome import Direction, Unit
 
 UNITS = st.sampled_from(get_args(Unit))
 DIRECTIONS: st.SearchStrategy[Direction | None] = st.sampled_from(["lower", "higher", None])

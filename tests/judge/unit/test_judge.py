@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ktrial.bench.benchmark import ANOTHER
 from ktrial.judge.collect_log import collect
 from ktrial.judge.judge import judge
 from ktrial.judge.model.comparison import Role
@@ -36,6 +35,7 @@ from ktrial.judge.model.log import (
 from ktrial.judge.planning import blocks_to_detect
 from ktrial.judge.sequential import first_exclusion
 from ktrial.kit.errors import BadInput
+from ktrial.kit.outcome import ANOTHER
 from tests.support.trials import RATE, TIME, log_of, pair_log, protocol
 
 PRIMARY = OutcomeRule(direction="lower", role="primary")

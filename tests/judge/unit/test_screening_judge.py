@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import statsmodels.api as sm  # type: ignore[import-untyped]
 
-from ktrial.bench.benchmark import ANOTHER
 from ktrial.judge.audit import audit
 from ktrial.judge.judge import judge
 from ktrial.judge.model.log import (
@@ -26,6 +25,7 @@ from ktrial.judge.model.log import (
 from ktrial.judge.screening import FIRST_LOOK, arm_of, configuration, on_in
 from ktrial.judge.screening_judge import screened_arms
 from ktrial.kit.errors import BadInput
+from ktrial.kit.outcome import ANOTHER
 from tests.support.trials import RATE, TIME, value_of
 
 SETTINGS = ("a", "b", "c", "d", "e", "f")

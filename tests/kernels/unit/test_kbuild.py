@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ktrial.kernels.build.kbuild_failure import read_failure
 from ktrial.kernels.build.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file, read_sccache
-from ktrial.kernels.config.config_file import Line, fragment_line, read_fragment
 from ktrial.kit.errors import UnreadableOutput
+from ktrial.kit.formats.kernel_config import Line, fragment_line, read_fragment
 
 CMD = (
     b"savedcmd_init/main.o := ccache gcc -Wp,-MMD,init/.main.o.d -O2 -march=x86-64 -O3 -DX='a b' -c -o init/main.o "

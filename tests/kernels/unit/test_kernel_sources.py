@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kernels.build.kbuild_log import marches, read_compile
-from ktrial.kernels.config.config_file import read_symbols
 from ktrial.kernels.config.kconfig import read_kconfig
 from ktrial.kernels.uarch.compiler_output import (
     read_clang_cpu,
@@ -25,6 +24,7 @@ from ktrial.kernels.uarch.compiler_output import (
 )
 from ktrial.kernels.uarch.x86_makefile import read_flag_block, read_tree_version
 from ktrial.kit.errors import UnreadableOutput
+from ktrial.kit.formats.kernel_config import read_symbols
 from tests.support.kernel_trees import SHAPES, files, kconfig, makefile
 
 GCC = b"The following options are target specific:\n  -m64    \t\t[enabled]\n  -march=                     \t\tznver3\n"

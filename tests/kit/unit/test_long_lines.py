@@ -26,7 +26,7 @@ SHORT = {"ktrial.tuning.state.lock_holder._SECRETS"}
 PATTERNS = [used for used in patterns(ktrial) if used.place not in SHORT]
 #: Modules of those places that read no text that somebody else wrote: what others share, and tables.
 WITHOUT = {
-    *("bench.frames.guest_tools", "bench.frames.lines", "bench.frames.statistics", "results.importers.registry"),
+    *("bench.guest_tools", "recordings.frames.lines", "recordings.frames.statistics", "results.importers.registry"),
     *("tuning.origin.formats.shell_commands", "recordings.atop_program", "recordings.cpuidle"),
     *("recordings.merge", "recordings.model", "recordings.recording", "recordings.usage"),
     # In tests/kernels/unit/test_hostile_archives.py: it takes what was opened.

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.bench.benchmark import Direction
 from ktrial.judge.model.comparison import Comparison, Point
 from ktrial.judge.model.verdict import Effect
+from ktrial.kit.outcome import Direction
 from ktrial.reports.charts import comparison_charts, outcome_charts
 from ktrial.reports.charts.blocks import _quoted
 from ktrial.reports.charts.differences import round_differences

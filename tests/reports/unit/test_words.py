@@ -10,8 +10,9 @@ import pytest
 
 from ktrial.bench.numbers import column
 from ktrial.judge.model.verdict import Effect
+from ktrial.judge.model.words import p_text
 from ktrial.reports.order import by_weight, short_names
-from ktrial.reports.sentences import adjusted_words, known_of, notices, p_text
+from ktrial.reports.sentences import adjusted_words, known_of, notices
 from tests.support.comparisons import four_arms, two_arms
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, KtrialError, Refused
 from ktrial.results import import_file as service
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer, ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer
 from ktrial.results.import_file import ForeignFile, Wanted, bring_in, read_results
 from ktrial.results.model import StoredRun, StoredSession
 from tests.support.imports import FOLDER, IMPORTERS

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
-from ktrial.results.foreign import ImportOptions
 from ktrial.results.import_file import ForeignFile, Wanted, read_results
 from tests.support.imports import CASES, IMPORTERS, expected
 

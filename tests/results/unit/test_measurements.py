@@ -9,8 +9,9 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput
-from ktrial.results.foreign import ForeignResults, ImportOptions
+from ktrial.results.foreign import ForeignResults
 from ktrial.results.import_file import ForeignFile, Wanted, read_results
 from ktrial.results.importers import mmtests
 from tests.support.imports import FOLDER, IMPORTERS, expected

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.bench.benchmark import Unit
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.kit.outcome import Unit
 from ktrial.results.exporters import run_exporters
-from ktrial.results.foreign import ForeignResults, ImportOptions
+from ktrial.results.foreign import ForeignResults
 from ktrial.results.importers.registry import all_importers
 from ktrial.results.model import SessionRuns, StoredMeasurement, StoredRun
 from tests.support.stores import a_run, a_session

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun
-from ktrial.results.foreign import ForeignResults, ImportOptions
+from ktrial.results.foreign import ForeignResults
 from ktrial.results.importers.tidy_csv import read
 
 TABLE = b"""kernel,governor,host,a=b,time_s

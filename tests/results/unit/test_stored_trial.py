@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from ktrial.machine.gates import GateLimits
-from ktrial.results.trial_record import ArmSettings, protocol_sha256
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
+from ktrial.trial.record import ArmSettings, protocol_sha256
 from tests.support.trials import protocol
 
 FILE = TrialFile(name="x", suite="wakeup", arms={"control": ArmFile(), "case": ArmFile(set={"vm.swappiness": 0})})

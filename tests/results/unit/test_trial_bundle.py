@@ -16,8 +16,8 @@ import pytest
 from ktrial.judge.model.log import Protocol
 from ktrial.results.store.database import Database
 from ktrial.results.store.runs import Store
-from ktrial.results.trial_record import ArmSettings, protocol_sha256
 from ktrial.trial.protocol.file import TrialFile
+from ktrial.trial.record import ArmSettings, protocol_sha256
 from tests.support.told_trials import messaging_trial
 from tests.support.tree import FakeRoot
 

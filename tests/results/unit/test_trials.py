@@ -11,9 +11,9 @@ from ktrial.judge.model.log import BlockDrawn, Ended
 from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.results.store.database import Database
-from ktrial.results.store.trials import Trials
-from ktrial.results.trial_record import ArmSettings, StoredTrial, protocol_sha256
 from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.record import ArmSettings, StoredTrial, protocol_sha256
+from ktrial.trial.store import Trials
 from tests.support.trials import protocol
 
 FILE = TrialFile(name="t", suite="x", arms={"control": ArmFile(), "case": ArmFile(placebo=True)})

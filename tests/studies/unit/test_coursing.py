@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.results.trial_record import StoredTrial
 from ktrial.studies import several_trials as coursing
 from ktrial.trial.protocol.file import DesignFile
+from ktrial.trial.record import StoredTrial
 from tests.support.blame import question
 
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ktrial.bench.frames.guest_tools import Ended, GuestRun, Shape
+from ktrial.bench.guest_tools import Ended, GuestRun, Shape
 from ktrial.judge.model.bisected import Bisected
 from ktrial.kit.commits import Untellable
 from ktrial.kit.errors import Refused

@@ -8,12 +8,12 @@ import pytest
 
 from ktrial.judge.model.log import Ended, Event, Screen, TrialArm
 from ktrial.kit.errors import BadInput
-from ktrial.results.trial_record import ArmSettings, StoredTrial
 from ktrial.studies.ledger.ledger import entries_of, held, interacting
 from ktrial.studies.ledger.ledger_now import now_of
 from ktrial.studies.ledger.model import Now
 from ktrial.studies.ledger.retest import again, chosen
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
+from ktrial.trial.record import ArmSettings, StoredTrial
 from ktrial.tuning.state.state import MachineState, StateValue
 from tests.studies.unit.test_model_ledger import entry
 from tests.support.knobs import KNOBS, knob

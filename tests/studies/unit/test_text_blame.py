@@ -13,7 +13,8 @@ from ktrial.reports.charts.coefficients import coefficients_chart
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import svg_bytes
 from ktrial.studies.blame.model import Blame, Culprit, Factor, Recovery
-from ktrial.studies.blame.text import blame_text, question_text, screening_line, screening_text
+from ktrial.studies.blame.text import blame_text, question_text, screening_text
+from ktrial.trial.outcome.text import screening_line
 from tests.support.blame import question
 
 EFFECT = Effect(estimate=-0.105, low=-0.139, high=-0.083, method="walsh")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ktrial.bench.benchmark import RawOutput
+from ktrial.bench.run.built_file import SeenFile
 from ktrial.bench.run.command_journal import CommandJournal
 from ktrial.bench.run.undoable_command import ArmBuild, ArmExtras
 from ktrial.trial.arms.arm_builds import BuildSite
 from ktrial.trial.arms.arms import ArmLost
-from ktrial.trial.arms.builds import SeenFile
 from ktrial.trial.arms.commands import Beside, CommandedArms
 from tests.support.bench import FakeExecutor, answer
 from tests.support.trial_course import FOUND, SWAPPINESS, TunableMachine, plan_of

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
-from ktrial.bench.frames.guest_tools import Begun, Ended, GuestPlace, GuestRun, Job, Mode, Shape
+from ktrial.bench.guest_tools import Begun, Ended, GuestPlace, GuestRun, Job, Mode, Shape
 from ktrial.bench.measure import session_of
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Suite, SuiteLoad, Task
@@ -20,11 +20,11 @@ from ktrial.judge.model.log import Ended as TrialOver
 from ktrial.judge.model.log import Event, Looked, RunEnded, Screen
 from ktrial.kernels.identity import KernelFound
 from ktrial.kit.errors import BadRun, KtrialError
-from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.guests.model import perturbation
 from ktrial.trial.guests.prepare import GuestReady
 from ktrial.trial.guests.visits import GuestCourse
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
+from ktrial.trial.record import ArmSettings
 from ktrial.trial.run.loop import Standing
 from ktrial.trial.run.prepare import Prepared
 from ktrial.tuning.plans.plan import Plan

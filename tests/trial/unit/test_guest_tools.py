@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters import all_benchmarks
-from ktrial.bench.frames.guest_tools import GuestRun, Shape
+from ktrial.bench.guest_tools import GuestRun, Shape
 from ktrial.bench.suite import Task
 from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import FactBook

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ktrial.bench.adapters import all_benchmarks
-from ktrial.bench.frames.guest_tools import GuestPlace, GuestRun, Job
+from ktrial.bench.guest_tools import GuestPlace, GuestRun, Job
 from ktrial.bench.suite import Suite, SuiteEntry
 from ktrial.bench.suite_files import load_suites
 from ktrial.judge.model.log import Screen

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters import all_benchmarks
-from ktrial.bench.frames.guest_tools import Begun, Ended, GuestRun, Shape
+from ktrial.bench.guest_tools import Begun, Ended, GuestRun, Shape
 from ktrial.bench.suite import Task
 from ktrial.machine.facts import FactBook
 from ktrial.trial.guests.guest_visit import Asked, came_of

@@ -41,7 +41,7 @@ def test_a_protocol_with_guests_is_read_as_it_is_written() -> None:
 
 
 def test_a_protocol_without_guests_has_the_hash_that_it_had() -> None:
-    from ktrial.results.trial_record import _said
+    from ktrial.trial.record import _said
 
     plain = msgspec.to_builtins(TrialFile(name="t", suite="s", arms={"a": ArmFile(), "b": ArmFile(placebo=True)}))
     assert "guest" not in _said(plain)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from ktrial.bench.frames.guest_tools import EMULATED_CLOCK
+from ktrial.bench.guest_tools import EMULATED_CLOCK
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.log import ArmFound, BlockDrawn, BlockVoided, Event, RunEnded
 from ktrial.kit.errors import Refused

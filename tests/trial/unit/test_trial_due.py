@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.arms.manual import Due
 from ktrial.trial.outcome.text import announcement
 from ktrial.trial.outcome.trial_due import due_text
+from ktrial.trial.record import ArmSettings
 from tests.support.trials import protocol
 
 DUE = Due(

@@ -13,9 +13,9 @@ from ktrial.judge.audit import audit
 from ktrial.judge.model.log import ArmFound, BlockDrawn, Ended, Event, Looked, RunEnded, TrialArm, block_order
 from ktrial.kit.errors import Refused, UnknownName
 from ktrial.machine.facts import Fact, FactBook, FactKind
-from ktrial.results.trial_record import ArmSettings, StoredTrial
 from ktrial.trial.arms.manual import Due, Expected
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
+from ktrial.trial.record import ArmSettings, StoredTrial
 from ktrial.trial.run.manual_visits import (
     VisitTurn,
     changed_arm,

@@ -15,9 +15,9 @@ import pytest
 
 from ktrial.judge.judge import judge
 from ktrial.judge.model.log import Protocol
-from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.record import ArmSettings
 from ktrial.trial.run.events import (
     BlockEnded,
     NoiseBegan,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.outcome.scope import guest_scope, title_of
 from ktrial.trial.protocol.file import GuestFile
+from ktrial.trial.record import ArmSettings
 from tests.support.told_trials import a_trial
 
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from ktrial.results.trial_record import ArmSettings, StoredTrial
 from ktrial.trial.arms.arms import Drift
 from ktrial.trial.arms.purity import purity
 from ktrial.trial.arms.writers import writer_of
 from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.record import ArmSettings, StoredTrial
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.state.snapshot import take_state

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import strategies
 
 from ktrial.kit.errors import BadInput
-from ktrial.tuning.catalog.loader import check_profile, load_catalog, parse_toml
+from ktrial.kit.toml_files import parse_toml
+from ktrial.tuning.catalog.loader import check_profile, load_catalog
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.profile import Profile
 from ktrial.tuning.origin.import_profile import import_profile

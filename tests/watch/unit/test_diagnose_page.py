@@ -11,9 +11,8 @@ from functools import cache
 import msgspec
 
 from ktrial.reports.charts.drawing import Style
-from ktrial.reports.charts.latencies import latencies_chart
 from ktrial.reports.charts.svg import svg_text
-from ktrial.reports.charts.timeline import part_of, timeline_chart
+from ktrial.watch.diagnosis.latencies_chart import latencies_chart
 from ktrial.watch.diagnosis.model import (
     Aggressor,
     Cause,
@@ -32,6 +31,7 @@ from ktrial.watch.diagnosis.page import diagnosis_page
 from ktrial.watch.diagnosis.page_script import TIMELINE_SCRIPT
 from ktrial.watch.diagnosis.tables import beside_rows
 from ktrial.watch.diagnosis.text import diagnoses_text, diagnosis_text
+from ktrial.watch.diagnosis.timeline_chart import part_of, timeline_chart
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J"
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.bench.frames.statistics import Capture
 from ktrial.bench.record import Exit, RunRecord
 from ktrial.kit.errors import BadRun, KtrialError
 from ktrial.machine.facts import FactBook
+from ktrial.recordings.frames.statistics import Capture
 from ktrial.watch.frames import (
     Arena,
     Game,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.watch.record.model import Ended, doubts
+from ktrial.recordings.watching import Ended, doubts
 from tests.support.written_recordings import TAIL, TRACE
 
 

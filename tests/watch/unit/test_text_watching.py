@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ktrial.watch.record.model import Ended, Seen, TracedEvent, doubts
+from ktrial.recordings.watching import Ended, Seen, TracedEvent, doubts
 from ktrial.watch.record.text import HEADER, stretch, summary
 from tests.support.written_recordings import START_NS, TAIL, TRACE
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from ktrial.recordings.watching import Seen
 from ktrial.watch.diagnosis.symptoms import Happening, Symptom
 from ktrial.watch.record.live import SHOWN, LiveWatch
-from ktrial.watch.record.model import Seen
 from tests.support.written_recordings import HEAD, START_NS, block, events, layout, samples
 
 PERIOD_NS = HEAD["period_ns"]["wakeup"]

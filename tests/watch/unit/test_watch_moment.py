@@ -7,7 +7,8 @@ from itertools import accumulate
 
 import pytest
 
-from ktrial.bench.frames.statistics import NEIGHBOURS, is_stutter, usual
+from ktrial.judge.stats.stutters import NEIGHBOURS, usual
+from ktrial.recordings.frames.statistics import is_stutter
 from ktrial.watch.record.watch_moment import LateFrames
 
 DURATIONS_S = [0.016] * 40 + [0.2] + [0.016] * 30 + [0.05, 0.2] + [0.016] * 60

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from ktrial.recordings.watching import Seen
 from ktrial.watch.record.command_line import Shown
-from ktrial.watch.record.model import Seen
 from ktrial.watch.record.watch_drawing import draws
 from tests.support.written_recordings import HEAD, START_NS, block, events
 

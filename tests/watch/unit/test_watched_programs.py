@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ktrial.bench.benchmark import RawOutput
-from ktrial.bench.frames.lines import FramePattern, FrameStream
 from ktrial.cli.app_guest import GuestHost
 from ktrial.cli.app_kernels import Kernels
 from ktrial.cli.exact_host import ExactHost
 from ktrial.kit.errors import BadInput
+from ktrial.recordings.frame_loop import LINES
+from ktrial.recordings.frames.lines import FramePattern, FrameStream
 from ktrial.watch.record.command_line import new_folder, refuse_on_host
-from ktrial.watch.record.frame_loop import LINES
 from ktrial.watch.record.programs import LinesAtEnd
 
 

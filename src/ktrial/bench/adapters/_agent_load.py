@@ -9,18 +9,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ktrial.bench.adapters._agent_load_reply import LoadReply, read_load
-from ktrial.bench.benchmark import (
-    ANOTHER,
-    AgentLoad,
-    Invocation,
-    Measurement,
-    Outcome,
-    Parameters,
-    ParsedRun,
-    Probe,
-    RawOutput,
-)
+from ktrial.bench.benchmark import AgentLoad, Invocation, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.kit.errors import BadInput, BadRun, UnknownName
+from ktrial.kit.outcome import ANOTHER, Measurement, Outcome
 from ktrial.machine.facts import FactBook
 
 #: Seconds for a load that has an amount of work and no duration.

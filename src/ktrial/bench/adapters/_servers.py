@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.bench.benchmark import Outcome, Step
+from ktrial.bench.benchmark import Step
+from ktrial.kit.outcome import Outcome
 
 NGINX_PACKAGES = {"apt": "nginx-light", "dnf": "nginx", "pacman": "nginx", "zypper": "nginx"}
 REDIS_PACKAGES = {"apt": "redis-server", "dnf": "redis", "pacman": "redis", "zypper": "redis"}

@@ -9,20 +9,10 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.benchmark import (
-    ANOTHER,
-    Invocation,
-    Measurement,
-    Outcome,
-    Parameters,
-    ParsedRun,
-    Probe,
-    RawOutput,
-    check_exit,
-    quoted,
-)
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput, check_exit, quoted
 from ktrial.kit.errors import BadInput, BadRun, UnknownName
 from ktrial.kit.formats.tool_output import Quantity
+from ktrial.kit.outcome import ANOTHER, Measurement, Outcome
 from ktrial.machine.facts import FactBook
 
 #: Seconds for a tool to say its version.

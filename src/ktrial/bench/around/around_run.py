@@ -12,12 +12,13 @@ from ktrial.bench.around.idle import IdleWatch
 from ktrial.bench.around.inhibit import Quieter
 from ktrial.bench.around.resets import Resets
 from ktrial.bench.around.start_gate import Start, StartGates
-from ktrial.bench.benchmark import WATCHED, Invocation, Measurement, Outcome
+from ktrial.bench.benchmark import WATCHED, Invocation
 from ktrial.bench.energy import INSTANTS, PATTERNS, EnergyCounter, consumed, counters, measurements
 from ktrial.bench.record import Prepared
 from ktrial.bench.run.ports import RunRecorder
 from ktrial.bench.watched import Watched
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.machine.disturbance import Quiet
 from ktrial.machine.ports import Clock, Machine
 from ktrial.machine.reading import Reading

@@ -9,12 +9,13 @@ import msgspec
 
 from ktrial.bench.adapters.stress_ng.output import read_stress_ng
 from ktrial.bench.availability import IN_CONTAINER, install_command, package_tool
-from ktrial.bench.benchmark import Measurement, RawOutput
+from ktrial.bench.benchmark import RawOutput
 from ktrial.bench.record import LOAD_THROUGHPUT, Execution, LoadRecord
 from ktrial.bench.run.ports import Executor, RunningLoad
 from ktrial.bench.suite import LOAD_FILE, SETTLE_S, SuiteLoad
 from ktrial.kit.errors import BadRun, KtrialError
 from ktrial.kit.json_strict import decode_as
+from ktrial.kit.outcome import Measurement
 from ktrial.machine.ports import Clock
 
 _PACKAGES = {"apt": "stress-ng", "dnf": "stress-ng", "pacman": "stress-ng", "zypper": "stress-ng"}

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -12,6 +11,7 @@ from ktrial.bench.benchmark import PHASES, RECORDING, RECORDING_FAILED
 from ktrial.bench.run.ports import RunRecorder
 from ktrial.kit.errors import KtrialError
 from ktrial.recordings.ktrial import read_recording
+from ktrial.recordings.phases import is_telling
 
 #: Rates whose level tells phases.
 TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.pgfault", "vmstat.pgmajfault")
@@ -59,15 +59,10 @@ class RunRecording:
 
 def _phases(data: bytes) -> dict[str, bytes]:
     """The phases, where the recording can be read; what is wrong with it the benchmark says."""
-    from ktrial.watch.diagnosis.diagnose import phases_of
+    from ktrial.recordings.phases import phases_of
 
     try:
         recording = read_recording(data, RECORDING, is_telling)
     except KtrialError:
         return {}
     return {PHASES: msgspec.json.encode([(one.name, one.begin_s, one.end_s) for one in phases_of(recording).phases])}
-
-
-def is_telling(name: str) -> bool:
-    """Whether the series of that name tells phases."""
-    return any(fnmatchcase(name, pattern) for pattern in TELLING)

@@ -8,10 +8,10 @@ from ktrial.bench.around.idle import IdleWatch
 from ktrial.bench.around.inhibit import Quieter
 from ktrial.bench.around.resets import Resets
 from ktrial.bench.around.start_gate import OTHERS_S, StartGates
+from ktrial.bench.run.ports import RunWorld
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Suite
 from ktrial.machine.watch_run import ConditionWatch
-from ktrial.trial.run.ports import RunWorld
 from ktrial.tuning.state.snapshot import take_state
 
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from ktrial.trial.arms.builds import SeenFile
+import msgspec
 
 
 def look(path: str) -> SeenFile | None:
@@ -19,3 +19,10 @@ def look(path: str) -> SeenFile | None:
     except OSError:
         return None
     return SeenFile(sha256=digest, written=(about.st_ino, about.st_mtime_ns, about.st_ctime_ns))
+
+
+class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as it was looked at. `written` is another one when it was written or made again since."""
+
+    sha256: str
+    written: tuple[int, int, int]

@@ -22,7 +22,7 @@ from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.session import AgentSession
 from ktrial.agent.transport import DetachedTransport
 from ktrial.bench.benchmark import PROGRAM_FOLDERS, Invocation
-from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.record import Execution, Watch
 from ktrial.bench.run.executor import AgentExecutor, RunningLoad
 from ktrial.kit.errors import AgentError, KtrialError, PrivilegeMissing

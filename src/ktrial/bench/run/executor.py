@@ -24,7 +24,7 @@ from ktrial.bench.benchmark import (
     Network,
     RawOutput,
 )
-from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.record import Execution, Watch
 from ktrial.bench.run.folders import FoldersHere, FoldersInGuest, RunFolders
 from ktrial.bench.run.rights import Connect, OpenRoot, Rights

@@ -16,7 +16,7 @@ from ktrial.agent.run_folder import PrivateFolder, own_tmpfs
 from ktrial.agent.session import AgentSession
 from ktrial.bench.agent_output import exec_output
 from ktrial.bench.benchmark import PINNED, RawOutput
-from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.guest_tools import GuestTools
 from ktrial.kit.errors import AgentError, KtrialError
 
 #: Bytes kept of a file that a run leaves.

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ktrial.bench.frames.statistics import Capture
 from ktrial.bench.record import Exit
 from ktrial.kit.errors import KtrialError
+from ktrial.recordings.frames.statistics import Capture
 
 #: What somebody may send to the launcher and means for the program.
 _PASSED_ON = frozenset(

@@ -6,14 +6,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ktrial.bench.run.undoable_command import ArmCommand, OpenCommand
+from ktrial.machine.ports import Clock, Machine, Sampling, SleepClock
+
 if TYPE_CHECKING:
+    from pathlib import PurePath
+
     from ktrial.bench.benchmark import Invocation, RawOutput
-    from ktrial.bench.frames.guest_tools import GuestTools
-    from ktrial.bench.frames.statistics import Capture
+    from ktrial.bench.guest_tools import GuestTools
     from ktrial.bench.record import Earlier, Execution, Exit, RunRecord, Session, Watch
     from ktrial.machine.container import Container
-    from ktrial.results.model import StoredRun, StoredSession
-    from ktrial.watch.record.model import Ended, Handed, Seen
+    from ktrial.machine.facts import FactBook
+    from ktrial.machine.sensors import Samples
+    from ktrial.recordings.frames.statistics import Capture
+    from ktrial.recordings.watching import Ended, Handed, Seen
+    from ktrial.tuning.catalog.model import Catalog
 
 
 class RunningLoad(Protocol):
@@ -149,11 +156,83 @@ class WrittenLog(Protocol):
         """What it holds since the start; None when it was not written since."""
 
 
-class ImportStore(Protocol):
-    """Where results of other tools are kept."""
+class TrialExecutor(Executor, Protocol):
+    """Also knows the machine."""
 
-    def sessions(self) -> tuple[StoredSession, ...]:
-        """All sessions."""
+    def facts(self) -> FactBook:
+        """All facts of the machine."""
 
-    def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
-        """Keep a whole session that was measured elsewhere, or nothing of it."""
+
+class WorkPlace(Protocol):
+    """Where runs work."""
+
+    @property
+    def work(self) -> PurePath:
+        """Where private directories of runs are made."""
+
+    @property
+    def commands(self) -> CommandJournal:
+        """Commands of arms that must be undone."""
+
+
+class RunClock(Clock, SleepClock, Protocol):
+    """Also tells suspends."""
+
+
+class RunWorld(Protocol):
+    """What is needed to look at the machine around runs."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Knobs and profiles."""
+
+    @property
+    def executor(self) -> TrialExecutor:
+        """Runs benchmarks as the user."""
+
+    @property
+    def clock(self) -> RunClock:
+        """The head's clocks."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """Samples the machine's sensors beside runs."""
+
+    @property
+    def looking_session(self) -> Machine:
+        """Looks on while something is measured."""
+
+    @property
+    def desktop(self) -> Desktop | None:
+        """The user's; None where no session bus leads to one."""
+
+    @property
+    def measuring_place(self) -> WorkPlace:
+        """Where runs work."""
+
+    @property
+    def run_recorder(self) -> RunRecorder:
+        """Records the machine beside a run."""
+
+    def pack_samples(self, samples: Samples) -> bytes:
+        """Samples as a file."""
+
+    def root_session(self, purpose: str) -> Machine:
+        """A root session; asks at most once, and says what for."""
+
+
+class CommandJournal(Protocol):
+    """Knows what was begun and not undone, whatever became of who began it."""
+
+    @property
+    def where(self) -> str:
+        """Its file."""
+
+    def begin(self, trial: str, arm: str, command: ArmCommand) -> int:
+        """Write down what is about to be run; its number. On disk when this returns."""
+
+    def end(self, number: int) -> None:
+        """It was undone."""
+
+    def left(self) -> tuple[OpenCommand, ...]:
+        """What is left to undo, the newest first."""

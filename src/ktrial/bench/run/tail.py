@@ -9,8 +9,8 @@ import threading
 import time
 from pathlib import Path
 
-from ktrial.bench.frames.lines import Line
 from ktrial.kit.errors import BadInput
+from ktrial.recordings.frames.lines import Line
 
 #: Seconds between two looks: what the moment of a line may be off.
 LOOK_S = 0.02

@@ -12,7 +12,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, seconds, write_json
 
 if TYPE_CHECKING:
-    from ktrial.bench.frames.guest_tools import GuestRun, Mode, Shape
+    from ktrial.bench.guest_tools import GuestRun, Mode, Shape
     from ktrial.guests.agreement import Booted
 
 _MODES = ("kvm", "emulated", "exact")
@@ -62,7 +62,7 @@ def command(
     The exit status is PROGRAM's own; 128 and the signal's number where one killed it; 127 where it is not there, 126
     where it cannot be run, 124 where --limit passed, 125 where the guest failed.
     """
-    from ktrial.bench.frames.guest_tools import GuestFailed, Job
+    from ktrial.bench.guest_tools import GuestFailed, Job
     from ktrial.guests.agreement import boot_in, settle_s
     from ktrial.guests.boot import Limits
     from ktrial.guests.keep import check, keep_guest
@@ -97,7 +97,7 @@ def command(
 
 def _write(app: App, booted: Booted, image: str, *, alone: bool) -> None:
     """The program's streams as they are, and beside them what there is to say about the guest."""
-    from ktrial.bench.frames.guest_tools import EXACT_CLOCK, ODD_BOOT
+    from ktrial.bench.guest_tools import EXACT_CLOCK, ODD_BOOT
     from ktrial.guests.text import guest_text
     from ktrial.kit.streams import pass_on
     from ktrial.kit.tables import columns

@@ -12,7 +12,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, seconds, write_json
 
 if TYPE_CHECKING:
-    from ktrial.bench.frames.guest_tools import Mode
+    from ktrial.bench.guest_tools import Mode
 
 _MODES = ("kvm", "emulated", "exact")
 
@@ -45,7 +45,7 @@ def command(
     """
     import msgspec
 
-    from ktrial.bench.frames.guest_tools import GuestPlace
+    from ktrial.bench.guest_tools import GuestPlace
     from ktrial.guests.boot_time import boot_time
     from ktrial.guests.text import boot_time_text
     from ktrial.kit.tables import columns

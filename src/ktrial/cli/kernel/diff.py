@@ -42,7 +42,7 @@ def command(app: App, before: str, after: str, boots: bool, limit: str, as_json:
 
 def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
     """What the sysctls of a kernel are when nobody has touched them."""
-    from ktrial.bench.frames.guest_tools import GuestFailed, Job, Shape
+    from ktrial.bench.guest_tools import GuestFailed, Job, Shape
     from ktrial.guests.boot import Limits
     from ktrial.guests.programs import bring_for
     from ktrial.guests.text import failure_text

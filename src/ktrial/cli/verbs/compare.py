@@ -81,8 +81,7 @@ def command(
     """
     from ktrial.bench.command_line import check_output
     from ktrial.compare.command_line import answered, exclusions, reproducible, versions
-    from ktrial.judge.model.asked import AskedComparison
-    from ktrial.results.foreign import ImportOptions
+    from ktrial.judge.model.asked import AskedComparison, ImportOptions
     from ktrial.trial.outcome.pooled_trials import as_protocols_say
 
     check_output(output, force=force)

@@ -20,7 +20,7 @@ from ktrial.kit.errors import BadInput, BadRun, Refused
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ktrial.bench.frames.statistics import FrameReport
+    from ktrial.recordings.frames.statistics import FrameReport
     from ktrial.watch.frames import Game
 
 EXIT_BY_SIGNAL = 128

@@ -51,9 +51,9 @@ def command(
     The format is told by the content. A file may be packed with gzip. A bundle's sessions come back as they were.
     """
     from ktrial.evidence.command_line import import_bundle, is_bundle
+    from ktrial.judge.model.asked import ImportOptions
     from ktrial.kit.files import read_file
     from ktrial.kit.tables import columns
-    from ktrial.results.foreign import ImportOptions
     from ktrial.results.import_file import LIMIT_BYTES, ForeignFile, Wanted, bring_in
     from ktrial.results.import_text import imported_text
 

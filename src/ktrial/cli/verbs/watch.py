@@ -13,7 +13,7 @@ from ktrial.bench.command_line import TakesCommand, own_words
 from ktrial.cli.app import App
 from ktrial.cli.options import json_option, seconds
 from ktrial.kit.errors import BadInput, Refused
-from ktrial.watch.record.frame_loop import KINDS
+from ktrial.recordings.frame_loop import KINDS
 
 
 @click.command(cls=TakesCommand, short_help="Record what a machine or a program goes through: pressures, stalls.")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.kit.errors import BadInput
+from ktrial.kit.outcome import Direction, Unit
 from ktrial.kit.toml import parse_bytes
 
 _HINT = "it holds [[claim]], [[change]] and [[tukey]] tables: docs/compare.md shows them"

@@ -7,14 +7,15 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from ktrial.bench.benchmark import Direction
 from ktrial.compare.arms import Arm, ComparedRun
-from ktrial.compare.history.model import NEEDED, Differs, History, LevelChange, Moment
+from ktrial.compare.history.model import Differs, History, LevelChange, Moment
 from ktrial.compare.runs import from_store
 from ktrial.compare.series import Series, find_series, series_of
 from ktrial.compare.sources import is_of_trial
 from ktrial.judge.model.verdict import Effect
+from ktrial.judge.stats.change_points import NEEDED
 from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.kit.outcome import Direction
 from ktrial.results.model import StoredSession
 from ktrial.results.ports import ReadResults
 

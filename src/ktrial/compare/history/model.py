@@ -8,11 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.judge.model.verdict import Effect
-
-#: Of fewer moments no order is rare enough to tell a change of level.
-NEEDED = 10
+from ktrial.kit.outcome import Direction, Unit
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from ktrial.bench.numbers import column
 from ktrial.compare.history.model import Differs, History, LevelChange
-from ktrial.judge.model.words import effect_phrase, interval_phrase
+from ktrial.judge.model.words import effect_phrase, interval_phrase, p_text
 from ktrial.kit.tables import labelled, paragraph, table
-from ktrial.reports.sentences import p_text
 from ktrial.results.text import moment
 
 _BAR = 16

@@ -5,11 +5,53 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from ktrial.results.foreign import ImportOptions
+from ktrial.kit.outcome import Direction
+
+
+class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user says of a file.
+
+    `below_fps` applies to logs of frames, all others but `label` to tables: columns by name, and what the file lacks.
+    What is newer than the digests of published questions is absent unless it was given, so that they still fit.
+    """
+
+    label: str | None = None
+    values: tuple[str, ...] = ()
+    where: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    by: str | None = None
+    block: str | None = None
+    benchmark: str | None = None
+    unit: str | None = None
+    direction: Direction | None = None
+    below_fps: float | msgspec.UnsetType = msgspec.UNSET
+
+    @staticmethod
+    def given(options: Mapping[str, Any]) -> ImportOptions:
+        """Options by name, None where one was not given."""
+        return ImportOptions(**{name: value for name, value in options.items() if value not in (None, ())})
+
+    @property
+    def of_frames(self) -> tuple[str, ...]:
+        """The options of logs of frames that were given, likewise."""
+        return () if self.below_fps is msgspec.UNSET else ("--below-fps",)
+
+    @property
+    def of_tables(self) -> tuple[str, ...]:
+        """The options of tables that were given, as they are spelled on the command line."""
+        given = {
+            "--value": self.values,
+            "--where": self.where,
+            "--by": self.by,
+            "--block": self.block,
+            "--benchmark": self.benchmark,
+            "--unit": self.unit,
+            "--direction": self.direction,
+        }
+        return tuple(name for name, value in given.items() if value)
 
 
 class AskedFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.kit.errors import BadInput
+from ktrial.kit.outcome import Direction, Unit
 
 Status = Literal[
     "supported", "refuted", "not supported by these data", "at odds with these data", "cannot be decided here"

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.judge.model.asked import AskedComparison
 from ktrial.judge.model.trial_summary import ToldTrial
 from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
 from ktrial.kit.finding import Finding
+from ktrial.kit.outcome import Direction, Unit
 
 Role = Literal["primary", "secondary", "guard", "exploratory"]
 

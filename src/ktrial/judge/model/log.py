@@ -12,10 +12,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction
 from ktrial.judge.model.comparison import Role
 from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 from ktrial.kit.json_strict import decode_as
+from ktrial.kit.outcome import Direction
 from ktrial.machine.gates import GateLimits, Reading
 
 SCHEMA = "ktrial.trial-log/1"

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction
 from ktrial.judge.model.comparison import Anova, Contrast, Pairwise, Role
 from ktrial.kit.finding import Finding
+from ktrial.kit.outcome import Direction
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from ktrial.kit.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
-    from ktrial.bench.benchmark import Direction, Unit
     from ktrial.judge.model.verdict import Effect
+    from ktrial.kit.outcome import Direction, Unit
 
 #: What an outcome of this unit is an amount of.
 _NOUNS: Mapping[str, str] = {
@@ -202,3 +202,12 @@ def _amount(value: float, unit: Unit, *, signed: bool = False) -> str:
         return f"{sign}{100 * size:.3g} %-points"
     suffix = {"count": "", "score": ""}.get(unit, f" {unit}")
     return f"{sign}{size:.3g}{suffix}"
+
+
+def p_text(p: float | None) -> str:
+    """A p-value, in words where it is too small to be told."""
+    if p is None:
+        return "-"
+    if p < 0.0001:
+        return "< 0.0001"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"

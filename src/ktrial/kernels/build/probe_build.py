@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ktrial.kernels.build.make import Make
-from ktrial.kernels.config.config_file import read_symbols
 from ktrial.kit.errors import BadInput
+from ktrial.kit.formats.kernel_config import read_symbols
 
 
 class ProbeBuild:

@@ -184,9 +184,9 @@ def _target(app: App, word: str | None, toolchain: Toolchain, tree: Path) -> tup
 
 
 def _of_file(word: str) -> list[Wish]:
-    from ktrial.kernels.config.config_file import read_fragment
     from ktrial.kernels.request import Wish
     from ktrial.kit.errors import UnreadableOutput
+    from ktrial.kit.formats.kernel_config import read_fragment
 
     try:
         lines = read_fragment(Path(word).read_bytes(), word)

@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ktrial.kernels.build.make import Make, run
-from ktrial.kernels.config.config_file import read_fragment, read_symbols
 from ktrial.kernels.images import debian_package
 from ktrial.kernels.images.images import RUNNING, Images, read_kernel
 from ktrial.kit.errors import BadInput, KtrialError, UnreadableOutput
+from ktrial.kit.formats.kernel_config import read_fragment, read_symbols
 
 #: Words for bases that the tree makes itself.
 MADE = ("defconfig", "tinyconfig", "allnoconfig")

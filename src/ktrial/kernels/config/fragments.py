@@ -10,8 +10,7 @@ import msgspec
 
 from ktrial.kernels.request import Fragment
 from ktrial.kit.errors import BadInput
-from ktrial.tuning.catalog.loader import Place, read_toml
-from ktrial.tuning.catalog.model import BUILT_IN
+from ktrial.kit.toml_files import BUILT_IN, Place, read_toml
 
 
 @cache

@@ -9,7 +9,6 @@ from typing import Protocol
 
 import msgspec
 
-from ktrial.kernels.config.config_file import fragment_line
 from ktrial.kernels.identity import symbol_differences
 from ktrial.kernels.request import (
     BY_HAND,
@@ -22,6 +21,7 @@ from ktrial.kernels.request import (
     united,
 )
 from ktrial.kit.errors import Refused, UnknownName
+from ktrial.kit.formats.kernel_config import fragment_line
 
 _SHOWN = 8
 

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ktrial.bench.frames.guest_tools import Mode
+from ktrial.bench.guest_tools import Mode
 from ktrial.kit.errors import BadInput
 
 

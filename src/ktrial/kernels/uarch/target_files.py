@@ -13,8 +13,7 @@ import msgspec
 from ktrial.kernels.uarch.arm_targets import CpuTarget
 from ktrial.kernels.uarch.targets import Target
 from ktrial.kit.errors import BadInput
-from ktrial.tuning.catalog.loader import Place, read_toml
-from ktrial.tuning.catalog.model import BUILT_IN
+from ktrial.kit.toml_files import BUILT_IN, Place, read_toml
 
 
 class _Targets(msgspec.Struct, forbid_unknown_fields=True):

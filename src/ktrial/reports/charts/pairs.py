@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ktrial.judge.model.comparison import Comparison, OutcomeComparison, Pair
-from ktrial.judge.model.words import effect_text
+from ktrial.judge.model.words import effect_text, p_text
 from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label, labels
 from ktrial.reports.charts.forest import RATIO_LABEL, axis_words, ticks
-from ktrial.reports.sentences import p_text
 
 PLACE = 13
 _MOST_PAIRS = 30

@@ -11,13 +11,12 @@ from ktrial.compare.exclusion import changed, moved
 from ktrial.compare.missing import hole_rows
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.verdict import Verdict
-from ktrial.judge.model.words import effect_text
+from ktrial.judge.model.words import effect_text, p_text
 from ktrial.kit.html_tags import Markup, Part, tag
 from ktrial.reports.charts.drawing import MARKS, Cast, Chart
 from ktrial.reports.machines import HEADERS, NUMERIC, machine_rows
 from ktrial.reports.order import by_weight, short_names
 from ktrial.reports.sections import pair_name, tier_rows
-from ktrial.reports.sentences import p_text
 
 _CLASSES: dict[Verdict, str] = {
     "better": "better",

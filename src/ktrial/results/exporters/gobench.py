@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ktrial.bench.benchmark import Unit
 from ktrial.kit.errors import BadInput
+from ktrial.kit.outcome import Unit
 from ktrial.results.model import Exported, SessionRuns, StoredRun, counts
 
 NAME = "gobench"

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.kit.formats.tool_output import numbered, unreadable, whole
+from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, signed_number
 
 _KEY = re.compile(r"([a-z][^\s:A-Z]*):(?:\s+(.*))?")

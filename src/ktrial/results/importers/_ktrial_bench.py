@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Unit
 from ktrial.bench.record import RunRecord
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
+from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.importers._units import Scale
 
 SCHEMA = "ktrial.bench/1"

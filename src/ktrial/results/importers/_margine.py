@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction
 from ktrial.kit.formats.tool_output import json_document, unreadable
+from ktrial.kit.outcome import Direction
 from ktrial.results.importers._units import Scale, json_signed
 
 SCHEMA = "margine-bench-kernel/1"

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
+from ktrial.kit.outcome import Direction
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, json_signed, signed_number
 
 #: Type -> unit as it is shown, scale.

@@ -14,9 +14,9 @@ from xml.parsers import expat
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction
 from ktrial.kit.formats.tool_output import decoded, unreadable
 from ktrial.kit.json_strict import NotStrictJson, decode
+from ktrial.kit.outcome import Direction
 from ktrial.results.importers._units import signed_number
 
 _DEEPEST = 12

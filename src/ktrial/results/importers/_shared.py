@@ -9,8 +9,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET
 
-from ktrial.bench.benchmark import Direction, Measurement, Unit
-from ktrial.bench.frames.statistics import (
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.kit.errors import BadInput
+from ktrial.kit.formats.tool_output import Quantity
+from ktrial.kit.outcome import Direction, Measurement, Unit
+from ktrial.recordings.frames.statistics import (
     ONLY_SAMPLES,
     SAMPLED_FPS,
     SLOW_SAMPLES,
@@ -18,9 +21,7 @@ from ktrial.bench.frames.statistics import (
     FrameSamples,
     sampled_statistics,
 )
-from ktrial.kit.errors import BadInput
-from ktrial.kit.formats.tool_output import Quantity
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.foreign_names import stem
 
 

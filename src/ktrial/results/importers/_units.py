@@ -9,8 +9,8 @@ from decimal import Decimal
 
 import msgspec
 
-from ktrial.bench.benchmark import Unit
 from ktrial.kit.formats.tool_output import LARGEST, unreadable
+from ktrial.kit.outcome import Unit
 
 _NUMBER = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _COMMA = re.compile(r"[-+]?[\d.]*,\d+", re.ASCII)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.importers._go_bench import GoResult, read_go_bench
 from ktrial.results.importers._shared import group_of
 

@@ -7,7 +7,8 @@ With one they are benchmarks of one group, to be compared with another file's.
 
 from __future__ import annotations
 
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.foreign_names import slug
 from ktrial.results.importers._hyperfine import HyperfineCommand, HyperfineRun, read_hyperfine
 from ktrial.results.importers._shared import has_keys, measurement

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.importers._ktrial_bench import SCHEMA, read_ktrial_bench
 from ktrial.results.importers._shared import has_schema
 

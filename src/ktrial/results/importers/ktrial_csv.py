@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from ktrial.bench.benchmark import Direction, Unit
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.kit.formats.tidy_csv import Row, read_tidy_csv
 from ktrial.kit.formats.tool_output import unreadable
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.kit.outcome import Direction, Unit
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.importers._shared import is_own_table, labelled
-from ktrial.results.importers._tidy_csv import Row, read_tidy_csv
 from ktrial.results.importers._units import Scale, signed_number
 
 NAME = "ktrial-csv"

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.foreign_names import slug, stem
 from ktrial.results.importers._lkp import LkpRun, read_lkp
 from ktrial.results.importers._shared import has_keys, labelled, looks_like_json

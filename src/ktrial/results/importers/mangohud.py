@@ -7,9 +7,10 @@ import re
 
 from msgspec import UNSET
 
-from ktrial.bench.frames.mangohud import SampledLog, is_mangohud, read_mangohud
-from ktrial.bench.frames.statistics import BELOW_FPS, FRAME_OUTCOMES, frame_statistics
-from ktrial.results.foreign import ForeignResults, ForeignRun, ImportOptions
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.recordings.frames.mangohud import SampledLog, is_mangohud, read_mangohud
+from ktrial.recordings.frames.statistics import BELOW_FPS, FRAME_OUTCOMES, frame_statistics
+from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.foreign_names import slug, stem
 from ktrial.results.importers._shared import framed, group_of, sampled_run
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.importers._margine import METRICS, SCHEMA, read_margine
 from ktrial.results.importers._shared import group_of, has_schema
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.foreign_names import stem
 from ktrial.results.importers._mmtests import MmtestsExtract, MmtestsValue, read_mmtests
 from ktrial.results.importers._shared import has_keys, labelled

@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.foreign_names import slug
 from ktrial.results.importers._phoronix import PhoronixEntry, PhoronixFile, PhoronixResult, read_phoronix
 from ktrial.results.importers._shared import labelled

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ktrial.bench.benchmark import Direction, Unit
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.kit.outcome import Direction, Unit
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.importers._pyperf import known, read_pyperf
 from ktrial.results.importers._shared import group_of, has_keys
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ktrial.bench.record import Earlier, RunRecord, Session
-from ktrial.results.kept_trial import record_of
-from ktrial.results.model import stored_run, stored_session
+from ktrial.results.model import record_of, stored_run, stored_session
 from ktrial.results.store.runs import Store
 
 

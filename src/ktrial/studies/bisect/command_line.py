@@ -14,7 +14,7 @@ from ktrial.cli.options import seconds
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.bench.frames.guest_tools import GuestRun, Job, Shape
+    from ktrial.bench.guest_tools import GuestRun, Job, Shape
     from ktrial.guests.programs import Brought
     from ktrial.judge.model.bisected import Bisected
     from ktrial.kernels.build.commit_builds import CommitBuilds
@@ -100,7 +100,7 @@ def _build(asked: Asked) -> tuple[tuple[str, ...], str]:
 
 
 def _shape(asked: Asked) -> Shape:
-    from ktrial.bench.frames.guest_tools import Shape
+    from ktrial.bench.guest_tools import Shape
     from ktrial.kit.units import parse_quantity
 
     try:
@@ -112,7 +112,7 @@ def _shape(asked: Asked) -> Shape:
 
 def _work(asked: Asked) -> tuple[str, Job, Brought]:
     """The result that is read, what runs in the guests, and what is put into them."""
-    from ktrial.bench.frames.guest_tools import Job, Program
+    from ktrial.bench.guest_tools import Job, Program
     from ktrial.guests.agreement import settle_s
     from ktrial.guests.programs import bring_for
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from ktrial.bench.frames.guest_tools import GuestRun
+from ktrial.bench.guest_tools import GuestRun
 from ktrial.guests.guest_number import read_number
 from ktrial.kit.commits import Untellable
 from ktrial.kit.errors import UnreadableOutput

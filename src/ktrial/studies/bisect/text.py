@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import EXACT_CLOCK
+from ktrial.bench.guest_tools import EXACT_CLOCK
 from ktrial.judge.model.bisected import Bisected
 from ktrial.judge.model.verdict import Effect
 from ktrial.kit.commits import Commit

@@ -9,10 +9,10 @@ import msgspec
 
 from ktrial.kernels.request import parse_set
 from ktrial.kit.errors import BadInput, Contradiction, Refused
-from ktrial.results.trial_record import ArmSettings
 from ktrial.studies.blame.model import BlameQuestion, Factor
 from ktrial.trial.guests.kernels import KernelChange
 from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.record import ArmSettings
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.plans.plan import Change, Plan, ZramStep
 

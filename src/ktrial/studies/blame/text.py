@@ -79,10 +79,3 @@ def screening_text(name: str, screened: Sequence[Screened], ended: str | None, *
             lines.append(table(("setting", "score", "interval", ""), rows, width=width, whole=1))
     lines.append("Only a trial confirms what is suspected here.")
     return "\n".join(lines) + "\n"
-
-
-def screening_line(blocks: int, cap: int | None, screened: Sequence[Screened]) -> str:
-    """How far a screening has come."""
-    named = [one.setting for outcome in screened if outcome.role == "primary" for one in outcome.named]
-    told = f"suspected: {', '.join(named)}" if named else "nobody is suspected yet"
-    return f"block {blocks}/{cap or '?'}: {told}"

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from ktrial.cli.app import App
     from ktrial.machine.ports import Machine
-    from ktrial.results.trial_record import StoredTrial
     from ktrial.studies.demo.model import Demo
+    from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.prepare import Prepared
 
 

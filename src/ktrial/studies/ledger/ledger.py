@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ktrial.judge.model.log import Ended, Event, Protocol
-from ktrial.results.trial_record import StoredTrial
 from ktrial.studies.ledger.model import LedgerEntry
 from ktrial.trial.arms.builds import repeated
 from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.trial_builds import builds_that_count
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.value import active_text

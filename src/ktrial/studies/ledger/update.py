@@ -9,8 +9,8 @@ from ktrial.kit.errors import BadInput, KtrialError
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.results.trial_record import StoredTrial
     from ktrial.studies.ledger.model import Ledger, LedgerEntry
+    from ktrial.trial.record import StoredTrial
     from ktrial.tuning.state.state import MachineState
 
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from ktrial.bench.benchmark import Invocation, why_failed
+from ktrial.bench.run.built_file import SeenFile
 from ktrial.bench.run.ports import Executor
 from ktrial.bench.run.undoable_command import ArmBuild
 from ktrial.trial.arms.arms import ArmLost, Built, Drift
-from ktrial.trial.arms.builds import NUMBER_VARIABLE, SeenFile
+from ktrial.trial.arms.builds import NUMBER_VARIABLE
 
 #: Seconds that a build may take.
 LIMIT_S = 3600.0

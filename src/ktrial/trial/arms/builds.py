@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ktrial.kit.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
@@ -22,13 +20,6 @@ NUMBER_VARIABLE = "KTRIAL_BUILD"
 KERNEL_BUILD = ("kernel.build_id", "kernel.version")
 
 Visit = tuple[int, str]
-
-
-class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it was looked at. `written` is another one when it was written or made again since."""
-
-    sha256: str
-    written: tuple[int, int, int]
 
 
 def check_builds(trial: TrialFile) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ktrial.bench.benchmark import Invocation, RawOutput, why_failed
-from ktrial.bench.run.ports import Executor
-from ktrial.bench.run.undoable_command import ArmCheck, ArmCommand, ArmExtras, OpenCommand
+from ktrial.bench.run.ports import CommandJournal, Executor
+from ktrial.bench.run.undoable_command import ArmCheck, ArmCommand, ArmExtras
 from ktrial.kit.errors import KtrialError, Refused
 from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arm_builds import BuildSite
@@ -19,23 +19,6 @@ from ktrial.tuning.plans.plan import Plan
 
 #: Seconds that a command may take.
 LIMIT_S = 300.0
-
-
-class CommandJournal(Protocol):
-    """Knows what was begun and not undone, whatever became of who began it."""
-
-    @property
-    def where(self) -> str:
-        """Its file."""
-
-    def begin(self, trial: str, arm: str, command: ArmCommand) -> int:
-        """Write down what is about to be run; its number. On disk when this returns."""
-
-    def end(self, number: int) -> None:
-        """It was undone."""
-
-    def left(self) -> tuple[OpenCommand, ...]:
-        """What is left to undo, the newest first."""
 
 
 class CheckFailed(Drift, frozen=True, kw_only=True):

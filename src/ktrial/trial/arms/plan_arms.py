@@ -16,8 +16,8 @@ from ktrial.bench.suites import tasks_of, with_parameters
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
-from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.record import ArmSettings
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_address
 from ktrial.tuning.knobs.knob import Knob, clear_each_other

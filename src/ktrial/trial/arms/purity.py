@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from ktrial.judge.model.comparison import StateChange
 from ktrial.kit.finding import Finding
-from ktrial.results.trial_record import ArmSettings, StoredTrial
 from ktrial.trial.arms.manual import implied
 from ktrial.trial.arms.plan_arms import SCHED_EXT
+from ktrial.trial.record import ArmSettings, StoredTrial
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.state.diff import Declaration, Difference
 from ktrial.tuning.state.snapshot import compare_states, coupled_with

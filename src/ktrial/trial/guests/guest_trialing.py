@@ -12,12 +12,12 @@ from ktrial.kit.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
-    from ktrial.bench.frames.guest_tools import GuestPlace
+    from ktrial.bench.guest_tools import GuestPlace
     from ktrial.cli.app import App
-    from ktrial.results.trial_record import StoredTrial
     from ktrial.trial.guests.kernels import KernelChange
     from ktrial.trial.guests.prepare import GuestReady
     from ktrial.trial.protocol.file import ArmFile, TrialFile
+    from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.prepare import Prepared
     from ktrial.trial.run.progress import TrialProgress
 

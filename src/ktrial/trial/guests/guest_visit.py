@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.bench.agent_output import load_output
 from ktrial.bench.benchmark import DIRECTORY, AgentLoad, Invocation, RawOutput
-from ktrial.bench.frames.guest_tools import GuestRun, Job, Program, Shape, status_of
+from ktrial.bench.guest_tools import GuestRun, Job, Program, Shape, status_of
 from ktrial.bench.suite import SuiteLoad, Task
 from ktrial.guests.agent_replies import Reply, read_replies
 from ktrial.guests.agreement import settle_s

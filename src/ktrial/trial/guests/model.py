@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from ktrial.bench.frames.guest_tools import GuestPlace, Mode, Shape
+from ktrial.bench.guest_tools import GuestPlace, Mode, Shape
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.kit.units import parse_quantity, show_bytes
 from ktrial.trial.guests.kernels import KernelChange, KernelRecipe, check_kernel, kernel_of

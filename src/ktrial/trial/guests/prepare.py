@@ -13,7 +13,7 @@ import msgspec
 
 from ktrial.bench.availability import is_program
 from ktrial.bench.benchmark import Benchmark
-from ktrial.bench.frames.guest_tools import GuestPlace, GuestRun, Job
+from ktrial.bench.guest_tools import GuestPlace, GuestRun, Job
 from ktrial.bench.suite import Suite, Task
 from ktrial.bench.suites import tasks_of
 from ktrial.kernels.identity import KernelFound, without_target
@@ -21,7 +21,6 @@ from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.watch_kernel_log import look
-from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.arms.plan_arms import (
     arm_plans,
     arm_settings,
@@ -39,6 +38,7 @@ from ktrial.trial.guests.model import place_of, shape_of
 from ktrial.trial.guests.programs import tools_of
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile, seconds
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+from ktrial.trial.record import ArmSettings
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.prepare import Prepared
 from ktrial.tuning.catalog.model import Catalog

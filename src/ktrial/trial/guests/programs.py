@@ -11,7 +11,7 @@ import msgspec
 from ktrial.bench.agent_output import exec_output
 from ktrial.bench.availability import PACKAGE_PROGRAMS, install_command, is_program, package_tool
 from ktrial.bench.benchmark import DIRECTORY, PINNED, Benchmark, Invocation, RawOutput
-from ktrial.bench.frames.guest_tools import guest_path
+from ktrial.bench.guest_tools import guest_path
 from ktrial.bench.suite import SuiteLoad, Task
 from ktrial.guests.agent_replies import Reply
 from ktrial.kit.errors import BadInput

@@ -16,7 +16,7 @@ import msgspec
 
 from ktrial.bench.availability import is_program
 from ktrial.bench.benchmark import Invocation, RawOutput, pinned
-from ktrial.bench.frames.guest_tools import ODD_BOOT, GuestDiffers, GuestPlace, GuestRun
+from ktrial.bench.guest_tools import ODD_BOOT, GuestDiffers, GuestPlace, GuestRun
 from ktrial.bench.record import Execution, RunRecord, TrialPlace, Watch
 from ktrial.bench.run.make_run import RunMaker, Wanted
 from ktrial.bench.run.ports import RunStore
@@ -27,12 +27,12 @@ from ktrial.judge.model.judgement import Judgement, NextStep
 from ktrial.judge.model.log import BlockDrawn, Ended, Event, Looked, RunEnded, block_order
 from ktrial.kit.errors import BadRun, KtrialError
 from ktrial.machine.ports import Clock
-from ktrial.results.trial_record import StoredTrial
 from ktrial.trial.guests.guest_visit import Asked, asked_of, came_of, job_of
 from ktrial.trial.guests.model import perturbation
 from ktrial.trial.guests.prepare import GuestReady, Lab
 from ktrial.trial.guests.programs import RUNS, environment_of, in_guest
 from ktrial.trial.protocol.protocol import refuse_few_events
+from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.boots import cut_off
 from ktrial.trial.run.events import BlockEnded, TrialEnded, TrialListener, VisitBegan, VisitEnded
 from ktrial.trial.run.loop import Standing, TrialStore

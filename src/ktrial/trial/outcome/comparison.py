@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.bench.benchmark import Benchmark, Outcome
+from ktrial.bench.benchmark import Benchmark
 from ktrial.bench.doubts import readings_of
 from ktrial.bench.record import Kept, RunRecord, variation
 from ktrial.compare.arms import SHOWN_READINGS
@@ -27,14 +27,15 @@ from ktrial.judge.model.comparison import (
 from ktrial.judge.model.judgement import Judged, Judgement
 from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Event, Protocol, ReadingsTaken, RunEnded
 from ktrial.kit.finding import Finding
+from ktrial.kit.outcome import Outcome
 from ktrial.machine.gate_words import idle_gates
 from ktrial.machine.gates import GATES
-from ktrial.results.trial_record import StoredTrial
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of, title_of
 from ktrial.trial.outcome.trial_reasons import why
 from ktrial.trial.outcome.trial_story import story_of
 from ktrial.trial.protocol.protocol import outcome_around
+from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.trial_builds import builds_that_count, same_builds
 from ktrial.trial.run.trial_visits import visits_of
 

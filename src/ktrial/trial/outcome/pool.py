@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.judge.model.log import Ended
 from ktrial.kit.errors import BadInput
-from ktrial.results.kept_trial import KeptTrial
+from ktrial.trial.kept import KeptTrial
 from ktrial.trial.protocol.file import TrialFile
 
 #: What must be the same in the files of all, as words of such a file.

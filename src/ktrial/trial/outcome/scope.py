@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ktrial.bench.frames.guest_tools import EMULATED_CLOCK, EXACT_CLOCK
+from ktrial.bench.guest_tools import EMULATED_CLOCK, EXACT_CLOCK
 from ktrial.bench.record import RunRecord, Session
 from ktrial.judge.model.log import ArmFound, Event, Protocol, RunEnded
 from ktrial.kit.errors import Refused
 from ktrial.kit.finding import Finding
 from ktrial.machine.facts import FactBook
-from ktrial.results.trial_record import StoredTrial
 from ktrial.trial.arms.builds import Visit
 from ktrial.trial.protocol.file import GuestFile
+from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.trial_builds import across
 
 

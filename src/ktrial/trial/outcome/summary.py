@@ -9,7 +9,7 @@ from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import Ended, Event, Protocol
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.finding import Finding
-from ktrial.results.trial_record import StoredTrial, TrialSummary
+from ktrial.trial.record import StoredTrial, TrialSummary
 
 
 def judgement_of(log: Sequence[Event]) -> Judgement:

@@ -7,14 +7,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from ktrial.bench.text import duration
-from ktrial.judge.model.judgement import Judged, Judgement
+from ktrial.judge.model.judgement import Judged, Judgement, Screened
 from ktrial.judge.model.log import OutcomeRule, Protocol
 from ktrial.kit.tables import clean, labelled, paragraph
 from ktrial.machine.gate_words import gates_text
-from ktrial.results.trial_record import ArmSettings, TrialSummary
-from ktrial.studies.blame.text import screening_line
 from ktrial.trial.outcome.live_view import effect_figures
 from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.record import ArmSettings, TrialSummary
 
 #: What makes a block not count: nothing that was measured.
 EXCLUDED = (
@@ -154,3 +153,10 @@ def _listed(one: TrialSummary, width: int) -> Iterator[str]:
     over = "" if one.ended is not None else ", not over"
     blocks = f"{one.blocks} block{'s'[: one.blocks != 1]}{over}"
     yield paragraph(f"{one.primary}, {blocks}; {'; '.join(told)}", width=width, indent=" " * 12)
+
+
+def screening_line(blocks: int, cap: int | None, screened: Sequence[Screened]) -> str:
+    """How far a screening has come."""
+    named = [one.setting for outcome in screened if outcome.role == "primary" for one in outcome.named]
+    told = f"suspected: {', '.join(named)}" if named else "nobody is suspected yet"
+    return f"block {blocks}/{cap or '?'}: {told}"

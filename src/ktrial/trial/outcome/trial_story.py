@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Event, Looked, Protocol, RunEnded
 from ktrial.judge.model.trial_summary import ToldArm, ToldBlock, ToldLook, ToldTrial
-from ktrial.results.trial_record import StoredTrial
 from ktrial.trial.protocol.file import trial_text
+from ktrial.trial.record import StoredTrial
 
 
 def story_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement) -> ToldTrial:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ktrial.bench.frames.guest_tools import Mode
+from ktrial.bench.guest_tools import Mode
 from ktrial.judge.model.log import Questions, Screen
 from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 from ktrial.kit.toml import parse_bytes, quoted

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ktrial.bench import energy
-from ktrial.bench.benchmark import Outcome
 from ktrial.bench.energy import EnergyCounter
 from ktrial.bench.record import LOAD_THROUGHPUT
 from ktrial.bench.suite import Suite, Task
@@ -16,6 +15,7 @@ from ktrial.judge.model.comparison import Role
 from ktrial.judge.model.log import OutcomeRule, Protocol, TrialArm
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import BadInput, Contradiction, UnknownName
+from ktrial.kit.outcome import Outcome
 from ktrial.kit.percentile import counted, events_needed, longer, margin_of_tail, quantile_of
 from ktrial.machine.gates import GateLimits
 from ktrial.trial.protocol.file import TrialFile, share

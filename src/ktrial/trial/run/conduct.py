@@ -14,7 +14,6 @@ from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.machine.facts import machine_of
 from ktrial.machine.ports import Machine
-from ktrial.results.trial_record import StoredTrial, protocol_sha256
 from ktrial.trial.arms.arm_builds import BuildSite
 from ktrial.trial.arms.commands import Beside, CommandedArms
 from ktrial.trial.arms.manual import is_by_hand
@@ -25,6 +24,7 @@ from ktrial.trial.protocol import noise_profile as noise
 from ktrial.trial.protocol.forecast import forecast_of, planned_runs
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
 from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.record import StoredTrial, protocol_sha256
 from ktrial.trial.run.boots import cut_off
 from ktrial.trial.run.events import NoiseBegan, TrialAnnounced, TrialListener, VisitWaits
 from ktrial.trial.run.guards import limits_watched, writers

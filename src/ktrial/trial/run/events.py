@@ -10,9 +10,9 @@ import msgspec
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import Protocol
-from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.protocol.limits import SafetyLimits
 from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.record import ArmSettings
 
 
 class NoiseBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="noise-began"):

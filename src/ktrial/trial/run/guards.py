@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from ktrial.kit.errors import Refused
 from ktrial.machine.ports import Machine
-from ktrial.results.trial_record import StoredTrial
 from ktrial.trial.arms.arms import Drift, NamesWriter
 from ktrial.trial.arms.writers import writer_of
 from ktrial.trial.protocol.file import TrialFile
+from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.safety import SOURCES, SafetyWatch
 from ktrial.tuning.plans.unsettled import UNFINISHED, unfinished

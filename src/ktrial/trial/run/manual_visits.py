@@ -13,11 +13,11 @@ from ktrial.judge.model.log import ArmFound, BlockDrawn, Ended, Event, Looked, P
 from ktrial.kit.errors import Refused, UnknownName
 from ktrial.machine.facts import FactBook, FactKind
 from ktrial.machine.when import Truth
-from ktrial.results.trial_record import ArmSettings, StoredTrial
 from ktrial.trial.arms.builds import KERNEL_BUILD
 from ktrial.trial.arms.manual import Due, look, place_of, signs_as_found
 from ktrial.trial.outcome.summary import judgement_of
 from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.record import ArmSettings, StoredTrial
 
 #: What every turn must know of the machine, beside the signs of the arms.
 ALWAYS = ("boot.id", "kernel.release", *KERNEL_BUILD)

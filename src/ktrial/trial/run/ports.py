@@ -6,29 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ktrial.bench.run.ports import Desktop, Executor, RunRecorder, RunStore
-from ktrial.machine.ports import Clock, Machine, Sampling, SleepClock
-from ktrial.trial.arms.commands import CommandJournal
+from ktrial.bench.run.ports import RunStore, RunWorld
+from ktrial.machine.ports import Machine, Sampling
 from ktrial.trial.run.loop import TrialStore
 
 if TYPE_CHECKING:
-    from pathlib import PurePath
-
     from ktrial.bench.record import Earlier
+    from ktrial.bench.run.built_file import SeenFile
     from ktrial.judge.model.log import Event
     from ktrial.judge.model.noise_profile import NoiseProfile
-    from ktrial.machine.facts import FactBook
-    from ktrial.machine.sensors import Samples
-    from ktrial.results.trial_record import StoredTrial
-    from ktrial.trial.arms.builds import SeenFile
-    from ktrial.tuning.catalog.model import Catalog
-
-
-class TrialExecutor(Executor, Protocol):
-    """Also knows the machine."""
-
-    def facts(self) -> FactBook:
-        """All facts of the machine."""
+    from ktrial.trial.record import StoredTrial
 
 
 class TrialRuns(RunStore, Protocol):
@@ -62,64 +49,6 @@ class Stopping(Protocol):
 
     number: int
     watch: Callable[[], None] | None
-
-
-class WorkPlace(Protocol):
-    """Where runs work."""
-
-    @property
-    def work(self) -> PurePath:
-        """Where private directories of runs are made."""
-
-    @property
-    def commands(self) -> CommandJournal:
-        """Commands of arms that must be undone."""
-
-
-class RunClock(Clock, SleepClock, Protocol):
-    """Also tells suspends."""
-
-
-class RunWorld(Protocol):
-    """What is needed to look at the machine around runs."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """Knobs and profiles."""
-
-    @property
-    def executor(self) -> TrialExecutor:
-        """Runs benchmarks as the user."""
-
-    @property
-    def clock(self) -> RunClock:
-        """The head's clocks."""
-
-    @property
-    def sampling(self) -> Sampling:
-        """Samples the machine's sensors beside runs."""
-
-    @property
-    def looking_session(self) -> Machine:
-        """Looks on while something is measured."""
-
-    @property
-    def desktop(self) -> Desktop | None:
-        """The user's; None where no session bus leads to one."""
-
-    @property
-    def measuring_place(self) -> WorkPlace:
-        """Where runs work."""
-
-    @property
-    def run_recorder(self) -> RunRecorder:
-        """Records the machine beside a run."""
-
-    def pack_samples(self, samples: Samples) -> bytes:
-        """Samples as a file."""
-
-    def root_session(self, purpose: str) -> Machine:
-        """A root session; asks at most once, and says what for."""
 
 
 class TrialWorld(RunWorld, Protocol):

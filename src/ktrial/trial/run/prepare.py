@@ -18,6 +18,7 @@ from ktrial.bench.benchmark import Benchmark
 from ktrial.bench.measure import session_of
 from ktrial.bench.record import Session
 from ktrial.bench.run.make_run import RunMaker
+from ktrial.bench.run.ports import TrialExecutor
 from ktrial.bench.run.undoable_command import ArmExtras
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Suite, Task
@@ -26,7 +27,6 @@ from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import FactBook
 from ktrial.machine.gates import parse_gates
 from ktrial.machine.ports import Machine
-from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.arms.arm_services import refuse_others, service_states, with_service_checks, with_services
 from ktrial.trial.arms.commands import refuse_what_holds_already
 from ktrial.trial.arms.plan_arms import (
@@ -41,9 +41,10 @@ from ktrial.trial.arms.rehearsal import rehearse
 from ktrial.trial.arms.scheduler import SchedulerSeat
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+from ktrial.trial.record import ArmSettings
 from ktrial.trial.run.guards import recover
 from ktrial.trial.run.loop import Benchmarked
-from ktrial.trial.run.ports import TrialExecutor, TrialWorld
+from ktrial.trial.run.ports import TrialWorld
 from ktrial.tuning.plans.plan import Plan
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
 

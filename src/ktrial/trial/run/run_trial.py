@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from ktrial.cli.app import App
     from ktrial.judge.model.comparison import Comparison
-    from ktrial.results.kept_trial import KeptTrial
-    from ktrial.results.trial_record import StoredTrial
+    from ktrial.trial.kept import KeptTrial
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.protocol.trial_forecast import TrialForecast
+    from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.events import TrialListener
     from ktrial.trial.run.prepare import Prepared, Rig
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ktrial.bench.record import RunRecord
     from ktrial.cli.app import App
     from ktrial.judge.model.log import ArmFound, Event
-    from ktrial.results.trial_record import StoredTrial
     from ktrial.trial.protocol.file import TrialFile
+    from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.prepare import Prepared
 
 

@@ -13,8 +13,9 @@ import msgspec
 
 from ktrial import __version__
 from ktrial.kit.errors import BadInput
+from ktrial.kit.toml_files import BUILT_IN
 from ktrial.machine.facts import FactKind
-from ktrial.tuning.catalog.model import BUILT_IN, Catalog, Source, catalog_files
+from ktrial.tuning.catalog.model import Catalog, Source, catalog_files
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.profile import Profile
 

@@ -10,12 +10,11 @@ from typing import TypeVar
 
 import msgspec
 
-from ktrial.kit import toml as toml_text
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
-from ktrial.kit.toml import locate
+from ktrial.kit.toml_files import BUILT_IN, Place, read_listed, read_toml
 from ktrial.machine.facts import FactKind
 from ktrial.machine.when import check_condition
-from ktrial.tuning.catalog.model import BUILT_IN, Catalog, Source, catalog_files
+from ktrial.tuning.catalog.model import Catalog, Source, catalog_files
 from ktrial.tuning.knobs.computed import COMPUTED_DEFAULTS, check_recipe
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.knob import Knob, check_knob
@@ -25,7 +24,6 @@ from ktrial.tuning.knobs.value import kernel_text
 
 T = TypeVar("T")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_HINT = "docs/catalog.md lists the keys and their values"
 
 
 class _KnobFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,40 +64,6 @@ def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
     larger = msgspec.structs.replace(catalog, profiles=profiles)
     check_profile(profile, larger, path)
     return larger, profile.name
-
-
-def read_toml(path: Path, shape: type[T]) -> T:
-    """A TOML file as `shape`; raises BadInput with file, line and column."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
-    return toml_text.parse_bytes(data, str(path), shape, _HINT)
-
-
-def read_listed(path: Path, shape: type[T]) -> T:
-    """A file that nobody named, as its folder lists it; one that might be waited for, such as a named pipe, is none."""
-    if path.exists() and not path.is_file():
-        raise BadInput("is no regular file", file=str(path), hint="take it out of the folder, or rename it")
-    return read_toml(path, shape)
-
-
-def parse_toml(text: str, file: str, shape: type[T]) -> T:
-    """TOML text as `shape`; raises BadInput with file, line and column."""
-    return toml_text.parse(text, file, shape, _HINT)
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Where something is described: a file, and a path in its document such as `$.knob[3]`."""
-
-    file: Path
-    at: str
-
-    def mended(self, error: KtrialError, *, key: str = "", about: str = "") -> BadInput:
-        """The error with file and line."""
-        message = f"{about}: {error.message}" if about else error.message
-        line, column = locate(self.file.read_text(encoding="utf-8", errors="replace"), f"{self.at}{key}", "")
-        return BadInput(message, file=str(self.file), line=line, column=column, hint=error.hint)
 
 
 def _check_catalog(catalog: Catalog, places: Mapping[str, Place]) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from ktrial.kit.toml_files import BUILT_IN
 from ktrial.machine.facts import FactKind
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.profile import Profile
-
-BUILT_IN = Path(__file__).parents[2] / "catalog"
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,8 +7,7 @@ from functools import cache
 
 import msgspec
 
-from ktrial.tuning.catalog.loader import read_toml
-from ktrial.tuning.catalog.model import BUILT_IN
+from ktrial.kit.toml_files import BUILT_IN, read_toml
 
 
 class MovingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,7 +11,8 @@ import msgspec
 
 from ktrial.kit.errors import BadInput
 from ktrial.kit.toml import quoted
-from ktrial.tuning.catalog.loader import check_profile, parse_toml
+from ktrial.kit.toml_files import parse_toml
+from ktrial.tuning.catalog.loader import check_profile
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.profile import Profile, Setting

@@ -4,17 +4,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ktrial.kit.errors import BadInput, UnknownName
-
-if TYPE_CHECKING:
-    from ktrial.results.store.runs import Store
 
 _HINT = "name a saved state, a file, a session or label of the store, or `now`; `ktrial state save NAME` keeps one"
 
 
-def stored_state(store: Store, which: str, saved: Sequence[str]) -> tuple[bytes, str]:
+class _Session(Protocol):
+    @property
+    def session(self) -> str: ...
+
+    @property
+    def label(self) -> str | None: ...
+
+
+class StateStore(Protocol):
+    """Keeps states beside sessions."""
+
+    def sessions(self) -> Sequence[_Session]:
+        """All sessions, the newest first."""
+
+    def session(self, name: str) -> _Session:
+        """The one session whose name begins so."""
+
+    def states(self, session: str) -> Mapping[str, str]:
+        """Place -> digest."""
+
+    def raw(self, digest: str) -> bytes:
+        """What has this digest."""
+
+
+def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[bytes, str]:
     """Its document, and where it was found. `saved` are names that were looked through before.
 
     A label stands for the newest session under it that has states, and there for the newest one.

@@ -40,8 +40,8 @@ def report(found: Sequence[tuple[Diagnosis, Sequence[str]]], suffix: str) -> byt
     """A page, or the picture of the one recording."""
     from ktrial.reports.charts.drawing import Style
     from ktrial.reports.charts.svg import png_bytes, svg_bytes
-    from ktrial.reports.charts.timeline import timeline_chart
     from ktrial.watch.diagnosis.page import diagnosis_page
+    from ktrial.watch.diagnosis.timeline_chart import timeline_chart
 
     if suffix == ".html":
         return diagnosis_page(found).encode()

@@ -10,15 +10,15 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from ktrial.bench.around.recording import is_telling
 from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.coincidence import Activity, Coincidence, coincidences, merged
-from ktrial.judge.stats.phases import Phases, find_phases
+from ktrial.judge.stats.phases import Phases
 from ktrial.judge.stats.stutters import Episode, Stutters, chosen, episodes, late_frames, recurrence, within
 from ktrial.judge.stats.time_blocks import Interval, mean_over
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_seconds
 from ktrial.recordings.model import Frames, Recording
+from ktrial.recordings.phases import phases_of
 from ktrial.watch.diagnosis.causes import AtWork, at_work, rate_of
 from ktrial.watch.diagnosis.devices import devices
 from ktrial.watch.diagnosis.events import events
@@ -126,12 +126,6 @@ def _clear_of_gaps(stutters: Stutters, recording: Recording) -> Stutters:
     for gap in recording.gaps:
         keep &= (stutters.ends_s < gap.begin_s) | (stutters.begins_s > gap.end_s)
     return stutters if keep.all() else chosen(stutters, keep, recording.begin_s, recording.end_s)
-
-
-def phases_of(recording: Recording) -> Phases:
-    """The phases that rates of reclaim, allocation and faults tell."""
-    told = [(name, *rate_of(series)) for name, series in recording.series.items() if is_telling(name)]
-    return find_phases(told, recording.begin_s, recording.end_s)
 
 
 def _ever(one: AtWork) -> bool:

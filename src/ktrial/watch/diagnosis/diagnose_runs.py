@@ -9,15 +9,15 @@ from pathlib import Path
 
 import msgspec
 
-from ktrial.bench.benchmark import Measurement, Outcome
-from ktrial.bench.frames.statistics import BELOW_FPS, LeftOut
 from ktrial.compare.files import write_file
 from ktrial.kit.errors import BadInput
+from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.recordings.figures import PHASES, WATCH_OUTCOMES, watch_figures
+from ktrial.recordings.frames.statistics import BELOW_FPS, LeftOut
 from ktrial.recordings.model import Recording
+from ktrial.recordings.phases import phases_of
 from ktrial.results.exporters import csv as runs_csv
 from ktrial.results.model import SessionRuns, StoredMeasurement, StoredRun, StoredSession
-from ktrial.watch.diagnosis.diagnose import phases_of
 
 BENCHMARK = "watch"
 

@@ -11,13 +11,12 @@ import msgspec
 from ktrial.kit import plain_json
 from ktrial.kit.html_tags import Markup, Part, tag
 from ktrial.reports.charts.drawing import PAGE, Style, label
-from ktrial.reports.charts.latencies import latencies_chart
 from ktrial.reports.charts.svg import inline_svg
-from ktrial.reports.charts.timeline import part_of, timeline_chart
 from ktrial.reports.html import hashed
 from ktrial.reports.page.style import STYLE
 from ktrial.reports.page.tables import table
 from ktrial.watch.diagnosis.diagnose_devices import HEADERS, device_rows, device_sentences
+from ktrial.watch.diagnosis.latencies_chart import latencies_chart
 from ktrial.watch.diagnosis.model import Cause, Diagnosis, Worst
 from ktrial.watch.diagnosis.page_script import TIMELINE_SCRIPT, TIMELINE_STYLE
 from ktrial.watch.diagnosis.tables import (
@@ -43,6 +42,7 @@ from ktrial.watch.diagnosis.text import (
     told_by,
     verdict_sentences,
 )
+from ktrial.watch.diagnosis.timeline_chart import part_of, timeline_chart
 
 _WIDE = 900
 

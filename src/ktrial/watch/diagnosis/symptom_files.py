@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ktrial.kit.errors import BadInput, KtrialError
-from ktrial.tuning.catalog.loader import read_toml
-from ktrial.tuning.catalog.model import BUILT_IN, Catalog
+from ktrial.kit.toml_files import BUILT_IN, read_toml
+from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.watch.diagnosis.symptoms import Symptom, SymptomFile

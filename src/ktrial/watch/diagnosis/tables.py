@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ktrial.judge.model.words import p_text
 from ktrial.kit.units import show_seconds, three_digits
-from ktrial.reports.sentences import p_text
 from ktrial.watch.diagnosis.model import Diagnosis, Range
 
 CAUSES = ("cause", "stutters", "late time", "by chance", "p", "at work", "named")

@@ -15,8 +15,8 @@ from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.session import AgentSession, Progress
 from ktrial.kit.errors import AgentError, BadInput
 from ktrial.kit.json_bytes import read_bytes
+from ktrial.recordings.watching import Ended, Handed, Seen
 from ktrial.watch.record.head_source import NAME, USUAL_HZ, NvidiaSource
-from ktrial.watch.record.model import Ended, Handed, Seen
 
 _FASTEST_HZ = 100.0
 

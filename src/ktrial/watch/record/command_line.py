@@ -19,7 +19,7 @@ from ktrial.kit.streams import tell
 
 if TYPE_CHECKING:
     from ktrial.cli.app_guest import GuestHost
-    from ktrial.watch.record.model import Seen, TracedEvent
+    from ktrial.recordings.watching import Seen, TracedEvent
 
 #: Name of a recording's file within its folder.
 RECORDING = "recording.ktr"

@@ -6,16 +6,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ktrial.bench.frames.lines import FramePattern, FrameStream, Line
 from ktrial.bench.run.tail import LOOK_S
 from ktrial.kit.errors import BadInput
+from ktrial.recordings.frames.lines import FramePattern, FrameStream, Line
 from ktrial.recordings.ktrial_blocks import head_of
 from ktrial.recordings.ktrial_frames import HEADER, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ktrial.watch.record.model import Seen
+    from ktrial.recordings.watching import Seen
 
 FRAMES = "frames.csv"
 

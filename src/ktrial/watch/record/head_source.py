@@ -7,7 +7,7 @@ import threading
 import time
 
 from ktrial.machine.nvidia import LIBRARY, Nvml, NvmlAbsent, NvmlFailed
-from ktrial.watch.record.blocks import FIRST_OWN_GROUP, OwnSource, layout_block, rows_block, source_block
+from ktrial.recordings.blocks import FIRST_OWN_GROUP, OwnSource, layout_block, rows_block, source_block
 
 NAME = "nvidia"
 #: Times a second unless asked otherwise: the cards' own load is a mean over longer.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ktrial.kit.errors import BadInput
-from ktrial.watch.record.model import Ended
+from ktrial.recordings.watching import Ended
 
 #: Waits for a byte, then becomes the program; the process stays the same.
 _WAIT = (

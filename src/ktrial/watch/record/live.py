@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ktrial.recordings.growing import GrowingRecording
+from ktrial.recordings.watching import Seen, TracedEvent
 from ktrial.watch.diagnosis.symptoms import Symptom
-from ktrial.watch.record.model import Seen, TracedEvent
 from ktrial.watch.record.watch_moment import LateFrames, LateOne, Track, WatchMoment
 
 #: Counters whose growth tells the phases, as far as the kernel has them.

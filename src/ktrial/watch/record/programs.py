@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ktrial.bench.command_environment import named_variables, started_environment
-from ktrial.bench.frames.lines import Line
 from ktrial.bench.run.tail import LineTail
 from ktrial.kit.errors import BadInput
 from ktrial.kit.streams import pass_on
-from ktrial.watch.record.frame_loop import GUEST_RESERVE_BYTES, LINES, loop_arguments
+from ktrial.recordings.frame_loop import GUEST_RESERVE_BYTES, LINES, loop_arguments
+from ktrial.recordings.frames.lines import Line
 from ktrial.watch.record.held_program import HeldProgram
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def watched_program(
     if app.host is None:
         return HeldProgram(words, environment=started_environment(variables, clean=clean))
     from ktrial.bench.command_line import not_in_guest, program_of
-    from ktrial.bench.frames.guest_tools import guest_path
+    from ktrial.bench.guest_tools import guest_path
 
     program = str(program_of(words[0]))
     app.host.give({program: program})

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ktrial.bench.frames.lines import FramePattern
 from ktrial.bench.run.tail import LineTail
 from ktrial.cli.options import write_json
 from ktrial.machine.disks import disk_of
+from ktrial.recordings.frame_loop import LINES
+from ktrial.recordings.frames.lines import FramePattern
 from ktrial.watch.record.command_line import Shown
-from ktrial.watch.record.frame_loop import LINES
 from ktrial.watch.record.frames import KeptFrames, Looks, TellsFrames
 from ktrial.watch.record.programs import LinesAtEnd, frame_loop, watched_program
 from ktrial.watch.record.watch import Wanted, crowded_disk, lost_lines, read_back, watch

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ktrial.kit.finding import Finding
 from ktrial.kit.tables import clean, paragraph
 from ktrial.kit.units import show_bytes
-from ktrial.watch.record.model import COMPACTION_SCAN, Ended, Seen, TracedEvent
+from ktrial.recordings.watching import COMPACTION_SCAN, Ended, Seen, TracedEvent
 
 HEADER = f"{'time':>9}  {'cpu':>6} {'memory':>7} {'io':>6}  {'available':>10}  {'events':>7}  {'lost':>5}  {'cost':>6}"
 #: Events that are named in one stretch at most: the longest ones.

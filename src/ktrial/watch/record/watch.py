@@ -9,16 +9,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ktrial.bench.frames.lines import FrameStream, with_frames
 from ktrial.bench.run.ports import Watching
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.finding import Finding
 from ktrial.kit.units import show_bytes
 from ktrial.recordings.figures import PASSING_ON
+from ktrial.recordings.frames.lines import FrameStream, with_frames
 from ktrial.recordings.ktrial import read_recording
 from ktrial.recordings.model import Recording
+from ktrial.recordings.watching import Ended, Handed, Seen, doubts
 from ktrial.watch.record.live import SHOWN
-from ktrial.watch.record.model import Ended, Handed, Seen, doubts
 
 #: Unless told otherwise it ends after so long: a week.
 LONGEST_S = 604_800.0

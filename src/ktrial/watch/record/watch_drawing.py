@@ -15,8 +15,8 @@ from ktrial.watch.record.command_line import untraced
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ktrial.recordings.watching import Seen
     from ktrial.watch.diagnosis.symptoms import Symptom
-    from ktrial.watch.record.model import Seen
 
 
 def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:

@@ -8,7 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from ktrial.bench.frames.statistics import NEIGHBOURS, is_stutter, usual
+from ktrial.judge.stats.stutters import NEIGHBOURS, usual
+from ktrial.recordings.frames.statistics import is_stutter
 
 
 class Track(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, latency, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.benchmark import Measurement
+from ktrial.kit.outcome import Measurement
 
 _BLIND = (
     "Two threads that are always ready to answer and hold no working set: what a switch does to caches is not seen. "

@@ -7,7 +7,7 @@ from itertools import product
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, latency, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.benchmark import Measurement, Outcome
+from ktrial.kit.outcome import Measurement, Outcome
 
 _BLIND = (
     "One thread, one block at a time, through the file system; no deep queue. A virtual disk, the device's own cache "

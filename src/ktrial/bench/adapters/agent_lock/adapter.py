@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, evenness, latency, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.benchmark import Measurement, Outcome
+from ktrial.kit.outcome import Measurement, Outcome
 
 _BLIND = (
     "What yielding means is the scheduler's policy: much of this is that policy, not the cost of locks. The rate and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.benchmark import Measurement, Outcome
+from ktrial.kit.outcome import Measurement, Outcome
 
 _BANDWIDTH = Outcome(
     name="bandwidth",

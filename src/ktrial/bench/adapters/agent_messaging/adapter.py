@@ -7,8 +7,8 @@ from itertools import product
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.benchmark import Measurement, Outcome
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 
 _TIME = Outcome(
     name="time",

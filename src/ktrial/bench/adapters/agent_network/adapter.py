@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, latency, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.benchmark import Measurement, Outcome
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 
 _BLIND = (
     "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. Without delay, "

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, latency, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.benchmark import Measurement, Outcome, Parameters
+from ktrial.bench.benchmark import Parameters
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.machine.facts import FactBook
 
 _BLIND = (

@@ -17,17 +17,9 @@ from ktrial.bench.adapters._servers import (
     redis,
 )
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, whole
-from ktrial.bench.benchmark import (
-    DIRECTORY,
-    AgentLoad,
-    Invocation,
-    Outcome,
-    Parameters,
-    ParsedRun,
-    RawOutput,
-    Step,
-)
+from ktrial.bench.benchmark import DIRECTORY, AgentLoad, Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Outcome
 
 _KEY = "ktrial"
 #: So large a part of the requests may be left without an answer before it is said that the rate was not held.

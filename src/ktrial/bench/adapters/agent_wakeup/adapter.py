@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, latency, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.benchmark import Measurement, Outcome
+from ktrial.kit.outcome import Measurement, Outcome
 
 _BLIND = (
     "Counted from the moment at which the wake-up was due, so that it holds the lateness of the waking thread's own "

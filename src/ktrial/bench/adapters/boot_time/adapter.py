@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, measured, refusal
 from ktrial.bench.adapters.boot_time.output import BootTimes, read_boot_times
-from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, Probe, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput
+from ktrial.kit.outcome import Outcome
 
 _BLIND = (
     "One value per boot: runs within a boot repeat it, so the number of boots is the number of samples. A boot with an "

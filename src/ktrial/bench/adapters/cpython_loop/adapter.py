@@ -8,8 +8,9 @@ import pkgutil
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, whole
 from ktrial.bench.adapters.cpython_loop.output import read_loop_run
-from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 
 _PROGRAM_FILE = "loop.py.txt"
 #: What a loop comes to on every machine; CPython 3.9 to 3.13 agree on it.

@@ -7,9 +7,10 @@ import re
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, collected, flag, measured, whole
 from ktrial.bench.adapters.cyclictest.output import CyclictestRun, read_json
-from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import Quantity, in_base, nearest_rank
+from ktrial.kit.outcome import Measurement, Outcome
 
 _FILE = "out.json"
 _QUANTILES = {"latency-p50": 0.5, "latency-p99": 0.99, "latency-p999": 0.999}

@@ -17,8 +17,9 @@ from ktrial.bench.adapters._tool import (
     whole,
 )
 from ktrial.bench.adapters.fio.output import FioDirection, read_fio
-from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 
 _FILE = "out.json"
 _QUANTILES = {"latency-p50": "50.000000", "latency-p99": "99.000000", "latency-p999": "99.900000"}

@@ -17,8 +17,9 @@ from ktrial.bench.adapters._tool import (
     whole,
 )
 from ktrial.bench.adapters.glmark2.output import Glmark2Run, read_glmark2
-from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, Probe, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 
 _SCENE = r"[a-z0-9-]+(?::[a-z0-9-]+=[^:\s]+)*"
 _SCENES = (

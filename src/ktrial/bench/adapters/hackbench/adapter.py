@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, measured, whole
 from ktrial.bench.adapters.hackbench.output import read_hackbench
-from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.kit.outcome import Outcome
 
 _TIME = Outcome(
     name="time",

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from functools import partial
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, whole
-from ktrial.bench.benchmark import WATCHED, Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import WATCHED, Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.bench.energy import BATTERY, PATTERNS, RAPL, EnergyCounter, consumed, counters
 from ktrial.bench.watched import Watched, read_watched
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.recordings import cpuidle
 
 _CORRECTION = (

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, matching, measured, whole
 from ktrial.bench.adapters.iperf3.output import read_iperf3
-from ktrial.bench.benchmark import SERVER_ADDRESS, Invocation, Network, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import SERVER_ADDRESS, Invocation, Network, Parameters, ParsedRun, RawOutput
 from ktrial.kit.formats.tool_output import Quantity
+from ktrial.kit.outcome import Outcome
 
 _PORT = 5201
 _BLIND = (

@@ -9,10 +9,11 @@ import re
 import msgspec
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, matching, measured, one_of, whole
-from ktrial.bench.benchmark import DIRECTORY, Invocation, Outcome, Parameters, ParsedRun, RawOutput, Step
-from ktrial.kernels.config.config_file import read_kernel_config
+from ktrial.bench.benchmark import DIRECTORY, Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.kit.formats.kernel_config import read_kernel_config
 from ktrial.kit.formats.tool_output import Quantity
+from ktrial.kit.outcome import Outcome
 from ktrial.machine.facts import FactBook
 
 _BUILD = "build"

@@ -8,9 +8,9 @@ import shlex
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, matching, whole
 from ktrial.bench.benchmark import DIRECTORY, Invocation, Parameters, ParsedRun, RawOutput
-from ktrial.bench.frames.mangohud import MangoHudLog, read_mangohud
-from ktrial.bench.frames.statistics import BELOW_FPS, CAPTURE_OPTIONS, FRAME_OUTCOMES, below_rate, frame_statistics
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.recordings.frames.mangohud import MangoHudLog, read_mangohud
+from ktrial.recordings.frames.statistics import BELOW_FPS, CAPTURE_OPTIONS, FRAME_OUTCOMES, below_rate, frame_statistics
 
 #: Ends the program some time after its log, if it does not end by itself; that is no failure.
 _SCRIPT = """\

@@ -13,8 +13,9 @@ from ktrial.bench.adapters.perf_bench.output import (
     read_messaging,
     read_pipe,
 )
-from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.kit.outcome import Outcome
 
 _LIMIT_S = 600.0
 _PINNED = "pinned"

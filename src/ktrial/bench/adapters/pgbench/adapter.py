@@ -9,9 +9,10 @@ from functools import partial
 from ktrial.bench.adapters._servers import latency
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, flag, measured, one_of, whole
 from ktrial.bench.adapters.pgbench.output import PgbenchLog, PgbenchRun, read_log, read_pgbench
-from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput, Step
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadInput, BadRun, UnreadableOutput
 from ktrial.kit.formats.tool_output import Quantity, in_base, nearest_rank
+from ktrial.kit.outcome import Measurement, Outcome
 
 _LOG = "transactions."
 _USER = "ktrial"

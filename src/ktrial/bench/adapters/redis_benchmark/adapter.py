@@ -6,8 +6,9 @@ from __future__ import annotations
 from ktrial.bench.adapters._servers import REDIS_PACKAGES, REDIS_SOCKET, latency, redis
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, measured, whole
 from ktrial.bench.adapters.redis_benchmark.output import read_redis_benchmark
-from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput, Step
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Outcome
 
 _CLOSED = (
     "A closed loop: each client sends its next command when the last one is answered. A server that stalls gets "

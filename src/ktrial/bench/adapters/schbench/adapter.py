@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, flag, lasted, measured, whole
 from ktrial.bench.adapters.schbench.output import SchbenchBlock, SchbenchRun, read_schbench_json, read_schbench_text
-from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 
 _FILE = "out.json"
 #: Suffix of an outcome -> percentile as the readers name it. The 20th of requests a second is the garbage of the start.

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, agree, collected, measured, whole
 from ktrial.bench.adapters.stress_ng.output import Stressor, read_stress_ng
-from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, Probe, RawOutput, check_exit
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput, check_exit
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Outcome
 
 _FILE = "out.yaml"
 #: A run that ended before this share of its time was ended by something else, or lost its workers.

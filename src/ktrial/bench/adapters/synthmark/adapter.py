@@ -7,9 +7,10 @@ from decimal import Decimal
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, measured, whole
 from ktrial.bench.adapters.synthmark.output import SynthmarkRun, read_synthmark
-from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import UnreadableOutput
 from ktrial.kit.formats.tool_output import Quantity, nearest_rank, quantity
+from ktrial.kit.outcome import Outcome
 
 #: A burst is 96 frames at 48 kHz: latency comes in steps of it.
 _BURST_S = 0.002

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, lasted, matching, measured, one_of, whole
 from ktrial.bench.adapters.sysbench.output import SysbenchRun, read_sysbench
-from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import Quantity
+from ktrial.kit.outcome import Measurement, Outcome
 
 #: Neighbouring values of the percentile's logarithmic grid differ by this factor.
 GRID_RATIO = 1.018

@@ -11,14 +11,14 @@ import msgspec
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, flag, whole
 from ktrial.bench.benchmark import PHASES, RECORDING, RECORDING_FAILED, Invocation, Parameters, ParsedRun, RawOutput
-from ktrial.bench.frames.lines import FramePattern, Line, frames_of, with_frames
-from ktrial.bench.frames.statistics import BELOW_FPS, below_rate
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.recordings.figures import PHASES as PREFIXES
 from ktrial.recordings.figures import WATCH_OUTCOMES, Span, WatchFigures, wanted_series, watch_figures
+from ktrial.recordings.frame_loop import KINDS, LINES, LONGEST_S, loop_arguments
+from ktrial.recordings.frames.lines import FramePattern, Line, frames_of, with_frames
+from ktrial.recordings.frames.statistics import BELOW_FPS, below_rate
 from ktrial.recordings.ktrial import read_recording, started_ns
 from ktrial.recordings.model import Frames, Recording
-from ktrial.watch.record.frame_loop import KINDS, LINES, LONGEST_S, loop_arguments
 
 #: The program's number, which is that of its first thread; it stays when the shell becomes the program.
 _PID = "pid"

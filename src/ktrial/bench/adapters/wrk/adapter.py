@@ -6,8 +6,9 @@ from __future__ import annotations
 from ktrial.bench.adapters._servers import LAST_WORDS, NGINX_PACKAGES, PAGE, latency, nginx
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, measured, whole
 from ktrial.bench.adapters.wrk.output import read_wrk
-from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Outcome
 
 _QUANTILES = {
     "latency-p50": ("50", "half"),

@@ -8,8 +8,9 @@ from functools import partial
 from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, collected, matching, whole
 from ktrial.bench.adapters.xplane.output import read_xplane
 from ktrial.bench.adapters.xplane.xplane_test import NO_FRAMES, STAGES, stage_outcome
-from ktrial.bench.benchmark import Invocation, Measurement, Parameters, ParsedRun, Probe, RawOutput
+from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement
 
 _LOG = "Log.txt"
 #: X-Plane writes its log beside itself, and anew at each start; one that is older is another run's.

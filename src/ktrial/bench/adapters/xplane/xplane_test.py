@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ktrial.bench.benchmark import Outcome
+from ktrial.kit.outcome import Outcome
 
 #: Stages of a whole test -> the outcome of each, and what it drew. A flight that is replayed has one.
 STAGES: Mapping[int, tuple[tuple[str, str], ...]] = {

@@ -8,8 +8,9 @@ import msgspec
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second
 from ktrial.bench.adapters._agent_load_reply import LoadReply
 from ktrial.bench.adapters._tool import VERSION_LIMIT_S
-from ktrial.bench.benchmark import AgentLoad, Invocation, Measurement, Outcome, Parameters, Probe, RawOutput
+from ktrial.bench.benchmark import AgentLoad, Invocation, Parameters, Probe, RawOutput
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.machine.facts import FactBook
 
 #: What the parameter `data` says when it is not a file.

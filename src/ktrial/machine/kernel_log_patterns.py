@@ -9,9 +9,8 @@ from functools import cache
 import msgspec
 
 from ktrial.kit.errors import BadInput
+from ktrial.kit.toml_files import BUILT_IN, Place, read_toml
 from ktrial.machine.kernel_log import LogPattern
-from ktrial.tuning.catalog.loader import Place, read_toml
-from ktrial.tuning.catalog.model import BUILT_IN
 
 
 class _Lines(msgspec.Struct, forbid_unknown_fields=True):

@@ -19,9 +19,9 @@ from typing import Literal
 
 import msgspec
 
-from ktrial.bench.frames.statistics import FrameSamples
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import decoded, number, unreadable, whole
+from ktrial.recordings.frames.statistics import FrameSamples
 
 FrameUnit = Literal["ms", "us"]
 

@@ -7,27 +7,20 @@ Names such as "1 % low" are computed in many ways elsewhere; a number here is no
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from ktrial.bench.benchmark import Direction, Measurement, Outcome, OutcomeKind, Unit
+from ktrial.judge.stats.stutters import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, usual
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.kit.outcome import Direction, Measurement, Outcome, OutcomeKind, Unit
 
 #: Options of MangoHud that make a capture of every frame; they stand last, where they win over those of the user.
 #: `read_cfg`: the user's file holds too, for a frame limit is part of what is measured. 0.7 logs only what it shows.
 CAPTURE_OPTIONS = "read_cfg,autostart_log=1,log_interval=0,no_display=0"
 #: With fewer frames than this nothing is computed.
 LEAST_FRAMES = 100
-#: Frames on each side of one that say what was usual around it.
-NEIGHBOURS = 15
-#: A stutter takes more than so many times what was usual. One missed refresh of the screen takes twice as long, so
-#: the limit lies below 2: else chance would decide whether it counts.
-STUTTER_FACTOR = 1.75
-#: And longer than this: at hundreds of frames a second nobody sees one of 5 ms.
-STUTTER_S = 0.010
 #: Frames that come at a lower rate than this are slow ones, where nobody says another.
 BELOW_FPS = 25.0
 #: What slow frames are, in words.
@@ -197,29 +190,6 @@ def low(ordered: Sequence[float], share: float) -> float:
 def is_stutter(time_s: float, usual_s: float) -> bool:
     """Whether a frame is one, given what was usual around it."""
     return time_s > STUTTER_FACTOR * usual_s and time_s > STUTTER_S
-
-
-def usual(times_s: Sequence[float]) -> list[float]:
-    """For each frame the median of its neighbours on both sides, itself not among them; one alone is what is usual."""
-    if len(times_s) == 1:
-        return list(times_s)
-    found: list[float] = []
-    window = sorted(times_s[:NEIGHBOURS])
-    for index, time_s in enumerate(times_s):
-        if index > 0:
-            insort(window, times_s[index - 1])
-        if index + NEIGHBOURS < len(times_s):
-            insort(window, times_s[index + NEIGHBOURS])
-        if index > NEIGHBOURS:
-            _take(window, times_s[index - NEIGHBOURS - 1])
-        _take(window, time_s)
-        middle = len(window) // 2
-        found.append(window[middle] if len(window) % 2 else (window[middle - 1] + window[middle]) / 2)
-    return found
-
-
-def _take(window: list[float], value: float) -> None:
-    del window[bisect_left(window, value)]
 
 
 def _measurement(outcome: Outcome, value: float) -> Measurement:

@@ -17,8 +17,6 @@ BLOCK = Struct("<II")
 ROWS = Struct("<III")
 #: Groups of the head's own; those of agents are small numbers.
 FIRST_OWN_GROUP = 1 << 20
-#: What was not there.
-MISSING = -(2**63)
 _WRAP = 2**64
 _HALF = 2**63
 

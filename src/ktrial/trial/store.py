@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from ktrial.judge.model.log import Event, Protocol, decode, encode
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
-from ktrial.results.kept_trial import KeptTrial
 from ktrial.results.store.database import Database
 from ktrial.results.store.schema import noise_profiles, trial_events, trials
-from ktrial.results.trial_record import StoredTrial
+from ktrial.trial.kept import KeptTrial
+from ktrial.trial.record import StoredTrial
 
 
 class Trials:

@@ -13,10 +13,10 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ktrial.bench.frames.statistics import FrameSamples
 from ktrial.kit.errors import BadRun
+from ktrial.kit.formats.tidy_csv import TidyTable, read_tidy_csv
 from ktrial.kit.formats.tool_output import number, unreadable
-from ktrial.results.importers._tidy_csv import TidyTable, read_tidy_csv
+from ktrial.recordings.frames.statistics import FrameSamples
 
 _AFTERBURNER = re.compile(rb"(?:\xef\xbb\xbf)?00\s*,[^,\n]{0,40},\s*Hardware monitoring log")
 _VERSION = re.compile(r"Hardware monitoring log (v[\d.]+)")

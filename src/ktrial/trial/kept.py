@@ -8,11 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.record import RunRecord
 from ktrial.judge.model.log import Event, Protocol
 from ktrial.judge.model.noise_profile import NoiseProfile
-from ktrial.results.model import StoredRun, StoredSession
-from ktrial.results.trial_record import StoredTrial, protocol_sha256
+from ktrial.trial.record import StoredTrial, protocol_sha256
 
 
 class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +40,3 @@ def cleaned(kept: KeptTrial, clean: Callable[[Any], Any]) -> KeptTrial:
     if found.sha256 == kept.sha256:
         return found
     return msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, protocol_sha256=found.sha256))
-
-
-def record_of(run: StoredRun, session: StoredSession) -> RunRecord | None:
-    """The record of a run; None of one that never ended. Raises ValidationError for one that ktrial did not write."""
-    if run.document is None:
-        return None
-    return msgspec.convert({**run.document, "session": session.document}, RunRecord)

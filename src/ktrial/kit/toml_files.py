@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TOML files: the catalog's own, and those of users."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ktrial.kit import toml as toml_text
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.toml import T, locate
+
+_HINT = "docs/catalog.md lists the keys and their values"
+
+
+def read_toml(path: Path, shape: type[T]) -> T:
+    """A TOML file as `shape`; raises BadInput with file, line and column."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
+    return toml_text.parse_bytes(data, str(path), shape, _HINT)
+
+
+def read_listed(path: Path, shape: type[T]) -> T:
+    """A file that nobody named, as its folder lists it; one that might be waited for, such as a named pipe, is none."""
+    if path.exists() and not path.is_file():
+        raise BadInput("is no regular file", file=str(path), hint="take it out of the folder, or rename it")
+    return read_toml(path, shape)
+
+
+def parse_toml(text: str, file: str, shape: type[T]) -> T:
+    """TOML text as `shape`; raises BadInput with file, line and column."""
+    return toml_text.parse(text, file, shape, _HINT)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where something is described: a file, and a path in its document such as `$.knob[3]`."""
+
+    file: Path
+    at: str
+
+    def mended(self, error: KtrialError, *, key: str = "", about: str = "") -> BadInput:
+        """The error with file and line."""
+        message = f"{about}: {error.message}" if about else error.message
+        line, column = locate(self.file.read_text(encoding="utf-8", errors="replace"), f"{self.at}{key}", "")
+        return BadInput(message, file=str(self.file), line=line, column=column, hint=error.hint)
+
+
+BUILT_IN = Path(__file__).parents[1] / "catalog"
