@@ -32,6 +32,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from ktrial.cli.app import App
+from ktrial.cli.shared.run_trial import prepare
 from ktrial.judge.judge import judge
 from ktrial.judge.model.judgement import Judged
 from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
@@ -43,7 +44,6 @@ from ktrial.trial.protocol.noise_profile import shortened
 from ktrial.trial.run.conduct import begin, carry_on, planned
 from ktrial.trial.run.prepare import rig_of
 from ktrial.trial.run.progress import TrialProgress
-from ktrial.trial.run.run_trial import prepare
 from perf.decide import SIZES, profiles
 from perf.noise_sources import Generator, Noise, sources, world
 

@@ -160,7 +160,7 @@ def test_explaining_a_knob_loads_neither_plans_nor_trials() -> None:
         "import sys, importlib\n"
         "from ktrial.cli.main import cli, _load_msgspec\n"
         "_load_msgspec()\n"
-        "for name in ('cli.verbs.explain', 'studies.ledger.update', 'tuning.knobs.explain', 'tuning.knobs.knob_text',"
+        "for name in ('cli.verbs.explain', 'cli.shared.ledger', 'tuning.knobs.explain', 'tuning.knobs.knob_text',"
         " 'studies.ledger.ledger_now', 'studies.ledger.text', 'tuning.catalog.cache', 'agent.session',"
         " 'studies.ledger.file'):\n"
         "    importlib.import_module(f'ktrial.{name}')\n"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
+from ktrial.cli.shared import diagnose as diagnosing
 from ktrial.recordings.model import Recording, Series
 from ktrial.tuning.catalog.loader import load_catalog
-from ktrial.watch.diagnosis import command_line as diagnosing
 from ktrial.watch.diagnosis.diagnose import diagnose
 from ktrial.watch.diagnosis.model import Diagnosis
 from ktrial.watch.diagnosis.symptom_files import load_symptoms

@@ -90,9 +90,13 @@ _PLACES = re.compile(
 #: Functions of a text that belongs to this machine or to the catalog, not to somebody else.
 _OWN_WORDS = frozenset(
     {
-        *("bench.guest_tools.guest_path", "guests.keep.kernel_from_anywhere", "guests.keep.tool_from_anywhere"),
+        *(
+            "bench.guest_tools.guest_path",
+            "cli.shared.kept_guests.kernel_from_anywhere",
+            "cli.shared.kept_guests.tool_from_anywhere",
+        ),
         *("guests.kept.check_name", "guests.kept.is_name", "guests.shape.guest_shape", "guests.text.kept_text"),
-        *("kernels.build.command_line.launcher_of", "kernels.identity.without_target", "kernels.request.parse_set"),
+        *("cli.shared.kernel_build.launcher_of", "kernels.identity.without_target", "kernels.request.parse_set"),
         *("kernels.request.same_value", "kernels.source.parse_patch", "kernels.uarch.arm_targets.find_cpu_target"),
         *("kernels.uarch.targets.find_target", "kernels.uarch.targets.gate_number", "recordings.merge.together"),
         *("kernels.build.run_build.flags_of_image", "guests.initramfs.build", "guests.initramfs.place"),

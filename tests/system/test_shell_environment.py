@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ktrial.bench.command_line import TakesCommand
+from ktrial.cli.shared.bench import TakesCommand
 from tests.support.terminal import KTRIAL
 from tests.support.tree import Ran
 

@@ -477,7 +477,7 @@ class App(WithDesktop):
 
     def lock_trials(self) -> None:
         """Keep other trials away from this machine, and other measurements of this user, until this command ends."""
-        from ktrial.bench.disturbing import lock_machine
+        from ktrial.cli.shared.disturbing import lock_machine
 
         lock_machine(self)
         self.lock_runs()

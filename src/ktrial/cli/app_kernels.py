@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
     from ktrial.agent.session import AgentSession
+    from ktrial.cli.shared.arm_kernels import KernelWorkshop
     from ktrial.guests.boot import Guests
     from ktrial.guests.lab import Lab
     from ktrial.guests.transport import Guest, GuestTransport
-    from ktrial.kernels.build.arm_kernels import KernelWorkshop
     from ktrial.kernels.build.built_kernels import BuiltKernels
     from ktrial.kernels.build.patches import Patches
     from ktrial.kernels.build.probe_build import ProbeBuild

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from ktrial.bench.around.recording import TELLING
+import numpy as np
+
+from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.phases import Phases, find_phases
-from ktrial.recordings.model import Recording
-from ktrial.watch.diagnosis.causes import rate_of
+from ktrial.recordings.model import Recording, Series, rates
 
 
 def phases_of(recording: Recording) -> Phases:
@@ -20,3 +21,13 @@ def phases_of(recording: Recording) -> Phases:
 def is_telling(name: str) -> bool:
     """Whether the series of that name tells phases."""
     return any(fnmatchcase(name, pattern) for pattern in TELLING)
+
+
+#: Rates whose level tells phases.
+TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.pgfault", "vmstat.pgmajfault")
+
+
+def rate_of(series: Series) -> tuple[Array, Array]:
+    """Moments and what a sign looks at: the value of a gauge, else the growth a second up to each moment."""
+    values = series.values if series.kind == "gauge" else rates(series)
+    return np.asarray(series.times_s), np.asarray(values)

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters import all_benchmarks
-from ktrial.bench.command_line import check_output, cpus_here, cpus_left, refuse_around
 from ktrial.bench.suite import Between
 from ktrial.bench.suite_files import load_suites
 from ktrial.cli.app import App
+from ktrial.cli.shared.bench import check_output, cpus_here, cpus_left, refuse_around
 from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import Fact, FactBook
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from ktrial.bench.command_line import write_result
 from ktrial.bench.measure import measure
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Task
+from ktrial.cli.shared.bench import write_result
 from ktrial.compare.arms import places, source_of
 from ktrial.compare.comparability import doubts
 from ktrial.compare.runs import from_store, readings_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ktrial.cli.shared.rechecked import _listed
 from ktrial.evidence.differences import Difference
-from ktrial.evidence.rechecking import _listed
 from ktrial.reports.publish import LIST
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.guests.keep import Asleep, kernel_from_anywhere, tool_from_anywhere
+from ktrial.cli.shared.kept_guests import Asleep, kernel_from_anywhere, tool_from_anywhere
 from ktrial.kit.errors import AgentError
 
 

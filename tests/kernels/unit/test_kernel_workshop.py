@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ktrial.kernels.build.arm_kernels import KernelWorkshop
+from ktrial.cli.shared.arm_kernels import KernelWorkshop
 
 
 def test_unused_kernels_are_removed_and_named_but_those_that_somebody_builds(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from functools import partial
 import msgspec
 import pytest
 
+from ktrial.cli.shared.several_trials import belongs, is_open
 from ktrial.judge.model.judgement import Judged
 from ktrial.kit.errors import BadInput, Contradiction, Refused
 from ktrial.studies.blame.blame import follow
 from ktrial.studies.blame.blame_words import fate_of
 from ktrial.studies.blame.factors import check_combinations, combinations_of, factors_of, left_out_of
 from ktrial.studies.blame.model import Blame, Factor
-from ktrial.studies.several_trials import belongs, is_open
 from ktrial.trial.guests.kernels import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import ArmFile, DesignFile, GuestFile, TrialFile, check_trial_file
 from ktrial.trial.record import ArmSettings

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.studies import several_trials as coursing
+from ktrial.cli.shared import several_trials as coursing
 from ktrial.trial.protocol.file import DesignFile
 from ktrial.trial.record import StoredTrial
 from tests.support.blame import question

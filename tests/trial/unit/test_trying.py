@@ -9,9 +9,9 @@ from typing import TextIO
 
 import pytest
 
+from ktrial.cli.shared.run_trial import agree_to_blindness
 from ktrial.kit.errors import Interrupted, Refused
 from ktrial.trial.protocol.trial_forecast import TrialForecast
-from ktrial.trial.run.run_trial import agree_to_blindness
 
 BLIND = TrialForecast(wanted=0.05, smallest_effect=0.3, cap=9, needed=34, affordable=40, expected=9, affordable_s=60.0)
 

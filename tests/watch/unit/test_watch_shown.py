@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from ktrial.cli.shared.watch import Shown
+from ktrial.cli.shared.watch_drawing import draws
 from ktrial.recordings.watching import Seen
-from ktrial.watch.record.command_line import Shown
-from ktrial.watch.record.watch_drawing import draws
 from tests.support.written_recordings import HEAD, START_NS, block, events
 
 
@@ -58,7 +58,7 @@ def test_programs_get_each_event(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_is_drawn_where_no_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not draws(True, as_json=False, shares_terminal=False)
-    monkeypatch.setattr("ktrial.watch.record.watch_drawing.is_live", lambda stream, environment: True)
+    monkeypatch.setattr("ktrial.cli.shared.watch_drawing.is_live", lambda stream, environment: True)
     assert draws(None, as_json=False, shares_terminal=False)
     assert not draws(None, as_json=False, shares_terminal=True)
     assert draws(True, as_json=False, shares_terminal=True)

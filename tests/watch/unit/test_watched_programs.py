@@ -11,11 +11,11 @@ from ktrial.bench.benchmark import RawOutput
 from ktrial.cli.app_guest import GuestHost
 from ktrial.cli.app_kernels import Kernels
 from ktrial.cli.exact_host import ExactHost
+from ktrial.cli.shared.watch import new_folder, refuse_on_host
+from ktrial.cli.shared.watched_programs import LinesAtEnd
 from ktrial.kit.errors import BadInput
 from ktrial.recordings.frame_loop import LINES
 from ktrial.recordings.frames.lines import FramePattern, FrameStream
-from ktrial.watch.record.command_line import new_folder, refuse_on_host
-from ktrial.watch.record.programs import LinesAtEnd
 
 
 def test_frames_that_come_all_at_once_keep_their_moments() -> None:

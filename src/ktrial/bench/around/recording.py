@@ -13,9 +13,6 @@ from ktrial.kit.errors import KtrialError
 from ktrial.recordings.ktrial import read_recording
 from ktrial.recordings.phases import is_telling
 
-#: Rates whose level tells phases.
-TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.pgfault", "vmstat.pgmajfault")
-
 
 class RunRecording:
     """Begins and ends with the run; what fails becomes a file that says why."""

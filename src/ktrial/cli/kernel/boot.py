@@ -63,9 +63,9 @@ def command(
     where it cannot be run, 124 where --limit passed, 125 where the guest failed.
     """
     from ktrial.bench.guest_tools import GuestFailed, Job
+    from ktrial.cli.shared.kept_guests import check, keep_guest
     from ktrial.guests.agreement import boot_in, settle_s
     from ktrial.guests.boot import Limits
-    from ktrial.guests.keep import check, keep_guest
     from ktrial.guests.modules import take_modules
     from ktrial.guests.programs import bring_for
     from ktrial.guests.shape import guest_shape

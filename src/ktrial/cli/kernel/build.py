@@ -10,8 +10,8 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.options import write_json
-from ktrial.kernels.build.command_line import build_kernel, launcher_of
-from ktrial.kernels.config.command_line import Wishes, prepared, wish_options
+from ktrial.cli.shared.kernel_build import build_kernel, launcher_of
+from ktrial.cli.shared.kernel_config import Wishes, prepared, wish_options
 
 if TYPE_CHECKING:
     from ktrial.kernels.build_record import PackageKind

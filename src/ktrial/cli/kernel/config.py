@@ -10,7 +10,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.options import json_bytes, write_json
-from ktrial.kernels.config.command_line import Wishes, prepared, wish_options
+from ktrial.cli.shared.kernel_config import Wishes, prepared, wish_options
 
 
 @click.command(short_help="Make a configuration for a kernel tree.")

@@ -38,8 +38,8 @@ def command(
     decides what is built and how it is configured. What was broken off goes on with the same command, but for RPM's,
     which begins anew. `ktrial kernel boot`, `inspect` and `trial` take the packages.
     """
+    from ktrial.cli.shared.kernel_packages import packaged
     from ktrial.kernels.build.kernel_package import packaged_text
-    from ktrial.kernels.build.kernel_packaging import packaged
     from ktrial.kit.tables import columns
 
     made = packaged(app, source, output, patches, jobs, anyway=anyway)

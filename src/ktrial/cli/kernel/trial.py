@@ -11,9 +11,9 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.options import dangerous_option, json_option
-from ktrial.compare.fail_on import fail_on_option
+from ktrial.cli.shared.fail_on import fail_on_option
+from ktrial.cli.shared.trial_options import build_options, guest_options, guest_shape, recipe_of
 from ktrial.kit.errors import BadInput
-from ktrial.trial.protocol.options import build_options, guest_options, guest_shape, recipe_of
 
 if TYPE_CHECKING:
     from ktrial.trial.protocol.file import TrialFile
@@ -58,7 +58,7 @@ def command(
     guests the clock counts instructions, and the first boots of every arm are made twice and must be the same to the
     last byte.
     """
-    from ktrial.trial.guests.guest_trialing import run_in_guests, show_protocol
+    from ktrial.cli.shared.guest_trials import run_in_guests, show_protocol
 
     app: App = ctx.obj
     file = _read(words) if words and words[0].endswith(".toml") else _asked(app, words, options)
@@ -81,7 +81,7 @@ def _read(words: tuple[str, ...]) -> TrialFile:
 
 
 def _asked(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
-    from ktrial.trial.guests.guest_trialing import arms_in_guests, built_arms
+    from ktrial.cli.shared.guest_trials import arms_in_guests, built_arms
     from ktrial.trial.protocol.file import DesignFile, GuestFile, TrialFile, check_trial_file
     from ktrial.trial.protocol.from_words import pair
 

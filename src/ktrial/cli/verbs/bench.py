@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ktrial.bench.command_environment import clean_env_option, env_option, named_variables
-from ktrial.bench.command_line import (
+from ktrial.cli.app import App
+from ktrial.cli.completion import measurable_names
+from ktrial.cli.options import json_option, seconds
+from ktrial.cli.shared.bench import (
     Progress,
     TakesSettle,
     check_output,
@@ -22,9 +24,7 @@ from ktrial.bench.command_line import (
     refuse_around,
     write_result,
 )
-from ktrial.cli.app import App
-from ktrial.cli.completion import measurable_names
-from ktrial.cli.options import json_option, seconds
+from ktrial.cli.shared.command_environment import clean_env_option, env_option, named_variables
 from ktrial.kit import interruption
 from ktrial.kit.errors import BadInput, Refused
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from ktrial.bench.command_line import TakesCommand, check_output, own_words
 from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
 from ktrial.cli.options import dangerous_option, json_option
+from ktrial.cli.shared.bench import TakesCommand, check_output, own_words
+from ktrial.cli.shared.trial_options import build_options, guest_options, measured_options
 from ktrial.kit.errors import BadInput
-from ktrial.trial.protocol.options import build_options, guest_options, measured_options
 
 
 @click.command(cls=TakesCommand, short_help="Find which of several settings did it.")
@@ -61,14 +61,14 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     Each block runs a random half of the settings and the other half, so every block measures every setting; who is
     suspected is tried by a trial of its own. The same command goes on with what was interrupted.
     """
+    from ktrial.cli.shared.blame import Budgets, asked, picture, question_of, run_blame, show, with_left_out
+    from ktrial.cli.shared.run_trial import look_at
+    from ktrial.cli.shared.several_trials import taken_up
     from ktrial.compare.files import write_file
     from ktrial.kit.tables import columns
     from ktrial.studies.blame.blame import follow
-    from ktrial.studies.blame.command_line import Budgets, asked, picture, question_of, run_blame, show, with_left_out
     from ktrial.studies.blame.factors import whole
     from ktrial.studies.blame.text import question_text
-    from ktrial.studies.several_trials import taken_up
-    from ktrial.trial.run.run_trial import look_at
 
     app: App = ctx.obj
     output: Path | None = options["output"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from ktrial.bench.command_line import check_output
 from ktrial.cli.app import App
 from ktrial.cli.completion import session_names
 from ktrial.cli.options import json_option, write_json
+from ktrial.cli.shared.bench import check_output
 from ktrial.kit.errors import BadInput
 
 
@@ -45,7 +45,7 @@ def command(
 
     With --comparison it holds that one and what it was made from, computed from what is packed.
     """
-    from ktrial.evidence.command_line import carried, scrubbing_of, sessions_named, tell
+    from ktrial.cli.shared.evidence import carried, scrubbing_of, sessions_named, tell
     from ktrial.evidence.pack import make_bundle
 
     check_output(output, force=force)

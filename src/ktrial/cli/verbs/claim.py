@@ -14,7 +14,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.compare.command_line import compared, gathered, share, table_options
+from ktrial.cli.shared.compare import compared, gathered, share, table_options
 from ktrial.kit.errors import BadInput, GuardTripped
 
 if TYPE_CHECKING:

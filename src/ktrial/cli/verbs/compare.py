@@ -12,8 +12,8 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_bytes, json_option, write_json
-from ktrial.compare.command_line import gathered, judged, share, table_options, trial_of
-from ktrial.compare.fail_on import fail_on_option, refuse
+from ktrial.cli.shared.compare import gathered, judged, share, table_options, trial_of
+from ktrial.cli.shared.fail_on import fail_on_option, refuse
 from ktrial.kit.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def command(
 
     Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
     """
-    from ktrial.bench.command_line import check_output
-    from ktrial.compare.command_line import answered, exclusions, reproducible, versions
+    from ktrial.cli.shared.bench import check_output
+    from ktrial.cli.shared.compare import answered, exclusions, reproducible, versions
+    from ktrial.cli.shared.pooled_trials import as_protocols_say
     from ktrial.judge.model.asked import AskedComparison, ImportOptions
-    from ktrial.trial.outcome.pooled_trials import as_protocols_say
 
     check_output(output, force=force)
     if not pool and (trial := trial_of(app, words)) is not None:

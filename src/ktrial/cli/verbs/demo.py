@@ -30,10 +30,10 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
     The placebo changes nothing, the copium cannot matter for what is measured, the help helps and the hurt hurts. As
     root they are settings of the kernel, which are put back; without root, what the measured program asks for.
     """
+    from ktrial.cli.shared.demo import run_demo
     from ktrial.kit import interruption
     from ktrial.kit.tables import columns
     from ktrial.studies.demo.demo import choose_demo
-    from ktrial.studies.demo.demoing import run_demo
     from ktrial.studies.demo.text import demo_plan
 
     machine, is_root = _machine(app)

@@ -63,9 +63,9 @@ def command(
     Reads vmstat, sadf -j, raw logs of atop, MangoHud logs, and the tables and reclaim lines of the
     micro-stutter suite.
     """
+    from ktrial.cli.shared.diagnose import check, offset, recording, report
     from ktrial.compare.files import write_file
     from ktrial.kit.tables import columns
-    from ktrial.watch.diagnosis.command_line import check, offset, recording, report
     from ktrial.watch.diagnosis.diagnose import diagnose
     from ktrial.watch.diagnosis.proposals import with_proposals
     from ktrial.watch.diagnosis.symptom_files import load_symptoms

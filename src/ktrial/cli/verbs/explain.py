@@ -20,8 +20,8 @@ def command(app: App, knob: str, as_json: bool) -> None:
     """Explain one knob: what it does, what it costs, what is in force here and what that means, and the evidence."""
     import msgspec
 
+    from ktrial.cli.shared.ledger import kept_entries
     from ktrial.kit.tables import columns
-    from ktrial.studies.ledger.update import kept_entries
     from ktrial.tuning.knobs.address import parse_address
     from ktrial.tuning.knobs.explain import explain
     from ktrial.tuning.knobs.find import find_knob

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from ktrial.bench.command_line import check_output
 from ktrial.cli.app import App
 from ktrial.cli.completion import session_names
+from ktrial.cli.shared.bench import check_output
 from ktrial.kit.errors import KtrialError
 from ktrial.results.exporters import run_formats
 

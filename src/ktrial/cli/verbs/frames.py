@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.bench.command_environment import clean_env_option, env_option, refuse_without_command
-from ktrial.bench.command_line import TakesCommand, check_output, own_words, write_result
 from ktrial.cli.app import App
 from ktrial.cli.options import below_fps_option, json_option, seconds, write_json
+from ktrial.cli.shared.bench import TakesCommand, check_output, own_words, write_result
+from ktrial.cli.shared.command_environment import clean_env_option, env_option, refuse_without_command
 from ktrial.kit.errors import BadInput, BadRun, Refused
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def command(
     if words is None:
         refuse_without_command(variables, clean=clean_env)
         return _read(files, below_fps, as_json)
-    from ktrial.watch.record.frame_game import game_of
+    from ktrial.cli.shared.frame_game import game_of
 
     app: App = ctx.obj
     if not app.on_this_machine:

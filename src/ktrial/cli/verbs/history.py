@@ -53,7 +53,7 @@ def command(app: App, outcome: str, label: str | None, by: Any, output: Path | N
 
 
 def _check(output: Path, *, force: bool) -> None:
-    from ktrial.bench.command_line import check_output
+    from ktrial.cli.shared.bench import check_output
 
     if output.suffix.lower() not in (".svg", ".png"):
         raise BadInput(f"-o {output}: no kind of picture", hint="end its name in .svg or .png")

@@ -12,7 +12,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import format_names
 from ktrial.cli.options import below_fps_option, json_option, write_json
-from ktrial.compare.command_line import single
+from ktrial.cli.shared.compare import single
 
 
 @click.command(short_help="Bring in results of other tools.")
@@ -50,7 +50,7 @@ def command(
 
     The format is told by the content. A file may be packed with gzip. A bundle's sessions come back as they were.
     """
-    from ktrial.evidence.command_line import import_bundle, is_bundle
+    from ktrial.cli.shared.evidence import import_bundle, is_bundle
     from ktrial.judge.model.asked import ImportOptions
     from ktrial.kit.files import read_file
     from ktrial.kit.tables import columns

@@ -8,19 +8,19 @@ from typing import Any
 
 import click
 
-from ktrial.bench.command_environment import env_option
-from ktrial.bench.command_line import TakesCommand, own_words, refuse_faulty
 from ktrial.cli.app import App
 from ktrial.cli.completion import profile_names
-from ktrial.compare.fail_on import fail_on_option
-from ktrial.kit.errors import BadInput, Refused
-from ktrial.trial.protocol.options import (
+from ktrial.cli.shared.bench import TakesCommand, own_words, refuse_faulty
+from ktrial.cli.shared.command_environment import env_option
+from ktrial.cli.shared.fail_on import fail_on_option
+from ktrial.cli.shared.trial_options import (
     build_options,
     designed_options,
     guest_options,
     measured_options,
     protocol_file,
 )
+from ktrial.kit.errors import BadInput, Refused
 
 
 @click.command(cls=TakesCommand, short_help="Try profiles stacked in tiers.")
@@ -49,13 +49,13 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     guests they run too, with the kernels that are named for them, or with --tree built: each on top of those below.
     Tiers of another compiler or its flags are for emulated guests and those with KVM; in exact ones they are not run.
     """
+    from ktrial.cli.shared import guest_trials as guest_trialing
+    from ktrial.cli.shared import ladder as command_line
+    from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.kit.tables import columns
     from ktrial.reports.ladder import tiers_text
-    from ktrial.studies.ladder import command_line
     from ktrial.studies.ladder.ladder import ladder_of, ladder_trial, left_out, possible
-    from ktrial.trial.guests import guest_trialing
     from ktrial.trial.protocol.file import check_trial_file
-    from ktrial.trial.run.run_trial import run_file, show_protocol
 
     app: App = ctx.obj
     own = own_words(ctx)

@@ -23,11 +23,11 @@ def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
 
     A later trial of the same supersedes an earlier one, or refutes it; both stay.
     """
+    from ktrial.cli.shared.ledger import ledger_of
     from ktrial.kit.tables import columns
     from ktrial.studies.ledger.ledger_now import now_of
     from ktrial.studies.ledger.model import changed_since, of_knob, standing
     from ktrial.studies.ledger.text import ledger_markdown, ledger_text
-    from ktrial.studies.ledger.update import ledger_of
 
     if markdown and as_json:
         raise Contradiction("--markdown and --json are two formats", hint="leave one of both out")

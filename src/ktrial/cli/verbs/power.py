@@ -11,7 +11,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.compare.command_line import gathered, share, table_options
+from ktrial.cli.shared.compare import gathered, share, table_options
 from ktrial.kit.errors import BadInput
 
 

@@ -45,7 +45,7 @@ def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, 
     if not data:
         files = published(comparison)
     else:
-        from ktrial.evidence.command_line import DATA, carried, tell
+        from ktrial.cli.shared.evidence import DATA, carried, tell
 
         writer, made, comparison = carried(app, comparison, (), keep_identity=keep_identity)
         within = {f"{DATA}/{name}": content for name, content in writer.files(made.sessions).items()}
@@ -60,6 +60,6 @@ def _comparison(app: App, what: str) -> Comparison:
     """That of a file, else that of a trial of the store."""
     if what == "-" or what.endswith(".json") or Path(what).exists():
         return read_comparison(Path(what))
-    from ktrial.trial.run.run_trial import told
+    from ktrial.cli.shared.run_trial import told
 
     return told(app, app.trials.find(what))

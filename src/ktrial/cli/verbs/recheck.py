@@ -28,8 +28,8 @@ def command(app: App, path: Path, as_json: bool) -> int:
     ktrial bundle --comparison found.json found.tar.zst
     ktrial recheck found.tar.zst
     """
+    from ktrial.cli.shared.rechecked import rechecked
     from ktrial.evidence.recheck_text import rechecked_text
-    from ktrial.evidence.rechecking import rechecked
     from ktrial.kit.tables import columns
 
     found = rechecked(app, path)

@@ -19,8 +19,8 @@ def command(app: App, as_json: bool) -> int:
 
     Also undoes commands that arms of a killed trial of yours have left.
     """
+    from ktrial.cli.shared.arm_commands import recover_commands
     from ktrial.kit.tables import columns
-    from ktrial.trial.arms.arm_commanding import recover_commands
     from ktrial.tuning.plans.transaction_text import is_open, revert_text
 
     undone = recover_commands(app)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.bench.command_line import check_output
 from ktrial.cli.app import App
+from ktrial.cli.shared.bench import check_output
 from ktrial.compare.files import read_comparison, write_file
 from ktrial.kit.errors import BadInput, UnknownName
 

@@ -8,7 +8,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import knob_names
 from ktrial.cli.options import dangerous_option, json_option
-from ktrial.compare.fail_on import fail_on_option
+from ktrial.cli.shared.fail_on import fail_on_option
 
 
 @click.command(short_help="Repeat a trial as the machine is now.")
@@ -24,10 +24,10 @@ def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, a
     Without a name: the newest one that was measured under other settings. The earlier trial stays; `ktrial ledger`
     shows which of them was superseded or refuted.
     """
+    from ktrial.cli.shared.ledger import ledger_of
+    from ktrial.cli.shared.run_trial import run_file
     from ktrial.studies.ledger.ledger_now import now_of
     from ktrial.studies.ledger.retest import again, chosen
-    from ktrial.studies.ledger.update import ledger_of
-    from ktrial.trial.run.run_trial import run_file
 
     entries = ledger_of(app).entries
     now = now_of(app.user_session, entries, app.catalog.knobs)

@@ -35,7 +35,7 @@ def command() -> None:
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
     """Keep the present state under NAME, or in a file. Root sees more: debugfs, and what only root may read."""
-    from ktrial.bench.command_line import check_output
+    from ktrial.cli.shared.bench import check_output
     from ktrial.tuning.state.saved import write_whole
 
     if (name is None) == (output is None):

@@ -20,9 +20,9 @@ def command(app: App, name: str | None, as_json: bool) -> None:
 
     Each with its price, what speaks for it and against it, and the line that would test it. Nothing is applied.
     """
+    from ktrial.cli.shared.ledger import kept_ledger
     from ktrial.kit.errors import UnknownName
     from ktrial.kit.tables import columns
-    from ktrial.studies.ledger.update import kept_ledger
     from ktrial.studies.suggest import candidates_of, tried_here
     from ktrial.studies.suggest_text import suggestions_text
 

@@ -10,7 +10,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.options import anyway_option, dangerous_option, json_option, write_json
-from ktrial.compare.fail_on import fail_on_option
+from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.kit.errors import BadInput, KtrialError
 
 _LIMIT_BYTES = 1 << 20
@@ -32,9 +32,9 @@ def command() -> None:
 @click.pass_obj
 def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: bool, as_json: bool) -> int:
     """Run the trial that FILE describes (docs/trial.md), from its first block to its verdict."""
+    from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
     from ktrial.trial.protocol.file import parse_trial_file
-    from ktrial.trial.run.run_trial import run_file
 
     trial = parse_trial_file(read_file(file, _LIMIT_BYTES), str(file))
     return run_file(app, trial, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json, anyway=anyway)
@@ -48,7 +48,7 @@ def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: boo
 @click.pass_obj
 def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> int:
     """Go on where a trial was interrupted; the newest one without a name."""
-    from ktrial.trial.run.run_trial import resume_trial
+    from ktrial.cli.shared.run_trial import resume_trial
 
     return resume_trial(app, app.trials.find(name), allow_dangerous=yes_dangerous, as_json=as_json)
 
@@ -63,7 +63,7 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
 @click.pass_obj
 def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dangerous: bool, as_json: bool) -> int:
     """Make the visit that is due, where you bring arms about or every visit is a boot; status 4 in another arm."""
-    from ktrial.trial.run.visiting import next_visit
+    from ktrial.cli.shared.manual_trials import next_visit
 
     return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
 
@@ -77,7 +77,7 @@ def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dange
 @click.pass_obj
 def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json: bool) -> int:
     """Go on with an inconclusive trial whose protocol has `extend = true`; of any other, more is a new trial."""
-    from ktrial.trial.run.run_trial import extend_trial
+    from ktrial.cli.shared.run_trial import extend_trial
 
     return extend_trial(app, app.trials.find(name), blocks, allow_dangerous=yes_dangerous, as_json=as_json)
 
@@ -106,7 +106,7 @@ def list_(app: App, as_json: bool) -> None:
 @click.pass_obj
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
     """What a trial found, as far as it has come; the newest one without a name."""
-    from ktrial.trial.run.run_trial import show_trial
+    from ktrial.cli.shared.run_trial import show_trial
 
     show_trial(app, app.trials.find(name), everything=everything, as_json=as_json)
 
@@ -117,7 +117,7 @@ def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
 @click.pass_obj
 def report(app: App, name: str | None, output: Path | None) -> None:
     """Write the report of a trial as one HTML file that needs nothing else."""
-    from ktrial.trial.run.run_trial import told, write_report
+    from ktrial.cli.shared.run_trial import told, write_report
 
     stored = app.trials.find(name)
     if stored.file.screen is not None:
@@ -132,7 +132,7 @@ def report(app: App, name: str | None, output: Path | None) -> None:
 @click.pass_obj
 def recheck(app: App, name: str | None) -> int:
     """Draw every order again from the seed and reach every verdict again from the runs; status 1 where one differs."""
-    from ktrial.trial.run.run_trial import recheck_trial
+    from ktrial.cli.shared.run_trial import recheck_trial
 
     stored = app.trials.find(name)
     found = recheck_trial(app, stored)

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ktrial.bench.command_line import TakesCommand, own_words
 from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
-from ktrial.compare.fail_on import fail_on_option
-from ktrial.trial.protocol.options import designed_options, measured_options, protocol_file
+from ktrial.cli.shared.bench import TakesCommand, own_words
+from ktrial.cli.shared.fail_on import fail_on_option
+from ktrial.cli.shared.trial_options import designed_options, measured_options, protocol_file
 
 
 @click.command(cls=TakesCommand, short_help="Put a setting or a profile on trial.")
@@ -36,9 +36,9 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     ktrial try --set vm.swappiness=10,60,100 --suite memory-pressure
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
     """
+    from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.trial.protocol.file import check_trial_file
     from ktrial.trial.protocol.from_words import arms_of, default_suite, name_of, pair
-    from ktrial.trial.run.run_trial import run_file, show_protocol
 
     app: App = ctx.obj
     own = own_words(ctx)

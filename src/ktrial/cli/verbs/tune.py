@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from ktrial.bench.command_environment import clean_env_option, env_option
-from ktrial.bench.command_line import TakesCommand, own_words
 from ktrial.cli.app import App
 from ktrial.cli.options import dangerous_option, json_option, yes_option
+from ktrial.cli.shared.bench import TakesCommand, own_words
+from ktrial.cli.shared.command_environment import clean_env_option, env_option
 
 
 @click.command(cls=TakesCommand, short_help="Try candidates for a goal, and keep what is proven.")
@@ -47,10 +47,10 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     What breaks a guard is refused, and nothing is kept that was not decided. Several that are better are tried
     together before they are kept. All of them are applied in one transaction; the receipt says why, and how to undo it.
     """
+    from ktrial.cli.shared.several_trials import taken_up
+    from ktrial.cli.shared.tune import applied, asked, carry_on_tuning, keep_receipt, show
     from ktrial.kit import interruption
     from ktrial.kit.tables import columns
-    from ktrial.studies.several_trials import taken_up
-    from ktrial.studies.tune.command_line import applied, asked, carry_on_tuning, keep_receipt, show
     from ktrial.studies.tune.select import follow
     from ktrial.studies.tune.text import tune_text
 

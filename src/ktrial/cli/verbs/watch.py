@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from ktrial.bench.command_environment import clean_env_option, env_option, refuse_without_command
-from ktrial.bench.command_line import TakesCommand, own_words
 from ktrial.cli.app import App
 from ktrial.cli.options import json_option, seconds
+from ktrial.cli.shared.bench import TakesCommand, own_words
+from ktrial.cli.shared.command_environment import clean_env_option, env_option, refuse_without_command
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.recordings.frame_loop import KINDS
 
@@ -71,8 +71,8 @@ def command(
     ktrial watch --pid 4711 --for 10m -o stutter
     ktrial watch --frames-from game.log --pattern 'frame (?P<ms>[\\d.]+) ms' --pid 4711
     """
-    from ktrial.watch.record.command_line import RECORDING, least, new_folder, rates, refuse_on_host
-    from ktrial.watch.record.session import Asked, watch_session
+    from ktrial.cli.shared.watch import RECORDING, least, new_folder, rates, refuse_on_host
+    from ktrial.cli.shared.watch_session import Asked, watch_session
     from ktrial.watch.record.watch import LONGEST_S, Wanted
 
     app: App = ctx.obj

@@ -12,7 +12,8 @@ import numpy as np
 
 from ktrial.judge.stats.arrays import Array, Truth
 from ktrial.judge.stats.coincidence import Activity, merged
-from ktrial.recordings.model import Event, Recording, Series, rates
+from ktrial.recordings.model import Event, Recording, Series
+from ktrial.recordings.phases import rate_of
 from ktrial.watch.diagnosis.symptoms import Happening, Sign, Symptom
 
 
@@ -47,12 +48,6 @@ def at_work(symptom: Symptom, recording: Recording) -> AtWork:
         return AtWork(symptom=symptom, activity=None)
     begins, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
     return AtWork(symptom=symptom, activity=merged(begins, ends), shown_by=tuple(dict.fromkeys(names)))
-
-
-def rate_of(series: Series) -> tuple[Array, Array]:
-    """Moments and what a sign looks at: the value of a gauge, else the growth a second up to each moment."""
-    values = series.values if series.kind == "gauge" else rates(series)
-    return np.asarray(series.times_s), np.asarray(values)
 
 
 def _never() -> Activity:

@@ -14,6 +14,7 @@ import numpy as np
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.machine.ports import Machine
 from ktrial.recordings.model import Recording
+from ktrial.recordings.phases import rate_of
 from ktrial.trial.protocol.from_words import default_suite
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.find import find_knob
@@ -21,7 +22,6 @@ from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.plans.plan import Change, ZramStep
 from ktrial.tuning.plans.resolve import make_plan
-from ktrial.watch.diagnosis.causes import rate_of
 from ktrial.watch.diagnosis.model import Cause, Diagnosis, Proposal
 from ktrial.watch.diagnosis.symptoms import Remedy, Symptom
 from ktrial.watch.diagnosis.values import Computed, group_cpu, group_memory, irq_away, zram_half

@@ -15,9 +15,9 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_bytes
 from ktrial.machine.ports import Machine
 from ktrial.recordings.model import GroupLimits, Recording, Series
+from ktrial.recordings.phases import rate_of
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.observe import observe
-from ktrial.watch.diagnosis.causes import rate_of
 from ktrial.watch.diagnosis.model import Diagnosis
 
 #: A group that reached its limit gets what it held, and so much more.

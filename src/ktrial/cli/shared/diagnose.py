@@ -21,7 +21,7 @@ _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object], count: int, *, force: bool) -> None:
     """Refuse a name that no report of so many recordings can have, and files that are there."""
-    from ktrial.bench.command_line import check_output
+    from ktrial.cli.shared.bench import check_output
 
     if runs is None and (given := [name for name, value in for_runs.items() if value is not None]):
         raise BadInput(f"{', '.join(given)}: for what --runs writes", hint="add  --runs FILE.csv")

@@ -38,7 +38,7 @@ def carried(
 
     import msgspec
 
-    from ktrial.compare.command_line import answered_again
+    from ktrial.cli.shared.compare import answered_again
     from ktrial.evidence.pack import Made, pack
     from ktrial.evidence.with_sources import carry, question_of, sessions_of
     from ktrial.kit.files import read_file

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
     """What `--kernel` says; None where nothing asks for guests."""
+    from ktrial.cli.shared.trial_options import refuse_shape
     from ktrial.trial.protocol.from_words import pair
-    from ktrial.trial.protocol.options import refuse_shape
 
     if not (options["guest"] or options["kernels"] or options["tree"]):
         refuse_shape(options)
@@ -38,9 +38,9 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
 
 def built_tiers(options: Mapping[str, Any]) -> Built | None:
     """What of the tiers is built; None without sources."""
+    from ktrial.cli.shared.trial_options import recipe_of
     from ktrial.studies.ladder.ladder import Built
     from ktrial.trial.protocol.from_words import pair
-    from ktrial.trial.protocol.options import recipe_of
 
     if recipe_of(options, "patches") is None:
         return None
@@ -52,8 +52,8 @@ def built_tiers(options: Mapping[str, Any]) -> Built | None:
 
 def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:
     """The same where every visit is a boot."""
+    from ktrial.cli.shared.trial_options import guest_shape, recipe_of
     from ktrial.trial.protocol.file import GuestFile
-    from ktrial.trial.protocol.options import guest_shape, recipe_of
 
     kernel = recipe_of(options) or kernels.get(ladder.control, "running")
     return msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
@@ -65,7 +65,7 @@ def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
     Raises for what cannot be built, and where the blocks are too few for the tiers that will surely run.
     """
     from ktrial.bench.suites import find_suite
-    from ktrial.kernels.build.arm_kernels import workshop_of
+    from ktrial.cli.shared.arm_kernels import workshop_of
     from ktrial.studies.ladder.ladder import ladder_trial, surely_run, with_own_kernels
     from ktrial.trial.guests.guest_kernels import planned_kernels
     from ktrial.trial.guests.prepare import refuse_before_building
@@ -80,10 +80,10 @@ def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
 
 def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
     """The protocol of tiers that are built, which of their kernels are there, and what is not run."""
+    from ktrial.cli.shared.guest_trials import show_protocol
     from ktrial.kit.tables import columns
     from ktrial.reports.ladder import tiers_text
     from ktrial.studies.ladder.ladder import ladder_trial
-    from ktrial.trial.guests.guest_trialing import show_protocol
 
     sys.stderr.write(tiers_text(ladder.not_run, {}, width=columns()))
     show_protocol(app, ladder_trial(ladder, template))
@@ -96,7 +96,7 @@ def planned(
     """What each tier changes, asked of this machine or of a guest with its kernel."""
     from functools import partial
 
-    from ktrial.bench.command_line import give_programs_of
+    from ktrial.cli.shared.bench import give_programs_of
     from ktrial.studies.ladder.ladder import ladder_trial, tier_plans
     from ktrial.trial.guests.guest_kernels import as_built
     from ktrial.trial.guests.prepare import plans_in_guests
@@ -108,7 +108,7 @@ def planned(
     if template.guest is None:
         give_programs_of(app, template.suite)
         return plan(app.best_session("planning the tiers"), ladder.arms)
-    from ktrial.trial.guests.guest_trialing import scout, words_of
+    from ktrial.cli.shared.guest_trials import scout, words_of
 
     file = ladder_trial(ladder, template)
     words = words_of(app, file)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktrial.evidence.command_line import DATA
+from ktrial.cli.shared.evidence import DATA
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def rechecked(app: App, path: Path) -> Rechecked:
     import msgspec
 
     from ktrial import __version__
-    from ktrial.compare.command_line import answered_again
+    from ktrial.cli.shared.compare import answered_again
     from ktrial.compare.files import decode_comparison
     from ktrial.evidence.file import plain_file
     from ktrial.evidence.recheck import Readers, recheck

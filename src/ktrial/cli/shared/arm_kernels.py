@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ktrial.kernels.build.command_line import build_order, launched, launcher_of, order_of, stamped, tools_of
-from ktrial.kernels.config.command_line import Wishes, prepared
+from ktrial.cli.shared.kernel_build import build_order, launched, launcher_of, order_of, stamped, tools_of
+from ktrial.cli.shared.kernel_config import Wishes, prepared
 from ktrial.kit.errors import Refused
 from ktrial.trial.guests.guest_kernels import KernelPlan
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
+    from ktrial.cli.shared.kernel_config import Prepared
     from ktrial.kernels.build_record import Tool
-    from ktrial.kernels.config.command_line import Prepared
     from ktrial.trial.guests.kernels import KernelRecipe
 
 

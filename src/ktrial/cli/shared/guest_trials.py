@@ -43,7 +43,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
     """Find everything that the protocol names. Raises for what is not there."""
     from functools import partial
 
-    from ktrial.bench.command_line import choose
+    from ktrial.cli.shared.bench import choose
     from ktrial.trial.guests.prepare import GuestMeans, prepare_in_guests
 
     suite, benchmarks = choose(app, file.suite, None, (), None)
@@ -53,7 +53,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
 
 def words_of(app: App, file: TrialFile) -> Mapping[str, str]:
     """The word for each arm's kernel; those that must be built are built."""
-    from ktrial.kernels.build.arm_kernels import workshop_of
+    from ktrial.cli.shared.arm_kernels import workshop_of
     from ktrial.trial.guests.guest_kernels import kernel_words
 
     return kernel_words(file, workshop_of(app), app.say)
@@ -129,8 +129,8 @@ def resume_in_guests(app: App, stored: StoredTrial, *, allow_dangerous: bool, as
 
 
 def _to_its_end(app: App, stored: StoredTrial, guests: GuestReady, listen: Any, *, as_json: bool) -> int:
+    from ktrial.cli.shared.run_trial import finish
     from ktrial.trial.guests.visits import carry_on_in_guests
-    from ktrial.trial.run.run_trial import finish
 
     with app.interrupts, listen:
         _, interrupted = carry_on_in_guests(app, stored, guests, app.kernels.lab, app.interrupts.check, listen)
@@ -206,10 +206,10 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 
 def show_protocol(app: App, file: TrialFile) -> None:
     """The protocol as a file, on stdout; then the kernels that would be built. Raises for those that cannot be."""
-    from ktrial.kernels.build.arm_kernels import workshop_of
+    from ktrial.cli.shared.arm_kernels import workshop_of
+    from ktrial.cli.shared.run_trial import look_at
     from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
     from ktrial.trial.protocol.file import trial_text
-    from ktrial.trial.run.run_trial import look_at
 
     sys.stdout.write(trial_text(file))
     sys.stdout.flush()

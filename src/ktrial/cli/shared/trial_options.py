@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ktrial.bench.command_environment import clean_env_option, named_variables
 from ktrial.cli.options import anyway_option, dangerous_option, json_option
+from ktrial.cli.shared.command_environment import clean_env_option, named_variables
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:

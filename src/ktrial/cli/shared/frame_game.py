@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ktrial.bench.command_environment import named_variables, started_environment
-from ktrial.bench.command_line import program_of
+from ktrial.cli.shared.bench import program_of
+from ktrial.cli.shared.command_environment import named_variables, started_environment
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
     """
     import os
 
-    from ktrial.bench.command_environment import shell_environment
-    from ktrial.bench.command_line import program_of
     from ktrial.bench.environment import kept
     from ktrial.bench.run.undoable_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
+    from ktrial.cli.shared.bench import program_of
+    from ktrial.cli.shared.command_environment import shell_environment
     from ktrial.trial.arms.plan_arms import in_force
 
     environment, directory = kept(os.environ), str(Path.cwd())

@@ -102,7 +102,7 @@ def carry_out(
     as_json: bool,
 ) -> Answer | None:
     """To the answer; None where somebody interrupted. `check` refuses a trial before its first run."""
-    from ktrial.studies.ledger.update import note
+    from ktrial.cli.shared.ledger import note
     from ktrial.trial.run.progress import TrialProgress
 
     done = list(parts)
@@ -132,10 +132,10 @@ def _one(
     allow_dangerous: bool,
 ) -> BlamePart | None:
     """One trial, from where it stands."""
-    from ktrial.trial.guests.guest_trialing import part_in_guests
+    from ktrial.cli.shared.guest_trials import part_in_guests
+    from ktrial.cli.shared.run_trial import prepare
     from ktrial.trial.run.conduct import begin, carry_on, planned
     from ktrial.trial.run.prepare import rig_of
-    from ktrial.trial.run.run_trial import prepare
 
     if file.guest is not None:
         ended = part_in_guests(app, file, stored, check, listen, allow_dangerous=allow_dangerous)

@@ -8,9 +8,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from ktrial.cli.shared.watch import untraced
 from ktrial.kit.console import LiveLines, is_live
 from ktrial.kit.streams import draw
-from ktrial.watch.record.command_line import untraced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

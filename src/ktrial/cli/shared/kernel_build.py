@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ktrial.cli.app import App
+    from ktrial.cli.shared.kernel_config import Prepared, Wishes
     from ktrial.kernels.build.make import Make
     from ktrial.kernels.build.make_kernel import Order
     from ktrial.kernels.build_record import KernelMade, PackageKind, Tool
-    from ktrial.kernels.config.command_line import Prepared, Wishes
     from ktrial.kernels.identity import KernelFound
     from ktrial.kernels.source import KernelSource
 
@@ -139,7 +139,7 @@ def _same(one: KernelMade, order: Order) -> bool:
 
 
 def _built(app: App, order: Order, make: Make, before: KernelMade | None, package: PackageKind | None) -> KernelMade:
-    from ktrial.bench.disturbing import say_whom_a_build_disturbs
+    from ktrial.cli.shared.disturbing import say_whom_a_build_disturbs
     from ktrial.kernels.build.make_kernel import make_kernel
     from ktrial.kernels.build.packages import PACKINGS, Left, variables_of
     from ktrial.kernels.build.progress import BuildProgress

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ktrial.bench.command_line import give_programs_of
+from ktrial.cli.shared.bench import give_programs_of
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, Refused
 
@@ -35,11 +35,11 @@ def asked(
     app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
     """All that was named as one arm, and what is measured."""
+    from ktrial.cli.shared.trial_options import template_file
     from ktrial.studies.blame.factors import symbol_factors
     from ktrial.trial.guests.kernels import KernelChange
     from ktrial.trial.protocol.file import CONTROL, ArmFile
     from ktrial.trial.protocol.from_words import arms_of, default_suite, pair
-    from ktrial.trial.protocol.options import template_file
 
     environment = dict(pair(one, "--env") for one in options["environment"])
     guest = _guest(options)
@@ -73,8 +73,8 @@ def asked(
 
 def _guest(options: Mapping[str, Any]) -> GuestFile | None:
     """Where it is asked for, the guests that everything is tried in."""
+    from ktrial.cli.shared.trial_options import guest_shape, recipe_of, refuse_shape
     from ktrial.trial.protocol.file import GuestFile
-    from ktrial.trial.protocol.options import guest_shape, recipe_of, refuse_shape
 
     recipe = recipe_of(options, "settings")
     if recipe is not None and options["kernel"]:
@@ -119,7 +119,7 @@ def question_of(
 
 def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> None:
     """Raise for a combination of symbols that cannot be built; how many kernels there are is said."""
-    from ktrial.kernels.build.arm_kernels import workshop_of
+    from ktrial.cli.shared.arm_kernels import workshop_of
     from ktrial.studies.blame.factors import combinations_of
     from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
     from ktrial.trial.protocol.file import check_trial_file
@@ -146,7 +146,7 @@ def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bo
     plan = partial(arm_plans, file, catalog=app.catalog, allow_dangerous=allow_dangerous)
     if file.guest is None:
         return plan(app.best_session("planning the settings"))["all"]
-    from ktrial.trial.guests.guest_trialing import scout, words_of
+    from ktrial.cli.shared.guest_trials import scout, words_of
 
     check_trial_file(file)
     if not (arm.words or arm.boot):
@@ -160,9 +160,9 @@ def run_blame(
     app: App, question: BlameQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> Blame | None:
     """To the answer; None where somebody interrupted."""
+    from ktrial.cli.shared.several_trials import carry_out
     from ktrial.studies.blame.blame import follow
     from ktrial.studies.blame.factors import check_combinations
-    from ktrial.studies.several_trials import carry_out
 
     def check(ready: Prepared) -> None:
         check_combinations(question, ready.file, ready.arms)

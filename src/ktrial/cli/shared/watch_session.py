@@ -12,12 +12,12 @@ import msgspec
 
 from ktrial.bench.run.tail import LineTail
 from ktrial.cli.options import write_json
+from ktrial.cli.shared.watch import Shown
+from ktrial.cli.shared.watched_programs import LinesAtEnd, frame_loop, watched_program
 from ktrial.machine.disks import disk_of
 from ktrial.recordings.frame_loop import LINES
 from ktrial.recordings.frames.lines import FramePattern
-from ktrial.watch.record.command_line import Shown
 from ktrial.watch.record.frames import KeptFrames, Looks, TellsFrames
-from ktrial.watch.record.programs import LinesAtEnd, frame_loop, watched_program
 from ktrial.watch.record.watch import Wanted, crowded_disk, lost_lines, read_back, watch
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def watch_session(app: App, asked: Asked) -> None:
 
 
 def _shows(app: App, asked: Asked, *, frames_told: bool) -> TellsFrames:
-    from ktrial.watch.record.watch_drawing import Drawn, draws
+    from ktrial.cli.shared.watch_drawing import Drawn, draws
 
     shares = asked.words is not None and (sys.stdout.isatty() or sys.stderr.isatty())
     if not draws(asked.live, as_json=asked.as_json, shares_terminal=shares):

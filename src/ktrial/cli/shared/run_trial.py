@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     """Find everything that the protocol names, on this machine. Raises for what is not there."""
-    from ktrial.bench.command_line import choose, cpus_here
-    from ktrial.trial.arms.arm_commanding import extras_of, undo_left_commands
+    from ktrial.cli.shared.arm_commands import extras_of, undo_left_commands
+    from ktrial.cli.shared.bench import choose, cpus_here
     from ktrial.trial.run import prepare as trial_ready
 
     if not app.may_run_trials:
@@ -51,7 +51,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
 
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     """Print a protocol and measure nothing. Raises what it would be refused for on this machine."""
-    from ktrial.trial.guests import guest_trialing
+    from ktrial.cli.shared import guest_trials as guest_trialing
     from ktrial.trial.protocol.file import trial_text
 
     file = _in_boots(app, file)
@@ -67,7 +67,7 @@ def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
 
 def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     """Raise what a trial would be refused for, as far as looking shows it; of one in guests, what it would measure."""
-    from ktrial.bench.command_line import choose
+    from ktrial.cli.shared.bench import choose
     from ktrial.trial.run.prepare import check_measured, look_over
 
     suite, benchmarks = choose(
@@ -86,16 +86,16 @@ def run_file(
 
     `anyway` also where the noise hides what is looked for.
     """
+    from ktrial.cli.shared.manual_trials import begin_by_hand
     from ktrial.machine.gate_words import unread_gates
     from ktrial.trial.arms.manual import is_by_hand
     from ktrial.trial.run.conduct import begin, planned
     from ktrial.trial.run.prepare import rig_of
     from ktrial.trial.run.progress import TrialProgress
-    from ktrial.trial.run.visiting import begin_by_hand
 
     file = _in_boots(app, file)
     if file.guest is not None:
-        from ktrial.trial.guests.guest_trialing import run_in_guests
+        from ktrial.cli.shared.guest_trials import run_in_guests
 
         return run_in_guests(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
     if is_by_hand(file):
@@ -162,10 +162,10 @@ def _to_its_end(
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
     """Say what came of it; the exit status."""
     from ktrial.cli.app_guest import again, as_before
-    from ktrial.compare.fail_on import refuse
+    from ktrial.cli.shared.fail_on import refuse
+    from ktrial.cli.shared.ledger import note
     from ktrial.kit import interruption
     from ktrial.kit.tables import columns
-    from ktrial.studies.ledger.update import note
     from ktrial.trial.arms.manual import is_by_hand
     from ktrial.trial.outcome.verdict_text import trial_text
 
@@ -227,7 +227,7 @@ def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
 def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool) -> None:
     """What a trial found; with everything, also outcomes that were not asked for."""
     from ktrial.cli.options import write_json
-    from ktrial.compare.fail_on import refuse
+    from ktrial.cli.shared.fail_on import refuse
     from ktrial.kit.tables import columns
     from ktrial.reports.terminal import comparison_text
     from ktrial.trial.outcome.verdict_text import trial_text
@@ -261,6 +261,7 @@ def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
 
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
     """Go on with a trial of the store, with exactly what was fixed."""
+    from ktrial.cli.shared.manual_trials import next_visit
     from ktrial.judge.model.log import Ended, Protocol
     from ktrial.trial.arms.manual import is_by_hand
     from ktrial.trial.arms.plan_arms import found_values
@@ -268,14 +269,13 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
     from ktrial.trial.run.guards import refuse_changed
     from ktrial.trial.run.prepare import rig_of
     from ktrial.trial.run.progress import TrialProgress
-    from ktrial.trial.run.visiting import next_visit
 
     log = app.trials.log(stored.trial)
     if judgement_of(log).next.action == "stop" and isinstance(log[-1], Ended):
         app.say(f"{stored.trial} is over")
         return finish(app, stored, interrupted=False, as_json=as_json)
     if stored.file.guest is not None:
-        from ktrial.trial.guests.guest_trialing import resume_in_guests
+        from ktrial.cli.shared.guest_trials import resume_in_guests
 
         return resume_in_guests(app, stored, allow_dangerous=allow_dangerous, as_json=as_json)
     if is_by_hand(stored.file):

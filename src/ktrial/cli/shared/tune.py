@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ktrial.bench.command_line import give_programs_of, refuse_faulty
+from ktrial.cli.shared.bench import give_programs_of, refuse_faulty
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnknownName
 from ktrial.tuning.plans.unsettled import UNFINISHED, unfinished
@@ -29,11 +29,11 @@ def asked(
     app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[str, TuneQuestion, dict[str, str]]:
     """What is to be tried here, and what cannot be measured."""
+    from ktrial.cli.shared.trial_options import budget_of, template_file
     from ktrial.studies.suggest import candidates_of
     from ktrial.studies.tune.model import TuneQuestion
     from ktrial.studies.tune.select import groups_of
     from ktrial.trial.protocol.from_words import pair
-    from ktrial.trial.protocol.options import budget_of, template_file
 
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
@@ -97,7 +97,7 @@ def carry_on_tuning(
     app: App, question: TuneQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> Receipt | None:
     """All trials; None where somebody interrupted."""
-    from ktrial.studies.several_trials import carry_out
+    from ktrial.cli.shared.several_trials import carry_out
     from ktrial.studies.tune.select import follow
 
     return carry_out(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from ktrial.bench.command_environment import shell_environment
+from ktrial.cli.shared.command_environment import shell_environment
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.streams import tell
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from ktrial.bench.command_environment import named_variables, started_environment
 from ktrial.bench.run.tail import LineTail
+from ktrial.cli.shared.command_environment import named_variables, started_environment
 from ktrial.kit.errors import BadInput
 from ktrial.kit.streams import pass_on
 from ktrial.recordings.frame_loop import GUEST_RESERVE_BYTES, LINES, loop_arguments
@@ -73,8 +73,8 @@ def watched_program(
     """
     if app.host is None:
         return HeldProgram(words, environment=started_environment(variables, clean=clean))
-    from ktrial.bench.command_line import not_in_guest, program_of
     from ktrial.bench.guest_tools import guest_path
+    from ktrial.cli.shared.bench import not_in_guest, program_of
 
     program = str(program_of(words[0]))
     app.host.give({program: program})
