@@ -32,7 +32,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from ktrial.cli.app import App
-from ktrial.cli.shared.run_trial import prepare
+from ktrial.cli.shared.trial_start import prepare
 from ktrial.judge.judge import judge
 from ktrial.judge.model.judgement import Judged
 from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order

@@ -27,8 +27,6 @@ PURE = re.compile(
     r"judge/|reports/|(?:kit|tuning/origin)/formats/|recordings/(?!atop_program)|results/(?:importers|exporters)/"
     r"|bench/adapters/|.*(?:^|/|_)(?:text|(?<!catalog/)model|output)\.py$"
 )
-#: Imports against the order that are still there: they only become fewer.
-KNOWN = ROOT / "tests/arch/against_the_order.txt"
 
 
 @cache
@@ -57,17 +55,30 @@ def test_every_package_has_its_place_in_the_order() -> None:
 
 
 def test_packages_import_earlier_ones_only() -> None:
-    against = set()
     for path in SOURCE.rglob("*.py"):
         inside = path.relative_to(SOURCE)
         if len(inside.parts) > 1:
             own = ORDER.index(inside.parts[0])
-            against |= {
-                f"{inside} imports {other}"
-                for other in map(package_of, imports(path))
-                if other in ORDER and ORDER.index(other) > own
-            }
-    assert sorted(against) == KNOWN.read_text(encoding="utf-8").splitlines()
+            later = [one for one in imports(path) if package_of(one) in ORDER[own + 1 :]]
+            assert not later, f"{inside} imports {later}"
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports inside functions and those for types count too."""
+    modules = {
+        ".".join(("ktrial", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
+        for path in SOURCE.rglob("*.py")
+    }
+    waiting = {name: {one for one in imports(path) if one in modules} for name, path in modules.items()}
+    while free := {name for name, wanted in waiting.items() if not wanted & waiting.keys()}:
+        waiting = {name: wanted for name, wanted in waiting.items() if name not in free}
+    assert sorted(waiting) == []
+
+
+def test_only_the_command_line_knows_the_app() -> None:
+    for path in SOURCE.rglob("*.py"):
+        if path.relative_to(SOURCE).parts[0] != "cli":
+            assert "ktrial.cli.app.App" not in imports(path), path.relative_to(SOURCE)
 
 
 def test_pure_modules_touch_nothing() -> None:

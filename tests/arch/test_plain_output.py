@@ -10,10 +10,10 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "ktrial"
 ENCODERS = {"encode", "encode_lines", "encode_into", "Encoder", "dumps", "dump", "JSONEncoder", "format"}
 #: Elsewhere these write for people.
-WORDS = sorted({*SOURCE.rglob("*text.py"), *SOURCE.rglob("command_line.py")})
+WORDS = sorted({*SOURCE.rglob("*text.py")})
 #: What of it is no output: a request to an agent in a guest, and words within a chart's own language.
 OTHERWISE = {
-    ("studies/bisect/command_line.py", "dumps"),
+    ("cli/shared/bisect.py", "dumps"),
     ("reports/charts/differences.py", "dumps"),
     ("reports/charts/response.py", "dumps"),
 }

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile, parse_trial_file
+from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
+from ktrial.trial.protocol.read import parse_trial_file
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "trial.md").read_text(encoding="utf-8")
 #: `ktrial blame` writes these.

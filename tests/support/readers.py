@@ -84,21 +84,17 @@ _PARTS = frozenset(
 )
 #: Where what others wrote is read.
 _PLACES = re.compile(
-    r"(?:kit|tuning\.origin)\.formats\.|bench\.(?:adapters\..*(?:output|terse|_agent_load_reply)$|frames\.)"
+    r"(?:kit|tuning\.origin)\.formats\.|bench\.adapters\..*(?:output|terse|_agent_load_reply)$"
     r"|results\.importers\.|kernels\.|guests\.|recordings\.|machine\.(?:kmsg|timers|logins|terminals)$"
 )
 #: Functions of a text that belongs to this machine or to the catalog, not to somebody else.
 _OWN_WORDS = frozenset(
     {
-        *(
-            "bench.guest_tools.guest_path",
-            "cli.shared.kept_guests.kernel_from_anywhere",
-            "cli.shared.kept_guests.tool_from_anywhere",
-        ),
         *("guests.kept.check_name", "guests.kept.is_name", "guests.shape.guest_shape", "guests.text.kept_text"),
-        *("cli.shared.kernel_build.launcher_of", "kernels.identity.without_target", "kernels.request.parse_set"),
+        *("kernels.identity.without_target", "kernels.request.parse_set"),
         *("kernels.request.same_value", "kernels.source.parse_patch", "kernels.uarch.arm_targets.find_cpu_target"),
         *("kernels.uarch.targets.find_target", "kernels.uarch.targets.gate_number", "recordings.merge.together"),
+        *("recordings.blocks.block", "recordings.frame_loop.loop_arguments"),
         *("kernels.build.run_build.flags_of_image", "guests.initramfs.build", "guests.initramfs.place"),
         *(
             "kernels.config.reasons.reason",

@@ -26,7 +26,7 @@ from ktrial.trial.arms.arms import Arms
 from ktrial.trial.run.loop import Benchmarked, Standing, TrialCourse
 from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.trial_resume import untold
-from ktrial.tuning.plans.plan import Change, Plan
+from ktrial.tuning.plans.model import Change, Plan
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeSampling, FakeSleep, FakeStore, answer
 from tests.support.machine import FakeMachine
 from tests.support.samples import LEVEL

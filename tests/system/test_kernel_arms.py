@@ -20,7 +20,7 @@ from ktrial.cli.app import App
 from ktrial.cli.main import main
 from ktrial.cli.shared.guest_trials import words_of
 from ktrial.kit.errors import BadInput, Contradiction, KtrialError, Refused
-from ktrial.trial.guests.kernels import KernelChange, KernelRecipe
+from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
 from tests.support.buildable_tree import write_buildable
 from tests.support.tree import Ran

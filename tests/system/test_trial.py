@@ -16,7 +16,7 @@ import pytest
 
 from ktrial.cli.main import main
 from ktrial.judge.model.log import BlockVoided, Ended, RunEnded
-from ktrial.trial.protocol.file import parse_trial_file
+from ktrial.trial.protocol.read import parse_trial_file
 from tests.support.kept import raw, records, state
 from tests.support.terminal import KTRIAL
 from tests.support.tree import Ran

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ktrial.cli.desktop_wiring import WithDesktop
+from ktrial.cli.frame_wiring import Closes
 from ktrial.cli.root_session import connect_root, find_lent_root
 from ktrial.kit.errors import BadInput
 
@@ -53,13 +54,6 @@ _MEASURED_SCORE = 300
 _TEST_MARK = ".ktrial-test-machine"
 
 
-class Closes(Protocol):
-    """What is closed when the command ends."""
-
-    def close(self) -> None:
-        """Give back what it holds."""
-
-
 def is_file_name(word: str) -> bool:
     """Whether a word of the command line names a profile's file rather than a profile or a setting."""
     return word.startswith(("/", "./", "../")) or (word.endswith(".toml") and "=" not in word)
@@ -86,7 +80,7 @@ class App(WithDesktop):
         self._sessions: list[Closes] = []
         self.host: GuestHost | None = None  # none where it is this machine
         if host is not None:
-            from ktrial.cli.app_guest import host_of
+            from ktrial.cli.hosts import host_of
 
             self.host = host_of(host, lambda: self.kernels, self.say)
             self._sessions.append(self.host)
@@ -477,9 +471,9 @@ class App(WithDesktop):
 
     def lock_trials(self) -> None:
         """Keep other trials away from this machine, and other measurements of this user, until this command ends."""
-        from ktrial.cli.shared.disturbing import lock_machine
+        from ktrial.cli.machine_lock import lock_machine
 
-        lock_machine(self)
+        lock_machine(self.measuring_place.machine, lambda: self.user_session, self.say)
         self.lock_runs()
 
     def lock_runs(self) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +14,6 @@ from ktrial.kit.errors import BadInput, UnknownName
 if TYPE_CHECKING:
     from ktrial.agent.transport import Detached
     from ktrial.bench.guest_tools import GuestTools, Mode, Shape
-    from ktrial.cli.app import App
     from ktrial.cli.app_kernels import Kernels, Role
     from ktrial.guests.kept import Keeper, KeptGuest
     from ktrial.guests.lab import Lab
@@ -91,20 +90,6 @@ def keeper(name: str) -> Iterator[Keeper]:
         found.close()
 
 
-def programs_here(app: App, names: Iterable[str]) -> dict[str, str | None]:
-    """Where programs are on this machine, whatever the host; None where one is not here."""
-    from ktrial.agent.binary import find_agent
-    from ktrial.agent.transport import DetachedTransport
-    from ktrial.bench.run.executor import AgentExecutor
-
-    here = [str(find_agent()), "serve", "--role", "user"]
-    executor = AgentExecutor(lambda: DetachedTransport(here), app.measuring_place.work, None, app.tools.box)
-    try:
-        return executor.programs(names)
-    finally:
-        executor.close()
-
-
 def again(host: GuestHost | None) -> str:
     """How a further command begins that is to reach the same host."""
     return "ktrial" if host is None else f"ktrial --host {host.word}"
@@ -115,20 +100,6 @@ def as_before(host: GuestHost | None) -> str:
     if host is not None and not host.is_kept:
         return "the guest ends with this command, and all that was set in it"
     return f"the {'machine' if host is None else 'guest'} is as before: `{again(host)} status`"
-
-
-def host_of(word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> GuestHost:
-    """The host that a word names. Raises BadInput."""
-    from ktrial.cli.exact_host import ExactHost
-
-    for kind in (GuestHost, ExactHost):
-        if word.startswith(kind.prefix) and word != kind.prefix:
-            return kind(word, kernels, say)
-    raise BadInput(
-        f"--host {word}: no host that ktrial reaches",
-        hint="--host guest:KERNEL boots one, exact:KERNEL one whose time is exact; --host guest:NAME is one that "
-        "`ktrial kernel boot --keep` keeps",
-    )
 
 
 class GuestHost:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
     from ktrial.agent.session import AgentSession
-    from ktrial.cli.shared.arm_kernels import KernelWorkshop
     from ktrial.guests.boot import Guests
     from ktrial.guests.lab import Lab
     from ktrial.guests.transport import Guest, GuestTransport
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from ktrial.kernels.config.reasons import KnownSymbols
     from ktrial.kernels.images.images import Images, KernelFiles
     from ktrial.kernels.uarch.compilers import Compilers
+    from ktrial.trial.guests.guest_kernels import Workshop
     from ktrial.tuning.catalog.model import Catalog
 
 Role = Literal["root", "user"]
@@ -37,7 +37,7 @@ class Kernels:
         self._say = say
         self._catalog = catalog
         #: Builds the kernels of arms, once something asked for it.
-        self.workshop: KernelWorkshop | None = None
+        self.workshop: Workshop | None = None
 
     @cached_property
     def compilers(self) -> Compilers:

@@ -62,7 +62,8 @@ class ExactHost(GuestHost):
         """The same trial, of which every visit is a boot of such a guest. Raises BadInput."""
         import msgspec
 
-        from ktrial.trial.protocol.file import GuestFile, check_trial_file
+        from ktrial.trial.protocol.file import GuestFile
+        from ktrial.trial.protocol.read import check_trial_file
 
         if self.is_kept:
             raise BadInput(

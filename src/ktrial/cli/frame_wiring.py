@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ktrial.bench.run.foreground import AttachedLauncher, Captures, FreshLog
     from ktrial.bench.run.place import MeasuringPlace
-    from ktrial.cli.app import Closes
 
 
 class FrameLogs:
@@ -42,3 +41,10 @@ class FrameLogs:
         from ktrial.bench.run.foreground import FreshLog
 
         return FreshLog(path)
+
+
+class Closes(Protocol):
+    """What is closed when the command ends."""
+
+    def close(self) -> None:
+        """Give back what it holds."""

@@ -17,7 +17,7 @@ from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.knob import INSTANCE_FACTS
 from ktrial.tuning.knobs.profile import Profile, Setting
 from ktrial.tuning.knobs.relevance import inert_here
-from ktrial.tuning.plans.plan import Change
+from ktrial.tuning.plans.model import Change
 from ktrial.tuning.plans.resolve import make_plan
 
 _RISKS = ("safe", "caution", "dangerous")

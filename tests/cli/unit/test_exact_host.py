@@ -13,7 +13,8 @@ import pytest
 from ktrial import __version__
 from ktrial.agent.session import AgentSession
 from ktrial.bench.guest_tools import EXACT_CLOCK, ODD_BOOT, GuestPlace, GuestRun, GuestTools, Job
-from ktrial.cli.app_guest import GuestHost, host_of
+from ktrial.cli.app_guest import GuestHost
+from ktrial.cli.hosts import host_of
 from ktrial.cli.main import main
 from ktrial.guests import guest_line
 from ktrial.kit.errors import BadInput

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ktrial.bench.guest_tools import GuestFailed, GuestPlace, GuestTools, Mode
-from ktrial.cli.app_guest import GuestHost, again, as_before, boot_to_talk, host_of
+from ktrial.cli.app_guest import GuestHost, again, as_before, boot_to_talk
+from ktrial.cli.hosts import host_of
 from ktrial.guests.kept import Keeper
 from ktrial.kit.errors import BadInput, UnknownName
 

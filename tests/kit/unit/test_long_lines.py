@@ -26,9 +26,17 @@ SHORT = {"ktrial.tuning.state.lock_holder._SECRETS"}
 PATTERNS = [used for used in patterns(ktrial) if used.place not in SHORT]
 #: Modules of those places that read no text that somebody else wrote: what others share, and tables.
 WITHOUT = {
-    *("bench.guest_tools", "recordings.frames.lines", "recordings.frames.statistics", "results.importers.registry"),
-    *("tuning.origin.formats.shell_commands", "recordings.atop_program", "recordings.cpuidle"),
-    *("recordings.merge", "recordings.model", "recordings.recording", "recordings.usage"),
+    *("recordings.frames.lines", "recordings.frames.statistics", "results.importers.registry"),
+    *("tuning.origin.formats.shell_commands", "recordings.atop_program", "recordings.cpuidle", "recordings.latency"),
+    *(
+        "recordings.blocks",
+        "recordings.frame_loop",
+        "recordings.merge",
+        "recordings.model",
+        "recordings.recording",
+        "recordings.usage",
+        "recordings.watching",
+    ),
     # In tests/kernels/unit/test_hostile_archives.py: it takes what was opened.
     "kit.formats.cpio",
 }

@@ -14,7 +14,7 @@ import msgspec
 
 from ktrial.judge.model.comparison import Comparison
 from ktrial.reports.publish import LIST, published
-from ktrial.trial.protocol.file import parse_trial_file
+from ktrial.trial.protocol.read import parse_trial_file
 from tests.support.comparisons import HOSTILE, hostile, two_arms
 from tests.support.told_trials import a_trial, hostile_trial
 

@@ -14,10 +14,11 @@ from ktrial.studies.blame.blame import follow
 from ktrial.studies.blame.blame_words import fate_of
 from ktrial.studies.blame.factors import check_combinations, combinations_of, factors_of, left_out_of
 from ktrial.studies.blame.model import Blame, Factor
-from ktrial.trial.guests.kernels import KernelChange, KernelRecipe
-from ktrial.trial.protocol.file import ArmFile, DesignFile, GuestFile, TrialFile, check_trial_file
+from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
+from ktrial.trial.protocol.file import ArmFile, DesignFile, GuestFile, TrialFile
+from ktrial.trial.protocol.read import check_trial_file
 from ktrial.trial.record import ArmSettings
-from ktrial.tuning.plans.plan import Change, Plan, ZramStep
+from ktrial.tuning.plans.model import Change, Plan, ZramStep
 from tests.support.blame import blamed, question
 from tests.support.knobs import KNOBS
 

@@ -16,8 +16,9 @@ from ktrial.machine.reading import Reading
 from ktrial.studies.demo.demo import choose_demo
 from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, Demo
 from ktrial.trial.arms.plan_arms import in_force
-from ktrial.trial.protocol.file import CONTROL, check_trial_file, parse_trial_file, trial_text
+from ktrial.trial.protocol.file import CONTROL, trial_text
 from ktrial.trial.protocol.protocol import protocol_of
+from ktrial.trial.protocol.read import check_trial_file, parse_trial_file
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.catalog.model import Catalog
 from tests.support.machine import FakeMachine

@@ -19,13 +19,14 @@ from ktrial.studies.ladder.ladder import (
     with_own_kernels,
 )
 from ktrial.trial.arms.plan_arms import arm_plans
-from ktrial.trial.guests.kernels import KernelChange, KernelRecipe
-from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile, check_trial_file
+from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
+from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
 from ktrial.trial.protocol.protocol import protocol_of
+from ktrial.trial.protocol.read import check_trial_file
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.profile import Profile, Tier
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 from tests.support.blame import TASKS
 from tests.support.knobs import catalog, profile
 from tests.support.machine import FakeMachine

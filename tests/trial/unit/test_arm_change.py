@@ -4,7 +4,8 @@ from __future__ import annotations
 import pytest
 
 from ktrial.kit.errors import BadInput
-from ktrial.trial.protocol.file import parse_trial_file, trial_text
+from ktrial.trial.protocol.file import trial_text
+from ktrial.trial.protocol.read import parse_trial_file
 
 HEAD = 'name = "t"\nsuite = "wakeup"\n[arms.control]\n[arms.case]\n'
 

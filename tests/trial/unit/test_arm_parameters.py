@@ -9,7 +9,8 @@ import pytest
 
 from ktrial.kit.errors import BadInput
 from ktrial.trial.arms.plan_arms import arm_plans, arm_settings, with_placebos
-from ktrial.trial.protocol.file import ArmFile, TrialFile, check_trial_file, parse_trial_file, trial_text
+from ktrial.trial.protocol.file import ArmFile, TrialFile, trial_text
+from ktrial.trial.protocol.read import check_trial_file, parse_trial_file
 from ktrial.tuning.catalog.loader import load_catalog
 from tests.support.machine import FakeMachine
 

@@ -13,7 +13,7 @@ from ktrial.trial.arms.arm_services import refuse_others, service_states, with_s
 from ktrial.trial.arms.changes import ServiceFile
 from ktrial.trial.arms.plan_arms import SETTLE_S, arm_settings, found_values, settle_s, with_placebos
 from ktrial.trial.protocol.file import ArmFile, TrialFile
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.wire import wire_plan
 from tests.support.bench import FakeExecutor, answer
 from tests.support.machine import FakeMachine

@@ -27,7 +27,7 @@ from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
 from ktrial.trial.record import ArmSettings
 from ktrial.trial.run.loop import Standing
 from ktrial.trial.run.prepare import Prepared
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 from tests.support.bench import FakeClock, outcome
 from tests.support.trial_course import FACTS, Logs, MortalStore, alike, orders_in, plan_of, steady
 from tests.support.trials import protocol

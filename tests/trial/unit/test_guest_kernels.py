@@ -7,9 +7,9 @@ import pytest
 
 from ktrial.kit.errors import BadInput, Contradiction, Refused
 from ktrial.trial.guests.guest_kernels import KernelPlan, as_built, kernel_words, planned_kernels
-from ktrial.trial.guests.kernels import KernelChange, KernelRecipe
+from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
-from ktrial.tuning.plans.plan import Plan, Refusal, Why
+from ktrial.tuning.plans.model import Plan, Refusal, Why
 
 ARMS = {
     "control": ArmFile(),

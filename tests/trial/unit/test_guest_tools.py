@@ -15,7 +15,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import FactBook
 from ktrial.trial.guests.guest_visit import Asked, came_of, job_of
 from ktrial.trial.guests.programs import environment_of, in_guest, tools_of
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 
 BENCHMARKS = all_benchmarks()
 NOTHING = Plan(title="", changes=(), same=(), refusals=())

@@ -20,7 +20,7 @@ from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
 from ktrial.machine.ports import Machine
 from ktrial.trial.arms.plan_arms import in_force
 from ktrial.trial.guests import prepare as guest_trial
-from ktrial.trial.guests.kernels import KernelChange, KernelRecipe, kernel_of
+from ktrial.trial.guests.kernels import kernel_of
 from ktrial.trial.guests.prepare import (
     GuestMeans,
     GuestReady,
@@ -31,8 +31,9 @@ from ktrial.trial.guests.prepare import (
     refuse_before_building,
     refuse_what_guests_cannot,
 )
+from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import ArmFile, DesignFile, GuestFile, TrialFile
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 from tests.support.knobs import catalog, profile
 from tests.support.machine import FakeMachine
 

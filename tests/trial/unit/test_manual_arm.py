@@ -13,7 +13,8 @@ from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 from ktrial.machine.facts import Fact, FactBook, FactKind
 from ktrial.machine.when import Truth
 from ktrial.trial.arms.manual import check_signs, implied, is_by_hand, look, place_of, signs_as_found
-from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile, check_trial_file
+from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
+from ktrial.trial.protocol.read import check_trial_file
 
 KINDS = {
     name: FactKind(name=name, type=type_, what=name)

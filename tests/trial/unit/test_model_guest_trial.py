@@ -8,17 +8,11 @@ import pytest
 
 from ktrial.kit.errors import BadInput
 from ktrial.trial.arms.manual import is_by_hand
-from ktrial.trial.guests.kernels import KernelChange, KernelRecipe, kernel_of
+from ktrial.trial.guests.kernels import kernel_of
 from ktrial.trial.guests.model import perturbation, place_of, shape_of
-from ktrial.trial.protocol.file import (
-    ArmFile,
-    DesignFile,
-    GuestFile,
-    TrialFile,
-    check_trial_file,
-    parse_trial_file,
-    trial_text,
-)
+from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
+from ktrial.trial.protocol.file import ArmFile, DesignFile, GuestFile, TrialFile, trial_text
+from ktrial.trial.protocol.read import check_trial_file, parse_trial_file
 
 GUEST = GuestFile(kernel="6.12", boot=("preempt=full",), workloads=3)
 ARMS = {"control": ArmFile(), "old": ArmFile(kernel="6.1", boot=("nohz=off",)), "again": ArmFile(placebo=True)}

@@ -9,7 +9,7 @@ import pytest
 
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.trial.arms.rehearsal import rehearse
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 from tests.support.knobs import KNOBS, knob
 from tests.support.trial_course import FOUND, PAGE_CLUSTER, SWAPPINESS, TunableMachine, plan_of
 

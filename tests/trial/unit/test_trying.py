@@ -9,7 +9,7 @@ from typing import TextIO
 
 import pytest
 
-from ktrial.cli.shared.run_trial import agree_to_blindness
+from ktrial.cli.shared.trial_start import agree_to_blindness
 from ktrial.kit.errors import Interrupted, Refused
 from ktrial.trial.protocol.trial_forecast import TrialForecast
 

@@ -12,7 +12,7 @@ from ktrial.machine.reading import Reading
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.knobs.profile import Requirement
-from ktrial.tuning.plans.plan import Plan, Why
+from ktrial.tuning.plans.model import Plan, Why
 from ktrial.tuning.plans.resolve import make_plan
 from ktrial.tuning.plans.wire import wire_plan
 from tests.support.knobs import KNOBS, catalog, knob, profile

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ktrial.kit.errors import BadInput, Contradiction
-from ktrial.tuning.plans.plan import Plan, Why
+from ktrial.tuning.plans.model import Plan, Why
 from ktrial.tuning.plans.resolve import make_plan
 from tests.support.knobs import catalog, knob
 from tests.support.machine import FakeMachine

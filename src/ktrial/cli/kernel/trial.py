@@ -70,7 +70,7 @@ def command(
 
 def _read(words: tuple[str, ...]) -> TrialFile:
     from ktrial.kit.files import read_file
-    from ktrial.trial.protocol.file import parse_trial_file
+    from ktrial.trial.protocol.read import parse_trial_file
 
     if len(words) > 1:
         raise BadInput(f"{words[1]}: a protocol says everything itself", hint="leave it out, or the protocol")
@@ -82,8 +82,9 @@ def _read(words: tuple[str, ...]) -> TrialFile:
 
 def _asked(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
     from ktrial.cli.shared.guest_trials import arms_in_guests, built_arms
-    from ktrial.trial.protocol.file import DesignFile, GuestFile, TrialFile, check_trial_file
+    from ktrial.trial.protocol.file import DesignFile, GuestFile, TrialFile
     from ktrial.trial.protocol.from_words import pair
+    from ktrial.trial.protocol.read import check_trial_file
 
     settings = [word for word in words if "=" in word]
     kernels = [word for word in words if "=" not in word]

@@ -17,13 +17,13 @@ import msgspec
 from ktrial.cli.shared.kernel_build import build_order, launched, launcher_of, order_of, stamped, tools_of
 from ktrial.cli.shared.kernel_config import Wishes, prepared
 from ktrial.kit.errors import Refused
-from ktrial.trial.guests.guest_kernels import KernelPlan
+from ktrial.trial.guests.guest_kernels import KernelPlan, Workshop
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.cli.shared.kernel_config import Prepared
     from ktrial.kernels.build_record import Tool
-    from ktrial.trial.guests.kernels import KernelRecipe
+    from ktrial.trial.guests.recipe import KernelRecipe
 
 
 class _Planned(NamedTuple):
@@ -36,7 +36,7 @@ class _Planned(NamedTuple):
     known: bool
 
 
-def workshop_of(app: App) -> KernelWorkshop:
+def workshop_of(app: App) -> Workshop:
     """The one of this process."""
     if app.kernels.workshop is None:
         app.kernels.workshop = KernelWorkshop(app)

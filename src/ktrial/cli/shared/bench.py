@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +17,9 @@ import click
 from ktrial.cli.shared.command_environment import shell_environment
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.streams import tell
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
 
 if TYPE_CHECKING:
     from ktrial.bench.benchmark import Benchmark
@@ -137,7 +140,6 @@ def choose(
 
 def give_programs(app: App, benchmarks: Sequence[Benchmark], load: SuiteLoad | None = None) -> None:
     """Have a guest that boots for this command bring the programs that these need."""
-    from ktrial.cli.app_guest import programs_here
     from ktrial.trial.guests.guest_visit import needs_disk
     from ktrial.trial.guests.programs import looked_for
 
@@ -387,3 +389,17 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
         raise KtrialError(
             f"{path} cannot be written: {error.strerror}", hint=f"the runs are kept in {result.where}"
         ) from None
+
+
+def programs_here(app: App, names: Iterable[str]) -> dict[str, str | None]:
+    """Where programs are on this machine, whatever the host; None where one is not here."""
+    from ktrial.agent.binary import find_agent
+    from ktrial.agent.transport import DetachedTransport
+    from ktrial.bench.run.executor import AgentExecutor
+
+    here = [str(find_agent()), "serve", "--role", "user"]
+    executor = AgentExecutor(lambda: DetachedTransport(here), app.measuring_place.work, None, app.tools.box)
+    try:
+        return executor.programs(names)
+    finally:
+        executor.close()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ktrial.studies.blame.model import Blame, BlamePart, BlameQuestion, Known
     from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
     from ktrial.trial.run.prepare import Prepared
-    from ktrial.tuning.plans.plan import Plan
+    from ktrial.tuning.plans.model import Plan
 
 
 class Budgets(NamedTuple):
@@ -37,7 +37,7 @@ def asked(
     """All that was named as one arm, and what is measured."""
     from ktrial.cli.shared.trial_options import template_file
     from ktrial.studies.blame.factors import symbol_factors
-    from ktrial.trial.guests.kernels import KernelChange
+    from ktrial.trial.guests.recipe import KernelChange
     from ktrial.trial.protocol.file import CONTROL, ArmFile
     from ktrial.trial.protocol.from_words import arms_of, default_suite, pair
 
@@ -122,7 +122,7 @@ def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> Non
     from ktrial.cli.shared.arm_kernels import workshop_of
     from ktrial.studies.blame.factors import combinations_of
     from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
-    from ktrial.trial.protocol.file import check_trial_file
+    from ktrial.trial.protocol.read import check_trial_file
 
     file = combinations_of(symbols, template)
     check_trial_file(file)
@@ -139,8 +139,8 @@ def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bo
     from ktrial.studies.blame.factors import whole
     from ktrial.trial.arms.plan_arms import arm_plans
     from ktrial.trial.guests.prepare import plans_in_guests
-    from ktrial.trial.protocol.file import check_trial_file
-    from ktrial.tuning.plans.plan import Plan
+    from ktrial.trial.protocol.read import check_trial_file
+    from ktrial.tuning.plans.model import Plan
 
     file = whole(arm, template)
     plan = partial(arm_plans, file, catalog=app.catalog, allow_dangerous=allow_dangerous)

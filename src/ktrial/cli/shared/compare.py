@@ -90,7 +90,7 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
 
 def judged(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Comparison:
     """A trial by its protocol, which leaves nothing to ask."""
-    from ktrial.cli.shared.run_trial import told
+    from ktrial.cli.shared.trial_outcome import told
 
     if given := [name for name, value in asked.items() if value]:
         raise BadInput(

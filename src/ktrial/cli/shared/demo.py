@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_json: bool) -> DemoResult:
     """From the noise of this machine to the page; whoever interrupts gets no page."""
-    from ktrial.cli.shared.run_trial import prepare
+    from ktrial.cli.shared.trial_start import prepare
     from ktrial.studies.demo.demo_story import found_in
     from ktrial.trial.outcome.summary import judgement_of
 
@@ -62,7 +62,8 @@ def _carry_out(app: App, ready: Prepared, *, as_json: bool) -> tuple[StoredTrial
 def _write_report(app: App, stored: StoredTrial, output: Path | None) -> str:
     """The page, and where it is."""
     from ktrial.agent.user_folders import reports_folder
-    from ktrial.cli.shared.run_trial import told, write_report
+    from ktrial.cli.shared.run_trial import write_report
+    from ktrial.cli.shared.trial_outcome import told
 
     path = output or reports_folder() / f"{stored.trial}.html"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
     from ktrial.bench.guest_tools import GuestPlace
     from ktrial.cli.app import App
-    from ktrial.trial.guests.kernels import KernelChange
     from ktrial.trial.guests.prepare import GuestReady
+    from ktrial.trial.guests.recipe import KernelChange
     from ktrial.trial.protocol.file import ArmFile, TrialFile
     from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.prepare import Prepared
@@ -129,7 +129,7 @@ def resume_in_guests(app: App, stored: StoredTrial, *, allow_dangerous: bool, as
 
 
 def _to_its_end(app: App, stored: StoredTrial, guests: GuestReady, listen: Any, *, as_json: bool) -> int:
-    from ktrial.cli.shared.run_trial import finish
+    from ktrial.cli.shared.trial_outcome import finish
     from ktrial.trial.guests.visits import carry_on_in_guests
 
     with app.interrupts, listen:
@@ -179,7 +179,7 @@ def built_arms(fragments: Sequence[str], settings: Sequence[str], patches: Seque
     """An arm for each of them, by what it is called after; of fragments and symbols one word may name several."""
     from ktrial.kernels.request import parse_set
     from ktrial.kernels.source import parse_patch
-    from ktrial.trial.guests.kernels import KernelChange
+    from ktrial.trial.guests.recipe import KernelChange
 
     found = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
     for text in settings:
@@ -207,7 +207,7 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 def show_protocol(app: App, file: TrialFile) -> None:
     """The protocol as a file, on stdout; then the kernels that would be built. Raises for those that cannot be."""
     from ktrial.cli.shared.arm_kernels import workshop_of
-    from ktrial.cli.shared.run_trial import look_at
+    from ktrial.cli.shared.trial_start import look_at
     from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
     from ktrial.trial.protocol.file import trial_text
 

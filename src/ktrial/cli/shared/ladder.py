@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ktrial.studies.ladder.ladder import Built, Ladder
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.tuning.catalog.model import Catalog
-    from ktrial.tuning.plans.plan import Plan
+    from ktrial.tuning.plans.model import Plan
 
 
 def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:

@@ -31,7 +31,7 @@ class Past(NamedTuple):
 
 def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
     """Put a new trial on disk, and make its first visit where that arm is in force already."""
-    from ktrial.cli.shared.run_trial import prepare
+    from ktrial.cli.shared.trial_start import prepare
     from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
     from ktrial.trial.run.conduct import begin
     from ktrial.trial.run.manual_visits import due_of, facts_needed, runs_per_visit, with_signs_of_control
@@ -63,7 +63,7 @@ def next_visit(
     app: App, name: str | None, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
 ) -> int:
     """Make the visit that is due, if its arm is in force; the verdict where it was the last one."""
-    from ktrial.cli.shared.run_trial import finish
+    from ktrial.cli.shared.trial_outcome import finish
     from ktrial.trial.run.manual_visits import due_of
 
     stored = _open_by_hand(app, name)
@@ -132,7 +132,7 @@ def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | N
 
 def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_dangerous: bool, as_json: bool) -> int:
     """The visit, and those after it for which nobody has to do anything; then what is due."""
-    from ktrial.cli.shared.run_trial import finish
+    from ktrial.cli.shared.trial_outcome import finish
     from ktrial.judge.model.log import Protocol
     from ktrial.kit import interruption
     from ktrial.trial.outcome.summary import judgement_of
@@ -168,7 +168,7 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
 
 def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
     """What the visit needs of this machine; raises Refused where an arm would not be what it was."""
-    from ktrial.cli.shared.run_trial import prepare
+    from ktrial.cli.shared.trial_start import prepare
     from ktrial.trial.arms.plan_arms import found_values
     from ktrial.trial.run.guards import refuse_changed
     from ktrial.trial.run.manual_visits import changed_arm, file_of_visit

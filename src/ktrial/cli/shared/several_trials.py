@@ -133,7 +133,7 @@ def _one(
 ) -> BlamePart | None:
     """One trial, from where it stands."""
     from ktrial.cli.shared.guest_trials import part_in_guests
-    from ktrial.cli.shared.run_trial import prepare
+    from ktrial.cli.shared.trial_start import prepare
     from ktrial.trial.run.conduct import begin, carry_on, planned
     from ktrial.trial.run.prepare import rig_of
 

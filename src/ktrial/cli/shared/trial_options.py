@@ -13,7 +13,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, named_variab
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.trial.guests.kernels import KernelRecipe
+    from ktrial.trial.guests.recipe import KernelRecipe
     from ktrial.trial.protocol.file import TrialFile
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,7 +80,7 @@ def build_options(command: F) -> F:
 
 def recipe_of(options: Mapping[str, Any], *needing: str) -> KernelRecipe | None:
     """What they say; None without sources. `needing` are further options that mean nothing then."""
-    from ktrial.trial.guests.kernels import CONFIG, FRAGMENTS, KernelRecipe
+    from ktrial.trial.guests.recipe import CONFIG, FRAGMENTS, KernelRecipe
 
     tree, config, common, cc = (options[name] for name in ("tree", "config", "common", "cc"))
     if tree is None:

@@ -23,7 +23,7 @@ from ktrial.kit.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
-    from ktrial.tuning.plans.plan import Plan
+    from ktrial.tuning.plans.model import Plan
 
 
 @click.command(short_help="Apply a profile or settings as one transaction.")
@@ -125,7 +125,7 @@ def _nothing(app: App, plan: Plan, as_json: bool) -> int:
 
 
 def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
-    from ktrial.tuning.plans.plan import Why
+    from ktrial.tuning.plans.model import Why
 
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:

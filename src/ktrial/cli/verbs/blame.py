@@ -62,8 +62,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     suspected is tried by a trial of its own. The same command goes on with what was interrupted.
     """
     from ktrial.cli.shared.blame import Budgets, asked, picture, question_of, run_blame, show, with_left_out
-    from ktrial.cli.shared.run_trial import look_at
     from ktrial.cli.shared.several_trials import taken_up
+    from ktrial.cli.shared.trial_start import look_at
     from ktrial.compare.files import write_file
     from ktrial.kit.tables import columns
     from ktrial.studies.blame.blame import follow

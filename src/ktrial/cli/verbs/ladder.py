@@ -55,7 +55,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     from ktrial.kit.tables import columns
     from ktrial.reports.ladder import tiers_text
     from ktrial.studies.ladder.ladder import ladder_of, ladder_trial, left_out, possible
-    from ktrial.trial.protocol.file import check_trial_file
+    from ktrial.trial.protocol.read import check_trial_file
 
     app: App = ctx.obj
     own = own_words(ctx)

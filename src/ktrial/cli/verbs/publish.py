@@ -60,6 +60,6 @@ def _comparison(app: App, what: str) -> Comparison:
     """That of a file, else that of a trial of the store."""
     if what == "-" or what.endswith(".json") or Path(what).exists():
         return read_comparison(Path(what))
-    from ktrial.cli.shared.run_trial import told
+    from ktrial.cli.shared.trial_outcome import told
 
     return told(app, app.trials.find(what))

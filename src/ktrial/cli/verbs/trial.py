@@ -34,7 +34,7 @@ def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: boo
     """Run the trial that FILE describes (docs/trial.md), from its first block to its verdict."""
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
-    from ktrial.trial.protocol.file import parse_trial_file
+    from ktrial.trial.protocol.read import parse_trial_file
 
     trial = parse_trial_file(read_file(file, _LIMIT_BYTES), str(file))
     return run_file(app, trial, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json, anyway=anyway)
@@ -106,7 +106,7 @@ def list_(app: App, as_json: bool) -> None:
 @click.pass_obj
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
     """What a trial found, as far as it has come; the newest one without a name."""
-    from ktrial.cli.shared.run_trial import show_trial
+    from ktrial.cli.shared.trial_outcome import show_trial
 
     show_trial(app, app.trials.find(name), everything=everything, as_json=as_json)
 
@@ -117,7 +117,8 @@ def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
 @click.pass_obj
 def report(app: App, name: str | None, output: Path | None) -> None:
     """Write the report of a trial as one HTML file that needs nothing else."""
-    from ktrial.cli.shared.run_trial import told, write_report
+    from ktrial.cli.shared.run_trial import write_report
+    from ktrial.cli.shared.trial_outcome import told
 
     stored = app.trials.find(name)
     if stored.file.screen is not None:

@@ -37,8 +37,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
     """
     from ktrial.cli.shared.run_trial import run_file, show_protocol
-    from ktrial.trial.protocol.file import check_trial_file
     from ktrial.trial.protocol.from_words import arms_of, default_suite, name_of, pair
+    from ktrial.trial.protocol.read import check_trial_file
 
     app: App = ctx.obj
     own = own_words(ctx)

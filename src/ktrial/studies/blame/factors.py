@@ -10,11 +10,11 @@ import msgspec
 from ktrial.kernels.request import parse_set
 from ktrial.kit.errors import BadInput, Contradiction, Refused
 from ktrial.studies.blame.model import BlameQuestion, Factor
-from ktrial.trial.guests.kernels import KernelChange
+from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.record import ArmSettings
 from ktrial.tuning.knobs.knob import Knob
-from ktrial.tuning.plans.plan import Change, Plan, ZramStep
+from ktrial.tuning.plans.model import Change, Plan, ZramStep
 
 #: Below this there is no choice.
 _FEWEST = 2

@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.judge.model.judgement import Judgement, Screened
 from ktrial.judge.model.verdict import Effect, Verdict
-from ktrial.trial.guests.kernels import KernelChange
+from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import ArmFile, TrialFile, Value
 
 #: What the whole set is to the machine as it is.

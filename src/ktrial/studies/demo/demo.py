@@ -15,7 +15,7 @@ from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, Demo
 from ktrial.trial.protocol.file import CONTROL, ArmFile, DesignFile, TrialFile, Value
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.observe import observe
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.resolve import make_plan
 
 #: Share of false claims that the whole demo may make.

@@ -15,11 +15,11 @@ from ktrial.kernels.config.fragments import load_fragments
 from ktrial.kernels.request import with_extended
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.machine.ports import Machine
-from ktrial.trial.guests.kernels import KernelChange
+from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.profile import Profile, Tier
-from ktrial.tuning.plans.plan import Plan, Refusal
+from ktrial.tuning.plans.model import Plan, Refusal
 from ktrial.tuning.plans.resolve import make_plan
 
 _HINT = "`ktrial profiles` lists all; docs/ladder.md shows how one is written"

@@ -15,7 +15,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.machine.ports import Machine
 from ktrial.trial.arms.plan_arms import in_force
 from ktrial.trial.protocol.file import TrialFile
-from ktrial.tuning.plans.plan import Plan, ServiceStep
+from ktrial.tuning.plans.model import Plan, ServiceStep
 from ktrial.tuning.plans.wire import wire_plan
 
 _LIMIT_S = 30.0

@@ -12,7 +12,7 @@ from ktrial.kit.errors import KtrialError, StalePlan
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading
-from ktrial.tuning.plans.plan import Change, Plan
+from ktrial.tuning.plans.model import Change, Plan
 from ktrial.tuning.plans.resolve import apply_plan
 
 #: Outcomes of a step after which its value is in force.

@@ -15,7 +15,7 @@ from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arm_builds import BuildSite
 from ktrial.trial.arms.arms import ArmLost, Arms, Built, Drift, NamesWriter
 from ktrial.trial.arms.scheduler import SchedulerSeat
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 
 #: Seconds that a command may take.
 LIMIT_S = 300.0

@@ -21,7 +21,7 @@ from ktrial.trial.record import ArmSettings
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_address
 from ktrial.tuning.knobs.knob import Knob, clear_each_other
-from ktrial.tuning.plans.plan import Plan, Refusal, ServiceStep, Why
+from ktrial.tuning.plans.model import Plan, Refusal, ServiceStep, Why
 from ktrial.tuning.plans.resolve import make_plan
 
 #: Seconds to wait after commands and services that bring an arm into force, unless a setting wants more.

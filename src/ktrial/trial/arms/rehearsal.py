@@ -10,7 +10,7 @@ from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arms import ArmLost, Arms
 from ktrial.tuning.knobs.find import successors
 from ktrial.tuning.knobs.knob import Knob
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 
 
 def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:

@@ -10,9 +10,10 @@ import msgspec
 
 from ktrial.kit.errors import Contradiction, KtrialError, Refused
 from ktrial.trial.arms.plan_arms import in_force
-from ktrial.trial.guests.kernels import KernelChange, KernelRecipe, kernel_of
+from ktrial.trial.guests.kernels import kernel_of
+from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import TrialFile
-from ktrial.tuning.plans.plan import Change, Plan, Refusal
+from ktrial.tuning.plans.model import Change, Plan, Refusal
 
 #: A symbol among the knobs, and how its values stand in a configuration.
 _SYMBOL = "kconfig:"

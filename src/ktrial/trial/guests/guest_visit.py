@@ -17,7 +17,7 @@ from ktrial.guests.agreement import settle_s
 from ktrial.kit.errors import BadRun
 from ktrial.trial.arms.arms import refusal_of
 from ktrial.trial.guests.programs import folders_of, needs_root, output_of, requests_of
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.wire import wire_plan
 
 #: Numbers of requests; loads follow.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ktrial.bench.guest_tools import GuestPlace, Mode, Shape
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.kit.units import parse_quantity, show_bytes
-from ktrial.trial.guests.kernels import KernelChange, KernelRecipe, check_kernel, kernel_of
+from ktrial.trial.guests.kernels import check_kernel, kernel_of
+from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 
 if TYPE_CHECKING:
     from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile

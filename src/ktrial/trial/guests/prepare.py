@@ -33,9 +33,9 @@ from ktrial.trial.arms.plan_arms import (
 from ktrial.trial.arms.rehearsal import rehearse
 from ktrial.trial.guests.guest_kernels import KernelWords, as_built
 from ktrial.trial.guests.guest_visit import needs_disk
-from ktrial.trial.guests.kernels import KernelChange
 from ktrial.trial.guests.model import place_of, shape_of
 from ktrial.trial.guests.programs import tools_of
+from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile, seconds
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
 from ktrial.trial.record import ArmSettings
@@ -43,7 +43,7 @@ from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.prepare import Prepared
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.profile import flatten
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 
 #: Of words with a dot, which are for modules, kernels do not say it.
 _UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed')

@@ -45,7 +45,7 @@ from ktrial.trial.record import ArmSettings
 from ktrial.trial.run.guards import recover
 from ktrial.trial.run.loop import Benchmarked
 from ktrial.trial.run.ports import TrialWorld
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 

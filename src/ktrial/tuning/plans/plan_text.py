@@ -11,7 +11,7 @@ from ktrial.kit.units import show_bytes
 from ktrial.machine.facts import FactBook
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.meaning import meaning
-from ktrial.tuning.plans.plan import Change, Plan, Refusal, Why
+from ktrial.tuning.plans.model import Change, Plan, Refusal, Why
 from ktrial.tuning.plans.wire import wire_plan
 
 UNREADABLE = "unreadable here"

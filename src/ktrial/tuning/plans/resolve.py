@@ -19,7 +19,8 @@ from ktrial.tuning.knobs.knob import Knob, clear_each_other
 from ktrial.tuning.knobs.observe import observe, with_couples
 from ktrial.tuning.knobs.profile import Profile, Setting, flatten, requirements
 from ktrial.tuning.knobs.value import kernel_text
-from ktrial.tuning.plans.plan import Context, Plan, Request, resolve
+from ktrial.tuning.plans.model import Context, Plan, Request
+from ktrial.tuning.plans.plan import resolve
 from ktrial.tuning.plans.wire import wire_plan
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ktrial.kit.json_bytes import wire_bytes
-from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.model import Plan
 
 
 def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False) -> dict[str, Any]:

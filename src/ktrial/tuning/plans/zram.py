@@ -12,7 +12,7 @@ from ktrial.tuning.knobs.computed import computed_value
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.value import kernel_text, offered, show_value
-from ktrial.tuning.plans.plan import Context, Refusal, Why, ZramStep
+from ktrial.tuning.plans.model import Context, Refusal, Why, ZramStep
 
 #: What the step of the agent sets; the others are refused rather than dropped.
 _SET = frozenset({"zram:disksize", "zram:comp_algorithm"})

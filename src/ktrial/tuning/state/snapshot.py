@@ -16,7 +16,7 @@ from ktrial.tuning.knobs.address import parse_address
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.observe import observe, with_couples
 from ktrial.tuning.knobs.profile import Profile
-from ktrial.tuning.plans.plan import Request
+from ktrial.tuning.plans.model import Request
 from ktrial.tuning.plans.unsettled import UNFINISHED
 from ktrial.tuning.state.diff import Declaration, StateDifference, difference
 from ktrial.tuning.state.state import FACTS, MachineState, StateValue, fact_values, file_text

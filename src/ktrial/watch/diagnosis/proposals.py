@@ -20,7 +20,7 @@ from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.observe import observe
-from ktrial.tuning.plans.plan import Change, ZramStep
+from ktrial.tuning.plans.model import Change, ZramStep
 from ktrial.tuning.plans.resolve import make_plan
 from ktrial.watch.diagnosis.model import Cause, Diagnosis, Proposal
 from ktrial.watch.diagnosis.symptoms import Remedy, Symptom

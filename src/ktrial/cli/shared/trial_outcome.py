@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trial came to, shown."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ktrial.kit import plain_json
+from ktrial.kit.errors import GuardTripped
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.judge.model.comparison import Comparison
+    from ktrial.trial.kept import KeptTrial
+    from ktrial.trial.record import StoredTrial
+
+
+def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
+    """Say what came of it; the exit status."""
+    from ktrial.cli.app_guest import again, as_before
+    from ktrial.cli.shared.fail_on import refuse
+    from ktrial.cli.shared.ledger import note
+    from ktrial.kit import interruption
+    from ktrial.kit.tables import columns
+    from ktrial.trial.arms.manual import is_by_hand
+    from ktrial.trial.outcome.verdict_text import trial_text
+
+    note(app)
+    found: Comparison | None = None
+    if stored.file.screen is not None:
+        screening(app, stored, as_json=as_json)
+    else:
+        found = told(app, stored)
+        document = {"event": "comparison", "comparison": found}
+        text = plain_json.line(document) if as_json else trial_text(found, width=columns())
+        sys.stdout.write(text)
+    if interrupted:
+        resume = f"{again(app.host)} trial resume {stored.trial}"
+        app.say(f"{interruption.words(app.interrupts.number)}; `{resume}` goes on with it")
+        return interruption.status(app.interrupts.number)
+    say_next(app, stored)
+    left = "" if is_by_hand(stored.file) or stored.file.guest is not None else f"; {as_before(app.host)}"
+    app.say(f"kept as {stored.trial}{left}")
+    if found is not None:
+        if broken := broken_guards(found):
+            raise GuardTripped(f"a guard is broken: {broken[0]}")
+        refuse(app, found)
+    return 0
+
+
+def say_next(app: App, stored: StoredTrial) -> None:
+    """What the trial itself says is to be done otherwise."""
+    from ktrial.trial.outcome.summary import judgement_of
+
+    judged = judgement_of(app.trials.log(stored.trial)).judged
+    if any(finding.kind == "carry-over" for one in judged for finding in one.findings):
+        longer_s = max(2 * stored.settle_s, 1.0)
+        app.say(
+            f"next: an effect reached into the next visit; the same trial with --settle {longer_s:g}s shows it whole"
+        )
+
+
+def broken_guards(found: Comparison) -> list[str]:
+    """What is surely worse by more than its guard allows."""
+    contrasts = [contrast for outcome in found.outcomes for contrast in outcome.contrasts]
+    return [one.sentence for contrast in contrasts for one in contrast.findings if one.kind == "guard-broken"]
+
+
+def told(app: App, stored: StoredTrial) -> Comparison:
+    """A trial of the store as a comparison."""
+    from ktrial.evidence.recheck_trial import told_again
+
+    return told_again(kept_trial(app, stored), app.store, app.benchmarks, app.catalog)
+
+
+def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
+    """A trial of the store with its log."""
+    kept = app.trials.named(stored.trial)
+    assert kept is not None, "it was found a moment ago"
+    return kept
+
+
+def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool) -> None:
+    """What a trial found; with everything, also outcomes that were not asked for."""
+    from ktrial.cli.options import write_json
+    from ktrial.cli.shared.fail_on import refuse
+    from ktrial.kit.tables import columns
+    from ktrial.reports.terminal import comparison_text
+    from ktrial.trial.outcome.verdict_text import trial_text
+
+    if stored.file.screen is not None:
+        screening(app, stored, as_json=as_json)
+        return
+    found = told(app, stored)
+    if as_json:
+        write_json(found)
+    else:
+        text = comparison_text if everything else trial_text
+        sys.stdout.write(text(found, width=columns()))
+    refuse(app, found)
+
+
+def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
+    """Show a trial that looks for the setting that did it."""
+    from ktrial.kit.tables import columns
+    from ktrial.studies.blame.text import screening_text
+    from ktrial.trial.outcome.summary import judgement_of, summary_of
+
+    log = app.trials.log(stored.trial)
+    found = judgement_of(log)
+    if as_json:
+        sys.stdout.write(plain_json.line(found))
+        return
+    ended = summary_of(stored, log).ended
+    sys.stdout.write(screening_text(stored.trial, found.screened, ended, width=columns()))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every trial is asked before its first run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.trial.protocol.file import TrialFile
+    from ktrial.trial.protocol.trial_forecast import TrialForecast
+    from ktrial.trial.run.prepare import Prepared
+
+
+def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
+    """Find everything that the protocol names, on this machine. Raises for what is not there."""
+    from ktrial.cli.shared.arm_commands import extras_of, undo_left_commands
+    from ktrial.cli.shared.bench import choose, cpus_here
+    from ktrial.trial.run import prepare as trial_ready
+
+    if not app.may_run_trials:
+        raise Refused("trials run on this machine only", hint="leave --machine-root out")
+    if app.host is not None:
+        app.host.check_trial()
+    undo_left_commands(app)
+    suite, benchmarks = choose(
+        app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
+    )
+    # Not of the executor: what it starts by then would not be exposed.
+    facts = app.best_session("planning the arms").facts()
+    file = msgspec.structs.replace(file, cpus=cpus_here(app, facts, file.cpus))
+    extras = extras_of(app, file)
+    if extras and app.host is not None:
+        raise BadInput(
+            f"the arm {next(iter(extras))} runs programs, which a guest has none of", hint="leave --host out"
+        )
+    return trial_ready.prepare(app, file, suite, benchmarks, extras, allow_dangerous=allow_dangerous)
+
+
+def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
+    """Raise what a trial would be refused for, as far as looking shows it; of one in guests, what it would measure."""
+    from ktrial.cli.shared.bench import choose
+    from ktrial.trial.run.prepare import check_measured, look_over
+
+    suite, benchmarks = choose(
+        app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
+    )
+    if file.guest is None:
+        look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
+    else:
+        check_measured(app, file, suite, benchmarks)
+
+
+def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> None:
+    """A trial that cannot see what is looked for begins only if that is wanted."""
+    from ktrial.cli.options import is_terminal
+    from ktrial.kit.tables import columns, paragraph
+    from ktrial.trial.outcome.text import more_text, sight_text
+
+    if anyway:
+        return
+    if not ask or not is_terminal():
+        raise Refused(
+            f"this trial sees {sight_text(forecast)}",
+            hint=f"{more_text(forecast)}; --anyway goes on, and larger effects are still seen",
+        )
+    from ktrial.tuning.plans.confirm import must_agree
+
+    sys.stderr.write(paragraph(more_text(forecast), width=columns()) + "\n")
+    must_agree("Go on all the same, for larger effects?")

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial file, read and checked."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, Contradiction, UnknownName
+from ktrial.kit.toml import parse_bytes
+from ktrial.machine.gates import parse_gates
+from ktrial.trial.arms.builds import check_builds
+from ktrial.trial.arms.changes import check_arm_changes
+from ktrial.trial.arms.manual import check_manual
+from ktrial.trial.guests.model import check_guest_trial
+from ktrial.trial.protocol.file import BUDGETS, CONTROL, TrialFile, share
+from ktrial.trial.protocol.limits import parse_limits
+from ktrial.tuning.knobs.address import parse_address
+
+#: Names of arms and trials: they become names of files.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HINT = "`ktrial try --dry-run` prints one; docs/trial.md explains each line"
+_MOST_RUNS_PER_VISIT = 100
+#: Before so many blocks no verdict can fall, whatever they say.
+_FEWEST_BLOCKS = 7
+_LONGEST_SETTLE_S = 3600.0
+
+
+def parse_trial_file(data: bytes, file: str) -> TrialFile:
+    """Read a protocol; raises BadInput with the place."""
+    found = parse_bytes(data, file, TrialFile, _HINT)
+    try:
+        check_trial_file(found)
+    except BadInput as error:
+        raise BadInput(error.message, file=file, hint=error.hint) from None
+    return found
+
+
+def check_trial_file(trial: TrialFile) -> None:
+    """Raise BadInput for a protocol that says nothing that can be carried out on any machine."""
+    for what, name in (("a trial", trial.name), *(("an arm", name) for name in trial.arms)):
+        if not _NAME.fullmatch(name):
+            raise BadInput(f"{name!r} is no name for {what}", hint="letters, digits and . _ + -, for example wsf500")
+    if (trial.suite is None) == (not trial.command):
+        what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
+        raise BadInput(what, hint='either  suite = "pagefault"  or  command = ["make", "-j4"]')
+    if trial.metrics and not trial.command:
+        raise BadInput("metrics read the output of a command, and a suite is measured", hint="leave metrics out")
+    if trial.limit is not None and not trial.command:
+        raise BadInput(
+            "limit is of a command's runs, and a suite is measured", hint="benchmarks have limits of their own"
+        )
+    if trial.limit_s is not None and trial.limit_s <= 0:
+        raise BadInput(f"limit = {trial.limit}: no run could end", hint='for example  limit = "5min"')
+    _check_numbers(trial)
+    _check_arms(trial)
+    parse_gates(trial.gates)
+    parse_limits(trial.limits)
+
+
+def _check_numbers(trial: TrialFile) -> None:
+    design = trial.design
+    if isinstance(design.budget, str) and design.budget not in BUDGETS:
+        raise UnknownName("budget", design.budget, BUDGETS, hint=f"{', '.join(BUDGETS)}, or a number of blocks")
+    for what, blocks in (("budget", design.budget), ("cap", design.cap)):
+        if isinstance(blocks, int) and blocks < _FEWEST_BLOCKS:
+            raise BadInput(
+                f"{what} = {blocks}: too few blocks for any verdict", hint=f"{_FEWEST_BLOCKS} or more; quick are 9"
+            )
+    if not trial.detect_share > 0:
+        raise BadInput(f"detect = {trial.detect!r}: no effect is not to be found", hint='for example  detect = "5%"')
+    for name, value in {"margin": trial.margin or 0.0, **trial.margins, **trial.guards}.items():
+        share(value, name)
+    if design.runs_per_visit is not None and not 1 <= design.runs_per_visit <= _MOST_RUNS_PER_VISIT:
+        raise BadInput(f"runs_per_visit = {design.runs_per_visit}", hint=f"from 1 to {_MOST_RUNS_PER_VISIT}")
+    if design.seed is not None and not 0 <= design.seed < 2**63:
+        raise BadInput(f"seed = {design.seed}", hint="a whole number from 0 on")
+    if (trial.settle_s or 0.0) > _LONGEST_SETTLE_S:
+        raise BadInput(f"settle = {design.settle!r} is longer than an hour", hint='for example  settle = "5s"')
+    if trial.time_s is not None and trial.time_s <= 0:
+        raise BadInput(f"time = {design.time!r} leaves no time for a run", hint='for example  time = "2h"')
+
+
+def _check_arms(trial: TrialFile) -> None:
+    arms = trial.arms
+    if trial.control not in arms:
+        raise UnknownName(
+            "arm", trial.control, arms, hint=f"there is none of the name of the control: [arms.{CONTROL}]"
+        )
+    if len(arms) < 2:
+        raise BadInput("one arm is no trial", hint="[arms.placebo]  placebo = true  looks at the noise alone")
+    for name, arm in arms.items():
+        for knob in arm.set:
+            parse_address(knob)
+        for variable in arm.environment:
+            if not _VARIABLE.fullmatch(variable):
+                raise BadInput(
+                    f"arm {name}: {variable!r} is no name of a variable", hint="for example MALLOC_ARENA_MAX"
+                )
+        check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
+        if arm.placebo and not arm.changes_nothing:
+            raise Contradiction(f"arm {name} is a placebo and changes something", hint="leave one of both out")
+    check_guest_trial(trial)
+    check_manual(trial)
+    check_builds(trial)
+    _check_different(trial)
+
+
+def _check_different(trial: TrialFile) -> None:
+    seen: dict[bytes, str] = {}
+    for name, arm in trial.arms.items():
+        if arm.placebo:
+            continue
+        said = msgspec.json.encode(arm, order="deterministic")
+        if said in seen:
+            raise Contradiction(
+                f"the arms {seen[said]} and {name} are the same: that is a placebo trial",
+                hint=f"[arms.{name}]  placebo = true  says so",
+            )
+        seen[said] = name

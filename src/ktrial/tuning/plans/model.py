@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan holds, and what it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+from ktrial.machine.facts import FactBook, FactKind
+from ktrial.machine.reading import KnobState
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.profile import Setting
+
+
+class Why(Enum):
+    """Why a setting is not part of the plan."""
+
+    ABSENT = "absent"
+    CONDITION = "condition"
+    UNTOLD = "could-not-tell"
+    AT_BOOT = "at-boot"
+    AT_BUILD = "at-build"
+    NOT_OFFERED = "not-offered"
+    NO_INSTANCE = "no-instance"
+    DANGEROUS = "dangerous"
+    UNREADABLE = "unreadable"
+    READ_ONLY = "read-only"
+    NOT_ADDED = "not-added"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One value to be written. `old` and `old_text` are None where this session cannot read the file.
+
+    `inert` is why it changes nothing here.
+    """
+
+    knob: str
+    address: str
+    path: str
+    rule: str
+    new_text: str
+    old_text: str | None
+    old: bytes | None
+    couples: tuple[str, ...]
+    effective: str | None
+    why: str | None
+    origin: str
+    risk: str
+    controlled: bool = False
+    inert: str | None = None
+
+    @property
+    def already(self) -> bool:
+        """Whether the value is in force already: writing it would change nothing."""
+        return self.old_text is not None and self.old_text == self.new_text
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One setting that is not written, why, and what to do instead."""
+
+    knob: str
+    address: str
+    kind: Why
+    reason: str
+    value: str
+    origin: str
+    hint: str | None = None
+
+
+class ZramStep(msgspec.Struct, frozen=True):
+    """A zram swap device to be set up as one step; `usual_size` if nobody asked for one."""
+
+    device: str | None
+    size_bytes: int
+    algorithm: str | None
+    priority: int
+    origin: str
+    usual_size: bool = False
+
+
+class ServiceStep(msgspec.Struct, frozen=True):
+    """A unit of systemd to be started or stopped; it is in the other state."""
+
+    name: str
+    start: bool
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What applying would do on this machine."""
+
+    title: str
+    changes: tuple[Change, ...]
+    same: tuple[Change, ...]
+    refusals: tuple[Refusal, ...]
+    zram: ZramStep | None = None
+    service: ServiceStep | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self.changes and self.zram is None and self.service is None
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Settings of one origin: a profile, or one KNOB=VALUE of the command line."""
+
+    origin: str
+    settings: tuple[Setting, ...]
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What resolving looks at: the catalog's knobs, this machine's facts and states."""
+
+    knobs: Mapping[str, Knob]
+    kinds: Mapping[str, FactKind]
+    facts: FactBook
+    states: Mapping[str, KnobState]
