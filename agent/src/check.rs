@@ -310,3 +310,42 @@ pub fn olds(root: &Root, index: usize, step: &Step) -> std::result::Result<Vec<O
         Step::Run(_) => Ok(Vec::new()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forms::Form;
+
+    fn sysctl(path: &str) -> Form {
+        serde_json::from_value(serde_json::json!({"sysctl.d": [{"path": path, "value": "1"}]})).unwrap()
+    }
+
+    #[test]
+    fn a_file_may_set_only_what_may_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let file = "/etc/sysctl.d/ktrial.conf";
+        assert!(reach(&root, file, &sysctl("/proc/sys/vm/swappiness")).is_ok());
+        let refusal = reach(&root, file, &sysctl("/proc/sys/kernel/core_pattern")).unwrap_err();
+        assert!(
+            refusal.message.starts_with("/etc/sysctl.d/ktrial.conf: "),
+            "{}",
+            refusal.message
+        );
+        assert!(refusal.message.contains("core_pattern"), "{}", refusal.message);
+    }
+
+    #[test]
+    fn a_rule_may_set_what_may_be_written_in_any_of_its_places() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let rule = |attribute: &str| -> Form {
+            serde_json::from_value(serde_json::json!({"udev": [{"match": {"SUBSYSTEM": "block"},
+                "set": [{"attribute": attribute, "value": "none"}]}]}))
+            .unwrap()
+        };
+        let file = "/etc/udev/rules.d/60-ktrial.rules";
+        assert!(reach(&root, file, &rule("queue/scheduler")).is_ok());
+        assert!(reach(&root, file, &rule("device/delete")).is_err());
+    }
+}

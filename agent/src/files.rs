@@ -132,6 +132,22 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
+    fn a_folder_that_is_gone_or_in_use_is_left_and_what_is_none_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        assert!(remove_folder(&root, "/gone").is_ok());
+        fs::create_dir(folder.path().join("used")).unwrap();
+        fs::write(folder.path().join("used/file"), "x").unwrap();
+        assert!(remove_folder(&root, "/used").is_ok());
+        assert!(folder.path().join("used/file").exists());
+        let refusal = remove_folder(&root, "/used/file").unwrap_err();
+        assert_eq!(refusal.errno, Errno::NOTDIR.raw_os_error());
+        fs::remove_file(folder.path().join("used/file")).unwrap();
+        assert!(remove_folder(&root, "/used").is_ok());
+        assert!(!folder.path().join("used").exists());
+    }
+
+    #[test]
     fn files_are_put_and_taken_away() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("etc/systemd")).unwrap();

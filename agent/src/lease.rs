@@ -228,9 +228,17 @@ fn end(context: &Context, id: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{first_words, READY};
+    use super::{first_words, nap, READY};
     use std::fs::File;
     use std::io::Write;
+
+    #[test]
+    fn a_nap_has_seconds_and_what_is_left_of_them() {
+        for (ms, seconds, nanoseconds) in [(0, 0, 0), (999, 0, 999_000_000), (61_002, 61, 2_000_000)] {
+            let found = nap(ms);
+            assert_eq!((found.tv_sec, found.tv_nsec), (seconds, nanoseconds));
+        }
+    }
 
     #[test]
     fn a_holder_says_that_it_is_in_charge_or_why_not_or_ends_without_a_word() {

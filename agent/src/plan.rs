@@ -393,6 +393,23 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_runs_a_program_names_it_and_its_undoing_and_is_not_persistent() {
+        let run = |forward: Value, undo: Value, persistent: bool| {
+            step(&json!({"kind": "run", "do": forward, "undo": undo, "persistent": persistent}))
+        };
+        let program = || json!(["systemctl", "stop", "irqbalance.service"]);
+        assert!(run(program(), program(), false).is_ok());
+        for (forward, undo, persistent, told) in [
+            (json!([]), program(), false, "`do` and `undo` name a program"),
+            (program(), json!([]), false, "`do` and `undo` name a program"),
+            (program(), program(), true, "`persistent` any more"),
+        ] {
+            let error = run(forward, undo, persistent).unwrap_err();
+            assert!(error.message.contains(told), "{error}");
+        }
+    }
+
+    #[test]
     fn a_plan_has_defaults() {
         let plan = step(
             &json!({"kind": "write", "path": "/proc/sys/vm/swappiness", "new": "10\n", "verify": "integer"}),

@@ -488,6 +488,32 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_has_a_number_below_the_highest() {
+        assert_eq!(number_of("000007.journal"), Some(7));
+        assert_eq!(number_of("999999999999.journal"), Some(HIGHEST - 1));
+        assert_eq!(number_of("1000000000000.journal"), None);
+        assert_eq!(number_of("7.lock"), None);
+    }
+
+    #[test]
+    fn a_journal_may_be_as_long_as_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = fs::File::create(folder.path().join("journal")).unwrap();
+        for (length, told) in [
+            (journal::LIMIT_BYTES, None),
+            (
+                journal::LIMIT_BYTES + 1,
+                Some("it is longer than a journal can be"),
+            ),
+        ] {
+            file.set_len(length).unwrap();
+            assert_eq!(why_no_journal(&file.metadata().unwrap()), told);
+        }
+        let of_folder = fs::metadata(folder.path()).unwrap();
+        assert_eq!(why_no_journal(&of_folder), Some("it is no regular file"));
+    }
+
+    #[test]
     fn the_lock_names_its_holder() {
         let (_folder, store) = store();
         store.prepare().unwrap();

@@ -180,6 +180,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_word_that_switches_off_holds_where_the_word_itself_is_gone() {
+        for (wanted, now, holds) in [
+            ("NO_HRTICK", "GENTLE NO_HRTICK", true),
+            ("NO_HRTICK", "GENTLE", true),
+            ("NO_HRTICK", "GENTLE HRTICK", false),
+            ("NO_HRTICK", "", false),
+            ("HRTICK", "GENTLE NO_HRTICK", false),
+            ("HRTICK", "GENTLE HRTICK", true),
+        ] {
+            assert_eq!(
+                Rule::Token.holds(wanted.as_bytes(), now.as_bytes()),
+                holds,
+                "{wanted} in {now:?}"
+            );
+        }
+    }
+
+    #[test]
     fn rules_hold_as_the_format_says() {
         let cases: [(Rule, &str, &str, bool); 22] = [
             (

@@ -13,7 +13,7 @@ from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.results.foreign import ForeignResults
 from ktrial.results.import_file import ForeignFile, Wanted, read_results
-from ktrial.results.importers import mmtests
+from ktrial.results.importers import mmtests, pgbench
 from tests.support.imports import FOLDER, IMPORTERS, expected
 
 
@@ -93,6 +93,11 @@ def test_what_is_counted_or_timed_may_be_0_and_not_less(unit: str) -> None:
         BadInput, match=r"f\.csv:2: '-1e-30' is not a value of column 'x': a .*, which is never below 0"
     ):
         read("-1e-30")
+
+
+def test_pgbench_without_a_report_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"f\.txt: no report of pgbench is in it"):
+        pgbench.read(b"nothing of it\n", "f.txt", ImportOptions())
 
 
 @pytest.mark.parametrize("kind, notes", [(3, 1), (999, 2)])

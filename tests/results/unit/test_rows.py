@@ -73,6 +73,19 @@ def test_several_columns_name_groups_together(by: str) -> None:
     assert found(by=by).runs[0].attributes == {"host": "one", "a=b": "x"}
 
 
+@pytest.mark.parametrize(
+    "column, unit",
+    [
+        *(("faults_s", "1/s"), ("page_faults_s", "1/s"), ("io_s", "1/s"), ("read_mb_s", "B/s"), ("cpu_seconds_s", "s")),
+        *(("durations_s", "s"), ("class_s", "s"), ("times_s", "s"), ("delays_s", "s"), ("latencies_s", "s")),
+        *(("startup_s", "s"), ("byte_s", "s")),
+    ],
+)
+def test_what_stands_before_the_seconds_tells_a_rate(column: str, unit: str) -> None:
+    told = read(f"kernel,{column}\na,2.5\n".encode(), "t.csv", ImportOptions(values=(column,)))
+    assert told.runs[0].measurements[0].unit == unit
+
+
 def test_an_empty_cell_names_no_group() -> None:
     with pytest.raises(BadRun, match=r"table\.csv:5: .*column 'a=b': the cell is empty"):
         read(TABLE.replace(b"two,,", b"two,,4.0"), "table.csv", ImportOptions(values=("time_s",), by="a=b"))

@@ -26,6 +26,8 @@ _RATE = re.compile(r"(?:.*_)?([^_]+)_per_(s|sec|second|min|minute)")
 _CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
 #: Numbers of things that are no plural.
 _COUNTED = frozenset({"io", "irq", "req", "op", "tx", "rx", "bogo", "cswch", "packet", "frame"})
+#: Sizes as names of columns have them, in small letters.
+_SIZES = {"kb": "kB", "mb": "MB", "gb": "GB", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
 _UNIT = "unit"
 #: How many values of a column a message names, and characters of each.
 _SHOWN, _LONGEST = 8, 40
@@ -205,6 +207,7 @@ def _told_by(header: str) -> tuple[str, str | None]:
 def _counted(name: str) -> str | None:
     """The unit of `read_MB_s` or `faults_s`, where what stands before the seconds is a size or a number of things."""
     word = name.rpartition("_")[2]
+    word = _SIZES.get(word, word)
     if (scale := scale_of(f"{word}/s")) is not None and scale.unit == "B/s":
         return f"{word}/s"
     plural = word.endswith("s") and not word.endswith(("ss", "times", "latencies", "seconds", "durations", "delays"))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frame of a bundle: whole, with nothing behind its end, and never more than the limits."""
+
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+
+import pytest
+import zstandard
+
+from ktrial.evidence import file
+from ktrial.evidence.file import MANIFEST, _Frame, _next
+from ktrial.kit.errors import BadInput
+
+BLOCK = 512
+
+
+def frame(content: bytes, after: bytes = b"") -> _Frame:
+    return _Frame(io.BytesIO(zstandard.ZstdCompressor().compress(content) + after), "b.tar.zst")
+
+
+def header(size: int, name: str = MANIFEST) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+def test_zeros_may_follow_the_last_member_and_nothing_else() -> None:
+    found = frame(b"a" + b"\0" * 3 * BLOCK)
+    assert found.exactly(1) == b"a"
+    found.end()
+    with pytest.raises(BadInput, match="something follows the end of the archive"):
+        frame(b"\0" * BLOCK + b"x").end()
+    with pytest.raises(BadInput, match="something follows the end of the bundle"):
+        frame(b"\0" * BLOCK, after=b"x").end()
+
+
+def test_what_a_chunk_has_already_given_is_looked_at_too() -> None:
+    found = frame(b"ab")
+    assert found.exactly(1) == b"a"
+    with pytest.raises(BadInput, match="something follows the end of the archive"):
+        found.end()
+
+
+def test_a_frame_that_ends_too_early_is_refused() -> None:
+    with pytest.raises(BadInput, match="it ends too early"):
+        frame(b"abc").exactly(4)
+
+
+def test_all_that_was_unpacked_counts_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "LARGEST_BUNDLE_BYTES", 100)
+    monkeypatch.setattr(file, "MOST_MEMBERS", 2)
+    monkeypatch.setattr(file, "_PACKED_CHUNK", 8)
+    most = random.Random(1).randbytes(100 + 2 * 2 * BLOCK)
+    assert frame(most).exactly(len(most)) == most
+    with pytest.raises(BadInput, match="it unpacks to more than"):
+        frame(most + b"x").exactly(len(most) + 1)
+
+
+def test_a_name_that_is_no_ascii_is_refused() -> None:
+    info = tarfile.TarInfo("é")
+    with pytest.raises(BadInput, match="no bundle, or a damaged one"):
+        _next(frame(info.tobuf(tarfile.USTAR_FORMAT, "utf-8")), "b")
+
+
+def test_members_of_no_bytes_and_of_the_most_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "LARGEST_BYTES", 7)
+    assert _next(frame(header(0)), "b") == (MANIFEST, 0)
+    assert _next(frame(header(7)), "b") == (MANIFEST, 7)
+    with pytest.raises(BadInput, match=r"is said to have 8 bytes; the limit is 7"):
+        _next(frame(header(8)), "b")
