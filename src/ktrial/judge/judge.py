@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +24,38 @@ from ktrial.judge.planning import FEWEST_BLOCKS, blocks_to_detect, cap_from_firs
 from ktrial.judge.primary_verdict import Reading, e_values, log_margin, read_primary, table_row
 from ktrial.judge.screening_judge import judge_screening, refuse_screening
 from ktrial.judge.sequential import Array, looks, row_of, worth_it
-from ktrial.judge.stats.tails import few_events, rests_on_few
 from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
+from ktrial.kit.percentile import FEW_EVENTS, counted, events_needed, longer, typical_events
 from ktrial.machine.gates import GateLimits, group_findings
+
+
+def rests_on_few(trial: Trial, outcome: str, arms: Sequence[str]) -> bool:
+    """Whether the typical run of one of these arms has too few events beyond a percentile for it to decide."""
+    quantile = trial.protocol.outcomes[outcome].quantile
+    events = typical_events(_events(trial, outcome, arm) for arm in arms)
+    return quantile is not None and events is not None and events < events_needed(quantile)
+
+
+def few_events(trial: Trial) -> Iterator[Finding]:
+    """Percentiles of which any run has too few events."""
+    for outcome, rule in trial.protocol.outcomes.items():
+        if rule.quantile is None:
+            continue
+        events = min((run.events[outcome] for run in trial.runs if outcome in run.events), default=None)
+        if events is not None and events < events_needed(rule.quantile):
+            sentence = f"{outcome}: {counted(events, rule.quantile)} for so far a percentile: "
+            yield Finding(
+                kind=FEW_EVENTS,
+                level="suspect",
+                sentence=sentence + longer(events, rule.quantile),
+                values={"events": float(events), "needed": float(events_needed(rule.quantile))},
+            )
+
+
+def _events(trial: Trial, outcome: str, arm: str) -> list[int]:
+    return [run.events[outcome] for run in trial.runs if run.arm == arm and outcome in run.events]
+
 
 Contrast = tuple[str, str]
 #: A trial ends when failures leave it short of its cap after so many times as many blocks.

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from ktrial.judge.collect_log import Pairs
 from ktrial.judge.model.comparison import Role
@@ -14,9 +14,32 @@ from ktrial.judge.model.log import OutcomeRule, Protocol
 from ktrial.judge.model.verdict import Verdict
 from ktrial.judge.primary_verdict import Reading, family_effect, log_margin, read_counter
 from ktrial.judge.sequential import ALPHA, call, first_exclusion, row_of
-from ktrial.judge.stats.family import holm_over_tables
 from ktrial.judge.stats.multiplicity import benjamini_hochberg
 from ktrial.judge.stats.signflip import sign_flip_p
+
+Found = TypeVar("Found")
+
+#: Exploratory outcomes: the share of false ones among those that are named.
+EXPLORATORY_RATE = 0.10
+
+
+def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> tuple[Found | None, ...]:
+    """Holm's method over sequential tables: all are read at row `members`; each one found lets the rest be read wider.
+
+    `read(member, row)` is what one member shows at 0.05/row, None where nothing. Rows are nested, so that what was
+    found once stays found.
+    """
+    found: list[Found | None] = [None] * members
+    row = members
+    while row:
+        for member in range(members):
+            if found[member] is None:
+                found[member] = read(member, row)
+        left = sum(one is None for one in found)
+        if left == row:
+            break
+        row = left
+    return tuple(found)
 
 
 class Member(NamedTuple):

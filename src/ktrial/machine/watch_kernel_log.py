@@ -3,12 +3,35 @@
 
 from __future__ import annotations
 
-from ktrial.kit.errors import UnreadableOutput
+import re
+from functools import cache
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, UnreadableOutput
 from ktrial.kit.json_bytes import read_bytes
-from ktrial.machine.kernel_log import KernelLog, KernelLogDelta, new_lines
-from ktrial.machine.kernel_log_patterns import log_patterns
+from ktrial.kit.toml_files import BUILT_IN, Place, read_toml
+from ktrial.machine.kernel_log import KernelLog, KernelLogDelta, LogPattern, new_lines
 from ktrial.machine.kmsg import read_kmsg
 from ktrial.machine.ports import Machine
+
+
+class _Lines(msgspec.Struct, forbid_unknown_fields=True):
+    line: list[LogPattern]
+
+
+@cache
+def log_patterns() -> tuple[LogPattern, ...]:
+    """All entries of `kernel_log.toml`, in their order."""
+    path = BUILT_IN / "kernel_log.toml"
+    found = tuple(read_toml(path, _Lines).line)
+    for number, entry in enumerate(found):
+        try:
+            re.compile(entry.pattern)
+        except re.error as error:
+            bad = BadInput(f"{entry.pattern!r} is no pattern: {error}")
+            raise Place(path, f"$.line[{number}]").mended(bad) from None
+    return found
 
 
 class KernelLogWatch:

@@ -3,18 +3,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 
-from ktrial.kit.errors import AgentError
+from ktrial.kit.errors import AgentError, BadInput
 from ktrial.machine.gate_readings import FACTS, Thermometers, others_share, readings_at, readings_during
 from ktrial.machine.gates import ABSENT, Reading, Readings
 from ktrial.machine.kernel_log import KernelLogDelta
 from ktrial.machine.ports import Machine, Sampling, SleepClock
 from ktrial.machine.run_conditions import Conditions, Telemetry, shown_at
 from ktrial.machine.sensors import Samples, summarise
-from ktrial.machine.suspend import suspended_s
 from ktrial.machine.watch_kernel_log import KernelLogWatch
+
+#: Two looks at the clocks differ by far less, and no machine falls asleep and wakes up within it.
+SHORTEST_S = 0.1
+
+
+def suspended_s(before_s: float, after_s: float) -> float:
+    """Seconds of sleep between two readings of `slept_s`; 0 where they are the same but for the reading itself."""
+    slept = after_s - before_s
+    if not math.isfinite(slept) or slept <= -SHORTEST_S:
+        raise BadInput(
+            f"the time asleep went from {before_s} s to {after_s} s", hint="the readings are not of one boot, in order"
+        )
+    return slept if slept >= SHORTEST_S else 0.0
+
 
 #: The raw part of a run that holds its samples.
 TELEMETRY = "telemetry.parquet"

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from ktrial.machine.suspend import suspended_s
 from ktrial.agent.clock import SystemClock
+from ktrial.machine.watch_run import suspended_s
 
 
 def test_this_machine_does_not_sleep_during_the_test() -> None:

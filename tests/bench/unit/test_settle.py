@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.bench.around.settle import LOOK_EACH_S, Settle
+from ktrial.bench.around.start_gate import LOOK_EACH_S, Settle
 from ktrial.machine.gates import Readings
 
 

@@ -11,7 +11,8 @@ import pytest
 import zstandard
 
 from ktrial.evidence import file
-from ktrial.evidence.file import MANIFEST, _Frame, _next
+from ktrial.evidence.file import _Frame, _next
+from ktrial.evidence.model import MANIFEST
 from ktrial.kit.errors import BadInput
 
 BLOCK = 512

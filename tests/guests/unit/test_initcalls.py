@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.guests.initcalls import kernel_us, read_initcalls
+from ktrial.guests.boot_time import kernel_us, read_initcalls
 from ktrial.machine.kernel_log import KernelRecord
 
 TEXTS = (

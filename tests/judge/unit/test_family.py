@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
-from ktrial.judge.stats.family import holm_over_tables
+from ktrial.judge.other_roles import holm_over_tables
 
 p_values = pytest.mark.parametrize(
     "values",

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ktrial.judge.stats.studentised import dunnett_quantile, dunnett_sf, range_quantile, range_sf
+from ktrial.judge.stats.pairs import dunnett_quantile, dunnett_sf, range_quantile, range_sf
 
 
 @pytest.mark.parametrize("arms, freedom", [(2, 1.5), (3, 6), (4, 36), (10, 3.7), (30, 2), (5, 1000)])

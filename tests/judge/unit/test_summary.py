@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from ktrial.judge.stats.summary import summarise
+from ktrial.judge.outcome_series import summarise
 
 
 def test_it_is_what_the_standard_library_says() -> None:

@@ -27,9 +27,8 @@ from ktrial.kernels.images import packages as kernel_packages
 from ktrial.kernels.images.compiler_banner import comments, producers
 from ktrial.kernels.images.kernel_image import bootable, read_image
 from ktrial.kernels.images.kernel_module import read_module
-from ktrial.kernels.images.kernel_symbols import read_symbols
 from ktrial.kernels.images.packages import kernel_of
-from ktrial.kernels.images.read_identity import identify
+from ktrial.kernels.images.read_identity import identify, read_symbols
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.formats import compressed, packed
 from ktrial.kit.formats import cpio as cpio_archive

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.kernels.build.kbuild_cmd import Compiled, read_cmd
+from ktrial.kernels.build.objects import Compiled, read_cmd
 from ktrial.kernels.images.compiler_banner import comments, producers
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.elf import Elf

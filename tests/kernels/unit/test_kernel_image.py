@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kernels.images.kernel_image import architecture, bootable, read_banner, read_image
-from ktrial.kernels.images.kernel_symbols import built_in, read_symbols
-from ktrial.kernels.images.read_identity import identify, identify_running
+from ktrial.kernels.images.read_identity import built_in, identify, identify_running, read_symbols
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats import elf, lz4
 from tests.support import kernels

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kernels.build.patch_files import families
-from ktrial.kernels.build.patch_series import Member, read_series
+from ktrial.kernels.build.patches import Member, read_series
 from ktrial.kit.errors import UnreadableOutput
 from ktrial.kit.formats.unified_diff import read_patch, stripped
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from ktrial.machine.kernel_log import KernelLog, KernelRecord, new_lines
-from ktrial.machine.kernel_log_patterns import log_patterns
-from ktrial.machine.watch_kernel_log import KernelLogWatch
+from ktrial.machine.watch_kernel_log import KernelLogWatch, log_patterns
 from tests.support.machine import FakeMachine
 
 

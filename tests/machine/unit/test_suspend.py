@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import BadInput
-from ktrial.machine.suspend import suspended_s
+from ktrial.machine.watch_run import suspended_s
 
 
 @given(st.floats(0, 1e8), st.floats(1, 1e6))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.results.store import writer
+from ktrial.results.store import runs as writer
 
 
 @pytest.fixture
@@ -13,14 +13,14 @@ def machine_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of this machine's number."""
     path = tmp_path / "machine-id"
     path.write_text("1" * 32 + "\n")
-    monkeypatch.setattr("ktrial.results.store.writer.MACHINE_ID", str(path), raising=False)
+    monkeypatch.setattr("ktrial.results.store.runs.MACHINE_ID", str(path), raising=False)
     return path
 
 
 def booted_again(monkeypatch: pytest.MonkeyPatch) -> str:
     """How a process of another boot was called."""
     with monkeypatch.context() as other:
-        other.setattr("ktrial.results.store.writer._boot_id", lambda: "another-boot")
+        other.setattr("ktrial.results.store.runs._boot_id", lambda: "another-boot")
         return writer.this_writer()
 
 

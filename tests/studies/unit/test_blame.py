@@ -10,8 +10,7 @@ import pytest
 from ktrial.cli.shared.several_trials import belongs, is_open
 from ktrial.judge.model.judgement import Judged
 from ktrial.kit.errors import BadInput, Contradiction, Refused
-from ktrial.studies.blame.blame import follow
-from ktrial.studies.blame.blame_words import fate_of
+from ktrial.studies.blame.blame import fate_of, follow
 from ktrial.studies.blame.factors import check_combinations, combinations_of, factors_of, left_out_of
 from ktrial.studies.blame.model import Blame, Factor
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe

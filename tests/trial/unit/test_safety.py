@@ -8,7 +8,7 @@ import pytest
 from ktrial.kit.errors import LimitPassed, Refused
 from ktrial.machine.sensors import Samples, Sensor
 from ktrial.trial.protocol.limits import SafetyLimits
-from ktrial.trial.run.safety import SafetyWatch
+from ktrial.trial.run.guards import SafetyWatch
 from tests.support.samples import LEVEL, samples
 
 STALLED = Sensor(unit="s", per_unit=1_000_000, kind="counter", bits=64)

@@ -16,9 +16,7 @@ from ktrial.judge.model.judgement import Counter, Judged
 from ktrial.judge.model.log import BlockVoided, Ended, Looked, OutcomeRule, Protocol, RunEnded
 from ktrial.judge.model.verdict import Effect
 from ktrial.kit.finding import Finding
-from ktrial.trial.outcome.comparison import Told, comparison_of, outcomes_of
-from ktrial.trial.outcome.trial_reasons import why
-from ktrial.trial.outcome.trial_story import story_of
+from ktrial.trial.outcome.comparison import Told, comparison_of, outcomes_of, story_of, why
 from tests.support.records import run_record
 from tests.support.told_trials import FAULTS, P99, RATE, WALL, a_protocol, a_trial
 

@@ -7,9 +7,9 @@ import pytest
 
 from ktrial.trial.arms.arms import Drift
 from ktrial.trial.arms.purity import purity
-from ktrial.trial.arms.writers import writer_of
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.record import ArmSettings, StoredTrial
+from ktrial.trial.run.guards import writer_of
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.state.snapshot import take_state

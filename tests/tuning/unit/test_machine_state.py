@@ -11,13 +11,13 @@ from ktrial.kit.errors import AgentError
 from ktrial.machine.reading import Reading
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.catalog.model import Catalog
-from ktrial.tuning.catalog.volatile import moving_files
 from ktrial.tuning.plans.resolve import requests_from
 from ktrial.tuning.state.snapshot import (
     compare_states,
     declared_knobs,
     declared_settings,
     declared_transactions,
+    moving_files,
     take_state,
 )
 from ktrial.tuning.state.state import StateValue

@@ -7,12 +7,37 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from ktrial.bench.around.settle import Settle
 from ktrial.bench.record import RunRecord
+from ktrial.kit.units import show_seconds
 from ktrial.machine.gates import DEFAULTS, GateFinding, GateLimits, Readings, judge_start
 from ktrial.machine.ports import Clock
-from ktrial.machine.settle import TEMPERATURE, Settled
+from ktrial.machine.settle import TEMPERATURE, Settled, settling
 from ktrial.machine.watch_run import ConditionWatch
+
+#: Seconds between two looks: each wakes the machine that is to come to rest.
+LOOK_EACH_S = 5.0
+
+
+class Settle:
+    """Waits between runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def wait(
+        self, reference: Readings, read: Callable[[], Readings], limit_s: float, tell: Callable[[str], None]
+    ) -> Settled:
+        """Wait for the level of `reference`, the readings before the first run; `tell` hears of the progress."""
+        began_ns = self._clock.monotonic_ns()
+        while True:
+            found = settling(reference, read())
+            waited_s = (self._clock.monotonic_ns() - began_ns) / 1e9
+            left_s = limit_s - waited_s
+            if found.settled or left_s <= 0:
+                return Settled(waited_s=waited_s, left=found.waiting, untold=found.untold)
+            tell(f"waiting for {'; '.join(found.waiting)} ({waited_s:.0f} s of at most {show_seconds(limit_s)})")
+            self._clock.sleep(min(LOOK_EACH_S, left_s))
+
 
 #: Without --settle a machine that is too hot for its gate is waited for so long.
 COOL_S = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -24,20 +24,185 @@ from ktrial.judge.model.comparison import (
     Point,
     StateChange,
 )
-from ktrial.judge.model.judgement import Judged, Judgement
-from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Event, Protocol, ReadingsTaken, RunEnded
+from ktrial.judge.model.judgement import Counter, Judged, Judgement
+from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Event, Looked, Protocol, ReadingsTaken, RunEnded
+from ktrial.judge.model.trial_summary import ToldArm, ToldBlock, ToldLook, ToldTrial
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Outcome
 from ktrial.machine.gate_words import idle_gates
 from ktrial.machine.gates import GATES
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of, title_of
-from ktrial.trial.outcome.trial_reasons import why
-from ktrial.trial.outcome.trial_story import story_of
+from ktrial.trial.protocol.file import trial_text
 from ktrial.trial.protocol.protocol import outcome_around
 from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.trial_builds import builds_that_count, same_builds
 from ktrial.trial.run.trial_visits import visits_of
+
+
+def story_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement) -> ToldTrial:
+    """All of it, from the log."""
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    return ToldTrial(
+        trial=trial.trial,
+        text=trial_text(trial.file),
+        machine=trial.machine,
+        seed=protocol.seed,
+        cap=judgement.cap,
+        detect=protocol.detect,
+        settle_s=trial.settle_s,
+        blocks=judgement.blocks,
+        ended=log[-1].reason if isinstance(log[-1], Ended) else None,
+        arms=tuple(_arm(trial, one.name, placebo=one.placebo) for one in protocol.arms),
+        drawn=tuple(_drawn(log)),
+        looks=tuple(_looks(protocol, log)),
+    )
+
+
+def _arm(trial: StoredTrial, name: str, *, placebo: bool) -> ToldArm:
+    came_to = trial.arms[name]
+    return ToldArm(
+        arm=name,
+        placebo=placebo,
+        changes=came_to.changes,
+        same=came_to.same,
+        refused=came_to.refused,
+        environment=came_to.environment,
+        parameters=came_to.parameters,
+        manual=came_to.manual,
+        expect=came_to.expect,
+        commands=came_to.commands,
+    )
+
+
+def _drawn(log: Sequence[Event]) -> Iterator[ToldBlock]:
+    voids = {event.block: event for event in log if isinstance(event, BlockVoided)}
+    failed: dict[int, list[str]] = {}
+    for event in log:
+        if isinstance(event, RunEnded) and event.block is not None and event.failure is not None:
+            failed.setdefault(event.block, []).append(event.arm)
+    for event in log:
+        if isinstance(event, BlockDrawn):
+            void = voids.get(event.block)
+            yield ToldBlock(
+                block=event.block,
+                order=event.order,
+                void=None if void is None else void.reason,
+                failed=tuple(failed.get(event.block, ())),
+            )
+
+
+def _looks(protocol: Protocol, log: Sequence[Event]) -> Iterator[ToldLook]:
+    """What the judge said of the primary outcome after every complete block."""
+    from ktrial.judge.judge import judge
+    from ktrial.judge.outlook import deciding_blocks
+
+    shown: dict[tuple[str, str], int] = {}
+    for place, event in enumerate(log):
+        if not isinstance(event, Looked):
+            continue
+        judgement = judge(log[:place])
+        deciding = deciding_blocks(protocol, judgement.cap)
+        for one in judgement.judged:
+            pair = (one.arm, one.against)
+            # A block without its run, and all after the verdict, tell nothing new.
+            if one.role != "primary" or one.effect is None or one.blocks <= shown.get(pair, 0):
+                continue
+            shown[pair] = one.blocks
+            if one.effect.scale != "log":
+                continue
+            yield ToldLook(
+                blocks=one.blocks,
+                arm=one.arm,
+                against=one.against,
+                estimate=one.effect.estimate,
+                low=one.effect.low,
+                high=one.effect.high,
+                verdict=one.verdict,
+                decides=one.blocks in deciding,
+            )
+
+
+_WHYS: Mapping[str, str] = {
+    "fast path": "the first four blocks left no doubt",
+    "boundary": "its interval decided it",
+    "holm": "its interval decided it, with all others of its role counted in",
+    "e-value": "the evidence since the cap decided it",
+    "counter": "its counts decided it",
+    "failures": "its runs fail",
+    "few-events": "its runs hold too few events for so far a percentile: longer runs, or another outcome",
+    "open": "the trial has not decided it yet",
+}
+
+_GUARDS: Mapping[str, str] = {
+    "holds": "the guard holds: surely not worse by more than {margin}",
+    "broken": "the guard is broken: surely worse by more than {margin}",
+    "open": "whether it is worse by more than {margin} is open",
+}
+
+
+def why(judged: Judged, protocol: Protocol, judgement: Judgement, ended: str | None) -> str:
+    """What led to the verdict, and where there is none what it would take."""
+    if judged.role == "exploratory":
+        if judged.p is None or judged.p_adjusted is None:
+            return "explored only: no verdict is given on it"
+        return f"explored only, no verdict: p {judged.p:.2g}, {judged.p_adjusted:.2g} with all explored counted in"
+    cap = judgement.cap
+    parts = [_reason(judged, judgement, ended)]
+    if judged.why == "ended" and judged.role != "primary":
+        counts = protocol.outcomes[judged.outcome].scale == "count" and judged.counter is None
+        looked = f"counts are looked at after all {cap or protocol.budget} blocks only; " if counts else ""
+        parts.append(f"{looked}until_all_decided = true in the protocol's [design] would go on for it")
+    if judged.guard is not None:
+        parts.insert(0, _GUARDS[judged.guard].format(margin=_percent(protocol.outcomes[judged.outcome].margin)))
+    if judged.counter is not None:
+        parts.append(_counted(judged.counter, judged.blocks))
+    if judged.needed is not None and judged.verdict == "inconclusive":
+        parts.append(_needed(judged, judged.needed, protocol))
+    return "; ".join(parts)
+
+
+def _reason(judged: Judged, judgement: Judgement, ended: str | None) -> str:
+    most = judgement.cap
+    cap = f"the cap of {most} blocks" if most is not None else "the cap"
+    if judged.why == "cap":
+        return f"{cap} was reached"
+    if judged.why == "futility":
+        return f"given up after {judged.blocks} blocks: those up to {cap} would hardly have decided it"
+    if judged.why == "ended":
+        return f"the trial ended first: {ended}" if ended is not None else "the trial ended first"
+    if judged.why == "check":
+        refused = next((one for one in (*judged.findings, *judgement.findings) if one.level == "refuse"), None)
+        return "a check refused it" if refused is None else f"refused: {refused.sentence}"
+    return _WHYS.get(judged.why, judged.why)
+
+
+def _needed(judged: Judged, needed: int, protocol: Protocol) -> str:
+    """What the noise that was found here allows."""
+    detect = _percent(protocol.detect)
+    if needed > judged.blocks:
+        return f"with this noise {needed} blocks would be needed to find a difference of {detect}"
+    effect, far = judged.effect, math.log1p(protocol.detect)
+    if effect is None or effect.low is None or effect.high is None or effect.low < -far or effect.high > far:
+        return f"its interval still holds a difference of {detect}"
+    margin = _percent(protocol.outcomes[judged.outcome].margin)
+    return f"a difference of {detect} would probably have been found, whether one above {margin} is there stays open"
+
+
+def _counted(counter: Counter, blocks: int) -> str:
+    if counter.bound is not None:
+        return f"none in either in {blocks} blocks: fewer than {counter.bound:.2g} events a block"
+    totals = f"{counter.arm_total:.4g} against {counter.control_total:.4g}, summed over {blocks} blocks"
+    means = f"{counter.arm_total / blocks:.3g} against {counter.control_total / blocks:.3g} a block"
+    return (
+        f"{totals}, or {means}; none in {counter.arm_zero_share:.0%} of them, against {counter.control_zero_share:.0%}"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"
+
 
 _ROLES = ("primary", "secondary", "guard", "exploratory")
 

@@ -6,15 +6,109 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ktrial.kit.errors import Refused
-from ktrial.machine.ports import Machine
+from ktrial.kit.errors import AgentError, LimitPassed, Refused
+from ktrial.machine.ports import Machine, Sampling
+from ktrial.machine.run_conditions import TEMPERATURES
+from ktrial.machine.sensors import Samples
 from ktrial.trial.arms.arms import Drift, NamesWriter
-from ktrial.trial.arms.writers import writer_of
 from ktrial.trial.protocol.file import TrialFile
+from ktrial.trial.protocol.limits import SafetyLimits
 from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.ports import TrialWorld
-from ktrial.trial.run.safety import SOURCES, SafetyWatch
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.origin.why import origins
 from ktrial.tuning.plans.unsettled import UNFINISHED, unfinished
+
+#: Sources of samples that the limits need.
+SOURCES = ("temperature", "pressure")
+
+#: The time in which all tasks waited for memory, since the boot.
+_STALLED = "pressure.memory.full"
+
+#: Shorter than this, a share of time says nothing.
+_SHORTEST_S = 0.5
+
+
+class SafetyWatch:
+    """Looks once at each `check`; `sampling` is for nothing else."""
+
+    def __init__(self, limits: SafetyLimits, sampling: Sampling) -> None:
+        self._limits = limits
+        self._sampling = sampling
+        self._before: tuple[int, float] | None = None
+
+    def begin(self) -> None:
+        """The first look. Raises Refused for a limit on what cannot be read here."""
+        samples = self._sampling.once()
+        if self._limits.temperature_c is not None and _temperature(samples) is None:
+            raise Refused(f"the limit on temperature cannot be watched here: {_why(samples, 'temperature')}")
+        if self._limits.memory_pressure_share is not None and _stalled(samples) is None:
+            raise Refused(f"the limit on memory_pressure cannot be watched here: {_why(samples, 'pressure')}")
+        self._judge(samples)
+
+    def check(self) -> None:
+        """Raise LimitPassed where a limit is passed now."""
+        self._judge(self._sampling.once())
+
+    def _judge(self, samples: Samples) -> None:
+        said = self._limits.passed(_temperature(samples), self._pressure(samples))
+        if said is not None:
+            raise LimitPassed(said, hint="the trial has ended there, and the machine is as before")
+
+    def _pressure(self, samples: Samples) -> float | None:
+        stalled = _stalled(samples)
+        if stalled is None:
+            return None
+        now_ns = samples.times_ns[-1]
+        if self._before is None:
+            self._before = now_ns, stalled
+            return None
+        (before_ns, before_s) = self._before
+        passed_s = (now_ns - before_ns) / 1e9
+        if passed_s < _SHORTEST_S:
+            return None
+        self._before = now_ns, stalled
+        return (stalled - before_s) / passed_s
+
+
+def _temperature(samples: Samples) -> float | None:
+    """The hottest sensor."""
+    names = [name for name in samples.columns if name.startswith(TEMPERATURES)]
+    return max((value for name in names if (value := samples.values(name)[-1]) is not None), default=None)
+
+
+def _stalled(samples: Samples) -> float | None:
+    return samples.values(_STALLED)[-1] if _STALLED in samples.columns else None
+
+
+def _why(samples: Samples, source: str) -> str:
+    return samples.absent.get(source) or "no sensor tells it"
+
+
+def writer_of(machine: Machine, catalog: Catalog, drift: Drift, own: int | None) -> str | None:
+    """Another transaction of ktrial, or the file or daemon that names the value which is there now."""
+    return _transaction(machine, drift, own) or _source(machine, catalog, drift)
+
+
+def _transaction(machine: Machine, drift: Drift, own: int | None) -> str | None:
+    try:
+        told = machine.request("status")["transactions"]
+    except AgentError:
+        return None
+    for one in reversed(told):
+        paths = {step["path"] for step in one["steps"]}
+        if one["transaction"] != own and one["state"] == "applied" and drift.path in paths:
+            return f"transaction {one['transaction']} of ktrial set it ({one['title']})"
+    return None
+
+
+def _source(machine: Machine, catalog: Catalog, drift: Drift) -> str | None:
+    knob = catalog.knobs.get(drift.address.partition("@")[0])
+    if knob is None or drift.now is None:
+        return None
+    found = origins(machine, catalog, [knob])
+    words = [one.set_by for one in found if one.path == drift.path and one.set_by is not None]
+    return f"{words[0].place} names this value" if words else f"`ktrial why {drift.address}` looks for who did"
 
 
 def recover(world: TrialWorld, session: Machine) -> None:

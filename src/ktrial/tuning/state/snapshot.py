@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+
+import msgspec
 
 from ktrial.kit.errors import AgentError
+from ktrial.kit.toml_files import BUILT_IN, read_toml
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading
 from ktrial.tuning.catalog.model import Catalog
-from ktrial.tuning.catalog.volatile import moving_files
 from ktrial.tuning.knobs.address import parse_address
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.observe import observe, with_couples
@@ -20,6 +23,29 @@ from ktrial.tuning.plans.model import Request
 from ktrial.tuning.plans.unsettled import UNFINISHED
 from ktrial.tuning.state.diff import Declaration, StateDifference, difference
 from ktrial.tuning.state.state import FACTS, MachineState, StateValue, fact_values, file_text
+
+
+class MovingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Files, and why they are left out; with `compared` they are not, and the reason goes with a difference.
+
+    `hidden`: the agent does not even list them, so they are left out by this name, wherever they are.
+    """
+
+    path: str
+    why: str
+    compared: bool = False
+    hidden: bool = False
+
+
+class _Moving(msgspec.Struct, forbid_unknown_fields=True):
+    file: list[MovingFile]
+
+
+@cache
+def moving_files() -> tuple[MovingFile, ...]:
+    """All entries of `moving.toml`."""
+    return tuple(read_toml(BUILT_IN / "moving.toml", _Moving).file)
+
 
 _SYSCTLS = "/proc/sys"
 _MODULES = ("/sys/module/*/parameters/**", "/sys/module/*/version")
