@@ -23,7 +23,13 @@ def test_an_unknown_option_is_bad_usage(tmp_path: Path) -> None:
     asked = subprocess.run(
         [copied(tmp_path, "exit 1") / "check", "--fast"], capture_output=True, text=True, check=False
     )
-    assert (asked.returncode, asked.stderr) == (2, "usage: ./check [--full] [--lab] [--fix]\n")
+    assert (asked.returncode, asked.stderr) == (2, "usage: ./check [--quick | --full] [--lab] [--fix]\n")
+
+
+def test_the_inner_ring_is_not_the_long_one(tmp_path: Path) -> None:
+    words = [copied(tmp_path, "exit 1") / "check", "--quick", "--lab"]
+    asked = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (asked.returncode, asked.stderr) == (2, "./check: --quick leaves out what --full and --lab add\n")
 
 
 @pytest.mark.parametrize("shell", ["dash", "busybox sh"])

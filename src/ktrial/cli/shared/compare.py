@@ -131,7 +131,8 @@ def source_of(word: str, labels: object = ()) -> Source:
 
     found = _NAMED.fullmatch(word)
     if found is not None and not Path(word).exists():
-        return Source(word=word, name=found[1], target=_target(found[2], labels), files=_files(found[2]))
+        files = _files(found[2])
+        return Source(word=word, name=found[1], target=found[2] if files else _target(found[2], labels), files=files)
     files = _files(word)
     if files and "/" not in word and "." not in word and word in labels:  # type: ignore[operator]
         raise BadInput(f"{word!r} is a label and a file", hint=f"write ./{word} for the file, or rename the file")
