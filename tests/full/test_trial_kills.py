@@ -63,7 +63,7 @@ def wait_until_put_back(knob: Path) -> None:
 
 def killed_trials(home: Path, options: list[str], knob: Path, kills: int) -> None:
     """Start a trial, kill it a few times at any moment, let it come to its end; again until so many kills were made."""
-    chosen = random.Random()
+    chosen = random.Random(kills)
     made = 0
     while made < kills:
         words: tuple[str, ...] = (*WORDS, *LOAD)

@@ -232,7 +232,7 @@ def test_a_knob_changed_under_our_feet_is_named_and_nothing_is_compared(home: Pa
 def test_killed_at_a_random_moment_it_is_resumed_and_nothing_is_lost(home: Path, victims: Victims) -> None:
     trial = start(home, "try", "vm.swappiness=10", "--budget", "9", *QUICK, *SLOW_COPIUM)
     wait_until_blocks(home, 2)
-    time.sleep(random.random() * 0.4)
+    time.sleep(random.Random(victims).random() * 0.4)
     trial.kill(victims)
     status = trial.wait()
     assert is_as_before()
