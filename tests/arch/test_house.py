@@ -111,6 +111,15 @@ def test_the_clock_that_may_step_is_for_people_only() -> None:
     assert found == {"src/ktrial/agent/clock.py", *readers}
 
 
+def test_a_class_has_its_name_alone() -> None:
+    places: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_verbs_are_short() -> None:
     for path in sorted([*(SOURCE / "cli" / "verbs").glob("*.py"), *(SOURCE / "cli" / "kernel").rglob("*.py")]):
         lines = path.read_text(encoding="utf-8").count("\n")

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ktrial.bench.guest_tools import Job, Program, Shape
+from ktrial.bench.guest_tools import GuestTool, Job, Shape
 from ktrial.guests.agreement import boot_twice
-from ktrial.guests.boot import Guests, Limits
-from ktrial.guests.programs import Brought
+from ktrial.guests.boot import BootLimits, Guests
+from ktrial.guests.programs import GuestFiles
 from ktrial.guests.qemu import Emulator
 from ktrial.kernels.images.architectures import AARCH64
 from ktrial.kernels.images.images import Images
@@ -117,9 +117,9 @@ def test_what_inspect_says_is_what_the_guest_says_and_loads_run_there(
     assert (told["architecture"], told["release"], told["btf"]) == ("aarch64", release(kernel.tree), True)
     assert (told["scheduler"], told["hz"], told["lto"]) == (kernel.scheduler, 250, "none")
     requests = "".join(json.dumps(request) + "\n" for request in REQUESTS).encode()
-    program = Program(argv=("ktrial-agent", "batch", "--role", "user", "/root/requests"))
+    program = GuestTool(argv=("ktrial-agent", "batch", "--role", "user", "/root/requests"))
     guests = Guests(Emulator(machine=AARCH64, work=tmp_path), agent, tmp_path)
-    files, image = Brought({"/root/requests": requests}, {}, {}, "aarch64"), Images().find(str(kernel.tree))
+    files, image = GuestFiles({"/root/requests": requests}, {}, {}, "aarch64"), Images().find(str(kernel.tree))
 
     def run(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> Any:
         return guests.boot(
@@ -127,7 +127,7 @@ def test_what_inspect_says_is_what_the_guest_says_and_loads_run_there(
             Job(programs=(program,), settle_s=12),
             files,
             shape,
-            Limits(limit_s, begin_limit_s),
+            BootLimits(limit_s, begin_limit_s),
         )
 
     shape = Shape(mode="exact", memory_bytes=1 << 30, cpus=1)

@@ -10,7 +10,7 @@ import pytest
 
 from ktrial.kit.commits import Commit
 from ktrial.kit.errors import Refused
-from ktrial.studies.bisect.bisect import Wanted, bisect
+from ktrial.studies.bisect.bisect import BisectRequest, bisect
 
 COUNT, SEARCHES = 16, 30
 COMMITS = [Commit(id=f"c{number}", parents=(f"c{number - 1}",)) for number in range(COUNT)]
@@ -27,7 +27,7 @@ def searched(change: float, seed: int) -> tuple[str | None, int]:
         drawn = np.random.default_rng((seed, number + 1, run)).standard_t(3)
         return 100 * math.exp(change * (number >= culprit) + noise * drawn)
 
-    wanted = Wanted("c-1", f"c{COUNT - 1}", COMMITS, "x", 30, seed)
+    wanted = BisectRequest("c-1", f"c{COUNT - 1}", COMMITS, "x", 30, seed)
     try:
         found = bisect(wanted, measure, lambda text: None)
     except Refused:

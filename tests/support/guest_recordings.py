@@ -12,7 +12,7 @@ import msgspec
 from ktrial.bench.guest_tools import Job, Shape
 from ktrial.cli.app_kernels import Kernels
 from ktrial.guests.agreement import settle_s
-from ktrial.guests.boot import Limits
+from ktrial.guests.boot import BootLimits
 from ktrial.guests.modules import take_modules
 from ktrial.guests.programs import bring_for
 from ktrial.kit.json_bytes import read_bytes
@@ -64,7 +64,7 @@ def run_in_guest(
     brought.files.update(loaded)
     assert started is not None
     job = Job(programs=(started,), modules=tuple(loaded), settle_s=settle_s(shape.mode))
-    run = guests.boot(found, job, brought, shape, Limits(limit_s))
+    run = guests.boot(found, job, brought, shape, BootLimits(limit_s))
     assert (run.failure, run.exit_status) == (None, 0), run.stderr
     printed, _, answers = run.stdout.decode().partition("\n\n")
     return printed, answers

@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.results.foreign import ForeignResults, ForeignRun
-from ktrial.results.import_file import ForeignFile, Wanted, read_results
+from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
 from ktrial.results.importers.registry import all_importers
 
 FOLDER = Path(__file__).parents[1] / "golden" / "imports"
@@ -47,7 +47,7 @@ def read_case(case: Path) -> ForeignResults:
     path = next(case.glob("input*"))
     file = ForeignFile(wanted.name or path.name, path.read_bytes())
     as_format = None if wanted.sniffed else case.parent.name
-    return read_results(file, Wanted(options=wanted.options, as_format=as_format), IMPORTERS)
+    return read_results(file, ImportRequest(options=wanted.options, as_format=as_format), IMPORTERS)
 
 
 def run_of(run: ForeignRun) -> dict[str, Any]:

@@ -31,10 +31,10 @@ from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
 from ktrial.kit.outcome import Outcome
 from ktrial.results.store.recorder import Recorder
 from ktrial.results.store.runs import Store
-from ktrial.trial.outcome.comparison import Told, comparison_of, outcomes_of
+from ktrial.trial.outcome.comparison import TrialFacts, comparison_of, outcomes_of
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.record import ArmSettings, StoredTrial, protocol_sha256
-from ktrial.trial.store import Trials
+from ktrial.trial.store import StoredTrials
 from tests.support.comparisons import HOSTILE, _poisoned
 from tests.support.records import run_record, session_document
 
@@ -54,7 +54,7 @@ class Kept(NamedTuple):
     def told(self) -> Comparison:
         """As every report gets it."""
         about: dict[str, Outcome] = outcomes_of(self.records, {})
-        return comparison_of(self.stored, self.log, judge(self.log), Told(outcomes=about, records=self.records))
+        return comparison_of(self.stored, self.log, judge(self.log), TrialFacts(outcomes=about, records=self.records))
 
 
 def a_protocol(arms: Sequence[str] = tuple(GAINS), **changes: Any) -> Protocol:
@@ -224,7 +224,7 @@ def messaging_trial(
     )
     course = _Messages(protocol, 0.01, seed, digest, document)
     course.carry_out(void_block=None, ended=ended)
-    trials = Trials(lambda: store.database)
+    trials = StoredTrials(lambda: store.database)
     key = ProfileKey(machine="m", suite="messages", tool_versions={}, kernel_release="6.18.0", governor=None)
     if protocol.profile:
         trials.keep_profile(NoiseProfile(key=key, made_unix_ms=0, differences=protocol.profile))

@@ -16,7 +16,7 @@ from ktrial.results.store.database import Database
 from ktrial.results.store.runs import Store
 from ktrial.trial.outcome.summary import summary_of
 from ktrial.trial.record import StoredTrial
-from ktrial.trial.store import Trials
+from ktrial.trial.store import StoredTrials
 from tests.support.kept import records, state
 from tests.support.terminal import KTRIAL
 
@@ -94,7 +94,7 @@ def trials_in(home: Path) -> list[StoredTrial]:
         return []
     store = Store(Database.open(str(state(home) / "results.db")))
     try:
-        return list(Trials(lambda: store.database).all())
+        return list(StoredTrials(lambda: store.database).all())
     finally:
         store.close()
 
@@ -103,7 +103,7 @@ def log_of(home: Path, number: int = 0) -> tuple[Event, ...]:
     """The log of a trial; empty where there is none yet."""
     store = Store(Database.open(str(state(home) / "results.db")))
     try:
-        trials = Trials(lambda: store.database)
+        trials = StoredTrials(lambda: store.database)
         found = trials.all()
         return trials.log(found[number].trial) if len(found) > number else ()
     finally:

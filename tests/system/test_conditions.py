@@ -24,7 +24,7 @@ from ktrial.bench.events import Result
 from ktrial.bench.measure import measure
 from ktrial.bench.record import RunRecord
 from ktrial.bench.run.ports import RunStore
-from ktrial.bench.run.sampling import Sampling
+from ktrial.bench.run.sampling import AgentSampling
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Task
 from ktrial.kit.errors import KtrialError
@@ -50,7 +50,7 @@ class Rig:
         argv = [str(find_agent()), "serve", "--role", "user", "--root", str(root.folder)]
         self.agents: list[DetachedTransport] = []
         self.machine = AgentSession(ProcessTransport(argv))
-        self.sampling = Sampling(lambda: self._start(argv))
+        self.sampling = AgentSampling(lambda: self._start(argv))
         self.clock = SystemClock()
 
     def _start(self, argv: list[str]) -> DetachedTransport:

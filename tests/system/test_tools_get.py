@@ -18,7 +18,7 @@ import pytest
 
 from ktrial.bench.build_tool import get_tool
 from ktrial.bench.tool_files import load_recipes
-from ktrial.bench.tools.toolbox import Toolbox
+from ktrial.bench.tools.toolbox import UserToolbox
 from ktrial.bench.tools.workshop import Workshop
 from ktrial.kit.errors import KtrialError
 from tests.support.kept import records
@@ -253,7 +253,7 @@ def test_the_pinned_commit_is_verified_by_its_id(tmp_path: Path, source: Path) -
 
     commit = committed(source)
     recipe = msgspec.structs.replace(load_recipes()["schbench"], commit=commit)
-    toolbox = Toolbox(tmp_path / "tools")
+    toolbox = UserToolbox(tmp_path / "tools")
     with Workshop(tmp_path / "work") as workshop:
         receipt, _ = get_tool(recipe, str(source), None, workshop, toolbox, lambda: 1)
     assert receipt.source.verified == "commit"

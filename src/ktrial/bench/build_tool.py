@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from ktrial.bench.availability import PACKAGE_PROGRAMS, install_command, package_tool
-from ktrial.bench.tool import Receipt, Recipe, Source, check_sha256
+from ktrial.bench.tool import Receipt, Recipe, ToolSource, check_sha256
 from ktrial.kit.errors import BadInput, KtrialError
 
 
-class Workshop(Protocol):
+class ToolBuilder(Protocol):
     """A private place to build in."""
 
     @property
@@ -22,7 +22,7 @@ class Workshop(Protocol):
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
         """Where each program is; None when it is not there."""
 
-    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> Source:
+    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource:
         """Bring the source here."""
 
     def tree_sha256(self) -> str:
@@ -52,7 +52,7 @@ def get_tool(
     recipe: Recipe,
     place: str | None,
     accepted_sha256: str | None,
-    workshop: Workshop,
+    workshop: ToolBuilder,
     toolbox: Toolbox,
     unix_ms: Callable[[], int],
 ) -> tuple[Receipt, Path]:
@@ -89,7 +89,7 @@ def get_tool(
     return receipt, toolbox.install(receipt, files)
 
 
-def _check_needs(recipe: Recipe, workshop: Workshop, needs: Sequence[str]) -> None:
+def _check_needs(recipe: Recipe, workshop: ToolBuilder, needs: Sequence[str]) -> None:
     found = workshop.programs([*needs, *PACKAGE_PROGRAMS])
     absent = [name for name in needs if found[name] is None]
     if absent:

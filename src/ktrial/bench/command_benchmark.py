@@ -48,7 +48,7 @@ _USAGE = (
 )
 
 
-class Printed:
+class PrintedNumber:
     """What a command printed: all its text, and its stdout as a JSON document for those who want one."""
 
     def __init__(self, raw: RawOutput) -> None:
@@ -114,13 +114,13 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name = self.name.removesuffix(suffix)
         return _outcome(name, unit, kind, self.direction, low=-_PLENTY if kind == "score" else 0), factor
 
-    def read(self, printed: Printed) -> Measurement:
+    def read(self, printed: PrintedNumber) -> Measurement:
         """The number in the output."""
         found = self._selected(printed) if is_path(self.match) else self._matched(printed.text)
         outcome, factor = self.outcome()
         return Measurement(outcome=outcome.name, value=float(found) * factor, original=f"{self.name} {found}")
 
-    def _selected(self, printed: Printed) -> str:
+    def _selected(self, printed: PrintedNumber) -> str:
         try:
             return repr(select(printed.document, self.match))
         except BadRun as error:
@@ -237,7 +237,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
         """What the run used, and the numbers in its output."""
-        printed = Printed(raw)
+        printed = PrintedNumber(raw)
         found = [metric.read(printed) for metric in self.metric]
         used = (
             ("wall", raw.wall_ns, 1e-9, "ns"),

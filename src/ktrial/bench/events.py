@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ktrial.bench.record import RunRecord, Session, Summary
+from ktrial.bench.record import RunRecord, Session, SessionSummary
 from ktrial.kit.finding import Finding
 
 
@@ -54,12 +54,12 @@ class Settles(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=
     waiting: str
 
 
-class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
+class BenchRunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
     """A run ended and is kept as `name`. `so_far` are the benchmark's summaries up to here."""
 
     record: RunRecord
     name: str
-    so_far: tuple[Summary, ...]
+    so_far: tuple[SessionSummary, ...]
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +82,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     complete: int
     holes: tuple[Hole, ...]
     interrupted: bool
-    summaries: tuple[Summary, ...]
+    summaries: tuple[SessionSummary, ...]
     findings: tuple[Finding, ...] = ()
 
 
-Event = Began | Waiting | Settles | RunBegan | RunEnded | Result
+Event = Began | Waiting | Settles | RunBegan | BenchRunEnded | Result
 Listener = Callable[[Event], None]

@@ -41,7 +41,7 @@ EMULATED_CLOCK = (
 EXACT_SETTLE_S = 12
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
+class GuestTool(msgspec.Struct, frozen=True, kw_only=True):
     """A program that runs in the guest; `user` is its number and group, None is root.
 
     `beside` runs from a moment before it until it ends.
@@ -51,7 +51,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(_ENVIRONMENT))
     directory: str = "/"
     user: int | None = None
-    beside: tuple[Program, ...] = ()
+    beside: tuple[GuestTool, ...] = ()
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     guest, word for word.
     """
 
-    programs: tuple[Program, ...] = ()
+    programs: tuple[GuestTool, ...] = ()
     modules: tuple[str, ...] = ()
     disk: str | None = None
     settle_s: int = 0
@@ -101,7 +101,7 @@ class Ends(NamedTuple):
     session: int
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class KeptProgram(msgspec.Struct, frozen=True, kw_only=True):
     """A guest that outlives a command, as it is told to those that use it; `tools`: where its programs lie, by name.
 
     `place` is what an exact one is booted with for each answer.
@@ -114,7 +114,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     place: GuestPlace | None = None
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramPast(msgspec.Struct, frozen=True, kw_only=True):
     """What was said to an exact guest, frame by frame, and the lines that each session answered: all there is of it."""
 
     script: bytes = b""
@@ -153,7 +153,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     unloaded: tuple[str, ...] = ()
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the program ended: its status, the signal that killed it, or why it was not started."""
 
     status: int | None = None
@@ -172,7 +172,7 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
     shape: Shape
     emulator: str
     begun: Begun | None
-    ended: Ended | None
+    ended: ProgramEnded | None
     stdout: bytes
     stderr: bytes
     console: bytes
@@ -191,7 +191,7 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
         return 0 if self.ended is None else status_of(self.ended)
 
 
-def status_of(ended: Ended) -> int:
+def status_of(ended: ProgramEnded) -> int:
     """The status that stands for how a program ended."""
     if ended.status is not None:
         return ended.status

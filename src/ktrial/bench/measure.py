@@ -14,11 +14,11 @@ from ktrial.bench.around.load import Background
 from ktrial.bench.availability import Availability, examine_with
 from ktrial.bench.benchmark import Invocation, pinned, with_environment
 from ktrial.bench.doubts import session_findings
-from ktrial.bench.events import Began, Hole, Listener, Result, RunBegan, RunEnded, Settles, Waiting
+from ktrial.bench.events import Began, BenchRunEnded, Hole, Listener, Result, RunBegan, Settles, Waiting
 from ktrial.bench.record import MACHINE_FACTS, Execution, RunRecord, Session, summarise
 from ktrial.bench.run.make_run import RunMaker, Wanted
 from ktrial.bench.run.ports import Executor, RunStore
-from ktrial.bench.schedule import Order, Place, places, places_done, plan_of
+from ktrial.bench.schedule import Order, RunPlace, places, places_done, plan_of
 from ktrial.bench.suite import Task
 from ktrial.kit.errors import KtrialError
 from ktrial.kit.finding import Finding
@@ -173,7 +173,7 @@ class _Rounds:
 
     def carry_out(self) -> None:
         """The warm-ups, then all rounds; a run that is void is made again after them, up to a limit."""
-        void = Counter[Place]()
+        void = Counter[RunPlace]()
         for done, place in enumerate(self._schedule):
             record = self._carry_out(done, place, repeats=MOST_REPEATS, returns=MOST_REPEATS - void[place])
             if record.void and record.repeated:
@@ -187,7 +187,7 @@ class _Rounds:
         if state is not None:
             self._store.keep_state(self._session.session, place, state)
 
-    def _carry_out(self, done: int, place: Place, *, repeats: int, returns: int) -> RunRecord:
+    def _carry_out(self, done: int, place: RunPlace, *, repeats: int, returns: int) -> RunRecord:
         """One run, from the waiting to its record; `done` places of the schedule lie behind it.
 
         It may be made again at once for so many `repeats`, and at the end for so many `returns`.
@@ -242,7 +242,7 @@ class _Rounds:
         name = self._store.save(record, parts)
         self.records.append(record)
         own = [earlier for earlier in self.records if earlier.benchmark == record.benchmark]
-        self._listen(RunEnded(record=record, name=name, so_far=summarise(own, self._headlines())))
+        self._listen(BenchRunEnded(record=record, name=name, so_far=summarise(own, self._headlines())))
         if interrupted:
             raise KeyboardInterrupt
 

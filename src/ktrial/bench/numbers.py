@@ -14,7 +14,7 @@ from ktrial.kit.outcome import Unit
 _DIGITS = 4
 
 
-class Column(msgspec.Struct, frozen=True):
+class NumberColumn(msgspec.Struct, frozen=True):
     """A unit and a number of decimals."""
 
     factor: float
@@ -26,7 +26,7 @@ class Column(msgspec.Struct, frozen=True):
         return "-" if value is None else f"{value / self.factor:.{self.decimals}f}"
 
 
-def column(values: Iterable[float], unit: Unit) -> Column:
+def column(values: Iterable[float], unit: Unit) -> NumberColumn:
     """Shows the typical value with four digits."""
     sizes = sorted(abs(value) for value in values)
     typical = sizes[len(sizes) // 2] or sizes[-1] if sizes else 0.0
@@ -34,4 +34,4 @@ def column(values: Iterable[float], unit: Unit) -> Column:
     shown = typical / factor
     decimals = 0 if shown == 0 else max(0, min(9, _DIGITS - 1 - math.floor(math.log10(shown))))
     whole = bool(sizes) and all(size / factor == int(size / factor) for size in sizes)
-    return Column(factor, name or unit, 0 if whole else decimals)
+    return NumberColumn(factor, name or unit, 0 if whole else decimals)

@@ -178,7 +178,7 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     alive_at_end: bool
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One reset before a run: `result` says what it did, or why it failed."""
 
     reset: Literal["sync", "swap", "caches"]
@@ -262,7 +262,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[GateFinding, ...] = ()
     void: tuple[str, ...] = ()
     settled: Settled | None = None
-    prepared: tuple[Prepared, ...] = ()
+    prepared: tuple[PreparedRun, ...] = ()
     repeated: bool = False
     network: Mapping[str, Any] | None = None
     trial: TrialPlace | None = None
@@ -287,7 +287,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     next_run: int
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome of one benchmark over all good runs. `cv` is the coefficient of variation, null below two runs."""
 
     benchmark: str
@@ -302,7 +302,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cv: float | None
 
 
-def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str]]) -> tuple[Summary, ...]:
+def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str]]) -> tuple[SessionSummary, ...]:
     """Per benchmark (by name) and outcome (as first measured); `headlines` names each benchmark's headline outcomes."""
     values: dict[tuple[str, str], list[Kept]] = {}
     for record in records:
@@ -315,9 +315,9 @@ def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str
     )
 
 
-def _summary(benchmark: str, kept: Sequence[Kept], headline: bool) -> Summary:
+def _summary(benchmark: str, kept: Sequence[Kept], headline: bool) -> SessionSummary:
     values = [measurement.value for measurement in kept]
-    return Summary(
+    return SessionSummary(
         benchmark=benchmark,
         outcome=kept[0].outcome,
         unit=kept[0].unit,

@@ -47,7 +47,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.tasks) + len(self.unplaced)
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     """One run in the schedule."""
 
     label: str
@@ -79,21 +79,21 @@ def _own(benchmark: OwnBenchmark) -> OwnBenchmark:
     return msgspec.structs.replace(benchmark, environment=that_counts(benchmark.environment))
 
 
-def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[Place, ...]:
+def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[RunPlace, ...]:
     """All runs in order: warm-ups first, as round 0."""
     warm_ups = [label for label, one in invocations.items() for _ in range(one.warm_ups)]
     once = {label for label, one in invocations.items() if one.once_per_boot}
     return tuple(
-        Place(label, number, position)
+        RunPlace(label, number, position)
         for number, labels in enumerate([tuple(warm_ups), *orders(list(invocations), rounds, seed)])
         for position, label in enumerate([label for label in labels if number < 2 or label not in once], 1)
     )
 
 
-def places_done(records: Iterable[RunRecord]) -> frozenset[Place]:
+def places_done(records: Iterable[RunRecord]) -> frozenset[RunPlace]:
     """The places whose run was made to its end; one that was interrupted, or is to be made again, is not."""
     return frozenset(
-        Place(record.benchmark, record.round, record.position)
+        RunPlace(record.benchmark, record.round, record.position)
         for record in records
         if not record.exit.interrupted and not record.repeated
     )

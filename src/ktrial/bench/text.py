@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ktrial.bench.record import RunRecord, Session, Summary
+from ktrial.bench.record import RunRecord, Session, SessionSummary
 from ktrial.bench.suite import Suite
 from ktrial.kit.finding import Finding
 from ktrial.kit.tables import paragraph, table
@@ -79,7 +79,7 @@ def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, lea
     return f"[{run:>{len(str(runs))}}/{runs}] {benchmark}{left}:"
 
 
-def run_ends(record: RunRecord, so_far: Sequence[Summary]) -> str:
+def run_ends(record: RunRecord, so_far: Sequence[SessionSummary]) -> str:
     """The second half: the last values, and the spread up to now."""
     if record.exit.interrupted:
         return f" {record.failure}"
@@ -116,7 +116,7 @@ def _conditions(conditions: Conditions | None) -> str:
     return "; " + ", ".join(shown) if shown else ""
 
 
-def summary_text(summaries: Sequence[Summary], *, width: int) -> str:
+def summary_text(summaries: Sequence[SessionSummary], *, width: int) -> str:
     """Per outcome: n, median, minimum, maximum, coefficient of variation; the headline outcomes are starred."""
     rows = []
     last = None

@@ -64,7 +64,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise BadInput("compilers names something that is not among needs")
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class ToolSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where the files of a build came from, and how far their content is known."""
 
     kind: SourceKind
@@ -83,7 +83,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal["ktrial.tool/1"] = "ktrial.tool/1"
     name: str
-    source: Source
+    source: ToolSource
     tree_sha256: str
     licence: str
     steps: tuple[tuple[str, ...], ...]

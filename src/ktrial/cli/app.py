@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ktrial.bench.run.container import ContainerExecutor
     from ktrial.bench.run.executor import AgentExecutor
     from ktrial.bench.run.place import MeasuringPlace
-    from ktrial.bench.run.recorder import RunRecorder
-    from ktrial.bench.run.sampling import Sampling
+    from ktrial.bench.run.recorder import AgentRunRecorder
+    from ktrial.bench.run.sampling import AgentSampling
     from ktrial.bench.suite import Suite
     from ktrial.bench.suite_files import Faulty
     from ktrial.cli.app_guest import GuestHost
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from ktrial.results.store.runs import Store
     from ktrial.studies.goals import Goal
     from ktrial.studies.ledger.file import LedgerFile
-    from ktrial.trial.store import Trials
+    from ktrial.trial.store import StoredTrials
     from ktrial.tuning.catalog.model import Catalog
     from ktrial.tuning.state.saved import SavedStates
-    from ktrial.watch.record.agent_watch import Watching
+    from ktrial.watch.record.agent_watch import AgentWatching
 
 
 #: What is measured is killed before an ordinary process of the same size, and a third of the memory more.
@@ -216,12 +216,12 @@ class App(WithDesktop):
         return session
 
     @cached_property
-    def run_recorder(self) -> RunRecorder:
+    def run_recorder(self) -> AgentRunRecorder:
         """Records beside runs, with a root session of its own: the other one is asked for things meanwhile."""
-        from ktrial.bench.run.recorder import RunRecorder
+        from ktrial.bench.run.recorder import AgentRunRecorder
 
         connect = partial(self._new_root, "tracing events")
-        return RunRecorder(connect, lambda: self.executor.agent_pid)
+        return AgentRunRecorder(connect, lambda: self.executor.agent_pid)
 
     @property
     def can_be_root(self) -> bool:
@@ -342,11 +342,11 @@ class App(WithDesktop):
         return Recorder(lambda: self.store, self.clock.unix_ms)
 
     @cached_property
-    def trials(self) -> Trials:
+    def trials(self) -> StoredTrials:
         """Trials and noise profiles of the store."""
-        from ktrial.trial.store import Trials
+        from ktrial.trial.store import StoredTrials
 
-        return Trials(lambda: self.store.database)
+        return StoredTrials(lambda: self.store.database)
 
     @cached_property
     def ledger_file(self) -> LedgerFile:
@@ -421,25 +421,25 @@ class App(WithDesktop):
         return session
 
     @cached_property
-    def sampling(self) -> Sampling:
+    def sampling(self) -> AgentSampling:
         """Samples the machine's sensors beside runs, by agents of the user that no Ctrl-C reaches."""
         return self.sampling_of(())
 
-    def sampling_of(self, sources: Sequence[str]) -> Sampling:
+    def sampling_of(self, sources: Sequence[str]) -> AgentSampling:
         """Another one that looks at these sources only, or at all where none is named."""
-        from ktrial.bench.run.sampling import Sampling
+        from ktrial.bench.run.sampling import AgentSampling
 
-        sampling = Sampling(self._detached, sources)
+        sampling = AgentSampling(self._detached, sources)
         self._sessions.append(sampling)
         return sampling
 
-    def watching(self, file: Path, nvidia_hz: float | None) -> Watching:
+    def watching(self, file: Path, nvidia_hz: float | None) -> AgentWatching:
         """Watches as root where that can be had: events can be traced by root alone."""
-        from ktrial.watch.record.agent_watch import Watching, nvidia
+        from ktrial.watch.record.agent_watch import AgentWatching, nvidia
 
         beside = None if self.host is not None else nvidia(nvidia_hz)
         session = self.root_session("tracing events") if self.can_be_root else self.user_session
-        return Watching(session, self.interrupts, file, beside)
+        return AgentWatching(session, self.interrupts, file, beside)
 
     @staticmethod
     def pack_samples(samples: Samples) -> bytes:

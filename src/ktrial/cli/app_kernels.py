@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ktrial.kernels.config.reasons import KnownSymbols
     from ktrial.kernels.images.images import Images, KernelFiles
     from ktrial.kernels.uarch.compilers import Compilers
-    from ktrial.trial.guests.guest_kernels import Workshop
+    from ktrial.trial.guests.guest_kernels import KernelBuilder
     from ktrial.tuning.catalog.model import Catalog
 
 Role = Literal["root", "user"]
@@ -37,7 +37,7 @@ class Kernels:
         self._say = say
         self._catalog = catalog
         #: Builds the kernels of arms, once something asked for it.
-        self.workshop: Workshop | None = None
+        self.workshop: KernelBuilder | None = None
 
     @cached_property
     def compilers(self) -> Compilers:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ktrial.bench.run.container import Runtimes
-    from ktrial.bench.tools.toolbox import Toolbox
+    from ktrial.bench.tools.toolbox import UserToolbox
     from ktrial.bench.tools.workshop import Workshop
 
 
@@ -23,12 +23,12 @@ class Tools:
         return Runtimes()
 
     @cached_property
-    def box(self) -> Toolbox:
+    def box(self) -> UserToolbox:
         """The tools that were built for this user."""
         from ktrial.agent.user_folders import tools_folder
-        from ktrial.bench.tools.toolbox import Toolbox
+        from ktrial.bench.tools.toolbox import UserToolbox
 
-        return Toolbox(tools_folder())
+        return UserToolbox(tools_folder())
 
     @cached_property
     def workshop(self) -> Workshop:

@@ -18,7 +18,7 @@ from ktrial.compare.pairing import pair_sessions
 from ktrial.compare.scope import scope_of
 from ktrial.compare.sentences import answer_of, contrast_sentence
 from ktrial.compare.series import (
-    Series,
+    ComparedSeries,
     arm_values,
     coverage_findings,
     find_series,
@@ -42,7 +42,7 @@ RARE = 0.025
 _NAMED_CHANGES = 3
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class CompareQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What the user wants. `margin` is relative; `declared` are keys that were meant to differ.
 
     `excluded` are runs with the reason why each is left out. `keep_repeats` also shows outcomes that say the same as
@@ -75,7 +75,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
 
     control: Arm
     arms: Sequence[Arm]
-    asked: Asked
+    asked: CompareQuery
     about: About
     primary: str | None
     order: Mapping[str, int]
@@ -87,13 +87,13 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
         """The arms where each builds on the one before it."""
         return tuple(arm.name for arm in self.arms) if self.asked.tiers else ()
 
-    def role(self, series: Series) -> Role:
+    def role(self, series: ComparedSeries) -> Role:
         """Without a primary all are explored alike."""
         if self.primary is None:
             return "exploratory"
         return "primary" if series.name == self.primary else "secondary"
 
-    def declared(self, series: Series) -> Outcome | None:
+    def declared(self, series: ComparedSeries) -> Outcome | None:
         """The outcome as its benchmark declares it."""
         tool = series.tool or series.benchmark
         return self.about.outcomes.get((tool, series.outcome))
@@ -111,7 +111,7 @@ def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
     return partial(judge_foreign, swing=swing, assumptions=assumptions)
 
 
-def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
+def compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: About, judge: Judge) -> Comparison:
     """The whole comparison; with exclusions also the one without them, and which verdicts depend on them."""
     if asked.pool:
         (control, *arms), findings = on_machines((control, *arms))
@@ -143,7 +143,7 @@ def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge
     )
 
 
-def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
+def _compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: About, judge: Judge) -> Comparison:
     everything = (control, *arms)
     series = series_of(everything)
     named = None if asked.primary is None else find_series(asked.primary, series.values())
@@ -192,7 +192,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     return msgspec.structs.replace(made, answer=made.answer + holes_sentence(hole_rows(made)))
 
 
-def _not_primary(named: Series | None) -> Iterator[Finding]:
+def _not_primary(named: ComparedSeries | None) -> Iterator[Finding]:
     """A percentile that was named and rests on too few events to decide."""
     few = None if named is None else named.few_events
     if named is not None and few is not None:
@@ -200,11 +200,11 @@ def _not_primary(named: Series | None) -> Iterator[Finding]:
         yield Finding(kind=NOT_PRIMARY, level="suspect", sentence=sentence, values=few.values)
 
 
-def _can_be_asked(series: Series, case: _Case) -> bool:
+def _can_be_asked(series: ComparedSeries, case: _Case) -> bool:
     return series.mixed is None and case.control.name in series.runs and len(series.runs) > 1
 
 
-def _question(series: Series, case: _Case) -> Question:
+def _question(series: ComparedSeries, case: _Case) -> Question:
     margin = margin_of(series, case.asked.margin)
     asked = question_of(series, case.control.name, case.role(series), margin, case.declared(series), case.order)
     tiers = tuple(tier for tier in case.tiers if tier in series.runs)
@@ -213,7 +213,7 @@ def _question(series: Series, case: _Case) -> Question:
     return msgspec.structs.replace(asked, tiers=tiers, explored=explored, pooled=case.asked.pool)
 
 
-def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeComparison:
+def _outcome(series: ComparedSeries, case: _Case, answer: Answer | None) -> OutcomeComparison:
     declared, few = case.declared(series), series.few_events
     told = (*(answer.contrasts if answer is not None else _mixed(series, case)), *_never(series, case))
     outcome = OutcomeComparison(
@@ -248,7 +248,7 @@ def _worded(contrast: Contrast, outcome: OutcomeComparison, case: _Case) -> Cont
     return msgspec.structs.replace(doubted, sentence=contrast_sentence(doubted, outcome))
 
 
-def _step_doubts(arms: Sequence[Arm], asked: Asked) -> Iterator[Doubt]:
+def _step_doubts(arms: Sequence[Arm], asked: CompareQuery) -> Iterator[Doubt]:
     """Of each tier beyond the first against the one before it."""
     for before, tier in pairwise(arms[1:]) if asked.tiers else ():
         found = doubts(before, [tier], asked.declared)
@@ -293,7 +293,7 @@ def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
     return Finding(kind="contradicting-direction", level="suspect", sentence=sentence)
 
 
-def _mixed(series: Series, case: _Case) -> Iterator[Contrast]:
+def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
     """Contrasts of values that are not of one kind; none of what only one side has."""
     if series.mixed is not None and case.control.name in series.runs:
         for arm in case.arms:
@@ -301,7 +301,7 @@ def _mixed(series: Series, case: _Case) -> Iterator[Contrast]:
                 yield _bare(series, case, arm.name, "not comparable", series.mixed)
 
 
-def _never(series: Series, case: _Case) -> Iterator[Contrast]:
+def _never(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
     """Contrasts of arms in which the benchmark failed each time, and never did in the control."""
     for doubt in case.doubts:
         fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
@@ -326,7 +326,7 @@ def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
         yield Finding(kind="time-and-arm-confounded", level="suspect", sentence=sentence)
 
 
-def _bare(series: Series, case: _Case, arm: str, verdict: Verdict, why: str) -> Contrast:
+def _bare(series: ComparedSeries, case: _Case, arm: str, verdict: Verdict, why: str) -> Contrast:
     """One without an effect."""
     return Contrast(
         arm=arm,
@@ -426,5 +426,5 @@ def _check_excluded(arms: Sequence[Arm], excluded: Mapping[str, str]) -> None:
             raise UnknownName("run of this comparison", name, names, hint=f"its runs are called like {names[0]}")
 
 
-def _kept(arm: Arm, asked: Asked) -> Arm:
+def _kept(arm: Arm, asked: CompareQuery) -> Arm:
     return msgspec.structs.replace(arm, runs=tuple(run for run in arm.runs if run.name not in asked.excluded))

@@ -30,7 +30,7 @@ from ktrial.kit.percentile import (
 _BETWEEN = "._-/ "
 
 
-class Series(msgspec.Struct, kw_only=True):
+class ComparedSeries(msgspec.Struct, kw_only=True):
     """One outcome of one benchmark. `runs` holds by arm its runs and their values, as they were met."""
 
     benchmark: str
@@ -104,16 +104,16 @@ class Series(msgspec.Struct, kw_only=True):
         )
 
 
-def series_of(arms: Sequence[Arm]) -> dict[str, Series]:
+def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
     """All outcomes by `benchmark.outcome`, in the order in which they are met."""
-    found: dict[str, Series] = {}
+    found: dict[str, ComparedSeries] = {}
     for arm in arms:
         for run in arm.good:
             for one in run.measurements:
                 if not math.isfinite(one.value):
                     raise BadInput(f"{run.name}: {one.outcome} is {one.value}, which is no finite number")
                 name = f"{run.benchmark}.{one.outcome}"
-                series = found.get(name) or Series(benchmark=run.benchmark, outcome=one.outcome, tool=run.tool)
+                series = found.get(name) or ComparedSeries(benchmark=run.benchmark, outcome=one.outcome, tool=run.tool)
                 found[name] = series
                 series.units.setdefault(arm.name, set()).add(one.unit)
                 if one.direction is not None:
@@ -122,7 +122,7 @@ def series_of(arms: Sequence[Arm]) -> dict[str, Series]:
     return found
 
 
-def find_series(wanted: str, found: Iterable[Series]) -> Series:
+def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
     """The outcome that a user names: as `benchmark.outcome`, as `outcome`, or by its last words.
 
     `p50` is `pipe.wakeup_p50` where nothing else fits.
@@ -143,7 +143,7 @@ def find_series(wanted: str, found: Iterable[Series]) -> Series:
     raise UnknownName("outcome", wanted, names, hint=f"there are {', '.join(names)}")
 
 
-def margin_of(series: Series, asked: float | None) -> float:
+def margin_of(series: ComparedSeries, asked: float | None) -> float:
     """The user's margin, else 2 %, 5 % of p95 and 10 % of p99."""
     if asked is not None:
         return asked
@@ -151,7 +151,7 @@ def margin_of(series: Series, asked: float | None) -> float:
 
 
 def question_of(
-    series: Series, control: str, role: Role, margin: float, about: Outcome | None, order: Mapping[str, int]
+    series: ComparedSeries, control: str, role: Role, margin: float, about: Outcome | None, order: Mapping[str, int]
 ) -> Question:
     """What is asked of it."""
     arms = {
@@ -179,7 +179,7 @@ def question_of(
     )
 
 
-def arm_values(series: Series, order: Mapping[str, int]) -> tuple[ArmValues, ...]:
+def arm_values(series: ComparedSeries, order: Mapping[str, int]) -> tuple[ArmValues, ...]:
     """Each arm's figures, in the order of the arms; none where they would be of several kinds."""
     if series.mixed is not None:
         return ()
@@ -211,7 +211,7 @@ def _values(arm: str, found: Sequence[tuple[ComparedRun, float]], order: Mapping
     )
 
 
-def coverage_findings(found: Iterable[Series], arms: Sequence[Arm]) -> tuple[Finding, ...]:
+def coverage_findings(found: Iterable[ComparedSeries], arms: Sequence[Arm]) -> tuple[Finding, ...]:
     """Outcomes that not every arm has, and those whose values are not of one kind."""
     told = []
     names = [arm.name for arm in arms]

@@ -14,7 +14,7 @@ from ktrial.judge.model.asked import AskedFile, AskedSource, ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.results.foreign import Importer
 from ktrial.results.foreign_names import slug, stem
-from ktrial.results.import_file import ForeignFile, Wanted, read_results
+from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
 from ktrial.results.model import StoredSession
 from ktrial.results.ports import ReadResults
 
@@ -25,7 +25,7 @@ _BEGIN = "begin"
 _TABLE = "table"
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedSource(msgspec.Struct, frozen=True, kw_only=True):
     """One word: `name` is the arm it is for where one was given, `files` are what it stands for on the disk, if any."""
 
     word: str
@@ -34,7 +34,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How files are read, and what reads them."""
 
     options: ImportOptions
@@ -51,13 +51,13 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     of_trials: tuple[str, ...] = ()
 
 
-def gather(sources: Sequence[Source], results: Callable[[], ReadResults], reading: Reading) -> Gathered:
+def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults], reading: ReadingOptions) -> Gathered:
     """The arms that the words name. `results` is asked for only when a word needs the store."""
     found: dict[str, Arm] = {}
-    given: dict[str, Source] = {}
+    given: dict[str, ComparedSource] = {}
     resolved: list[AskedSource] = []
     of_trials: list[str] = []
-    collisions: list[tuple[str, Source, Source]] = []
+    collisions: list[tuple[str, ComparedSource, ComparedSource]] = []
     whole = True
     for source in sources:
         if source.files:
@@ -83,7 +83,7 @@ def gather(sources: Sequence[Source], results: Callable[[], ReadResults], readin
     )
 
 
-def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: Reading) -> tuple[Arm, ...]:
+def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: ReadingOptions) -> tuple[Arm, ...]:
     """The same arms from what the words stood for, each session in `results`."""
     found: dict[str, Arm] = {}
     there = {one.session: one for one in results.sessions()}
@@ -99,7 +99,7 @@ def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: 
     return _of_one_benchmark(found.values(), reading)
 
 
-def _of_one_benchmark(arms: Iterable[Arm], reading: Reading) -> tuple[Arm, ...]:
+def _of_one_benchmark(arms: Iterable[Arm], reading: ReadingOptions) -> tuple[Arm, ...]:
     """Tables that name no benchmark are called as their files are; where no two arms share that name it is none."""
     made = tuple(arms)
     held = [{run.benchmark for run in arm.runs if _is_of_table(run, reading)} for arm in made]
@@ -118,7 +118,7 @@ def _of_one_benchmark(arms: Iterable[Arm], reading: Reading) -> tuple[Arm, ...]:
     )
 
 
-def _is_of_table(run: ComparedRun, reading: Reading) -> bool:
+def _is_of_table(run: ComparedRun, reading: ReadingOptions) -> bool:
     """Whether its benchmark has the name of its file."""
     file = run.name.rpartition("#")[0]
     return reading.options.benchmark is None and bool(reading.options.values) and run.benchmark == slug(stem(file))
@@ -150,7 +150,7 @@ def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Ar
     return control, tuple(arm for arm in arms if arm is not control)
 
 
-def _collision(name: str, source: Source, earlier: Source) -> BadInput:
+def _collision(name: str, source: ComparedSource, earlier: ComparedSource) -> BadInput:
     """Two words make one arm when the user has given both the same name, or where each file is one group of several."""
     return BadInput(
         f"both {earlier.word} and {source.word} have the label {name!r}",
@@ -158,7 +158,7 @@ def _collision(name: str, source: Source, earlier: Source) -> BadInput:
     )
 
 
-def _of_files(name: str | None, paths: Sequence[str], reading: Reading) -> tuple[list[Arm], list[AskedFile]]:
+def _of_files(name: str | None, paths: Sequence[str], reading: ReadingOptions) -> tuple[list[Arm], list[AskedFile]]:
     """The groups of the files; all under one name where that was given."""
     groups: dict[str, list[ComparedRun]] = {}
     files: dict[str, list[str]] = {}
@@ -171,7 +171,7 @@ def _of_files(name: str | None, paths: Sequence[str], reading: Reading) -> tuple
         file = ForeignFile(path, reading.read(path))
         digest = file.sha256
         told.append(AskedFile(path=path, sha256=digest))
-        read = read_results(file, Wanted(options=options, as_format=reading.as_format), reading.importers)
+        read = read_results(file, ImportRequest(options=options, as_format=reading.as_format), reading.importers)
         for run in read.runs:
             groups.setdefault(run.group, []).append(from_file(path, digest, run))
             files.setdefault(run.group, [])
@@ -185,7 +185,7 @@ def _of_files(name: str | None, paths: Sequence[str], reading: Reading) -> tuple
     ], told
 
 
-def _of_store(source: Source, results: ReadResults) -> list[Arm]:
+def _of_store(source: ComparedSource, results: ReadResults) -> list[Arm]:
     chosen = _sessions(source.target, results.sessions())
     arms = _of_sessions(source.name or source.target, chosen[::-1], results)
     if not any(arm.runs for arm in arms):

@@ -31,7 +31,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     told: str
 
 
-class Unread(msgspec.Struct, frozen=True, kw_only=True):
+class UnreadData(msgspec.Struct, frozen=True, kw_only=True):
     """A run whose raw output could not be read again, with the reason."""
 
     run: str
@@ -47,7 +47,7 @@ class Rechecked(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: int
     question_sha256: str | None
     differences: tuple[Difference, ...]
-    unread: tuple[Unread, ...]
+    unread: tuple[UnreadData, ...]
     notes: tuple[str, ...] = ()
 
 

@@ -31,8 +31,8 @@ from ktrial.evidence.model import (
     MEMBER,
     MOST_MEMBERS,
     SCHEMA,
+    BundleMember,
     Manifest,
-    Member,
     Packed,
     folder_of,
     trial_folder_of,
@@ -116,7 +116,7 @@ class BundleWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, BundleMember] = {}
 
     def raw(self, data: bytes) -> str:
         """Put raw bytes in, once; their digest."""
@@ -133,7 +133,7 @@ class BundleWriter:
                 digest.update(piece)
                 size += len(piece)
                 file.write(piece)
-        self._members[name] = Member(digest.hexdigest(), size)
+        self._members[name] = BundleMember(digest.hexdigest(), size)
 
     def opened(self, sessions: Iterable[Packed]) -> UnpackedBundle:
         """What was put in so far, to be read again."""
@@ -375,7 +375,7 @@ def _content(frame: _Frame, size: int) -> Iterator[bytes]:
         raise BadInput("something is hidden behind the end of a member: a damaged bundle")
 
 
-def _keep(frame: _Frame, folder: Path, name: str, listed: Member) -> bool:
+def _keep(frame: _Frame, folder: Path, name: str, listed: BundleMember) -> bool:
     """Put a member in its place; whether it is what its digest says."""
     digest = hashlib.sha256()
     try:

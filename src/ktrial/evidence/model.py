@@ -30,7 +30,7 @@ MEMBER = re.compile(
 )
 
 
-class Member(msgspec.Struct, frozen=True):
+class BundleMember(msgspec.Struct, frozen=True):
     """One file of the bundle."""
 
     sha256: str
@@ -49,7 +49,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal["ktrial.bundle/1"] = "ktrial.bundle/1"
     sessions: tuple[Packed, ...]
-    members: Mapping[str, Member]
+    members: Mapping[str, BundleMember]
 
 
 class BundledSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -69,7 +69,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     replaced: Mapping[str, int] = {}
 
 
-class Brought(msgspec.Struct, frozen=True, kw_only=True):
+class BroughtIn(msgspec.Struct, frozen=True, kw_only=True):
     """What came out of a bundle: sessions that are new, and those that were there already, the same."""
 
     imported: tuple[str, ...]
@@ -115,7 +115,7 @@ def pack(
 
 def bring_back(
     bundle: Bundle, results: Results, scrubbing: Scrubbing | None, trials: TrialKeeper | None = None
-) -> Brought:
+) -> BroughtIn:
     """Put sessions and trials of a bundle into a store: nothing unless every one is new or there already, the same.
 
     `scrubbing` is what a bundle made here would be scrubbed with: a session that comes back so is the same.
@@ -141,7 +141,7 @@ def bring_back(
         results.save_all(brought(session), runs_of(bundle, session), places)
     if trials is not None:
         trials.bring(fresh)
-    return Brought(
+    return BroughtIn(
         imported=tuple(one.session for one in imported),
         skipped=tuple(skipped),
         trials=tuple(one.stored.trial for one in fresh),

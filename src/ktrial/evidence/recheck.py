@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from ktrial.bench.benchmark import Benchmark
-from ktrial.evidence.differences import Difference, Rechecked, Unread, comparison_differences
+from ktrial.evidence.differences import Difference, Rechecked, UnreadData, comparison_differences
 from ktrial.evidence.model import COMPARISON, folder_of, trials_of
 from ktrial.evidence.recheck_trial import told_again, trial_differences, trial_note
 from ktrial.evidence.reparse import BROKEN, reparse_run
@@ -19,7 +19,7 @@ from ktrial.judge.model.asked import ImportOptions
 from ktrial.judge.model.comparison import Comparison
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.results.foreign import ForeignRun, Importer
-from ktrial.results.import_file import ForeignFile, Wanted, document_of, read_results
+from ktrial.results.import_file import ForeignFile, ImportRequest, document_of, read_results
 from ktrial.results.model import StoredRun, StoredSession
 from ktrial.trial.kept import KeptTrial
 from ktrial.tuning.catalog.model import Catalog
@@ -45,14 +45,14 @@ def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> R
     """All of a bundle, and the comparison that was made from it."""
     results = BundleResults(bundle)
     differences = list(_damaged(bundle, results))
-    unread: list[Unread] = []
+    unread: list[UnreadData] = []
     runs = 0
     for session in results.sessions():
         kept = tuple(results.runs(session.session))
         runs += len(kept)
         told = list(_session(session, kept, results, readers))
         differences += [one for one in told if isinstance(one, Difference)]
-        unread += [one for one in told if isinstance(one, Unread)]
+        unread += [one for one in told if isinstance(one, UnreadData)]
     trials, wrong = _trials(bundle, results)
     differences += wrong
     again = None
@@ -151,7 +151,7 @@ def _place(member: str, place: str) -> str:
 
 def _session(
     session: StoredSession, runs: tuple[StoredRun, ...], results: BundleResults, readers: Readers
-) -> Iterator[Difference | Unread]:
+) -> Iterator[Difference | UnreadData]:
     if session.origin.startswith("import:"):
         yield from _imported(session, runs, results, readers)
         return
@@ -162,23 +162,27 @@ def _session(
         if found.unread is not None and found.unread.startswith(BROKEN):
             yield Difference(kind="measurement", where=f"{name}, {run.benchmark}", told=found.unread)
         elif found.unread is not None:
-            yield Unread(run=name, reason=found.unread)
+            yield UnreadData(run=name, reason=found.unread)
         for change in found.changes:
             yield Difference(kind="measurement", where=f"{name}, {run.benchmark}", told=change)
 
 
 def _imported(
     session: StoredSession, runs: tuple[StoredRun, ...], results: BundleResults, readers: Readers
-) -> Iterator[Difference | Unread]:
+) -> Iterator[Difference | UnreadData]:
     """Runs of another tool, from the file that is kept beside the first of them."""
     digest = next((run.raw["file"] for run in runs if "file" in run.raw), None)
     document = session.document
     if digest is None or "options" not in document:
         for run in runs:
-            yield Unread(run=f"{run.session}/{run.number}", reason="the file that it was imported from is not there")
+            yield UnreadData(
+                run=f"{run.session}/{run.number}", reason="the file that it was imported from is not there"
+            )
         return
     try:
-        wanted = Wanted(options=msgspec.convert(document["options"], ImportOptions), as_format=document["format"])
+        wanted = ImportRequest(
+            options=msgspec.convert(document["options"], ImportOptions), as_format=document["format"]
+        )
         read = read_results(ForeignFile(document["file"], results.raw(digest)), wanted, readers.importers)
     except (BadInput, msgspec.ValidationError, KeyError) as error:
         yield Difference(

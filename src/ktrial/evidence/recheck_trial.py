@@ -20,7 +20,7 @@ from ktrial.results.ports import ReadResults
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.arms.purity import purity
 from ktrial.trial.kept import KeptTrial
-from ktrial.trial.outcome.comparison import Told, comparison_of, outcomes_of
+from ktrial.trial.outcome.comparison import TrialFacts, comparison_of, outcomes_of
 from ktrial.trial.outcome.scope import unvouched
 from ktrial.trial.outcome.summary import audited, judgement_of
 from ktrial.trial.run.boots import boots_misused
@@ -56,7 +56,9 @@ def told_again(
     places = results.states(stored.session)
     states = {arm: results.raw(places[arm]) for arm in stored.arms if arm in places}
     changes, findings = purity(stored, states, catalog)
-    told = Told(outcomes=outcomes_of(records, benchmarks), records=records, state_changes=changes, findings=findings)
+    told = TrialFacts(
+        outcomes=outcomes_of(records, benchmarks), records=records, state_changes=changes, findings=findings
+    )
     return comparison_of(stored, kept.log, judgement_of(kept.log), told)
 
 

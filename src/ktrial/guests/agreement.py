@@ -143,8 +143,17 @@ def difference(first: GuestRun, second: GuestRun) -> str | None:
     for field in ("begun", "ended", "failure"):
         left, right = getattr(first, field), getattr(second, field)
         if left != right:
-            return f"{field} is {left!r} and {right!r}"
+            return f"{field} is {_apart(left, right)}"
     return None
+
+
+def _apart(left: object, right: object) -> str:
+    """Both, by their fields that differ."""
+    one, other = msgspec.to_builtins(left), msgspec.to_builtins(right)
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return f"{one!r} and {other!r}"
+    names = [name for name in one if one[name] != other[name]]
+    return " and ".join(", ".join(f"{name} {found[name]!r}" for name in names) for found in (one, other))
 
 
 def _same(one: bytes, other: bytes) -> int:

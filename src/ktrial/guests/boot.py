@@ -15,10 +15,10 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from ktrial.bench.guest_tools import Begun, Ended, GuestRun, Job, Shape
+from ktrial.bench.guest_tools import Begun, GuestRun, Job, ProgramEnded, Shape
 from ktrial.guests import guest_line, initramfs
-from ktrial.guests.guest_line import Frame, Frames, Garbled
-from ktrial.guests.programs import Brought
+from ktrial.guests.guest_line import Frame, Garbled, GuestLineFrames
+from ktrial.guests.programs import GuestFiles
 from ktrial.guests.qemu import Emulator
 from ktrial.guests.running import RunningGuest, end, typed
 from ktrial.kernels.images.images import KernelFiles
@@ -35,7 +35,7 @@ _PANIC = b"Kernel panic - not syncing: "
 _LATE = "the time limit"
 
 
-class Limits(NamedTuple):
+class BootLimits(NamedTuple):
     """Seconds of a whole boot, and of the way to the first process."""
 
     whole_s: float
@@ -64,14 +64,16 @@ class Guests:
         """End all guests that run in other threads."""
         self._stop.set()
 
-    def boot(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, limits: Limits) -> GuestRun:
+    def boot(self, kernel: KernelFiles, job: Job, brought: GuestFiles, shape: Shape, limits: BootLimits) -> GuestRun:
         """One boot from the beginning to its end, or until a limit has passed."""
         with TemporaryDirectory(prefix="guest-", dir=self._folder) as name:
             folder = Path(name)
             self._lay(folder, kernel, job, brought, shape)
             return _Boot(self._emulator, folder, shape, limits, self._stop).run()
 
-    def talk(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, begin_limit_s: float) -> RunningGuest:
+    def talk(
+        self, kernel: KernelFiles, job: Job, brought: GuestFiles, shape: Shape, begin_limit_s: float
+    ) -> RunningGuest:
         """A guest that runs until it is closed, with sessions in it."""
         folder = Path(mkdtemp(prefix="guest-", dir=self._folder))
         try:
@@ -82,7 +84,7 @@ class Guests:
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
-    def _lay(self, folder: Path, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape) -> None:
+    def _lay(self, folder: Path, kernel: KernelFiles, job: Job, brought: GuestFiles, shape: Shape) -> None:
         """Puts what the emulator reads into its folder."""
         image = bootable(kernel.image, kernel.image_path, self.architecture)
         content = initramfs.build(
@@ -102,12 +104,12 @@ class Guests:
 class _Boot:
     """A guest that runs, and what has come of it so far."""
 
-    def __init__(self, emulator: Emulator, folder: Path, shape: Shape, limits: Limits, stop: Event) -> None:
+    def __init__(self, emulator: Emulator, folder: Path, shape: Shape, limits: BootLimits, stop: Event) -> None:
         self._emulator, self._folder, self._shape, self._limits = emulator, folder, shape, limits
         self._stop = stop
-        self._frames = Frames()
+        self._frames = GuestLineFrames()
         self._begun: Begun | None = None
-        self._ended: Ended | None = None
+        self._ended: ProgramEnded | None = None
         self._over = False
         self._outputs = {guest_line.OUTPUT: bytearray(), guest_line.ERRORS: bytearray()}
         self._said = bytearray()
@@ -184,7 +186,7 @@ class _Boot:
         elif frame.kind == guest_line.BEGUN:
             self._begun = typed(frame, Begun)
         elif frame.kind == guest_line.ENDED:
-            self._ended = typed(frame, Ended)
+            self._ended = typed(frame, ProgramEnded)
         elif frame.kind == guest_line.END:
             self._over = True
 

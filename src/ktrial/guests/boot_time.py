@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from ktrial.bench.guest_tools import GuestBootTime, GuestFailed, GuestPlace, GuestRun, InitCall, Job, Program
+from ktrial.bench.guest_tools import GuestBootTime, GuestFailed, GuestPlace, GuestRun, GuestTool, InitCall, Job
 from ktrial.guests.agent_replies import read_replies
 from ktrial.kit.errors import BadRun
 from ktrial.kit.json_bytes import read_bytes
@@ -43,19 +43,19 @@ _FILE = "/ktrial/requests"
 _REQUEST = 1
 
 
-class Boots(Protocol):
+class BootsMeasured(Protocol):
     """Boots guests by their places."""
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
         """One boot, to its end or a limit."""
 
 
-def boot_time(lab: Boots, place: GuestPlace, runs: int) -> GuestBootTime:
+def boot_time(lab: BootsMeasured, place: GuestPlace, runs: int) -> GuestBootTime:
     """The way to the first process in so many boots, and of one more what in it took how long."""
     plain = [_good(lab.boot(place, Job(), {})) for _ in range(runs)]
     told = msgspec.structs.replace(place.shape, append=(*place.shape.append, *WORDS))
     request = msgspec.json.encode({"id": _REQUEST, "do": "kernel_log", "from": 0}) + b"\n"
-    program = Program(argv=("/usr/bin/ktrial-agent", "batch", "--role", "root", _FILE))
+    program = GuestTool(argv=("/usr/bin/ktrial-agent", "batch", "--role", "root", _FILE))
     run = _good(lab.boot(msgspec.structs.replace(place, shape=told), Job(programs=(program,)), {_FILE: request}))
     reply = read_replies(run.stdout).get(_REQUEST)
     if reply is None or reply.ok is None or "log" not in reply.ok:

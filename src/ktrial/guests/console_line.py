@@ -13,7 +13,7 @@ import msgspec
 
 from ktrial.bench.guest_tools import Ends
 from ktrial.guests import guest_line
-from ktrial.guests.guest_line import Frames, Garbled
+from ktrial.guests.guest_line import Garbled, GuestLineFrames
 
 #: The terminal of a guest holds 4095 bytes that nobody has read yet, and drops what comes then.
 _WINDOW_BYTES = 3000
@@ -23,10 +23,10 @@ _CHUNK_BYTES = 1 << 16
 _ROOM_LIMIT_S = 20.0
 
 
-class Line:
+class ConsoleLine:
     """Carries sessions. `to_guest` and `from_guest` are the guest's line; `begun` is what it had said by then."""
 
-    def __init__(self, to_guest: IO[bytes], from_guest: IO[bytes], frames: Frames) -> None:
+    def __init__(self, to_guest: IO[bytes], from_guest: IO[bytes], frames: GuestLineFrames) -> None:
         self._to_guest = to_guest
         self._from_guest = from_guest
         self._frames = frames

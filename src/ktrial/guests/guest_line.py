@@ -50,7 +50,7 @@ def number_of(content: bytes) -> tuple[int, bytes]:
     return _NUMBER.unpack_from(content)[0], content[_NUMBER.size :]
 
 
-class Frames:
+class GuestLineFrames:
     """Puts frames together from pieces of a line."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ class _Ok(msgspec.Struct, frozen=True):
     results: dict[str, object]
 
 
-class _Reply(msgspec.Struct, frozen=True):
+class _NumberReply(msgspec.Struct, frozen=True):
     ok: _Ok
 
 
@@ -31,7 +31,7 @@ def read_number(output: bytes, outcome: str) -> float:
         value = float(last)
     except ValueError:
         try:
-            results = decode_as(last, _Reply).ok.results
+            results = decode_as(last, _NumberReply).ok.results
         except msgspec.DecodeError:
             raise UnreadableOutput(_SOURCE, None, shown, "a number, or the agent's reply to a load") from None
         if outcome not in results:

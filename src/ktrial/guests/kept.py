@@ -25,7 +25,7 @@ import msgspec
 from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.run_folder import private_place
 from ktrial.agent.transport import PATIENCE_S
-from ktrial.bench.guest_tools import Ends, Kept, Past
+from ktrial.bench.guest_tools import Ends, KeptProgram, ProgramPast
 from ktrial.guests.transport import Guest
 from ktrial.kit.errors import AgentError, BadInput, Busy, KtrialError
 from ktrial.tuning.state.lock import look
@@ -43,7 +43,7 @@ _BACKLOG = 8
 _CREDENTIALS = struct.Struct("3i")
 
 
-class _Asked(msgspec.Struct, kw_only=True, omit_defaults=True):
+class _KeptRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a command asks for: a session, or its hard end; or that what comes along is kept of an exact guest."""
 
     open: list[str] | None = None
@@ -58,7 +58,7 @@ class _Told(msgspec.Struct, kw_only=True, omit_defaults=True):
     Of an exact guest all that was said to it comes along; `past` says that what a command has added is kept.
     """
 
-    kept: Kept | None = None
+    kept: KeptProgram | None = None
     session: int | None = None
     past: bool = False
     busy: str | None = None
@@ -157,7 +157,7 @@ class Keeper:
             self._listening = _listening(folder, name)
             self._inode = os.stat(name, dir_fd=folder.descriptor).st_ino
 
-    def serve(self, guest: Guest, kept: Kept, interrupts: Interrupts, limit_s: float | None) -> str | None:
+    def serve(self, guest: Guest, kept: KeptProgram, interrupts: Interrupts, limit_s: float | None) -> str | None:
         """Until the limit passes (None), or the guest ends (why); a Ctrl-C is raised."""
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while deadline is None or time.monotonic() < deadline:
@@ -182,14 +182,14 @@ class Keeper:
     def _descriptors(self) -> list[int]:
         return [one.fileno() for one in (self._listening, self._command) if one is not None]
 
-    def _attend(self, guest: Guest, kept: Kept) -> None:
+    def _attend(self, guest: Guest, kept: KeptProgram) -> None:
         ready, _, _ = select.select(self._descriptors(), [], [], 0)
         if self._command is not None and self._command.fileno() in ready:
             self._hear(self._command, guest)
         if self._listening.fileno() in ready:
             self._welcome(self._listening.accept()[0], kept)
 
-    def _welcome(self, command: socket.socket, kept: Kept) -> None:
+    def _welcome(self, command: socket.socket, kept: KeptProgram) -> None:
         """Talk to a new command, or tell it who is talking."""
         command.settimeout(_ANSWER_LIMIT_S)
         if _other_end(command)[1] not in (os.geteuid(), 0):
@@ -206,7 +206,7 @@ class Keeper:
     def _hear(self, command: socket.socket, guest: Guest) -> None:
         try:
             packet, descriptors, _, _ = socket.recv_fds(command, _PACKET_BYTES, 1, flags=socket.MSG_CMSG_CLOEXEC)
-            asked = msgspec.json.decode(packet, type=_Asked)
+            asked = msgspec.json.decode(packet, type=_KeptRequest)
         except (OSError, msgspec.DecodeError):  # it has ended, or is none of ktrial's
             self._hang_up()
             return
@@ -272,14 +272,14 @@ def _listening(folder: _Folder, name: str) -> socket.socket:
     return made
 
 
-def _read_past(descriptors: list[int]) -> Past | None:
+def _read_past(descriptors: list[int]) -> ProgramPast | None:
     """What comes along with an exact guest, nothing with others; None where it is not as agreed."""
     if not descriptors:
-        return Past()
+        return ProgramPast()
     with os.fdopen(descriptors[0], "rb") as file:
         file.seek(0)
         try:
-            return msgspec.msgpack.decode(file.read(), type=Past)
+            return msgspec.msgpack.decode(file.read(), type=ProgramPast)
         except msgspec.DecodeError:
             return None
 
@@ -314,20 +314,20 @@ class KeptGuest:
     def open(self, arguments: list[str], *, root: bool) -> Ends:
         """A session with an agent of its own. Raises AgentError where the guest is gone."""
         with self._lock:
-            self._ask(_Asked(open=arguments, root=root))
+            self._ask(_KeptRequest(open=arguments, root=root))
             told, descriptors = self._told()
             if told.session is None or len(descriptors) != 2:
                 raise self._lost(f"who keeps the guest {self._name} opens no session")
             return Ends(descriptors[0], descriptors[1], told.session)
 
-    def keep(self, past: Past) -> None:
+    def keep(self, past: ProgramPast) -> None:
         """From now on this is what was said to it. Raises AgentError where nobody keeps it any more."""
         descriptor = os.memfd_create("ktrial-past", os.MFD_CLOEXEC)
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
                 file.write(msgspec.msgpack.encode(past))
             with self._lock:
-                self._ask(_Asked(past=True), [descriptor])
+                self._ask(_KeptRequest(past=True), [descriptor])
                 if not self._told()[0].past:
                     raise self._lost(f"who keeps the guest {self._name} did not take what was said to it")
         finally:
@@ -336,7 +336,7 @@ class KeptGuest:
     def kill(self, session: int) -> None:
         """End a session the hard way."""
         with self._lock, contextlib.suppress(AgentError):
-            self._ask(_Asked(kill=session))
+            self._ask(_KeptRequest(kill=session))
 
     def why_gone(self) -> str | None:
         """What became of the guest; None while it runs."""
@@ -350,7 +350,7 @@ class KeptGuest:
         """Let other commands talk to it."""
         self._connection.close()
 
-    def _ask(self, asked: _Asked, descriptors: Sequence[int] = ()) -> None:
+    def _ask(self, asked: _KeptRequest, descriptors: Sequence[int] = ()) -> None:
         try:
             socket.send_fds(self._connection, [msgspec.json.encode(asked)], descriptors)
         except OSError:

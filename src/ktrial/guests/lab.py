@@ -13,9 +13,9 @@ import msgspec
 
 from ktrial.bench.guest_tools import GuestPlace, GuestRun, Job
 from ktrial.guests import disk
-from ktrial.guests.boot import Guests, Limits
+from ktrial.guests.boot import BootLimits, Guests
 from ktrial.guests.modules import modules_folder, take_modules
-from ktrial.guests.programs import Brought, bring
+from ktrial.guests.programs import GuestFiles, bring
 from ktrial.guests.running import RunningGuest
 from ktrial.kernels.identity import KernelFound
 from ktrial.kernels.images.architectures import host_architecture
@@ -28,7 +28,7 @@ _SWAP_MODULES = ("lzo", "lzo_rle", "lz4", "zstd", "zram")
 
 
 class Lab:
-    """Implements `trial.guests.prepare.Lab`; every kernel and its modules are read once."""
+    """Implements `trial.guests.prepare.GuestLab`; every kernel and its modules are read once."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Lab:
         self._guests_for = guests_for
         self._work = work
         self._kernels: dict[str, tuple[KernelFiles, Guests]] = {}
-        self._tools: dict[tuple[str, tuple[str, ...]], Brought] = {}
+        self._tools: dict[tuple[str, tuple[str, ...]], GuestFiles] = {}
         self._modules: dict[tuple[str, tuple[str, ...], bool, bool], dict[str, bytes]] = {}
 
     @property
@@ -63,7 +63,7 @@ class Lab:
         """One boot, to its end or a limit; `files` are put into the guest by their paths there."""
         kernel, guests = self._found(place.kernel)
         brought, job = self._prepared(place, job, files)
-        return guests.boot(kernel, job, brought, place.shape, Limits(place.limit_s))
+        return guests.boot(kernel, job, brought, place.shape, BootLimits(place.limit_s))
 
     def talk(self, place: GuestPlace) -> RunningGuest:
         """A guest that runs until it is closed."""
@@ -105,7 +105,7 @@ class Lab:
             self._kernels[kernel] = files, self._guests_for(files)
         return self._kernels[kernel]
 
-    def _prepared(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> tuple[Brought, Job]:
+    def _prepared(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> tuple[GuestFiles, Job]:
         kernel, guests = self._found(place.kernel)
         key = (place.kernel, place.modules, place.disk, _sets_swap_up(place))
         if key not in self._modules:
@@ -113,13 +113,13 @@ class Lab:
         modules = self._modules[key]
         image = {disk.PLACE: self._disk} if place.disk else {}
         tools = self._tools_for(guests.architecture, place.tools)
-        brought = Brought(
+        brought = GuestFiles(
             {**self._common(), **tools.files, **files, **modules, **image}, tools.links, tools.tools, tools.architecture
         )
         job = msgspec.structs.replace(job, modules=tuple(modules), disk=disk.TYPE if place.disk else None)
         return brought, job
 
-    def _tools_for(self, architecture: str, names: tuple[str, ...]) -> Brought:
+    def _tools_for(self, architecture: str, names: tuple[str, ...]) -> GuestFiles:
         """Programs of this machine with their libraries."""
         if (architecture, names) not in self._tools:
             self._tools[architecture, names] = bring(names, architecture)

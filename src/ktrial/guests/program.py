@@ -12,7 +12,7 @@ from ktrial.agent.transport import Detached
 from ktrial.bench.agent_output import exec_output
 from ktrial.bench.benchmark import RawOutput
 from ktrial.kit.errors import AgentError, BadInput
-from ktrial.recordings.watching import Ended
+from ktrial.recordings.watching import WatchEnded
 
 #: The environment of a program in a guest, and where it runs.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp"}
@@ -24,7 +24,7 @@ _BEGIN_S = 3600.0
 
 
 class GuestProgram:
-    """Implements `watch.record.watch.Program` with a session of the user's role there, which is for it alone.
+    """Implements `watch.record.watch.WatchedProgram` with a session of the user's role there, which is for it alone.
 
     While it is watched nobody asks the guest for it: what came of it is received once, after the watch, and goes to
     `take`.
@@ -78,7 +78,7 @@ class GuestProgram:
         """Not known while it is watched."""
         return None
 
-    def status(self, ended: Ended) -> int | None:
+    def status(self, ended: WatchEnded) -> int | None:
         """Its exit status after the watch, negative after a signal; one that still runs is ended, and has none."""
         if ended.ended != "done":
             self._session.hang_up()

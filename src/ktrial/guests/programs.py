@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ktrial.bench.guest_tools import Program, guest_path
+from ktrial.bench.guest_tools import GuestTool, guest_path
 from ktrial.kernels.images.architectures import host_architecture
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.formats.elf import MAGIC, Elf
@@ -22,7 +22,7 @@ _BUSYBOX = "busybox"
 _AGENT = "ktrial-agent"
 
 
-class Brought(NamedTuple):
+class GuestFiles(NamedTuple):
     """What is put into a guest of this architecture: files by their paths here, links, and where each tool is."""
 
     files: dict[str, bytes]
@@ -31,9 +31,9 @@ class Brought(NamedTuple):
     architecture: str = "x86_64"
 
 
-def bring(names: Sequence[str], architecture: str | None = None) -> Brought:
+def bring(names: Sequence[str], architecture: str | None = None) -> GuestFiles:
     """The programs of these names or paths, and all that they need to start, for guests like this machine or others."""
-    found = Brought({}, {}, {}, architecture or host_architecture())
+    found = GuestFiles({}, {}, {}, architecture or host_architecture())
     for name in dict.fromkeys(names):
         program = shutil.which(name)
         if program is None:
@@ -47,7 +47,7 @@ def bring(names: Sequence[str], architecture: str | None = None) -> Brought:
 
 def bring_for(
     program: Sequence[str], names: Sequence[str], architecture: str | None = None
-) -> tuple[Brought, Program | None]:
+) -> tuple[GuestFiles, GuestTool | None]:
     """The tools of these names, the program of a command line unless it is among them, and how that is started."""
     found = bring(names, architecture)
     if not program:
@@ -56,10 +56,10 @@ def bring_for(
     here = {Path(path).name for path in (*found.files, *found.links)} | {_AGENT}
     if name not in (*here, *found.files):
         found = bring([*names, name], architecture)
-    return found, Program(argv=(found.tools.get(name, name), *program[1:]))
+    return found, GuestTool(argv=(found.tools.get(name, name), *program[1:]))
 
 
-def _add(path: str, found: Brought, place: str) -> None:
+def _add(path: str, found: GuestFiles, place: str) -> None:
     """The program at its place, its interpreter and its libraries."""
     data = Path(path).read_bytes()
     found.files[place] = data
@@ -84,7 +84,7 @@ def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
         raise BadInput(f"it needs libraries for {wanted}, which this machine has not", file=path, hint=hint)
 
 
-def _add_interpreters(path: str, script: bytes, found: Brought) -> None:
+def _add_interpreters(path: str, script: bytes, found: GuestFiles) -> None:
     """What the first line of a script names; with `env` also what that starts."""
     words = script[2:256].split(b"\n", 1)[0].decode(errors="replace").split()
     wanted = words[:2] if words and words[0].endswith("/env") else words[:1]
@@ -96,7 +96,7 @@ def _add_interpreters(path: str, script: bytes, found: Brought) -> None:
             _add(where, found, where)
 
 
-def _add_libraries(path: str, loader: str, found: Brought) -> None:
+def _add_libraries(path: str, loader: str, found: GuestFiles) -> None:
     said = _said([loader, "--list", path])
     missing = _MISSING.findall(said)
     if missing:
@@ -106,7 +106,7 @@ def _add_libraries(path: str, loader: str, found: Brought) -> None:
             found.files[library] = Path(library).read_bytes()
 
 
-def _add_applets(found: Brought) -> None:
+def _add_applets(found: GuestFiles) -> None:
     """Busybox answers to the names of all its commands that no other program has."""
     if _BUSYBOX not in found.tools or found.architecture != host_architecture():
         return

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from ktrial.bench.guest_tools import GuestDiffers, GuestRun, Past
+from ktrial.bench.guest_tools import GuestDiffers, GuestRun, ProgramPast
 from ktrial.guests import guest_line
-from ktrial.guests.guest_line import Frames
+from ktrial.guests.guest_line import GuestLineFrames
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.kit.json_strict import decode_as
 
@@ -33,10 +33,10 @@ class Replay:
     `past` is what other commands have said to it.
     """
 
-    def __init__(self, boot: Callable[[bytes], GuestRun], past: Past | None = None) -> None:
+    def __init__(self, boot: Callable[[bytes], GuestRun], past: ProgramPast | None = None) -> None:
         self._boot = boot
         #: What was said up to the last answer, with nobody talking after it.
-        self.past = Past() if past is None else past
+        self.past = ProgramPast() if past is None else past
         self._script = bytearray(self.past.script)
         #: The lines that each session said, as far as they were waited for.
         self._said: dict[int, list[bytes]] = {one: list(lines) for one, lines in self.past.said.items()}
@@ -110,7 +110,7 @@ class Replay:
         self._said[session] += [line for line in lines if line.endswith(b"\n")]
         ends = b"".join(_end_of(one) for one in sorted(self._going))
         said = {one: tuple(known) for one, known in self._said.items()}
-        self.past = Past(script=bytes(self._script) + ends, said=said)
+        self.past = ProgramPast(script=bytes(self._script) + ends, said=said)
 
     def _wait(self, kind: bytes, session: int, count: int) -> None:
         self._add(kind, guest_line.numbered(session, count.to_bytes(_COUNT_BYTES, "big")))
@@ -153,7 +153,7 @@ def _end_of(session: int) -> bytes:
 def _heard(said: bytes) -> dict[int, bytes]:
     """All that each session said."""
     found: dict[int, bytes] = {}
-    for frame in Frames().feed(said):
+    for frame in GuestLineFrames().feed(said):
         if frame.kind == guest_line.SAID:
             session, rest = guest_line.number_of(frame.content)
             found[session] = found.get(session, b"") + rest

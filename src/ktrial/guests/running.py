@@ -18,8 +18,8 @@ import msgspec
 
 from ktrial.bench.guest_tools import STATUS_FAILED, STATUS_LIMIT, Begun, Ends, GuestFailed
 from ktrial.guests import guest_line
-from ktrial.guests.console_line import Line
-from ktrial.guests.guest_line import Frame, Frames, Garbled
+from ktrial.guests.console_line import ConsoleLine
+from ktrial.guests.guest_line import Frame, Garbled, GuestLineFrames
 from ktrial.kit.errors import AgentError
 
 _CHUNK_BYTES = 1 << 16
@@ -52,7 +52,7 @@ class RunningGuest:
 
     def __init__(self, argv: list[str], folder: Path, begin_limit_s: float, stop: Event) -> None:
         self._folder = folder
-        self._frames = Frames()
+        self._frames = GuestLineFrames()
         with (folder / "errors").open("wb") as errors:
             self._process = subprocess.Popen(
                 argv,
@@ -71,7 +71,7 @@ class RunningGuest:
             raise
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._line = Line(self._process.stdin, self._process.stdout, self._frames)
+        self._line = ConsoleLine(self._process.stdin, self._process.stdout, self._frames)
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
         """A session with an agent of its own. Raises AgentError where the guest is gone."""

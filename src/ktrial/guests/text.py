@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ktrial.bench.guest_tools import EXACT_CLOCK, Begun, GuestBootTime, GuestRun, Program
+from ktrial.bench.guest_tools import EXACT_CLOCK, Begun, GuestBootTime, GuestRun, GuestTool
 from ktrial.kit.json_bytes import wire_bytes
 from ktrial.kit.tables import labelled, paragraph
 
@@ -27,7 +27,7 @@ def failure_text(run: GuestRun) -> str:
     return f"{run.failure}; its console showed {'last:' + shown if tail else 'nothing'}"
 
 
-class Told(Protocol):
+class GuestFacts(Protocol):
     """A boot that is told about: the run, why not with KVM, what two exact runs agree in."""
 
     @property
@@ -47,7 +47,7 @@ class Told(Protocol):
         """How a third exact run differed from them."""
 
 
-def guest_json(booted: Told, kernel: str, program: Program | None, tools: Sequence[str]) -> dict[str, Any]:
+def guest_json(booted: GuestFacts, kernel: str, program: GuestTool | None, tools: Sequence[str]) -> dict[str, Any]:
     """`ktrial.guest/1`."""
     run, twin = booted.run, booted.twin_sha256
     return {

@@ -21,7 +21,7 @@ from ktrial.judge.model.judgement import Judged, Judgement, NextStep
 from ktrial.judge.model.log import OutcomeRule, Protocol, TrialLog, check_protocol
 from ktrial.judge.other_roles import Answered, Member, family_size, read_family
 from ktrial.judge.planning import FEWEST_BLOCKS, blocks_to_detect, cap_from_first_blocks
-from ktrial.judge.primary_verdict import Reading, e_values, log_margin, read_primary, table_row
+from ktrial.judge.primary_verdict import OutcomeReading, e_values, log_margin, read_primary, table_row
 from ktrial.judge.screening_judge import judge_screening, refuse_screening
 from ktrial.judge.sequential import Array, looks, row_of, worth_it
 from ktrial.kit.errors import BadInput
@@ -190,7 +190,9 @@ def _primary(stand: _Stand, contrast: Contrast) -> Judged:
     return replace(judged, e_values=e_values(protocol, used), needed=needed)
 
 
-def _judged(stand: _Stand, outcome: str, contrast: Contrast, reading: Reading, findings: tuple[Finding, ...]) -> Judged:
+def _judged(
+    stand: _Stand, outcome: str, contrast: Contrast, reading: OutcomeReading, findings: tuple[Finding, ...]
+) -> Judged:
     rule = stand.protocol.outcomes[outcome]
     effect = reading.effect
     worth = None
@@ -213,8 +215,8 @@ def _judged(stand: _Stand, outcome: str, contrast: Contrast, reading: Reading, f
     )
 
 
-def _not_comparable(blocks: int) -> Reading:
-    return Reading("not comparable", "check", blocks, None)
+def _not_comparable(blocks: int) -> OutcomeReading:
+    return OutcomeReading("not comparable", "check", blocks, None)
 
 
 def _no_scale(outcome: str, rule: OutcomeRule) -> Finding:
@@ -225,7 +227,9 @@ def _no_scale(outcome: str, rule: OutcomeRule) -> Finding:
     return Finding(kind="no-scale", level="refuse", sentence=sentence)
 
 
-def _with_failures(stand: _Stand, contrast: Contrast, reading: Reading) -> tuple[Reading, tuple[Finding, ...]]:
+def _with_failures(
+    stand: _Stand, contrast: Contrast, reading: OutcomeReading
+) -> tuple[OutcomeReading, tuple[Finding, ...]]:
     """Runs that fail in one arm only: that arm cannot be the better one, and many decide against it."""
     arm, against = contrast
     failed = stand.trial.failed(stand.protocol.primary)
@@ -240,7 +244,7 @@ def _with_failures(stand: _Stand, contrast: Contrast, reading: Reading) -> tuple
     return reading, (found,)
 
 
-def _given_up(stand: _Stand, reading: Reading) -> Reading:
+def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
     """What is open when a trial ends, or never gets to its cap, stays inconclusive."""
     if stand.trial.ended is not None:
         return reading._replace(verdict="inconclusive", why="ended")
@@ -251,7 +255,7 @@ def _given_up(stand: _Stand, reading: Reading) -> Reading:
     return reading
 
 
-def _goes_on(stand: _Stand, reading: Reading) -> bool:
+def _goes_on(stand: _Stand, reading: OutcomeReading) -> bool:
     """Whether an extension has blocks left for what the tables gave up."""
     trial = stand.trial
     has_blocks = trial.extended is not None and trial.ended is None and len(trial.complete) < trial.extended
@@ -304,7 +308,7 @@ def _judge_family(stand: _Stand, role: Role, members: Sequence[Member]) -> list[
             found.append(_judged(stand, member.outcome, (member.arm, member.against), reading, findings))
     if stand.cap is None:
         answers: Sequence[Answered] = [
-            Answered(Reading("inconclusive" if one.over else None, "ended" if one.over else "open", 0, None))
+            Answered(OutcomeReading("inconclusive" if one.over else None, "ended" if one.over else "open", 0, None))
             for one in whole
         ]
     else:

@@ -15,7 +15,7 @@ from ktrial.judge.model.question import Answer, Question
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.observational_layout import STRETCH, Layout, Runs, Scale, lay_out, read_runs, scale_of
 from ktrial.judge.observational_verdict import Case, decide, order_check, worth
-from ktrial.judge.outcome_series import Series, analyse, doubts, drift_check, read_series
+from ktrial.judge.outcome_series import OutcomeSeries, analyse, doubts, drift_check, read_series
 from ktrial.judge.stats import covariate
 from ktrial.judge.stats.diagnostics import equal_variance, normality
 from ktrial.judge.stats.duplicates import duplicates
@@ -87,7 +87,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
         return [*((arm, control) for arm in self.compared), *(steps if control in self.runs else ())]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ForeignQuery(msgspec.Struct, frozen=True, kw_only=True):
     """One contrast with its numbers, before what was asked beside it is known."""
 
     read: Read
@@ -168,7 +168,7 @@ def _read(question: Question, family: str, repeats: str | None) -> Read:
     )
 
 
-def _ask(reads: Sequence[Read], together: Mapping[Key, Together], alpha: float) -> list[Asked]:
+def _ask(reads: Sequence[Read], together: Mapping[Key, Together], alpha: float) -> list[ForeignQuery]:
     pairs = [
         (read, arm, against, layout)
         for read in reads
@@ -179,11 +179,11 @@ def _ask(reads: Sequence[Read], together: Mapping[Key, Together], alpha: float) 
     by_name = {read.question.name: read for read in reads}
     return [
         *(
-            Asked(read=read, arm=arm, against=against, layout=layout, measured=numbers)
+            ForeignQuery(read=read, arm=arm, against=against, layout=layout, measured=numbers)
             for (read, arm, against, layout), numbers in zip(pairs, measured, strict=True)
         ),
         *(
-            Asked(
+            ForeignQuery(
                 read=by_name[name],
                 arm=arm,
                 against=against,
@@ -212,9 +212,9 @@ def _layout(read: Read, arm: str, against: str) -> Layout | None:
     return lay_out_step(read.runs[control], read.runs[against], read.runs[arm])
 
 
-def _adjust(asked: Sequence[Asked]) -> dict[Key, Adjusted]:
+def _adjust(asked: Sequence[ForeignQuery]) -> dict[Key, Adjusted]:
     """Each distinct outcome counts once; one that repeats another has what that one has."""
-    families: dict[str, list[Asked]] = {}
+    families: dict[str, list[ForeignQuery]] = {}
     counted = {one.key for one in asked}
     for one in asked:
         if (one.read.repeats, one.arm, one.against) not in counted:
@@ -232,7 +232,7 @@ def _adjust(asked: Sequence[Asked]) -> dict[Key, Adjusted]:
     return found
 
 
-def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, checked: bool) -> Contrast:
+def _contrast(one: ForeignQuery, adjusted: Adjusted, series: OutcomeSeries, alpha: float, checked: bool) -> Contrast:
     effect, layout = one.measured.effect, one.layout
     case = _case(one, adjusted, alpha)
     verdict, why, findings = decide(case)
@@ -268,7 +268,7 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, chec
 _EXPLORED = "exploratory: only the outcomes that were named beforehand are judged"
 
 
-def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
+def _case(one: ForeignQuery, adjusted: Adjusted, alpha: float) -> Case:
     margin, resolution = _margins(one)
     return Case(
         effect=one.measured.effect,
@@ -288,7 +288,7 @@ def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
     )
 
 
-def _margins(one: Asked) -> tuple[float, float]:
+def _margins(one: ForeignQuery) -> tuple[float, float]:
     """Margin and step of the tool on the scale of the effect: where that is a difference, of the control's median."""
     question = one.read.question
     themselves = one.pooled is None and one.layout.unit != "block difference"
@@ -300,7 +300,7 @@ def _margins(one: Asked) -> tuple[float, float]:
     return math.log1p(question.margin), math.log1p(resolution / median)
 
 
-def _cross_checks(one: Asked) -> tuple[TestResult, ...]:
+def _cross_checks(one: ForeignQuery) -> tuple[TestResult, ...]:
     """The t-test with what it assumes."""
     if not one.measured.cross_checks:
         return ()
@@ -331,7 +331,7 @@ def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> li
     return found
 
 
-def _dependent(one: Asked, series: Series) -> list[Finding]:
+def _dependent(one: ForeignQuery, series: OutcomeSeries) -> list[Finding]:
     """Runs that are alike because they follow each other are fewer than they seem, unless they are paired."""
     check = series.dependence_of(one.arm, one.against)
     if check is None or check.holds or one.layout.unit != "run":

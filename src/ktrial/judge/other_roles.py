@@ -12,7 +12,7 @@ from ktrial.judge.model.comparison import Role
 from ktrial.judge.model.judgement import Guard, Why
 from ktrial.judge.model.log import OutcomeRule, Protocol
 from ktrial.judge.model.verdict import Verdict
-from ktrial.judge.primary_verdict import Reading, family_effect, log_margin, read_counter
+from ktrial.judge.primary_verdict import OutcomeReading, family_effect, log_margin, read_counter
 from ktrial.judge.sequential import ALPHA, call, first_exclusion, row_of
 from ktrial.judge.stats.multiplicity import benjamini_hochberg
 from ktrial.judge.stats.signflip import sign_flip_p
@@ -56,7 +56,7 @@ class Member(NamedTuple):
 class Answered(NamedTuple):
     """What a family says of one member."""
 
-    reading: Reading
+    reading: OutcomeReading
     guard: Guard | None = None
     p: float | None = None
     p_adjusted: float | None = None
@@ -107,11 +107,11 @@ def _found(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
     return "better" if low > 0 else "worse" if high < 0 else None
 
 
-def _counted(member: Member, cap: int, row: int) -> Reading:
+def _counted(member: Member, cap: int, row: int) -> OutcomeReading:
     return read_counter(member.rule, member.pairs, ALPHA / row, done=len(member.pairs.arm) >= cap)
 
 
-def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Reading:
+def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> OutcomeReading:
     blocks = len(member.pairs.arm)
     counter = None
     if member.rule.scale == "count":
@@ -124,11 +124,11 @@ def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Readi
         known = low is not None and high is not None
         same = known and call(low or 0.0, high or 0.0, log_margin(member.rule)) == "equivalent"
     if same:
-        return Reading("equivalent", "boundary", blocks, effect, counter)
+        return OutcomeReading("equivalent", "boundary", blocks, effect, counter)
     if found is not None:
-        return Reading(found, "holm", blocks, effect, counter)
+        return OutcomeReading(found, "holm", blocks, effect, counter)
     why: Why = "cap" if blocks >= cap else "ended" if member.over else "open"
-    return Reading("inconclusive" if why != "open" else None, why, blocks, effect, counter)
+    return OutcomeReading("inconclusive" if why != "open" else None, why, blocks, effect, counter)
 
 
 def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Guard, ...]:
@@ -156,7 +156,7 @@ def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tup
         if member.rule.scale == "count":
             reading = _counted(member, cap, alone)
         else:
-            reading = Reading(None, "open", len(pairs.arm), family_effect(pairs.differences, cap, alone))
+            reading = OutcomeReading(None, "open", len(pairs.arm), family_effect(pairs.differences, cap, alone))
         answers.append(Answered(reading._replace(verdict=None, why="open"), None, p, p_adjusted))
     return tuple(answers)
 

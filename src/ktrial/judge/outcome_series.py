@@ -20,7 +20,7 @@ from ktrial.kit.finding import Finding, FindingLevel
 from ktrial.kit.outcome import Direction
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class SeriesSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Of finite values only. `spread` is (maximum - minimum) / median; null where the median is zero, as is `cv`."""
 
     n: int
@@ -33,7 +33,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     spread: float | None
 
 
-def summarise(values: Iterable[float]) -> Summary | None:
+def summarise(values: Iterable[float]) -> SeriesSummary | None:
     """None where no value is a number."""
     kept = sorted(value for value in values if math.isfinite(value))
     if not kept:
@@ -45,7 +45,7 @@ def summarise(values: Iterable[float]) -> Summary | None:
     mean = float((finite / unit).mean()) * unit
     median = kept[(len(kept) - 1) // 2] / 2 + kept[len(kept) // 2] / 2
     sd = float((finite / unit).std(ddof=1)) * unit if len(finite) > 1 else None
-    return Summary(
+    return SeriesSummary(
         n=len(finite),
         mean=mean,
         median=median,
@@ -74,7 +74,7 @@ class OfArm(msgspec.Struct, frozen=True, kw_only=True):
     span: float
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
+class OutcomeSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Drift and dependence over the runs of all arms; the mean place of each arm by block where the order is known."""
 
     drift: diagnostics.Drift | None
@@ -89,12 +89,12 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
         return self.dependence if self.dependence is None or not self.dependence.holds else alike or self.dependence
 
 
-_UNKNOWN = Series(drift=None, dependence=None, places={})
+_UNKNOWN = OutcomeSeries(drift=None, dependence=None, places={})
 #: Two arms by themselves and all runs together are looked at: each by so small a part of the rate.
 _LOOKS = 3
 
 
-def read_series(runs: Mapping[str, Runs]) -> Series:
+def read_series(runs: Mapping[str, Runs]) -> OutcomeSeries:
     """Only where the place of every run is known. With blocks within them: what differs between hosts is no drift."""
     everything = [place for of_arm in runs.values() for place in of_arm.places]
     if None in everything or not everything or len(set(everything)) < len(everything):
@@ -115,7 +115,7 @@ def read_series(runs: Mapping[str, Runs]) -> Series:
             ordered += mine
     if not ordered:
         return _UNKNOWN
-    return Series(
+    return OutcomeSeries(
         drift=diagnostics.drift(ordered),
         dependence=diagnostics.autocorrelation(_residuals(ordered)),
         places=mean_places,
@@ -142,7 +142,7 @@ def _of_arm(arm: str, mine: Sequence[tuple[Array, Array]]) -> OfArm:
     )
 
 
-def drift_check(series: Series, arm: str, control: str, estimate: float) -> Check | None:
+def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) -> Check | None:
     """How much of an effect the drift alone would make, from how far apart in the order the two arms lie."""
     if series.drift is None:
         return None
@@ -162,7 +162,7 @@ def drift_check(series: Series, arm: str, control: str, estimate: float) -> Chec
     return Check(name="no drift", holds=share < 0.25, value=made, sentence=sentence)
 
 
-def _drift_alone(series: Series, arms: tuple[str, str], estimate: float) -> Check | None:
+def _drift_alone(series: OutcomeSeries, arms: tuple[str, str], estimate: float) -> Check | None:
     """Drift of one arm by itself, where all runs together show none: what it changed by, beside the effect."""
     for name in arms:
         found = series.alone.get(name)

@@ -32,7 +32,7 @@ _RATIO = "ratio of total rates, interval by sign flips"
 _DIFFERENCE = "mean difference per block, interval by sign flips"
 
 
-class Reading(NamedTuple):
+class OutcomeReading(NamedTuple):
     """What the numbers alone say. `blocks` are those that it rests on."""
 
     verdict: Verdict | None
@@ -47,7 +47,7 @@ def log_margin(rule: OutcomeRule) -> float:
     return math.log1p(rule.margin)
 
 
-def read_primary(protocol: Protocol, pairs: Pairs, cap: int | None) -> Reading:
+def read_primary(protocol: Protocol, pairs: Pairs, cap: int | None) -> OutcomeReading:
     """The verdict, or none yet. `cap` is null while it is not planned."""
     rule = protocol.outcomes[protocol.primary]
     row = table_row(protocol)
@@ -93,14 +93,14 @@ def abs_score(score: float, rule: OutcomeRule) -> float:
     return score if rule.direction == "higher" else -score
 
 
-def _not_planned(differences: Array) -> Reading:
+def _not_planned(differences: Array) -> OutcomeReading:
     if not len(differences):
-        return Reading(None, "open", 0, None)
+        return OutcomeReading(None, "open", 0, None)
     effect = Effect(estimate=hodges_lehmann(differences), low=None, high=None, method=_SEQUENTIAL)
-    return Reading(None, "open", len(differences), effect)
+    return OutcomeReading(None, "open", len(differences), effect)
 
 
-def _of_decision(found: Decision, row: int) -> Reading:
+def _of_decision(found: Decision, row: int) -> OutcomeReading:
     effect = None
     if found.blocks:
         effect = Effect(
@@ -110,14 +110,14 @@ def _of_decision(found: Decision, row: int) -> Reading:
             confidence=_confidence(row),
             method=_FAST if found.why == "fast path" else _SEQUENTIAL,
         )
-    return Reading(found.verdict, found.why, found.blocks, effect)
+    return OutcomeReading(found.verdict, found.why, found.blocks, effect)
 
 
 def _confidence(row: int) -> float:
     return 1 - 0.05 / row
 
 
-def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int) -> Reading | None:
+def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int) -> OutcomeReading | None:
     """What the e-value decides after the tables gave up; its half of the error, at any block."""
     margin = log_margin(protocol.outcomes[protocol.primary])
     # Both halves share the error: each rejects at 2/alpha, so that the two-sided value is at 1/alpha at least.
@@ -137,7 +137,7 @@ def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int)
             effect = Effect(
                 estimate=hodges_lehmann(seen), low=low, high=high, confidence=_confidence(row), method=_OPEN_ENDED
             )
-            return Reading(verdict, "e-value", blocks, effect)
+            return OutcomeReading(verdict, "e-value", blocks, effect)
     return None
 
 
@@ -154,22 +154,22 @@ def e_values(protocol: Protocol, differences: Array) -> EValues | None:
     )
 
 
-def read_counter(rule: OutcomeRule, pairs: Pairs, alpha: float, *, done: bool) -> Reading:
+def read_counter(rule: OutcomeRule, pairs: Pairs, alpha: float, *, done: bool) -> OutcomeReading:
     """A counter, looked at once, when all its blocks are there."""
     blocks = len(pairs.arm)
     if not done or not blocks:
-        return Reading(None, "open", blocks, None)
+        return OutcomeReading(None, "open", blocks, None)
     sign = 1.0 if rule.direction == "higher" else -1.0
     found = count_result(sign * pairs.against, sign * pairs.arm, alpha)
     effect = _count_effect(found, sign, pairs.differences, alpha)
     margin = 1 + rule.margin
     is_narrow = found.low is not None and found.high is not None and found.low > 1 / margin and found.high < margin
     if found.bound is not None or is_narrow:
-        return Reading("equivalent", "counter", blocks, effect, found)
+        return OutcomeReading("equivalent", "counter", blocks, effect, found)
     if found.p > alpha:
-        return Reading("inconclusive", "cap", blocks, effect, found)
+        return OutcomeReading("inconclusive", "cap", blocks, effect, found)
     is_better = float(pairs.differences.sum()) > 0
-    return Reading("better" if is_better else "worse", "counter", blocks, effect, found)
+    return OutcomeReading("better" if is_better else "worse", "counter", blocks, effect, found)
 
 
 def _count_effect(found: Counter, sign: float, differences: Array, alpha: float) -> Effect:

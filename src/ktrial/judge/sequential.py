@@ -177,7 +177,7 @@ def _fast_reach(rule: Rule) -> float | None:
     return factor * float(max(abs(value) for value in profile))
 
 
-class Seen(NamedTuple):
+class LookSeen(NamedTuple):
     """One look: the intersected interval of all so far, and the sorted Walsh averages of the blocks up to it."""
 
     blocks: int
@@ -186,7 +186,7 @@ class Seen(NamedTuple):
     means: Array
 
 
-def intervals(differences: Array, cap: int, row: int) -> Iterator[Seen]:
+def intervals(differences: Array, cap: int, row: int) -> Iterator[LookSeen]:
     """All looks so far, whatever is decided at them."""
     low, high = -math.inf, math.inf
     for blocks, index in looks(cap, row).items():
@@ -194,7 +194,7 @@ def intervals(differences: Array, cap: int, row: int) -> Iterator[Seen]:
             return
         means = walsh(differences[:blocks])
         low, high = _intersected(low, high, float(means[index]), float(means[-1 - index]))
-        yield Seen(blocks, low, high, means)
+        yield LookSeen(blocks, low, high, means)
 
 
 def _looked_at(differences: Array, rule: Rule) -> Decision:
@@ -213,7 +213,7 @@ def _looked_at(differences: Array, rule: Rule) -> Decision:
     return Decision(None, "open", len(differences), estimate, low, high)
 
 
-def _is_futile(seen: Seen, rule: Rule) -> bool:
+def _is_futile(seen: LookSeen, rule: Rule) -> bool:
     return seen.blocks >= _FUTILE_FROM and chance_of_verdict(seen.means, seen.blocks, rule) < _FUTILE_CHANCE
 
 

@@ -45,7 +45,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     compiler: str
 
 
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
+class BuildCost(msgspec.Struct, frozen=True, kw_only=True):
     """What a build took. `hits` and `misses` are the cache's, null where none was used."""
 
     wall_s: float
@@ -78,7 +78,7 @@ class KernelMade(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     flags: Flags | None
     identity: KernelIdentity
-    cost: Cost
+    cost: BuildCost
     packages: tuple[Package, ...] = ()
     ended_unix_ms: int = 0
     schema: str = "ktrial.kernel-build/1"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 
-class Flags(msgspec.Struct, frozen=True, kw_only=True):
+class ObjectFlags(msgspec.Struct, frozen=True, kw_only=True):
     """Of objects in one language: how many there are, and how many had which target and level; "" is none."""
 
     count: int
@@ -24,8 +24,8 @@ class BuiltObjects(msgspec.Struct, frozen=True, kw_only=True):
     names itself; `producers` only where there is debug information.
     """
 
-    c: Flags
-    rust: Flags
+    c: ObjectFlags
+    rust: ObjectFlags
     apart: int
     examples: Mapping[str, tuple[str, ...]]
     comments: tuple[str, ...]

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ktrial.kernels.build_record import Cost
+from ktrial.kernels.build_record import BuildCost
 from ktrial.kernels.identity import KernelIdentity
 from ktrial.kernels.source import AppliedPatch
 
@@ -40,7 +40,7 @@ class KernelPackaged(msgspec.Struct, frozen=True, kw_only=True):
     patches: tuple[AppliedPatch, ...]
     command: tuple[str, ...]
     environment: Mapping[str, str]
-    cost: Cost
+    cost: BuildCost
     packages: tuple[PackageFile, ...]
     ended_unix_ms: int
     schema: str = "ktrial.kernel-package/1"

@@ -37,7 +37,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     box_id: str | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ContainerRequest(msgspec.Struct, frozen=True):
     """What `--tools` asks for: an image, or the name of a distrobox. Without a runtime the first one found is taken."""
 
     runtime: Runtime | None
@@ -58,7 +58,7 @@ def check_image(name: str, what: str) -> None:
         raise BadInput(f"{what}: {name!r} is no name of an image", hint=_USAGE)
 
 
-def parse_tools(text: str) -> Wanted:
+def parse_tools(text: str) -> ContainerRequest:
     """`container[=[RUNTIME:]NAME]`."""
     word, _, name = text.partition("=")
     runtime: Runtime | None = next((runtime for runtime in RUNTIMES if name.startswith(f"{runtime}:")), None)
@@ -68,4 +68,4 @@ def parse_tools(text: str) -> Wanted:
         raise BadInput(f"--tools {text!r} cannot be read", hint=_USAGE)
     if name:
         check_image(name, f"--tools {text}")
-    return Wanted(runtime, name or DEFAULT_IMAGE)
+    return ContainerRequest(runtime, name or DEFAULT_IMAGE)

@@ -22,7 +22,7 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
     next_unix_us: int | None
 
 
-class _Row(msgspec.Struct):
+class _TimerRow(msgspec.Struct):
     unit: _Name
     activates: _Name
     next: _Microseconds | None
@@ -31,7 +31,7 @@ class _Row(msgspec.Struct):
 def read_list_timers(data: bytes, source: str) -> tuple[Timer, ...]:
     """All timers in their order. Raises UnreadableOutput."""
     try:
-        rows = decode_as(data, list[_Row])
+        rows = decode_as(data, list[_TimerRow])
     except msgspec.DecodeError as error:
         raise unreadable(source, None, data.decode("utf-8", "replace"), f"a list of timers: {error}") from None
     return tuple(Timer(unit=row.unit, activates=row.activates, next_unix_us=row.next or None) for row in rows)

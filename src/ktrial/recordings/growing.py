@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ktrial.kit.formats.tool_output import unreadable
-from ktrial.recordings.ktrial_blocks import MAGIC, Blocks, Layout, contents, numbers
+from ktrial.recordings.ktrial_blocks import MAGIC, BlockLayout, Blocks, contents, numbers
 from ktrial.recordings.watching import TracedEvent
 
 _LATE = "wakeup.late"
@@ -60,7 +60,7 @@ class GrowingRecording:
         ends_ns, durations_ns = self._wake_ups(rows)
         return Grown(ends_ns=ends_ns, durations_ns=durations_ns, events=events)
 
-    def _wake_ups(self, rows: Sequence[tuple[Layout, bytes]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _wake_ups(self, rows: Sequence[tuple[BlockLayout, bytes]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         period_ns = None if self._blocks.head is None else self._blocks.head.period_ns.get("wakeup")
         if period_ns is None:
             return (), ()

@@ -16,7 +16,7 @@ import msgspec
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.machine.sensors import Sensor
 from ktrial.recordings.blocks import OwnSource
-from ktrial.recordings.ktrial_blocks import MAGIC, Blocks, Head, Layout, head_of, numbers, read_blocks
+from ktrial.recordings.ktrial_blocks import MAGIC, BlockLayout, Blocks, Head, head_of, numbers, read_blocks
 from ktrial.recordings.latency import Latencies, PowerState, state_left
 from ktrial.recordings.model import CrossCheck, Event, Frames, Gap, Recording, Series, SeriesKind, Source
 from ktrial.recordings.usage import usages
@@ -97,14 +97,14 @@ def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bo
 
 
 def _series(
-    parts: list[tuple[Layout, bytes]], start_ns: int, wanted: Callable[[str], bool]
+    parts: list[tuple[BlockLayout, bytes]], start_ns: int, wanted: Callable[[str], bool]
 ) -> tuple[dict[str, Series], float]:
     """The series of a group, over all layouts that it has had, and its last moment."""
     import numpy as np
 
     found: dict[str, Series] = {}
     last_s = 0.0
-    runs: list[tuple[Layout, list[bytes]]] = []
+    runs: list[tuple[BlockLayout, list[bytes]]] = []
     for layout, content in parts:
         if runs and runs[-1][0] is layout:
             runs[-1][1].append(content)

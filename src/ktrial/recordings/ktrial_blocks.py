@@ -15,8 +15,8 @@ from ktrial.machine.sensors import Sensor
 from ktrial.recordings.blocks import BLOCK, ROWS, OwnSource
 from ktrial.recordings.latency import PowerState
 from ktrial.recordings.model import GroupLimits
-from ktrial.recordings.usage import LOOK, Look
-from ktrial.recordings.watching import Ended, TracedEvent
+from ktrial.recordings.usage import LOOK, UsageLook
+from ktrial.recordings.watching import TracedEvent, WatchEnded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +53,7 @@ class Head(msgspec.Struct):
     groups: tuple[GroupLimits, ...] = ()
 
 
-class Layout(msgspec.Struct):
+class BlockLayout(msgspec.Struct):
     """The columns of a group from here on."""
 
     group: int
@@ -66,11 +66,11 @@ class Blocks:
 
     def __init__(self) -> None:
         self.head: Head | None = None
-        self.tail: Ended | None = None
-        self.layouts: dict[int, Layout] = {}
-        self.rows: dict[int, list[tuple[Layout, bytes]]] = {}
+        self.tail: WatchEnded | None = None
+        self.layouts: dict[int, BlockLayout] = {}
+        self.rows: dict[int, list[tuple[BlockLayout, bytes]]] = {}
         self.events: list[TracedEvent] = []
-        self.looks: list[Look] = []
+        self.looks: list[UsageLook] = []
         self.own: dict[str, OwnSource] = {}
         self.cut: str | None = None
 
@@ -79,7 +79,7 @@ class Blocks:
         if holds == b"H":
             self.head = decode_as(content, Head)
         elif holds == b"L":
-            layout = decode_as(content, Layout)
+            layout = decode_as(content, BlockLayout)
             self.layouts[layout.group] = layout
         elif holds == b"S":
             group, rows, width = ROWS.unpack_from(content) if len(content) >= ROWS.size else (0, 0, 0)
@@ -95,7 +95,7 @@ class Blocks:
             own = decode_as(content, OwnSource)
             self.own[own.source] = own
         elif holds == b"T":
-            self.tail = decode_as(content, Ended)
+            self.tail = decode_as(content, WatchEnded)
 
 
 def read_blocks(data: bytes, name: str) -> Blocks:

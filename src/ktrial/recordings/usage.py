@@ -33,7 +33,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
         return self.pid, self.name or self.group or ""
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class UsageLook(msgspec.Struct, frozen=True, kw_only=True):
     """One look, and who had changed."""
 
     at_ns: int
@@ -41,10 +41,10 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[Changed, ...]
 
 
-LOOK = msgspec.json.Decoder(Look)
+LOOK = msgspec.json.Decoder(UsageLook)
 
 
-def usages(looks: Iterable[Look], start_ns: int) -> tuple[Usage, ...]:
+def usages(looks: Iterable[UsageLook], start_ns: int) -> tuple[Usage, ...]:
     """A series for each; between two looks at which it is told it stays as it was."""
     points: dict[tuple[int | None, str], list[_Point]] = {}
     for look in looks:

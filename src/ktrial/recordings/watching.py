@@ -83,7 +83,7 @@ class Handed(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class EventCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Events of a kind that were seen beside the kernel's own counter.
 
     The counter was read directly before and after each mark between which events were counted: `counted` is the most
@@ -166,13 +166,13 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
     blind: str | None
     cut: dict[str, int]
     counts: dict[str, Count]
-    checks: tuple[Check, ...]
+    checks: tuple[EventCheck, ...]
     absent: Missing
     clock_error_ns: int
     devices: dict[str, Device] = {}
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class WatchEnded(msgspec.Struct, frozen=True, kw_only=True):
     """How a watch ended: its own cost, how each source went, and how the tracing did."""
 
     ended: Literal["done", "limit", "told"]
@@ -197,7 +197,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
         return self.bytes / max(1, self.wall_ns) * 3.6e12
 
 
-def doubts(ended: Ended, absent: Mapping[str, str]) -> tuple[Finding, ...]:
+def doubts(ended: WatchEnded, absent: Mapping[str, str]) -> tuple[Finding, ...]:
     """What speaks against believing a recording."""
     found = []
     if ended.dropped:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ktrial.judge.model.comparison import Comparison, Point
 
 
-class Condition(NamedTuple):
+class ShownCondition(NamedTuple):
     """One reading of runs in the unit in which it is shown. `matters` says of all its values whether they tell."""
 
     name: str
@@ -39,19 +39,19 @@ def _any_above(least: float) -> Callable[[Sequence[float]], bool]:
 
 #: In the order in which they are shown.
 CONDITIONS = (
-    Condition("temperature_c", "°C at start", 1, 1, lambda values: True),
-    Condition("frequency_hz", "clock, GHz", 1e9, 2, _varies_by(0.02)),
-    Condition("throttled_share", "% of time throttled", 0.01, 0, _any_above(0)),
-    Condition("kernel_warnings", "kernel warnings", 1, 0, _any_above(0)),
-    Condition("steal_share", "% of CPU stolen", 0.01, 1, _any_above(0.05)),
-    Condition("pressure_cpu_share", "% waiting for CPU", 0.01, 1, _varies_by(1)),
-    Condition("pressure_memory_share", "% waiting for memory", 0.01, 1, _varies_by(1)),
-    Condition("pressure_io_share", "% waiting for I/O", 0.01, 1, _varies_by(1)),
-    Condition("battery_percent", "battery, %", 1, 0, _varies_by(1)),
+    ShownCondition("temperature_c", "°C at start", 1, 1, lambda values: True),
+    ShownCondition("frequency_hz", "clock, GHz", 1e9, 2, _varies_by(0.02)),
+    ShownCondition("throttled_share", "% of time throttled", 0.01, 0, _any_above(0)),
+    ShownCondition("kernel_warnings", "kernel warnings", 1, 0, _any_above(0)),
+    ShownCondition("steal_share", "% of CPU stolen", 0.01, 1, _any_above(0.05)),
+    ShownCondition("pressure_cpu_share", "% waiting for CPU", 0.01, 1, _varies_by(1)),
+    ShownCondition("pressure_memory_share", "% waiting for memory", 0.01, 1, _varies_by(1)),
+    ShownCondition("pressure_io_share", "% waiting for I/O", 0.01, 1, _varies_by(1)),
+    ShownCondition("battery_percent", "battery, %", 1, 0, _varies_by(1)),
 )
 
 
-def worth_showing(points: Iterable[Point]) -> tuple[Condition, ...]:
+def worth_showing(points: Iterable[Point]) -> tuple[ShownCondition, ...]:
     """Those that were measured and vary, or that matter where they are not zero."""
     runs = list(points)
     found = []
@@ -73,7 +73,7 @@ def by_arm(comparison: Comparison) -> list[tuple[str, ...]]:
     return [(one.title, *(_told(one, runs.values()) for runs in arms.values())) for one in shown]
 
 
-def _told(condition: Condition, points: Iterable[Point]) -> str:
+def _told(condition: ShownCondition, points: Iterable[Point]) -> str:
     values = [value for point in points if (value := condition.of(point)) is not None]
     if not values:
         return "-"

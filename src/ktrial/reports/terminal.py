@@ -28,7 +28,7 @@ _LONGEST = 40
 
 def comparison_text(found: Comparison, *, width: int) -> str:
     """All of it. A number behind a verdict refers to the doubts below the table."""
-    notes = _Notes()
+    notes = _NumberedNotes()
     parts = [
         paragraph(found.answer, width=width),
         _arms(found.arms, found.control, width),
@@ -47,7 +47,7 @@ def comparison_text(found: Comparison, *, width: int) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-class _Notes:
+class _NumberedNotes:
     """Findings of contrasts and outcomes, each with a number when it is first met."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ def _sources(names: Sequence[str]) -> str:
     return _some([name.rsplit("/", 1)[-1] for name in names])
 
 
-def _verdicts(found: Comparison, notes: _Notes, width: int) -> str:
+def _verdicts(found: Comparison, notes: _NumberedNotes, width: int) -> str:
     outcomes, holes, unasked = found.outcomes, hole_rows(found), explored(found)
     rows = []
     for outcome in outcomes:
@@ -156,7 +156,7 @@ def _machines(found: Comparison, width: int) -> str:
     return "\n".join(parts)
 
 
-def _tiers(found: Comparison, notes: _Notes, width: int) -> str:
+def _tiers(found: Comparison, notes: _NumberedNotes, width: int) -> str:
     """Each tier against the one before it, outcome by outcome."""
     steps = {(one.name, step.arm): step for one in found.outcomes for step in one.steps}
     headers = ("tier", "to", "step", "interval", "verdict", f"to {found.control}", "doubts")

@@ -39,7 +39,7 @@ class ForeignFile(msgspec.Struct, frozen=True):
         return hashlib.sha256(self.data).hexdigest()
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How to bring files in. `again` also keeps what is there already; `dry_run` keeps nothing."""
 
     options: ImportOptions
@@ -50,7 +50,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 def bring_in(
     file: ForeignFile,
-    wanted: Wanted,
+    wanted: ImportRequest,
     importers: Mapping[str, Importer],
     store: ImportStore,
     unix_ms: Callable[[], int],
@@ -82,7 +82,7 @@ def bring_in(
     )
 
 
-def read_results(file: ForeignFile, wanted: Wanted, importers: Mapping[str, Importer]) -> ForeignResults:
+def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[str, Importer]) -> ForeignResults:
     """The results of a file in the format that was named, or in the one that it seems to have."""
     if not file.data:
         raise BadInput("the file is empty", file=file.name, hint="was the benchmark run, and its output written there?")
@@ -125,7 +125,7 @@ def claiming(head: bytes, name: str, importers: Mapping[str, Importer]) -> list[
     return [importer for importer in fitting if not importer.takes_columns] or fitting
 
 
-def _chosen(data: bytes, name: str, wanted: Wanted, importers: Mapping[str, Importer]) -> Importer:
+def _chosen(data: bytes, name: str, wanted: ImportRequest, importers: Mapping[str, Importer]) -> Importer:
     formats = ", ".join(importers)
     as_format = wanted.as_format
     if as_format is not None:

@@ -99,7 +99,7 @@ def stored_run(record: RunRecord) -> StoredRun:
     )
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
+class StoredSeries(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome of one benchmark under one label, over all good runs that count."""
 
     benchmark: str

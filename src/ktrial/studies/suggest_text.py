@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from ktrial.kit.tables import labelled, paragraph
 from ktrial.studies.goals import Candidate
 from ktrial.studies.ledger.model import LedgerEntry
-from ktrial.tuning.catalog.model import Source
+from ktrial.tuning.catalog.model import CatalogSource
 
 _CLAIMS = 2
 
 
 def suggestions_text(
     found: Sequence[tuple[Candidate, LedgerEntry | None]],
-    sources: Mapping[str, Source],
+    sources: Mapping[str, CatalogSource],
     not_here: Mapping[str, str],
     inert: Mapping[str, str],
     *,
@@ -39,7 +39,9 @@ def suggestions_text(
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _candidate(one: Candidate, entry: LedgerEntry | None, sources: Mapping[str, Source], width: int) -> list[str]:
+def _candidate(
+    one: Candidate, entry: LedgerEntry | None, sources: Mapping[str, CatalogSource], width: int
+) -> list[str]:
     def add(label: str, text: str) -> str:
         return labelled(f"  {label}", text, width=width, label_columns=12)
 

@@ -17,7 +17,7 @@ from ktrial.trial.kept import KeptTrial
 from ktrial.trial.record import StoredTrial
 
 
-class Trials:
+class StoredTrials:
     """`open_database` is called when something is read or kept, not before."""
 
     def __init__(self, open_database: Callable[[], Database]) -> None:

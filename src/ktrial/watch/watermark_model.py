@@ -46,7 +46,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
         return self.low_pages - self.min_pages
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True):
+class WatermarkColumn(msgspec.Struct, frozen=True, kw_only=True):
     """One pair of settings and what it comes to: in pages by zone, in bytes in all.
 
     `kept_free_bytes` is what kswapd restores once memory has filled up; ordinary programs never get `reserve_bytes`.
@@ -68,7 +68,7 @@ class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     page_bytes: int
     zones: tuple[Zone, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[WatermarkColumn, ...]
     rate_bytes_per_s: float | None = None
     rate_source: str | None = None
     agrees: bool | None = None

@@ -21,8 +21,8 @@ from ktrial.tuning.knobs.value import kernel_text
 from ktrial.watch.watermark_model import (
     RESERVE,
     SCALE,
-    Column,
     Marks,
+    WatermarkColumn,
     Watermarks,
     Zone,
     in_all,
@@ -46,7 +46,7 @@ _RECLAIMED = re.compile(rb"^pgsteal_(?:kswapd|direct|khugepaged) (\d+)$", re.MUL
 _FREED = re.compile(rb"^pgfree (\d+)$", re.MULTILINE)
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class WatermarkLayout(msgspec.Struct, frozen=True, kw_only=True):
     """A machine's memory as far as the watermarks hang on it, and the two settings there."""
 
     kind: Literal["here", "elsewhere"]
@@ -65,7 +65,7 @@ class Lead(msgspec.Struct, frozen=True):
     seconds: float | None = None
 
 
-def layout_here(machine: Machine) -> Layout:
+def layout_here(machine: Machine) -> WatermarkLayout:
     """Memory and settings of the machine at hand."""
     facts = machine.facts(("memory", "thp"))
     read = machine.read(tuple(_PATHS.values()))
@@ -80,7 +80,7 @@ def layout_here(machine: Machine) -> Layout:
             )
         settings[name] = int(text)
     page_bytes = facts.value("memory.page_bytes")
-    return Layout(
+    return WatermarkLayout(
         kind="here",
         zones=zones_of(facts),
         page_bytes=page_bytes if isinstance(page_bytes, int) else 4096,
@@ -90,7 +90,7 @@ def layout_here(machine: Machine) -> Layout:
     )
 
 
-def layout_elsewhere(memory_bytes: float, catalog: Catalog) -> Layout:
+def layout_elsewhere(memory_bytes: float, catalog: Catalog) -> WatermarkLayout:
     """A PC with so much memory and the kernel's defaults."""
     zones = usual_zones(memory_bytes)
     records = [{"node": zone.node, "zone": zone.name, "managed_pages": zone.managed_pages} for zone in zones]
@@ -102,11 +102,11 @@ def layout_elsewhere(memory_bytes: float, catalog: Catalog) -> Layout:
     }
     facts = FactBook({name: Fact(value=value) for name, value in known.items()})
     settings = {name: int(default_value(catalog.knobs[name], facts)[0]) for name in _PATHS}
-    return Layout(kind="elsewhere", zones=zones, page_bytes=4096, settings=settings, facts=facts)
+    return WatermarkLayout(kind="elsewhere", zones=zones, page_bytes=4096, settings=settings, facts=facts)
 
 
 def compare(
-    layout: Layout,
+    layout: WatermarkLayout,
     words: Sequence[str],
     catalog: Catalog,
     *,
@@ -157,7 +157,7 @@ def _demand_pages(machine: Machine, clock: Clock) -> tuple[int, int]:
     return clock.monotonic_ns(), sum(map(int, taken)) + sum(map(int, reclaimed)) - sum(map(int, freed))
 
 
-def _columns(word: str, layout: Layout, catalog: Catalog) -> list[tuple[str, Mapping[str, int]]]:
+def _columns(word: str, layout: WatermarkLayout, catalog: Catalog) -> list[tuple[str, Mapping[str, int]]]:
     """A word is a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
     if not is_assignment(word):
         return [(word, _of_profile(word, layout, catalog))]
@@ -181,14 +181,14 @@ def _check_known(knob: str) -> None:
         raise BadInput(f"{knob} does not set the watermarks", hint=f"{RESERVE} and {SCALE} do")
 
 
-def _name(settings: Mapping[str, int], layout: Layout) -> str:
+def _name(settings: Mapping[str, int], layout: WatermarkLayout) -> str:
     changed = [
         f"{name.partition('.')[2]}={value}" for name, value in settings.items() if value != layout.settings[name]
     ]
     return " ".join(changed) or "as in force"
 
 
-def _of_profile(name: str, layout: Layout, catalog: Catalog) -> Mapping[str, int]:
+def _of_profile(name: str, layout: WatermarkLayout, catalog: Catalog) -> Mapping[str, int]:
     if name not in catalog.profiles:
         raise UnknownName("profile", name, catalog.profiles, hint="a setting is KNOB=VALUE")
     own = {one.knob: one for one in flatten(name, catalog.profiles) if one.knob in _PATHS}
@@ -198,7 +198,7 @@ def _of_profile(name: str, layout: Layout, catalog: Catalog) -> Mapping[str, int
     return {**layout.settings, **values}
 
 
-def _value(value: Any, name: str, layout: Layout, catalog: Catalog) -> int:
+def _value(value: Any, name: str, layout: WatermarkLayout, catalog: Catalog) -> int:
     knob = catalog.knobs[name]
     if isinstance(value, dict):
         value, why = computed_value(knob, value, str(layout.settings[name]), layout.facts, None)
@@ -207,7 +207,7 @@ def _value(value: Any, name: str, layout: Layout, catalog: Catalog) -> int:
     return int(kernel_text(knob, value))
 
 
-def _for_lead(layout: Layout, lead: Lead, per_s: float | None) -> tuple[str, Mapping[str, int]]:
+def _for_lead(layout: WatermarkLayout, lead: Lead, per_s: float | None) -> tuple[str, Mapping[str, int]]:
     if lead.seconds is not None and per_s is None:
         raise BadInput(
             f"--lead {lead.text}: seconds need an allocation rate", hint="--rate 2GiB (a second), or --measure 30s"
@@ -223,11 +223,11 @@ def _for_lead(layout: Layout, lead: Lead, per_s: float | None) -> tuple[str, Map
     return f"{_name(settings, layout)} for a lead of {lead.text}", settings
 
 
-def _column(name: str, settings: Mapping[str, int], layout: Layout, per_s: float | None) -> Column:
+def _column(name: str, settings: Mapping[str, int], layout: WatermarkLayout, per_s: float | None) -> WatermarkColumn:
     marks = zone_marks(layout.zones, settings[RESERVE], settings[SCALE], layout.page_bytes)
     whole = in_all(marks)
     lead_bytes = whole.lead_pages * layout.page_bytes
-    return Column(
+    return WatermarkColumn(
         name=name,
         settings=settings,
         zones=marks,
@@ -238,7 +238,7 @@ def _column(name: str, settings: Mapping[str, int], layout: Layout, per_s: float
     )
 
 
-def _differences(layout: Layout, column: Column) -> tuple[str, ...]:
+def _differences(layout: WatermarkLayout, column: WatermarkColumn) -> tuple[str, ...]:
     found = []
     for zone, computed, shown in zip(layout.zones, column.zones, layout.shown, strict=True):
         place = f"node {zone.node} {zone.name}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ktrial.kit.tables import paragraph, table
 from ktrial.kit.units import show_bytes, show_seconds
-from ktrial.watch.watermark_model import Column, Watermarks
+from ktrial.watch.watermark_model import WatermarkColumn, Watermarks
 
 
 def watermarks_text(found: Watermarks, *, width: int) -> str:
@@ -39,7 +39,7 @@ def watermarks_text(found: Watermarks, *, width: int) -> str:
     return "\n".join([*lines, *_try_line(found)]) + "\n"
 
 
-def _row(column: Column, found: Watermarks, *, timed: bool) -> list[str]:
+def _row(column: WatermarkColumn, found: Watermarks, *, timed: bool) -> list[str]:
     low_bytes = column.reserve_bytes + column.lead_bytes
     cells = [column.name, *(show_bytes(size) for size in (column.reserve_bytes, low_bytes, column.kept_free_bytes))]
     cells.append(f"{show_bytes(column.lead_bytes)} ({column.lead_bytes / found.memory_bytes:.1%})")

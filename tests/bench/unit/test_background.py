@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ktrial.bench.around.load import Background, Ended
+from ktrial.bench.around.load import Background, LoadEnded
 from ktrial.bench.record import Execution
 from ktrial.bench.suite import SuiteLoad
 from tests.support.bench import SPIN_REPLY, FakeClock, FakeExecutor, FakeLoad, answer
@@ -14,7 +14,7 @@ from tests.support.bench import SPIN_REPLY, FakeClock, FakeExecutor, FakeLoad, a
 MILLISECOND_NS = 1_000_000
 
 
-def finished(began_ms: float, took_ms: float, **changes: object) -> Ended:
+def finished(began_ms: float, took_ms: float, **changes: object) -> LoadEnded:
     """The end of a `spin` beside a run that took `took_ms` from `began_ms` on."""
     reply = msgspec.json.decode(SPIN_REPLY)
     reply["results"].update(changes)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.bench.record import Summary
+from ktrial.bench.record import SessionSummary
 from ktrial.bench.text import duration, holes_text, run_begins, show, summary_text
 
 
@@ -43,7 +43,7 @@ def test_the_line_of_a_run() -> None:
 
 def test_the_table_has_one_unit_per_row_and_fits() -> None:
     rows = (
-        Summary(
+        SessionSummary(
             benchmark="hackbench",
             outcome="time",
             unit="s",
@@ -55,7 +55,7 @@ def test_the_table_has_one_unit_per_row_and_fits() -> None:
             maximum=1.5,
             cv=0.1234,
         ),
-        Summary(
+        SessionSummary(
             benchmark="hackbench",
             outcome="load.throughput",
             unit="1/s",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.bench.run.command_journal import CommandJournal
+from ktrial.bench.run.command_journal import CommandJournalFile
 from ktrial.bench.run.undoable_command import ArmCommand
 from ktrial.kit.errors import KtrialError
 
@@ -15,11 +15,11 @@ TOUCH = ArmCommand(run=("/bin/touch", "a b"), undo=("/bin/rm", "a b"), environme
 
 
 def test_what_is_left_is_the_newest_first_and_another_process_sees_it(tmp_path: Path) -> None:
-    journal = CommandJournal(tmp_path / "measuring")
+    journal = CommandJournalFile(tmp_path / "measuring")
     assert journal.left() == ()
     first = journal.begin("trial", "case", TOUCH)
     second = journal.begin("trial", "case", ArmCommand(run=("x",), undo=("y",)))
-    again = CommandJournal(tmp_path / "measuring")
+    again = CommandJournalFile(tmp_path / "measuring")
     assert [(one.number, one.trial, one.arm) for one in again.left()] == [
         (second, "trial", "case"),
         (first, *("trial", "case")),
@@ -34,7 +34,7 @@ def test_what_is_left_is_the_newest_first_and_another_process_sees_it(tmp_path: 
 
 
 def test_cut_off_anywhere_it_tells_what_was_whole(tmp_path: Path) -> None:
-    journal = CommandJournal(tmp_path)
+    journal = CommandJournalFile(tmp_path)
     journal.begin("trial", "case", TOUCH)
     first = Path(journal.where).read_bytes()
     journal.begin("trial", "other", TOUCH)
@@ -49,7 +49,7 @@ def test_cut_off_anywhere_it_tells_what_was_whole(tmp_path: Path) -> None:
 
 
 def test_what_is_no_journal_is_named_with_its_line(tmp_path: Path) -> None:
-    journal = CommandJournal(tmp_path)
+    journal = CommandJournalFile(tmp_path)
     journal.begin("trial", "case", TOUCH)
     with Path(journal.where).open("ab") as file:
         file.write(b'{"event": "danced"}\n')

@@ -11,7 +11,7 @@ import pytest
 
 from ktrial.bench.run.container import AGENT, Box, Runtimes
 from ktrial.kit.errors import KtrialError
-from ktrial.machine.container import Wanted
+from ktrial.machine.container import ContainerRequest
 
 ID = "9aa8f852e3df1c73cad646068e3c2e6928a331a28139140c4ff79ccf959ee4f6"
 #: What podman 4.3.1, docker 20.10.24 (its client also in version 28.2.2) and distrobox 1.4.2.1 say; that a daemon of
@@ -28,7 +28,7 @@ ANSWERS = {
 
 
 def box(
-    wanted: Wanted,
+    wanted: ContainerRequest,
     *,
     there: Sequence[str] = ("podman",),
     answers: Mapping[str, str] = ANSWERS,
@@ -53,7 +53,7 @@ def ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("ordinary")
 def test_rootless_podman() -> None:
-    made = box(Wanted(None, "debian:13"))
+    made = box(ContainerRequest(None, "debian:13"))
     name = next(word for word in made.hold if word.startswith("--name=")).removeprefix("--name=")
     assert made.hold == (
         *("/usr/bin/podman", "run", "--rm", "--interactive", f"--name={name}", "--network=none"),
@@ -72,19 +72,21 @@ def test_rootless_podman() -> None:
 
 @pytest.mark.usefixtures("ordinary")
 def test_docker_runs_as_the_user_unless_it_is_rootless() -> None:
-    made = box(Wanted("docker", "debian:13"), there=("podman", "docker"))
+    made = box(ContainerRequest("docker", "debian:13"), there=("podman", "docker"))
     assert "--user=1001:1002" in made.hold
     assert "--userns=keep-id" not in made.hold
     assert made.container.image_id == f"sha256:{ID}"
     assert made.container.runtime_version == "docker version 20.10.24+dfsg1"
     rootless = {**ANSWERS, "docker info": "[name=seccomp,profile=builtin name=rootless name=cgroupns]\n"}
     assert not [
-        word for word in box(Wanted("docker", "x"), there=("docker",), answers=rootless).hold if "--user" in word
+        word
+        for word in box(ContainerRequest("docker", "x"), there=("docker",), answers=rootless).hold
+        if "--user" in word
     ]
 
 
 def test_a_distrobox_stays_and_is_known_by_its_own_id() -> None:
-    made = box(Wanted("distrobox", "games"), there=("podman", "distrobox"))
+    made = box(ContainerRequest("distrobox", "games"), there=("podman", "distrobox"))
     assert made.hold == made.remove == ()
     assert made.enter[:6] == ("/usr/bin/distrobox", "enter", "--no-tty", "--name", "games", "--")
     assert made.enter[6:] == ("/run/host/opt/agent", "serve", "--role", "user")
@@ -93,13 +95,13 @@ def test_a_distrobox_stays_and_is_known_by_its_own_id() -> None:
 
 
 def test_each_start_has_a_name_of_its_own() -> None:
-    assert box(Wanted(None, "x")).enter != box(Wanted(None, "x")).enter
+    assert box(ContainerRequest(None, "x")).enter != box(ContainerRequest(None, "x")).enter
 
 
 def test_nothing_is_pulled() -> None:
     log: list[str] = []
     with pytest.raises(KtrialError, match="no image gone can be used: Error: no such object") as caught:
-        box(Wanted(None, "gone"), answers={"podman --version": "podman version 4.3.1"}, log=log)
+        box(ContainerRequest(None, "gone"), answers={"podman --version": "podman version 4.3.1"}, log=log)
     assert caught.value.hint == "podman pull gone"
     assert log == ["podman --version", "podman image inspect --format {{.Id}} gone"]
 
@@ -111,17 +113,19 @@ def test_a_daemon_out_of_reach_is_not_taken_for_a_missing_image() -> None:
         return (0, "Docker version 20.10.24+dfsg1, build 297e128\n", "") if "--version" in argv else (1, "", said)
 
     with pytest.raises(KtrialError, match="docker cannot be used: permission denied while") as caught:
-        Runtimes(ask, lambda name: f"/usr/bin/{name}").box(Wanted("docker", "debian:13"), Path("/opt/agent"), [])
+        Runtimes(ask, lambda name: f"/usr/bin/{name}").box(
+            ContainerRequest("docker", "debian:13"), Path("/opt/agent"), []
+        )
     assert caught.value.hint == "start its daemon; the members of its group docker, and root, may use it"
 
 
 def test_the_default_image_is_made_by_a_verb() -> None:
     with pytest.raises(KtrialError) as caught:
-        box(Wanted(None, "localhost/ktrial-tools"), answers={"podman --version": "podman version 4.3.1"})
+        box(ContainerRequest(None, "localhost/ktrial-tools"), answers={"podman --version": "podman version 4.3.1"})
     assert caught.value.hint == "`ktrial tools container` makes it"
 
 
 @pytest.mark.parametrize("wanted, named", [(None, "podman or docker"), ("distrobox", "distrobox")])
 def test_no_runtime(wanted: str | None, named: str) -> None:
     with pytest.raises(KtrialError, match=f"needs {named}, not installed"):
-        box(Wanted(wanted, "x"), there=())  # type: ignore[arg-type]
+        box(ContainerRequest(wanted, "x"), there=())  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import BadInput
-from ktrial.recordings.frames.lines import FramePattern, Line, frames_of
+from ktrial.recordings.frames.lines import FrameLine, FramePattern, frames_of
 
 
 @pytest.mark.parametrize(
@@ -35,15 +35,15 @@ def test_a_pattern_that_tells_no_time_is_refused(pattern: str) -> None:
 
 
 def test_frames_end_when_their_lines_were_read() -> None:
-    lines = [Line(2_000_000_000, "16 ms"), Line(2_100_000_000, "rubbish"), Line(2_500_000_000, "40 ms")]
+    lines = [FrameLine(2_000_000_000, "16 ms"), FrameLine(2_100_000_000, "rubbish"), FrameLine(2_500_000_000, "40 ms")]
     frames = frames_of(lines, FramePattern(r"(?P<ms>\d+) ms"), 1_000_000_000, 0.02, "game.log")
     assert list(frames.ends_s) == [1.0, 1.5]
     assert list(frames.durations_s) == [0.016, 0.04]
     assert frames.clock_error_s == 0.02
 
 
-@pytest.mark.parametrize("lines", [[], [Line(1, "Bild 16 ms")]])
-def test_a_pattern_that_fits_no_line_is_an_error(lines: list[Line]) -> None:
+@pytest.mark.parametrize("lines", [[], [FrameLine(1, "Bild 16 ms")]])
+def test_a_pattern_that_fits_no_line_is_an_error(lines: list[FrameLine]) -> None:
     with pytest.raises(BadInput, match=f"fits none of {len(lines)} lines"):
         frames_of(lines, FramePattern(r"frame (?P<ms>\d+)"), 0, 0.02, "game.log")
 
@@ -56,7 +56,7 @@ def test_any_line_tells_a_time_or_none(line: bytes) -> None:
 
 
 def test_frames_end_when_their_lines_say_so() -> None:
-    lines = [Line(2_000_000_000, "1.9 16 ms"), Line(2_100_000_000, "2.05 40 ms")]
+    lines = [FrameLine(2_000_000_000, "1.9 16 ms"), FrameLine(2_100_000_000, "2.05 40 ms")]
     frames = frames_of(lines, FramePattern(r"(?P<at>[\d.]+) (?P<ms>\d+) ms"), 1_000_000_000, 0.02, "game.log")
     assert list(frames.ends_s) == pytest.approx([0.9, 1.05])
     assert frames.clock_error_s == 0
@@ -66,4 +66,4 @@ def test_frames_end_when_their_lines_say_so() -> None:
 def test_an_end_on_another_clock_is_an_error(at: str) -> None:
     pattern = FramePattern(r"(?P<at>\S+) (?P<ms>\d+) ms")
     with pytest.raises(BadInput, match="no moment shortly before"):
-        frames_of([Line(2_000_000_000, f"{at} 16 ms")], pattern, 0, 0.02, "game.log")
+        frames_of([FrameLine(2_000_000_000, f"{at} 16 ms")], pattern, 0, 0.02, "game.log")

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from ktrial.bench.tools.archive import file_sha256
-from ktrial.bench.tools.toolbox import Toolbox
+from ktrial.bench.tools.toolbox import UserToolbox
 from ktrial.kit.errors import KtrialError, Refused, UnknownName
 from tests.bench.unit.test_model_tool import RECEIPT
 
 PROGRAM = b"#!/bin/sh\n"
 
 
-def installed(toolbox: Toolbox, folder: Path, *, compiler: str = "gcc 12.2.0", content: bytes = PROGRAM) -> Path:
+def installed(toolbox: UserToolbox, folder: Path, *, compiler: str = "gcc 12.2.0", content: bytes = PROGRAM) -> Path:
     """A build in the toolbox: its folder."""
     path = folder / "made"
     path.write_bytes(content)
@@ -26,18 +26,18 @@ def installed(toolbox: Toolbox, folder: Path, *, compiler: str = "gcc 12.2.0", c
 
 
 @pytest.fixture
-def toolbox(tmp_path: Path) -> Toolbox:
-    return Toolbox(tmp_path / "tools")
+def toolbox(tmp_path: Path) -> UserToolbox:
+    return UserToolbox(tmp_path / "tools")
 
 
-def test_nothing_is_there_before_something_was_built(toolbox: Toolbox) -> None:
+def test_nothing_is_there_before_something_was_built(toolbox: UserToolbox) -> None:
     assert toolbox.names() == []
     assert toolbox.find("tool") is None
     with pytest.raises(UnknownName, match="'tool'"):
         toolbox.remove("tool")
 
 
-def test_a_build_is_found_with_its_receipt(toolbox: Toolbox, tmp_path: Path) -> None:
+def test_a_build_is_found_with_its_receipt(toolbox: UserToolbox, tmp_path: Path) -> None:
     build = installed(toolbox, tmp_path)
     found = toolbox.find("tool")
     assert found is not None
@@ -48,7 +48,7 @@ def test_a_build_is_found_with_its_receipt(toolbox: Toolbox, tmp_path: Path) -> 
     assert list((tmp_path / "tools").iterdir()) == []
 
 
-def test_one_build_replaces_the_other(toolbox: Toolbox, tmp_path: Path) -> None:
+def test_one_build_replaces_the_other(toolbox: UserToolbox, tmp_path: Path) -> None:
     installed(toolbox, tmp_path)
     build = installed(toolbox, tmp_path, compiler="gcc 13.1.0")
     assert sorted(path.name for path in (tmp_path / "tools/tool").iterdir()) == sorted([build.name, "current"])
@@ -56,14 +56,14 @@ def test_one_build_replaces_the_other(toolbox: Toolbox, tmp_path: Path) -> None:
     assert toolbox.names() == ["tool"]
 
 
-def test_the_same_build_once_more(toolbox: Toolbox, tmp_path: Path) -> None:
+def test_the_same_build_once_more(toolbox: UserToolbox, tmp_path: Path) -> None:
     assert installed(toolbox, tmp_path) == installed(toolbox, tmp_path, content=b"other bytes, other folder")
     found = toolbox.find("tool")
     assert found is not None
     assert found[0].read_bytes() == b"other bytes, other folder"
 
 
-def test_what_an_interrupted_installation_left_is_no_tool(toolbox: Toolbox, tmp_path: Path) -> None:
+def test_what_an_interrupted_installation_left_is_no_tool(toolbox: UserToolbox, tmp_path: Path) -> None:
     (tmp_path / "tools/tool/.part/bin").mkdir(parents=True)
     (tmp_path / "tools/tool/.part/bin/tool").write_bytes(PROGRAM)
     (tmp_path / "tools/tool/.link").symlink_to(".part")
@@ -73,7 +73,7 @@ def test_what_an_interrupted_installation_left_is_no_tool(toolbox: Toolbox, tmp_
     assert toolbox.find("tool") is not None
 
 
-def test_a_program_that_was_changed_is_not_run(toolbox: Toolbox, tmp_path: Path) -> None:
+def test_a_program_that_was_changed_is_not_run(toolbox: UserToolbox, tmp_path: Path) -> None:
     (installed(toolbox, tmp_path) / "bin/tool").write_bytes(b"#!/bin/sh\nexit 0\n")
     with pytest.raises(KtrialError, match="not the file that ktrial built") as caught:
         toolbox.find("tool")
@@ -81,7 +81,7 @@ def test_a_program_that_was_changed_is_not_run(toolbox: Toolbox, tmp_path: Path)
     assert "ktrial tools get tool" in caught.value.hint
 
 
-def test_a_receipt_that_cannot_be_read(toolbox: Toolbox, tmp_path: Path) -> None:
+def test_a_receipt_that_cannot_be_read(toolbox: UserToolbox, tmp_path: Path) -> None:
     (installed(toolbox, tmp_path) / "tool.json").write_text("{")
     with pytest.raises(KtrialError, match=r"tool\.json cannot be read"):
         toolbox.find("tool")
@@ -89,7 +89,7 @@ def test_a_receipt_that_cannot_be_read(toolbox: Toolbox, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("change", [lambda path: os.chown(path, 12345, -1), lambda path: path.chmod(0o777)])
 def test_root_runs_nothing_that_somebody_else_could_have_put_there(
-    toolbox: Toolbox, tmp_path: Path, change: object
+    toolbox: UserToolbox, tmp_path: Path, change: object
 ) -> None:
     assert os.geteuid() == 0, "this test gives a file to somebody else: run ./check as root"
     build = installed(toolbox, tmp_path)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ktrial.bench.command_benchmark import OwnBenchmark
-from ktrial.bench.events import Began, Event, Hole, Result, RunBegan, RunEnded
+from ktrial.bench.events import Began, BenchRunEnded, Event, Hole, Result, RunBegan
 from ktrial.bench.measure import measure
 from ktrial.bench.record import RunRecord
 from ktrial.bench.schedule import Order, plan_of
@@ -90,7 +90,7 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
         seen.append((type(event).__name__, len(bench.store.records)))
 
     measure(bench.order, bench.executor, bench.store, bench.clock, FACTS, listen)
-    assert seen[:5] == [("Began", 0), ("RunBegan", 0), ("RunEnded", 1), ("RunBegan", 1), ("RunEnded", 2)]
+    assert seen[:5] == [("Began", 0), ("RunBegan", 0), ("BenchRunEnded", 1), ("RunBegan", 1), ("BenchRunEnded", 2)]
     assert seen[-1] == ("Result", 6)
 
 
@@ -309,7 +309,7 @@ def test_each_run_tells_the_spread_so_far() -> None:
     replies = iter([answer(b"time 1"), answer(b"time 3")])
     bench = Bench(task("a"), rounds=2, executor=FakeExecutor(lambda argv: next(replies)))
     bench.run()
-    last = [event for event in bench.events if isinstance(event, RunEnded)][-1]
+    last = [event for event in bench.events if isinstance(event, BenchRunEnded)][-1]
     assert last.so_far[0].cv == pytest.approx(0.7071, rel=1e-3)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.bench.tool import Receipt, Recipe, Source
+from ktrial.bench.tool import Receipt, Recipe, ToolSource
 from ktrial.kit.errors import BadInput
 
 RECIPE = Recipe(
@@ -22,7 +22,7 @@ RECIPE = Recipe(
 )
 RECEIPT = Receipt(
     name="tool",
-    source=Source(kind="git", place="https://example.org/tool.git", commit="a" * 40, verified="commit"),
+    source=ToolSource(kind="git", place="https://example.org/tool.git", commit="a" * 40, verified="commit"),
     tree_sha256="b" * 64,
     licence="MIT",
     steps=(("make",),),
@@ -81,5 +81,5 @@ def test_when_and_in_which_folder_it_was_built_is_no_other_version() -> None:
 
 
 def test_a_source_without_commit_goes_by_its_content() -> None:
-    source = Source(kind="folder", place="/src", verified="no")
+    source = ToolSource(kind="folder", place="/src", verified="no")
     assert msgspec.structs.replace(RECEIPT, source=source).version().startswith("tree bbbbbbbbbbbb, built ")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ktrial.agent.session import Progress
-from ktrial.bench.run.recorder import RunRecorder
+from ktrial.bench.run.recorder import AgentRunRecorder
 from ktrial.kit.errors import AgentError
 
 
@@ -49,9 +49,9 @@ class Session:
         return {"matches": {}}
 
 
-def recorder(*sessions: Session) -> RunRecorder:
+def recorder(*sessions: Session) -> AgentRunRecorder:
     left = list(sessions)
-    return RunRecorder(lambda: left.pop(0), lambda: 4711)  # type: ignore[arg-type, return-value]
+    return AgentRunRecorder(lambda: left.pop(0), lambda: 4711)  # type: ignore[arg-type, return-value]
 
 
 def test_each_run_has_its_own_recording_by_one_agent() -> None:

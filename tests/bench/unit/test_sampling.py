@@ -14,7 +14,7 @@ import pytest
 
 from ktrial.agent.binary import find_agent
 from ktrial.agent.transport import DetachedTransport
-from ktrial.bench.run.sampling import Sampling, read_samples
+from ktrial.bench.run.sampling import AgentSampling, read_samples
 from ktrial.kit.errors import AgentError
 from ktrial.machine.sensors import summarise
 from tests.support.tree import FakeRoot
@@ -31,7 +31,7 @@ def test_lies_are_marked_and_what_is_absent_has_no_column(tmp_path: Path) -> Non
     for number, shown in enumerate(("0", "255000", "-1000", "151000", "61500")):
         root.write(f"{ZONE}{number}/type", "acpitz\n")
         root.write(f"{ZONE}{number}/temp", f"{shown}\n")
-    sampling = Sampling(on(tmp_path), ["temperature", "frequency"])
+    sampling = AgentSampling(on(tmp_path), ["temperature", "frequency"])
     samples = sampling.once()
     sampling.close()
     names = [f"temperature.acpitz.thermal_zone{number}" for number in range(5)]
@@ -45,7 +45,7 @@ def test_lies_are_marked_and_what_is_absent_has_no_column(tmp_path: Path) -> Non
 
 def test_a_sensor_that_vanishes_or_appears_meanwhile_is_told(tmp_path: Path) -> None:
     root = FakeRoot(tmp_path)
-    sampling = Sampling(on(tmp_path))
+    sampling = AgentSampling(on(tmp_path))
     with subprocess.Popen(["/bin/sleep", "600"]) as process:
         # A number of a process: reading it fails once that has ended, as that of a device that is pulled out.
         (tmp_path / f"{ZONE}0").mkdir(parents=True)
@@ -70,7 +70,7 @@ def test_a_sensor_that_vanishes_or_appears_meanwhile_is_told(tmp_path: Path) -> 
 
 
 def test_this_machine_is_sampled_beside_work() -> None:
-    sampling = Sampling(on("/"), ["cpu", "memory", "load", "uptime"])
+    sampling = AgentSampling(on("/"), ["cpu", "memory", "load", "uptime"])
     sampling.start(period_s=0.1)
     began = time.process_time()
     while time.process_time() - began < 0.5:
@@ -93,7 +93,7 @@ def test_this_machine_is_sampled_beside_work() -> None:
 
 
 def test_one_can_be_started_again_but_not_twice() -> None:
-    sampling = Sampling(on("/"), ["uptime"])
+    sampling = AgentSampling(on("/"), ["uptime"])
     for _ in range(2):
         sampling.start()
         with pytest.raises(RuntimeError, match="already"):
@@ -112,7 +112,7 @@ def test_the_agent_that_looked_once_is_the_one_that_samples() -> None:
         started.append(on("/")())
         return started[-1]
 
-    sampling = Sampling(connect, ["uptime"])
+    sampling = AgentSampling(connect, ["uptime"])
     looked = sampling.once().times_ns[-1]
     sampling.start()
     assert sampling.stop().times_ns[0] > looked
@@ -124,7 +124,7 @@ def test_the_agent_that_looked_once_is_the_one_that_samples() -> None:
 
 
 def test_when_it_comes_back_the_first_sample_was_taken() -> None:
-    sampling = Sampling(on("/"))
+    sampling = AgentSampling(on("/"))
     for _ in range(5):
         sampling.start()
         begun_ns = time.monotonic_ns()
@@ -139,7 +139,7 @@ def test_samples_of_an_agent_that_was_killed_are_lost_and_the_next_ones_are_not(
         pids.append(transport._process.pid)
         return transport
 
-    sampling = Sampling(connect, ["uptime"])
+    sampling = AgentSampling(connect, ["uptime"])
     sampling.start()
     os.kill(pids[0], signal.SIGKILL)
     with pytest.raises(AgentError, match="lost"):
@@ -150,7 +150,7 @@ def test_samples_of_an_agent_that_was_killed_are_lost_and_the_next_ones_are_not(
 
 def test_a_source_that_is_unknown_is_refused() -> None:
     with pytest.raises(AgentError, match='there is no source "moon"'):
-        Sampling(on("/"), ["moon"]).once()
+        AgentSampling(on("/"), ["moon"]).once()
 
 
 def test_an_answer_that_is_not_as_agreed_is_named() -> None:

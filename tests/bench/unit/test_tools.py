@@ -16,7 +16,7 @@ from ktrial.bench.measure import measure
 from ktrial.bench.record import Execution, Watch
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Task
-from ktrial.bench.tool import Receipt, Recipe, Source
+from ktrial.bench.tool import Receipt, Recipe, ToolSource
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.machine.container import Container
 from ktrial.machine.facts import FactBook
@@ -38,9 +38,9 @@ class FakeWorkshop:
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         return {name: name if name in self._installed else None for name in names}
 
-    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> Source:
+    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource:
         self.log.append(f"fetch {place}")
-        return Source(kind="git", place=place or recipe.upstream, commit=recipe.commit, verified="commit")
+        return ToolSource(kind="git", place=place or recipe.upstream, commit=recipe.commit, verified="commit")
 
     def tree_sha256(self) -> str:
         return "b" * 64

@@ -27,8 +27,8 @@ def test_an_unknown_option_is_bad_usage(tmp_path: Path) -> None:
 
 
 def test_the_inner_ring_is_not_the_long_one(tmp_path: Path) -> None:
-    words = [copied(tmp_path, "exit 1") / "check", "--quick", "--lab"]
-    asked = subprocess.run(words, capture_output=True, text=True, check=False)
+    check = copied(tmp_path, "exit 1") / "check"
+    asked = subprocess.run([check, "--quick", "--lab"], capture_output=True, text=True, check=False)
     assert (asked.returncode, asked.stderr) == (2, "./check: --quick leaves out what --full and --lab add\n")
 
 

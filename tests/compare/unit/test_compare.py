@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ktrial.compare.arms import Arm
-from ktrial.compare.compare import About, Asked, Judge, compare, foreign_judge
+from ktrial.compare.compare import About, CompareQuery, Judge, compare, foreign_judge
 from ktrial.judge.model.comparison import Contrast, StateChange
 from ktrial.judge.model.question import Answer, Question
 from ktrial.judge.model.verdict import Effect, Verdict
@@ -60,7 +60,7 @@ def judge_saying(
 
 
 def compared(control: Arm, arms: Sequence[Arm], verdict: Verdict = "better", **asked: Any) -> Any:
-    return compare(control, arms, Asked(**asked), About(), judge_saying(verdict))
+    return compare(control, arms, CompareQuery(**asked), About(), judge_saying(verdict))
 
 
 def test_a_verdict_comes_with_the_sentence_that_says_it() -> None:
@@ -128,7 +128,7 @@ def test_failures_one_arm_after_the_other_have_no_known_cause() -> None:
     doubted = Finding(kind="time-and-arm-confounded", level="suspect", sentence="one after the other")
     arms = an_arm("stock", STOCK * 4), [broken("tuned", TUNED * 2, 6)]
     for doubts, verdict in (((), "worse"), ((doubted,), "inconclusive")):
-        found = compare(*arms, Asked(), About(), judge_saying("inconclusive", findings=doubts))
+        found = compare(*arms, CompareQuery(), About(), judge_saying("inconclusive", findings=doubts))
         assert found.outcomes[0].contrasts[0].verdict == verdict
 
 
@@ -218,7 +218,7 @@ def tailed(name: str, scale: float, events: int | None) -> Arm:
 
 def of_tails(events: int | None, **asked: Any) -> Any:
     arms = [tailed("stock", 1.0, 5000), tailed("tuned", 0.8, events)]
-    return compare(arms[0], arms[1:], Asked(**asked), About(), foreign_judge(0.25))
+    return compare(arms[0], arms[1:], CompareQuery(**asked), About(), foreign_judge(0.25))
 
 
 def test_a_percentile_on_few_events_is_not_taken_as_primary() -> None:
@@ -242,7 +242,7 @@ def test_a_percentile_on_few_events_is_not_taken_as_primary() -> None:
 @pytest.mark.parametrize("events", [1000, None])
 def test_a_percentile_on_enough_events_or_nobody_knows_how_many_is_primary(events: int | None) -> None:
     arms = [tailed("stock", 1.0, events), tailed("tuned", 0.8, events)]
-    found = compare(arms[0], arms[1:], Asked(primary="p99"), About(), foreign_judge(0.25))
+    found = compare(arms[0], arms[1:], CompareQuery(primary="p99"), About(), foreign_judge(0.25))
     assert (found.outcomes[0].name, found.outcomes[0].role) == ("wakeup.p99", "primary")
     assert found.outcomes[0].contrasts[0].verdict == "better"
     assert not [one for one in found.findings if one.kind == "not-primary"]
@@ -274,7 +274,7 @@ def test_a_reciprocal_of_which_the_same_direction_is_better_is_doubted() -> None
 
     for direction, kinds in (("lower", ["contradicting-direction"]), ("higher", [])):
         arms = [arm("stock", STOCK, direction), arm("tuned", TUNED, direction)]  # type: ignore[arg-type]
-        (outcome,) = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25)).outcomes
+        (outcome,) = compare(arms[0], arms[1:], CompareQuery(), About(), foreign_judge(0.25)).outcomes
         assert outcome.same_as == ("wakeup.rate",)
         assert [one.kind for one in outcome.findings if one.kind.startswith("contra")] == kinds
 
@@ -295,7 +295,7 @@ def test_values_of_one_process_are_no_runs() -> None:
                 for v in range(10)
             )
             arms.append(Arm(name=name, sources=(), runs=runs))
-        (outcome,) = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25)).outcomes
+        (outcome,) = compare(arms[0], arms[1:], CompareQuery(), About(), foreign_judge(0.25)).outcomes
         assert (outcome.contrasts[0].n_arm, outcome.arms[0].n) == (10, 100)
         assert "values-of-a-process" in [one.kind for one in outcome.findings]
         seen += outcome.contrasts[0].verdict == "different"
@@ -321,7 +321,7 @@ def test_exclusions_show_both_results() -> None:
             for place, value in enumerate([*values[:6], 1.0])
         ),
     )
-    asked = Asked(excluded={"s/6": "a stray task"})
+    asked = CompareQuery(excluded={"s/6": "a stray task"})
     found = compare(stock, [tuned], asked, About(), foreign_judge(0.25))
     assert found.without is not None
     assert [arm.runs for arm in found.arms] == [6, 7]
@@ -333,7 +333,7 @@ def test_exclusions_show_both_results() -> None:
     assert exclusion.changed == (("wakeup.p50",) if len(verdicts) > 1 else ())
     assert found.findings[-1].kind == "excluded-afterwards"
     with pytest.raises(UnknownName, match="run of this comparison"):
-        compare(stock, [tuned], Asked(excluded={"s/99": "x"}), About(), foreign_judge(0.25))
+        compare(stock, [tuned], CompareQuery(excluded={"s/99": "x"}), About(), foreign_judge(0.25))
 
 
 def test_an_exclusion_on_which_a_verdict_depends_is_named() -> None:
@@ -341,7 +341,7 @@ def test_an_exclusion_on_which_a_verdict_depends_is_named() -> None:
         said: Verdict = "better" if len(questions[0].arms["stock"]) == 2 else "inconclusive"
         return judge_saying(said)(questions)
 
-    asked = Asked(excluded={"stock/1": "hot"})
+    asked = CompareQuery(excluded={"stock/1": "hot"})
     found = compare(an_arm("stock", STOCK), [an_arm("tuned", TUNED)], asked, About(), judge)
     assert found.exclusions[0].changed == ("wakeup.p50",)
     assert "verdicts that depend on it: wakeup.p50" in found.findings[-1].sentence
@@ -357,7 +357,7 @@ def test_an_interval_that_moves_is_named_though_the_verdict_keeps_its_word() -> 
     ]
     said = {}
     for run in ("stock/6", "tuned/7"):
-        found = compare(arms[0], arms[1:], Asked(excluded={run: "odd"}), About(), foreign_judge(0.25))
+        found = compare(arms[0], arms[1:], CompareQuery(excluded={run: "odd"}), About(), foreign_judge(0.25))
         assert found.without is not None
         whole, kept = (one.outcomes[0].contrasts[0].verdict for one in (found.without, found))
         assert whole == kept
@@ -374,7 +374,11 @@ def test_state_that_nobody_declared_is_a_doubt() -> None:
         for name, by in (("vm.swappiness", "--declared"), ("vm.page-cluster", None))
     )
     found = compare(
-        an_arm("stock", STOCK), [an_arm("tuned", TUNED)], Asked(), About(state_changes=changes), judge_saying("better")
+        an_arm("stock", STOCK),
+        [an_arm("tuned", TUNED)],
+        CompareQuery(),
+        About(state_changes=changes),
+        judge_saying("better"),
     )
     told = [one.sentence for one in found.findings if one.kind == "undeclared-state"]
     assert told == ["tunable state of tuned differs in what nobody declared: vm.page-cluster 60 -> (absent)"]
@@ -395,7 +399,7 @@ def test_the_real_judge_never_says_more_than_the_layout_allows() -> None:
         )
         for name, base, start in (("stock", 1.0, 0), ("tuned", 0.6, 10))
     ]
-    contrast = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25)).outcomes[0].contrasts[0]
+    contrast = compare(arms[0], arms[1:], CompareQuery(), About(), foreign_judge(0.25)).outcomes[0].contrasts[0]
     assert contrast.verdict == "different"
     assert "time and arm are confounded" in contrast.why
     assert contrast.effect is not None
@@ -411,7 +415,7 @@ def test_sessions_in_turns_are_judged_in_blocks_with_the_doubt_of_their_fixed_or
             value = measured(base * 1.5**turn)
             runs[name].append(a_run(f"{at}/1", value, session=str(at), clocks={"wall": float(at)}, boot="b"))
     control, arm = (Arm(name=name, sources=(), runs=tuple(runs[name])) for name in names)
-    found = compare(control, [arm], Asked(), About(), foreign_judge(0.25))
+    found = compare(control, [arm], CompareQuery(), About(), foreign_judge(0.25))
     (contrast,) = found.outcomes[0].contrasts
     assert (contrast.blocks, contrast.verdict) == (8, "better")
     assert contrast.effect is not None
@@ -433,7 +437,7 @@ def tier(name: str, factor: float, **known: str) -> Arm:
 
 def test_a_tier_is_refused_against_what_it_differs_from_and_only_that() -> None:
     tiers = [tier("t1", 0.9), tier("tt2", 0.8, governor="powersave"), tier("ttt3", 0.7)]
-    found = compare(tier("sstock", 1.0), tiers, Asked(tiers=True), About(), foreign_judge(0.25))
+    found = compare(tier("sstock", 1.0), tiers, CompareQuery(tiers=True), About(), foreign_judge(0.25))
     (outcome,) = found.outcomes
     assert [one.verdict for one in outcome.contrasts] == ["better", "not comparable", "better"]
     assert [(one.control, one.verdict) for one in outcome.steps] == [
@@ -444,5 +448,5 @@ def test_a_tier_is_refused_against_what_it_differs_from_and_only_that() -> None:
     assert "powersave in tt2" in outcome.steps[2].why
     assert outcome.steps[2].effect is None
     assert {finding.kind for finding in found.findings} >= {"other-governor"}
-    plain = compare(tier("sstock", 1.0), tiers, Asked(), About(), foreign_judge(0.25))
+    plain = compare(tier("sstock", 1.0), tiers, CompareQuery(), About(), foreign_judge(0.25))
     assert plain.outcomes[0].steps == ()

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from ktrial.compare.arms import Arm, ComparedRun
-from ktrial.compare.compare import About, Asked, compare, foreign_judge
+from ktrial.compare.compare import About, CompareQuery, compare, foreign_judge
 from ktrial.compare.machines import on_machines, places_there, split
-from ktrial.compare.sources import Reading, Source, gather
+from ktrial.compare.sources import ComparedSource, ReadingOptions, gather
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.judge.model.comparison import Comparison
 from ktrial.kit.errors import BadInput
@@ -43,7 +43,7 @@ def arms_on(
 
 
 def pooled(arms: Sequence[Arm], **asked: Any) -> Comparison:
-    return compare(arms[0], arms[1:], Asked(pool=True, **asked), About(), foreign_judge(0.25))
+    return compare(arms[0], arms[1:], CompareQuery(pool=True, **asked), About(), foreign_judge(0.25))
 
 
 def test_machines_are_asked_each_by_itself_and_all_together() -> None:
@@ -62,7 +62,7 @@ def test_machines_are_asked_each_by_itself_and_all_together() -> None:
 
 def test_without_pool_nothing_is_said_of_machines() -> None:
     arms = arms_on(FACTORS)
-    found = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25))
+    found = compare(arms[0], arms[1:], CompareQuery(), About(), foreign_judge(0.25))
     assert found.outcomes[0].contrasts[0].pooled is None
 
 
@@ -160,8 +160,8 @@ def test_sessions_of_a_store_from_several_hosts_are_pooled() -> None:
             told = a_session(name, label=arm, boot_id=host, started_unix_ms=at, document=document)
             run = a_record(1, "perf", name, measurements=[time])
             store.held[name] = (told, msgspec.structs.replace(run, started_unix_ms=at))
-    reading = Reading(options=ImportOptions(), as_format=None, importers={}, read=lambda path: b"")
-    words = [Source(word=arm, name=None, target=arm) for arm in ("stock", "tuned")]
+    reading = ReadingOptions(options=ImportOptions(), as_format=None, importers={}, read=lambda path: b"")
+    words = [ComparedSource(word=arm, name=None, target=arm) for arm in ("stock", "tuned")]
     arms = gather(words, lambda: cast(Results, store), reading).arms
     found = pooled(arms)
     (contrast,) = found.outcomes[0].contrasts
@@ -172,7 +172,7 @@ def test_sessions_of_a_store_from_several_hosts_are_pooled() -> None:
     effects = [one.effect.estimate for one in contrast.pooled.machines if one.effect is not None]
     assert effects == pytest.approx([-math.log(factor) for factor in FACTORS.values()], abs=0.01)
     assert contrast.effect is not None
-    together = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25))
+    together = compare(arms[0], arms[1:], CompareQuery(), About(), foreign_judge(0.25))
     assert together.outcomes[0].contrasts[0].verdict == "not comparable", "without --pool the CPUs differ"
 
 

@@ -16,7 +16,7 @@ from ktrial.compare.arms import places, source_of
 from ktrial.compare.comparability import doubts
 from ktrial.compare.runs import from_store, readings_of
 from ktrial.compare.series import series_of
-from ktrial.compare.sources import MOST_ARMS, Reading, Source, gather, pick_control
+from ktrial.compare.sources import MOST_ARMS, ComparedSource, ReadingOptions, gather, pick_control
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.machine.facts import Fact, FactBook
@@ -81,15 +81,15 @@ FILES = {
 }
 
 
-def reading(**options: Any) -> Reading:
-    return Reading(
+def reading(**options: Any) -> ReadingOptions:
+    return ReadingOptions(
         options=ImportOptions(**options), as_format=None, importers=all_importers(), read=lambda path: FILES[path]
     )
 
 
-def word(target: str, name: str | None = None) -> Source:
+def word(target: str, name: str | None = None) -> ComparedSource:
     files = (target,) if target in FILES else ()
-    return Source(word=target if name is None else f"{name}={target}", name=name, target=target, files=files)
+    return ComparedSource(word=target if name is None else f"{name}={target}", name=name, target=target, files=files)
 
 
 def no_store() -> Results:
@@ -191,7 +191,7 @@ def test_what_a_suite_lacked_is_known_of_files_and_of_the_store(tmp_path: Path) 
     session = {"session": "s", "suite": "pair", "label": "stock"}
     data = json.dumps({"schema": "ktrial.bench/1", "session": session, "holes": holes, "runs": [record]}).encode()
     read = msgspec.structs.replace(reading(), read=lambda path: data)
-    (arm,) = gather([Source(word="r.json", name=None, target="r.json", files=("r.json",))], no_store, read).arms
+    (arm,) = gather([ComparedSource(word="r.json", name=None, target="r.json", files=("r.json",))], no_store, read).arms
     assert arm.missing == {"schbench": "not installed"}
     store = Store(Database.open(str(tmp_path / "results.db")))
     document = {"session": "one", "missing": {"schbench": "not installed"}}
@@ -217,7 +217,7 @@ def test_a_result_file_tells_of_its_runs_what_the_store_tells(store: Store, tmp_
     write_result(tmp_path / "calm.json", result, records)
     read = msgspec.structs.replace(reading(), read=lambda path: Path(path).read_bytes())
     file = str(tmp_path / "calm.json")
-    (of_file,) = gather([Source(word=file, name=None, target=file, files=(file,))], no_store, read).arms
+    (of_file,) = gather([ComparedSource(word=file, name=None, target=file, files=(file,))], no_store, read).arms
     (of_store,) = gather([word("calm")], lambda: as_results(store), reading()).arms
     assert of_file.name == of_store.name
     assert of_file.runs == of_store.runs

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from ktrial.bench.record import RunRecord
-from ktrial.evidence.differences import Difference, Rechecked, Unread
-from ktrial.evidence.model import BundledRun, BundledSession, Manifest, Member, Packed
+from ktrial.evidence.differences import Difference, Rechecked, UnreadData
+from ktrial.evidence.model import BundledRun, BundledSession, BundleMember, Manifest, Packed
 from ktrial.evidence.recheck import Readers, recheck
 from ktrial.evidence.recheck_trial import trial_differences
 from ktrial.evidence.trials import members_of
@@ -86,7 +86,7 @@ class Bundle:
     @property
     def manifest(self) -> Manifest:
         sessions = tuple(Packed(session=name, replaced=one.replaced) for name, one in self._sessions.items())
-        return Manifest(sessions=sessions, members={f"raw/{one}": Member(one, 1) for one in self._raw})
+        return Manifest(sessions=sessions, members={f"raw/{one}": BundleMember(one, 1) for one in self._raw})
 
     def session(self, name: str) -> bytes:
         return msgspec.json.encode(self._sessions[name])
@@ -218,7 +218,10 @@ def test_an_import_that_reads_the_same_is_in_order() -> None:
 def test_imported_runs_without_their_file_or_how_it_was_read_are_unread(lacking: Any) -> None:
     found = checked(imported(RUN, SECOND, **lacking), found=results())
     reason = "the file that it was imported from is not there"
-    assert (found.differences, found.unread) == ((), tuple(Unread(run=f"s1/{one}", reason=reason) for one in (1, 2)))
+    assert (found.differences, found.unread) == (
+        (),
+        tuple(UnreadData(run=f"s1/{one}", reason=reason) for one in (1, 2)),
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from ktrial.bench.guest_tools import Begun, Ended, GuestFailed, GuestPlace, GuestRun, Job, Shape
+from ktrial.bench.guest_tools import Begun, GuestFailed, GuestPlace, GuestRun, Job, ProgramEnded, Shape
 from ktrial.guests.boot_time import boot_time
 from ktrial.guests.text import boot_time_text
 from ktrial.kit.errors import BadRun
@@ -40,7 +40,7 @@ class Lab:
             shape=place.shape,
             emulator="QEMU",
             begun=begun,
-            ended=Ended(status=0) if job.programs else None,
+            ended=ProgramEnded(status=0) if job.programs else None,
             stdout=msgspec.json.encode(told) + b"\n" if job.programs else b"",
             stderr=b"",
             console=b"",

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from ktrial.bench.guest_tools import Job, Shape
-from ktrial.guests.boot import Guests, Limits
-from ktrial.guests.programs import Brought
+from ktrial.guests.boot import BootLimits, Guests
+from ktrial.guests.programs import GuestFiles
 from ktrial.kernels.images.architectures import X86_64
 from ktrial.kernels.images.images import KernelFiles
 from ktrial.kit.errors import BadInput
@@ -21,7 +21,7 @@ def boot(tmp_path: Path, image: bytes, memory_bytes: int, files: dict[str, bytes
     (tmp_path / "agent").write_bytes(b"agent")
     guests = Guests(cast("Any", SimpleNamespace(machine=X86_64)), tmp_path / "agent", tmp_path)
     shape = Shape(mode="emulated", memory_bytes=memory_bytes, cpus=1)
-    return guests.boot(KernelFiles("k", "k", image), Job(), Brought(files, {}, {}), shape, Limits(1))
+    return guests.boot(KernelFiles("k", "k", image), Job(), GuestFiles(files, {}, {}), shape, BootLimits(1))
 
 
 def test_a_kernel_for_another_machine_is_refused(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from ktrial.agent.transport import DetachedTransport
 from ktrial.bench.benchmark import RawOutput
 from ktrial.guests.program import GuestProgram
 from ktrial.kit.errors import BadInput
-from ktrial.recordings.watching import Ended
+from ktrial.recordings.watching import WatchEnded
 
 
-def ended(how: Literal["done", "limit", "told"]) -> Ended:
-    return Ended(ended=how, started_ns=0, wall_ns=1, cpu_ns=0, bytes=0, sources={})
+def ended(how: Literal["done", "limit", "told"]) -> WatchEnded:
+    return WatchEnded(ended=how, started_ns=0, wall_ns=1, cpu_ns=0, bytes=0, sources={})
 
 
 def started(argv: tuple[str, ...], taken: list[RawOutput], capture_bytes: int = 1000) -> GuestProgram:

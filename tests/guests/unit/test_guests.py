@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.bench.guest_tools import Begun, Ended, GuestDiffers, GuestRun, Shape
+from ktrial.bench.guest_tools import Begun, GuestDiffers, GuestRun, ProgramEnded, Shape
 from ktrial.guests.agreement import boot_in, boot_twice, difference, digest, settle_s
 from ktrial.kit.errors import KtrialError
 
@@ -19,7 +19,7 @@ RUN = GuestRun(
     shape=SHAPE,
     emulator="QEMU 7.2",
     begun=BEGUN,
-    ended=Ended(status=0),
+    ended=ProgramEnded(status=0),
     stdout=b"one\ntwo\n",
     stderr=b"",
     console=b"[ 0.0] x\n",
@@ -79,8 +79,8 @@ def test_two_exact_runs_that_are_the_same() -> None:
         (run(stdout=b"one\nthree\n"), "line 2 of stdout is 'two' and 'three'"),
         (run(stdout=b"one\n"), "line 2 of stdout is 'two' and missing"),
         (run(console=b""), "line 1 of console is '[ 0.0] x' and missing"),
-        (run(ended=Ended(status=1)), "ended is Ended(status=0"),
-        (run(begun=msgspec.structs.replace(BEGUN, uptime_s=1.51)), "begun is Begun("),
+        (run(ended=ProgramEnded(status=1)), "ended is status 0 and status 1"),
+        (run(begun=msgspec.structs.replace(BEGUN, uptime_s=1.51)), "begun is uptime_s 1.5 and uptime_s 1.51"),
     ],
     ids=["line", "missing", "console", "status", "time"],
 )
@@ -134,15 +134,15 @@ def test_a_kernel_that_does_not_start_under_kvm_is_emulated() -> None:
 @pytest.mark.parametrize(
     "ended, status",
     [
-        (Ended(status=7), 7),
-        (Ended(signal=9), 137),
-        (Ended(unstarted="No such file", errno=2), 127),
-        (Ended(unstarted="Permission denied", errno=13), 126),
-        (Ended(unknown="?"), 125),
+        (ProgramEnded(status=7), 7),
+        (ProgramEnded(signal=9), 137),
+        (ProgramEnded(unstarted="No such file", errno=2), 127),
+        (ProgramEnded(unstarted="Permission denied", errno=13), 126),
+        (ProgramEnded(unknown="?"), 125),
         (None, 0),
     ],
 )
-def test_exit_statuses(ended: Ended | None, status: int) -> None:
+def test_exit_statuses(ended: ProgramEnded | None, status: int) -> None:
     assert run(ended=ended).exit_status == status
     assert run(ended=ended, failure="the kernel panicked").exit_status == 125
 

@@ -15,13 +15,13 @@ from threading import Event, Thread
 
 import pytest
 
-from ktrial.bench.guest_tools import Ends, Kept, Past
+from ktrial.bench.guest_tools import Ends, KeptProgram, ProgramPast
 from ktrial.guests import kept as kept_guest
 from ktrial.guests.kept import Keeper, KeptGuest, check_name, kept_names
 from ktrial.guests.transport import GuestTransport
 from ktrial.kit.errors import AgentError, BadInput, Busy, KtrialError
 
-WHAT = Kept(kernel="running", release="6.12.7-test", mode="emulated")
+WHAT = KeptProgram(kernel="running", release="6.12.7-test", mode="emulated")
 
 
 class Guest:
@@ -167,10 +167,10 @@ def test_a_command_that_is_killed_ends_its_sessions(house: House, monkeypatch: p
 def test_what_was_said_to_an_exact_guest_is_kept_from_command_to_command(house: House) -> None:
     for number in range(3):
         guest = KeptGuest("lab")
-        assert guest.past == Past(script=b"x" * number, said={1: (b"y\n",)} if number else {})
+        assert guest.past == ProgramPast(script=b"x" * number, said={1: (b"y\n",)} if number else {})
         # More than a packet takes.
-        guest.keep(Past(script=b"x" * (1 << 20), said={}))
-        guest.keep(Past(script=b"x" * (number + 1), said={1: (b"y\n",)}))
+        guest.keep(ProgramPast(script=b"x" * (1 << 20), said={}))
+        guest.keep(ProgramPast(script=b"x" * (number + 1), said={1: (b"y\n",)}))
         guest.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from ktrial.bench.guest_tools import GuestPlace, Job, Shape
 from ktrial.guests import lab
 from ktrial.guests.lab import Lab
-from ktrial.guests.programs import Brought
+from ktrial.guests.programs import GuestFiles
 from ktrial.kernels.images.architectures import host_architecture
 from ktrial.kernels.images.images import KernelFiles
 from ktrial.kit.errors import BadInput
@@ -22,13 +22,13 @@ class Guests:
 
     def __init__(self, architecture: str) -> None:
         self.architecture = architecture
-        self.booted: list[tuple[KernelFiles, Brought]] = []
+        self.booted: list[tuple[KernelFiles, GuestFiles]] = []
         self.stopped = 0
 
     def why_no_kvm(self) -> str | None:
         return f"no KVM for {self.architecture}"
 
-    def boot(self, kernel: KernelFiles, _job: Job, brought: Brought, *_: object) -> str:
+    def boot(self, kernel: KernelFiles, _job: Job, brought: GuestFiles, *_: object) -> str:
         self.booted.append((kernel, brought))
         return f"run on {self.architecture}"
 
@@ -77,9 +77,9 @@ def test_programs_are_brought_once_for_all_boots(
 ) -> None:
     asked = []
 
-    def bring(names: tuple[str, ...], architecture: str) -> Brought:
+    def bring(names: tuple[str, ...], architecture: str) -> GuestFiles:
         asked.append((names, architecture))
-        return Brought({"/usr/bin/tool": b"program"}, {"/usr/bin/link": "/usr/bin/tool"}, {}, architecture)
+        return GuestFiles({"/usr/bin/tool": b"program"}, {"/usr/bin/link": "/usr/bin/tool"}, {}, architecture)
 
     monkeypatch.setattr(lab, "bring", bring)
     place = GuestPlace(kernel="pc", shape=SHAPE, tools=("/usr/bin/tool",))
@@ -104,7 +104,7 @@ def test_programs_of_this_machine_run_in_guests_like_it_and_lie_where_they_are_t
 ) -> None:
     monkeypatch.setattr("ktrial.guests.lab.host_architecture", lambda: "x86_64")
     assert (found.runs_programs("here"), found.runs_programs("arm")) == (True, False)
-    brought = Brought({}, {}, {"hackbench": "/usr/bin/hackbench", "/opt/bin/own": "/opt/bin/own"})
+    brought = GuestFiles({}, {}, {"hackbench": "/usr/bin/hackbench", "/opt/bin/own": "/opt/bin/own"})
     monkeypatch.setattr("ktrial.guests.lab.bring", lambda *_: brought)
     place = GuestPlace(kernel="here", shape=SHAPE, tools=("hackbench", "/opt/bin/own"))
     assert found.tools_in(place) == {"hackbench": "/usr/bin/hackbench", "own": "/opt/bin/own"}
@@ -127,7 +127,7 @@ def test_with_the_programs_of_swap_come_zram_and_its_algorithms(found: Lab, monk
         noted.append(wanted)
         return {}
 
-    monkeypatch.setattr("ktrial.guests.lab.bring", lambda *_: Brought({}, {}, {}))
+    monkeypatch.setattr("ktrial.guests.lab.bring", lambda *_: GuestFiles({}, {}, {}))
     monkeypatch.setattr("ktrial.guests.lab.take_modules", take)
     for tools in (("/usr/bin/hackbench",), ("/usr/sbin/mkswap",)):
         found.prepare(GuestPlace(kernel="here", shape=SHAPE, tools=tools))

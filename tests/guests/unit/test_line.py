@@ -12,8 +12,8 @@ import pytest
 
 from ktrial.guests import console_line as line
 from ktrial.guests import guest_line
-from ktrial.guests.console_line import _WINDOW_BYTES, Line
-from ktrial.guests.guest_line import Frames, encoded, number_of, numbered
+from ktrial.guests.console_line import _WINDOW_BYTES, ConsoleLine
+from ktrial.guests.guest_line import GuestLineFrames, encoded, number_of, numbered
 
 
 class Guest:
@@ -28,7 +28,7 @@ class Guest:
         self.started: list[dict[str, object]] = []
         self.killed: list[int] = []
         self._head = (os.fdopen(to_guest, "wb", buffering=0), os.fdopen(from_guest, "rb", buffering=0))
-        self.line = Line(*self._head, Frames())
+        self.line = ConsoleLine(*self._head, GuestLineFrames())
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects  # type: ignore[import-untyped]
 
-from ktrial.judge.stats.pooling import MachineEffect, machine_effect, pool
+from ktrial.judge.stats.pooling import PooledMachine, machine_effect, pool
 from ktrial.kit.errors import BadInput
 
 
-def machine(estimate: float, error: float) -> MachineEffect:
-    return MachineEffect(machine="m", blocks=20, estimate=estimate, error=error, low=0, high=0)
+def machine(estimate: float, error: float) -> PooledMachine:
+    return PooledMachine(machine="m", blocks=20, estimate=estimate, error=error, low=0, high=0)
 
 
 SCATTERED = ((0.08, 0.01), (0.01, 0.02), (0.12, 0.015), (-0.03, 0.02), (0.05, 0.01))

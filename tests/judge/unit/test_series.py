@@ -6,7 +6,7 @@ import pytest
 
 from ktrial.judge.model.question import Observation
 from ktrial.judge.observational_layout import Runs, read_runs
-from ktrial.judge.outcome_series import Series, analyse, drift_check, read_series
+from ktrial.judge.outcome_series import OutcomeSeries, analyse, drift_check, read_series
 from ktrial.judge.stats.arrays import Array
 
 
@@ -61,7 +61,7 @@ def test_arms_without_a_common_block_have_no_drift_between_them() -> None:
     assert drift_check(read_series(runs), "b", "a", 1.0) is None
 
 
-def in_turns(a: Array, b: Array) -> Series:
+def in_turns(a: Array, b: Array) -> OutcomeSeries:
     """Runs of two arms that take turns."""
     runs = {
         arm: read_runs(

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.kernels.images.debian_package import HEADER_BYTES, Member, member
+from ktrial.kernels.images.debian_package import HEADER_BYTES, ArchiveMember, member
 from ktrial.kit.errors import BadInput
 
 
 def test_a_members_header() -> None:
     header = f"{'data.tar.xz/':<16}{0:<12}{0:<6}{0:<6}{100644:<8}{7:<10}`\n".encode()
     found = member(header, 68, "x.deb")
-    assert found == Member("data.tar.xz", 128, 7)
+    assert found == ArchiveMember("data.tar.xz", 128, 7)
     assert found.next == 136
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ktrial.kernels.build.kbuild_failure import read_failure
 from ktrial.kernels.build.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file, read_sccache
 from ktrial.kit.errors import UnreadableOutput
-from ktrial.kit.formats.kernel_config import Line, fragment_line, read_fragment
+from ktrial.kit.formats.kernel_config import ConfigLine, fragment_line, read_fragment
 
 CMD = (
     b"savedcmd_init/main.o := ccache gcc -Wp,-MMD,init/.main.o.d -O2 -march=x86-64 -O3 -DX='a b' -c -o init/main.o "
@@ -88,7 +88,7 @@ def test_what_is_not_known_is_shown() -> None:
 
 def test_fragments_as_files() -> None:
     data = b'# why\nCONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C="x=y"\n'
-    assert read_fragment(data) == (Line(2, "A", "y"), Line(3, "B", "n"), Line(4, "C", '"x=y"'))
+    assert read_fragment(data) == (ConfigLine(2, "A", "y"), ConfigLine(3, "B", "n"), ConfigLine(4, "C", '"x=y"'))
     for wrong, said in ((b"A=y\n", "a line CONFIG_NAME=VALUE"), (b"# nothing\n", "it sets no symbol")):
         with pytest.raises(UnreadableOutput, match=said):
             read_fragment(wrong)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ktrial.kernels.config.make_config import Wanted, check_held, configure
+from ktrial.kernels.config.make_config import ConfigRequest, check_held, configure
 from ktrial.kernels.config.text import config_json, config_text, fragment_text, fragments_text
 from ktrial.kernels.request import Fragment, Wish, wishes_of
 from ktrial.kit.errors import Contradiction, Refused, UnknownName
@@ -46,9 +46,9 @@ class Work:
         return self.fragment.encode()
 
 
-def wanted(*fragments: Fragment, more: tuple[Wish, ...] = ()) -> Wanted:
+def wanted(*fragments: Fragment, more: tuple[Wish, ...] = ()) -> ConfigRequest:
     wishes = [wish for one in fragments for wish in wishes_of(one, "x86_64")]
-    return Wanted(
+    return ConfigRequest(
         base="config",
         version="6.12.1",
         architecture="x86_64",

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from ktrial.kernels.build.make_kernel import (
-    Order,
+    BuildOrder,
     make_environment,
     make_kernel,
     make_variables,
@@ -13,7 +13,7 @@ from ktrial.kernels.build.make_kernel import (
 )
 from ktrial.kernels.build.progress import progress_line
 from ktrial.kernels.build.text import built_table, cost_text, made_text
-from ktrial.kernels.build_record import Cost, Flags, KernelMade, Toolchain, memory_of, objects_of, room_of
+from ktrial.kernels.build_record import BuildCost, Flags, KernelMade, Toolchain, memory_of, objects_of, room_of
 from ktrial.kernels.identity import KernelFound, KernelIdentity
 from ktrial.kernels.request import Configured
 from ktrial.kernels.source import AppliedPatch, KernelSource, PatchSet
@@ -62,7 +62,7 @@ IDENTITY = KernelIdentity(
 READ_BACK = {"SMP": "y", "HZ": "250", "NAME": "(none)", "NUMA": "n"}
 FOUND = KernelFound(name="x", place="/b/arch/x86/boot/bzImage", identity=IDENTITY, symbols=READ_BACK)
 FLAGS = Flags(object="init/main.o", march="znver3", optimise="3", compiler="gcc")
-ORDER = Order(
+ORDER = BuildOrder(
     source=SOURCE,
     architecture="x86_64",
     toolchain=GCC,
@@ -85,9 +85,9 @@ class Build:
         if not self._room:
             raise Refused("no room")
 
-    def run(self, target: str, jobs: int) -> Cost:
+    def run(self, target: str, jobs: int) -> BuildCost:
         self.made.append((target, jobs))
-        return Cost(wall_s=75.2, cpu_s=140.0, objects=1780, hits=1700, misses=80)
+        return BuildCost(wall_s=75.2, cpu_s=140.0, objects=1780, hits=1700, misses=80)
 
 
 def test_what_make_is_told() -> None:
@@ -138,7 +138,7 @@ def test_a_flag_that_was_not_given_is_not_made_up() -> None:
 )
 def test_what_a_cache_gave_is_told_as_far_as_it_tells(cc: str, hits: int | None, said: str) -> None:
     made = make_kernel(ORDER, Build(), lambda: (FOUND, "d" * 64), lambda: FLAGS, lambda: 7, "/b")
-    cost = Cost(wall_s=1.0, cpu_s=1.0, objects=10, hits=hits, misses=None if hits is None else 3)
+    cost = BuildCost(wall_s=1.0, cpu_s=1.0, objects=10, hits=hits, misses=None if hits is None else 3)
     assert cost_text(msgspec.structs.replace(made, make={"CC": cc}, cost=cost)).endswith(said)
 
 

@@ -13,7 +13,7 @@ from ktrial.kernels.uarch.patch import (
     MAKEFILE,
     MASKS,
     TOP,
-    Patch,
+    UarchPatch,
     make_patch,
     make_reverse,
     survey,
@@ -27,15 +27,15 @@ shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
 @cache
-def patch_of(shape: Shape) -> Patch:
+def patch_of(shape: Shape) -> UarchPatch:
     return make_patch(files(shape), TARGETS)
 
 
-def added(patch: Patch, path: str) -> str:
+def added(patch: UarchPatch, path: str) -> str:
     return "".join(line[1:] + "\n" for line in part(patch, path).splitlines() if line.startswith("+"))
 
 
-def part(patch: Patch, path: str) -> str:
+def part(patch: UarchPatch, path: str) -> str:
     return patch.text.partition(f"+++ b/{path}\n")[2].partition("--- a/")[0]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kernels.build.patch_files import families
-from ktrial.kernels.build.patches import Member, read_series
+from ktrial.kernels.build.patches import PatchMember, read_series
 from ktrial.kit.errors import UnreadableOutput
 from ktrial.kit.formats.unified_diff import read_patch, stripped
 
@@ -101,7 +101,11 @@ def test_a_damaged_patch_is_read_or_refused(seed: int) -> None:
 
 def test_a_series() -> None:
     data = b"# order\nsched/bore.patch -p1 # why\n\n  bbr3.patch -p0\nlast#1.patch -pab\n"
-    assert read_series(data) == (Member("sched/bore.patch", 1), Member("bbr3.patch", 0), Member("last#1.patch", 1))
+    assert read_series(data) == (
+        PatchMember("sched/bore.patch", 1),
+        PatchMember("bbr3.patch", 0),
+        PatchMember("last#1.patch", 1),
+    )
 
 
 @pytest.mark.parametrize(

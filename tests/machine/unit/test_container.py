@@ -4,21 +4,24 @@ from __future__ import annotations
 import pytest
 
 from ktrial.kit.errors import BadInput
-from ktrial.machine.container import DEFAULT_IMAGE, Wanted, containerfile, parse_tools
+from ktrial.machine.container import DEFAULT_IMAGE, ContainerRequest, containerfile, parse_tools
 
 
 @pytest.mark.parametrize(
     "text, wanted",
     [
-        ("container", Wanted(None, DEFAULT_IMAGE)),
-        ("container=debian:13", Wanted(None, "debian:13")),
-        ("container=docker:debian:13", Wanted("docker", "debian:13")),
-        ("container=podman:", Wanted("podman", DEFAULT_IMAGE)),
-        ("container=distrobox:games", Wanted("distrobox", "games")),
-        ("container=localhost:5000/tools@sha256:" + "a" * 64, Wanted(None, "localhost:5000/tools@sha256:" + "a" * 64)),
+        ("container", ContainerRequest(None, DEFAULT_IMAGE)),
+        ("container=debian:13", ContainerRequest(None, "debian:13")),
+        ("container=docker:debian:13", ContainerRequest("docker", "debian:13")),
+        ("container=podman:", ContainerRequest("podman", DEFAULT_IMAGE)),
+        ("container=distrobox:games", ContainerRequest("distrobox", "games")),
+        (
+            "container=localhost:5000/tools@sha256:" + "a" * 64,
+            ContainerRequest(None, "localhost:5000/tools@sha256:" + "a" * 64),
+        ),
     ],
 )
-def test_what_can_be_asked_for(text: str, wanted: Wanted) -> None:
+def test_what_can_be_asked_for(text: str, wanted: ContainerRequest) -> None:
     assert parse_tools(text) == wanted
 
 

@@ -16,13 +16,13 @@ from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, KtrialError, Refused
 from ktrial.results import import_file as service
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer
-from ktrial.results.import_file import ForeignFile, Wanted, bring_in, read_results
+from ktrial.results.import_file import ForeignFile, ImportRequest, bring_in, read_results
 from ktrial.results.model import StoredRun, StoredSession
 from tests.support.imports import FOLDER, IMPORTERS
 from tests.support.stores import a_session
 
 GOOD = (FOLDER / "hyperfine" / "1.15-two-commands" / "input.json").read_bytes()
-PLAIN = Wanted(options=ImportOptions())
+PLAIN = ImportRequest(options=ImportOptions())
 
 
 class Memory:
@@ -42,7 +42,7 @@ class Memory:
         self.kept.append((session, list(found)))
 
 
-def brought(data: bytes, wanted: Wanted, store: Memory, name: str = "a/hf.json") -> Any:
+def brought(data: bytes, wanted: ImportRequest, store: Memory, name: str = "a/hf.json") -> Any:
     ticks = itertools.count(1_782_900_000_000 + 1000 * len(store.kept))
     return bring_in(ForeignFile(name, data), wanted, IMPORTERS, store, lambda: next(ticks))
 
@@ -89,7 +89,7 @@ def test_the_kernel_that_a_file_tells_is_the_sessions() -> None:
 def test_a_file_is_kept_once(label: str | None) -> None:
     store = Memory()
     names = [one.session for one in brought(GOOD, PLAIN, store).sessions]
-    again = Wanted(options=ImportOptions(label=label))
+    again = ImportRequest(options=ImportOptions(label=label))
     with pytest.raises(Refused) as caught:
         brought(GOOD, again, store, "renamed.json")
     assert any(name in caught.value.message for name in names)
@@ -154,7 +154,7 @@ def test_what_is_no_format_lists_them(data: bytes, message: str, hint: str) -> N
 
 def test_a_column_that_stands_alone_is_a_table_where_it_is_named() -> None:
     """Without a delimiter it looks like no table, and without an ending `.csv` two lines are enough to tell one."""
-    named = Wanted(options=ImportOptions(values=("time_s",)))
+    named = ImportRequest(options=ImportOptions(values=("time_s",)))
     alone = read_results(ForeignFile("x.dat", b"time_s\n1.5\n2.5\n"), named, IMPORTERS)
     assert (alone.format, [run.measurements[0].value for run in alone.runs]) == ("csv", [1.5, 2.5])
     with pytest.raises(BadInput, match="a binary file"):
@@ -187,11 +187,11 @@ def test_a_text_that_is_set_in_is_no_table() -> None:
 
 def test_a_table_without_a_header_is_refused() -> None:
     """Its first row would be lost as one."""
-    named = Wanted(options=ImportOptions(values=("232.10",)))
+    named = ImportRequest(options=ImportOptions(values=("232.10",)))
     with pytest.raises(BadInput, match=r"t\.csv:1: 10,232\.10,a is no header: its cells are numbers") as caught:
         read_results(ForeignFile("t.csv", b"10,232.10,a\n20,232.20,b\n"), named, IMPORTERS)
     assert caught.value.hint == "write a first line that names the columns"
-    wide = Wanted(options=ImportOptions(values=("2",)))
+    wide = ImportRequest(options=ImportOptions(values=("2",)))
     assert len(read_results(ForeignFile("t.csv", b"size,1,2\n4096,10,20\n"), wide, IMPORTERS).runs) == 1
 
 
@@ -203,13 +203,13 @@ def test_two_formats_that_claim_a_file_are_both_named() -> None:
 
 
 def test_options_of_tables_are_for_tables() -> None:
-    wanted = Wanted(options=ImportOptions(values=("time",), by="a"))
+    wanted = ImportRequest(options=ImportOptions(values=("time",), by="a"))
     with pytest.raises(BadInput, match=r"--value, --by: of tables \(csv\) only, and this is hyperfine"):
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
 
 
 def test_a_rate_of_frames_is_for_logs_of_frames() -> None:
-    wanted = Wanted(options=ImportOptions(below_fps=60.0))
+    wanted = ImportRequest(options=ImportOptions(below_fps=60.0))
     with pytest.raises(BadInput, match=r"--below-fps: of logs of frames \(mangohud\) only, and this is hyperfine"):
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
 
@@ -222,7 +222,7 @@ def test_options_that_were_not_given_leave_no_trace() -> None:
 def test_a_label_names_one_group() -> None:
     data = (FOLDER / "phoronix" / "made-two-systems" / "input.xml").read_bytes()
     with pytest.raises(BadInput, match=r"holds 2 groups, .*: performance, powersave"):
-        read_results(ForeignFile("composite.xml", data), Wanted(options=ImportOptions(label="x")), IMPORTERS)
+        read_results(ForeignFile("composite.xml", data), ImportRequest(options=ImportOptions(label="x")), IMPORTERS)
 
 
 def made(*values: float, text: str = "t") -> Importer:
@@ -294,5 +294,5 @@ def test_a_file_of_a_tool_that_was_cut(share: float) -> None:
 def test_a_session_names_a_kernel_only_where_all_its_runs_do(second: str, told: str | None) -> None:
     store = Memory()
     table = f"time_s,kernel\n1,6.1.0\n2,{second}\n".encode()
-    brought(table, Wanted(options=ImportOptions(values=("time_s",))), store, "a/times.csv")
+    brought(table, ImportRequest(options=ImportOptions(values=("time_s",))), store, "a/times.csv")
     assert store.kept[0][0].kernel_release == told

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
-from ktrial.results.import_file import ForeignFile, Wanted, read_results
+from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
 from tests.support.imports import CASES, IMPORTERS, expected
 
 NOISE = b"\"'{}[]():;,.-+eE019 \t\n\r\0\xff\xc3\xa9<>&!/\\unN"
@@ -21,7 +21,7 @@ SAMPLES = {name: [case for case in CASES if case.parent.name == name] for name i
 LIMIT = 20_000
 
 
-def checked(data: bytes, wanted: Wanted, name: str = "f") -> None:
+def checked(data: bytes, wanted: ImportRequest, name: str = "f") -> None:
     """Read; only BadInput may come out, and what is returned must be whole."""
     try:
         results = read_results(ForeignFile(name, data), wanted, IMPORTERS)
@@ -40,13 +40,13 @@ def checked(data: bytes, wanted: Wanted, name: str = "f") -> None:
 @settings(max_examples=60, deadline=None)
 @given(data=st.binary(min_size=1, max_size=300))
 def test_arbitrary_bytes(name: str, data: bytes) -> None:
-    checked(data, Wanted(options=ImportOptions(), as_format=name))
+    checked(data, ImportRequest(options=ImportOptions(), as_format=name))
 
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(min_size=1, max_size=300), ending=st.sampled_from(["", ".csv", ".json", ".gz"]))
 def test_arbitrary_bytes_of_no_named_format(data: bytes, ending: str) -> None:
-    checked(data, Wanted(options=ImportOptions()), "matrix" + ending)
+    checked(data, ImportRequest(options=ImportOptions()), "matrix" + ending)
 
 
 @pytest.mark.parametrize("name", sorted(IMPORTERS))
@@ -73,16 +73,18 @@ def test_mutated_good_inputs(name: str, seed: int) -> None:
         if not data:
             data += b"{"
     options = expected(case).options
-    checked(bytes(data), Wanted(options=options, as_format=name), expected(case).name or path.name)
+    checked(bytes(data), ImportRequest(options=options, as_format=name), expected(case).name or path.name)
 
 
 @pytest.mark.parametrize("name", sorted(IMPORTERS))
 @pytest.mark.parametrize("data", [b"[" * 200_000, b'{"a":' * 100_000, b"<a>" * 100_000, b"9" * 5000, b"a," * 50_000])
 def test_deep_and_long(name: str, data: bytes) -> None:
-    checked(data, Wanted(options=ImportOptions(values=("a",)) if name == "csv" else ImportOptions(), as_format=name))
+    checked(
+        data, ImportRequest(options=ImportOptions(values=("a",)) if name == "csv" else ImportOptions(), as_format=name)
+    )
 
 
 def test_an_unknown_format_is_named_with_those_there_are() -> None:
     with pytest.raises(UnknownName) as caught:
-        read_results(ForeignFile("f", b"x"), Wanted(options=ImportOptions(), as_format="hyprefine"), IMPORTERS)
+        read_results(ForeignFile("f", b"x"), ImportRequest(options=ImportOptions(), as_format="hyprefine"), IMPORTERS)
     assert caught.value.nearest == ("hyperfine",)

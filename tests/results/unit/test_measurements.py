@@ -12,7 +12,7 @@ import pytest
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.results.foreign import ForeignResults
-from ktrial.results.import_file import ForeignFile, Wanted, read_results
+from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
 from ktrial.results.importers import mmtests, pgbench
 from tests.support.imports import FOLDER, IMPORTERS, expected
 
@@ -56,7 +56,7 @@ def changed(format_name: str, case: str, before: str, after: str) -> ForeignResu
     text = path.read_text(encoding="utf-8")
     assert before in text
     name = expected(folder).name or path.name
-    wanted = Wanted(options=expected(folder).options, as_format=format_name)
+    wanted = ImportRequest(options=expected(folder).options, as_format=format_name)
     return read_results(ForeignFile(name, text.replace(before, after, 1).encode()), wanted, IMPORTERS)
 
 
@@ -76,7 +76,7 @@ def test_a_number_below_0_is_refused_where_it_stands(name: str) -> None:
 def test_a_score_may_be_below_0() -> None:
     found = read_results(
         ForeignFile("f.csv", b"gain,change (%)\n-3,-0.5\n"),
-        Wanted(options=ImportOptions(values=("gain", "change (%)"))),
+        ImportRequest(options=ImportOptions(values=("gain", "change (%)"))),
         IMPORTERS,
     )
     assert [one.value for one in found.runs[0].measurements] == [-3, -0.005]
@@ -85,7 +85,7 @@ def test_a_score_may_be_below_0() -> None:
 @pytest.mark.parametrize("unit", ["s", "ms", "ops/s", "MB/s", "KiB", "count"])
 def test_what_is_counted_or_timed_may_be_0_and_not_less(unit: str) -> None:
     def read(cell: str) -> ForeignResults:
-        wanted = Wanted(options=ImportOptions(values=("x",), unit=unit))
+        wanted = ImportRequest(options=ImportOptions(values=("x",), unit=unit))
         return read_results(ForeignFile("f.csv", f"x,note\n{cell},a\n".encode()), wanted, IMPORTERS)
 
     assert read("0").runs[0].measurements[0].value == 0
@@ -117,7 +117,7 @@ def test_half_a_character_in_a_result_file_is_named_with_its_line() -> None:
     text = next(case.glob("input*")).read_text(encoding="utf-8")
     fields = sorted({line.split('": "')[0].strip(' "') for line in text.splitlines() if '": "' in line})
     assert "unit" in fields
-    wanted = Wanted(options=ImportOptions(), as_format="ktrial-bench")
+    wanted = ImportRequest(options=ImportOptions(), as_format="ktrial-bench")
     for field in fields:
         begin = text.index(f'"{field}": "') + len(field) + 5
         broken = text[:begin] + "\\ud800" + text[begin:]

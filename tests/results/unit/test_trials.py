@@ -13,7 +13,7 @@ from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.results.store.database import Database
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.record import ArmSettings, StoredTrial, protocol_sha256
-from ktrial.trial.store import Trials
+from ktrial.trial.store import StoredTrials
 from tests.support.trials import protocol
 
 FILE = TrialFile(name="t", suite="x", arms={"control": ArmFile(), "case": ArmFile(placebo=True)})
@@ -34,13 +34,13 @@ def stored(name: str, started: int = 0) -> StoredTrial:
 
 
 @pytest.fixture
-def trials(tmp_path: Path) -> Iterator[Trials]:
+def trials(tmp_path: Path) -> Iterator[StoredTrials]:
     database = Database.open(str(tmp_path / "results.db"))
-    yield Trials(lambda: database)
+    yield StoredTrials(lambda: database)
     database.close()
 
 
-def test_a_log_only_grows_and_is_read_as_it_was_written(trials: Trials) -> None:
+def test_a_log_only_grows_and_is_read_as_it_was_written(trials: StoredTrials) -> None:
     trials.begin(stored("a"), protocol())
     trials.begin(stored("b"), protocol(("other",)))
     trials.append("a", [BlockDrawn(block=1, order=("case", "control"))])
@@ -55,14 +55,14 @@ def test_a_log_only_grows_and_is_read_as_it_was_written(trials: Trials) -> None:
     assert trials.log("b")[1:] == (Ended(reason="b"),)
 
 
-def test_a_trial_begins_once(trials: Trials) -> None:
+def test_a_trial_begins_once(trials: StoredTrials) -> None:
     trials.begin(stored("a"), protocol())
     with pytest.raises(KtrialError, match="in the store already"):
         trials.begin(stored("a"), protocol())
     assert len(trials.log("a")) == 1
 
 
-def test_trials_are_found_by_their_beginning_and_the_newest_without_a_name(trials: Trials) -> None:
+def test_trials_are_found_by_their_beginning_and_the_newest_without_a_name(trials: StoredTrials) -> None:
     with pytest.raises(BadInput, match="no trial was made here yet"):
         trials.find(None)
     for place, name in enumerate(("quick-1", "quick-2", "slow-1")):
@@ -78,7 +78,7 @@ def test_trials_are_found_by_their_beginning_and_the_newest_without_a_name(trial
     assert caught.value.nearest[0] == "quick-1"
 
 
-def test_profiles_are_kept_the_newest_first(trials: Trials) -> None:
+def test_profiles_are_kept_the_newest_first(trials: StoredTrials) -> None:
     key = ProfileKey(machine="m", suite="s", tool_versions={"a": "1"}, kernel_release="6", governor=None)
     for made in (1, 3, 2):
         trials.keep_profile(NoiseProfile(key=key, made_unix_ms=made, differences={"a.time": (0.1 * made,)}))

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from ktrial.bench.guest_tools import Ended, GuestRun, Shape
+from ktrial.bench.guest_tools import GuestRun, ProgramEnded, Shape
 from ktrial.judge.model.bisected import Bisected
 from ktrial.kit.commits import Untellable
 from ktrial.kit.errors import Refused
-from ktrial.studies.bisect.bisect import Wanted, bisect
+from ktrial.studies.bisect.bisect import BisectRequest, bisect
 from ktrial.studies.bisect.measure import BisectMeasure, perturbation
 from ktrial.studies.bisect.text import bisected_json, bisected_text
 from tests.kit.unit.test_bisection import line
@@ -41,7 +41,7 @@ class Kernels:
 
 
 def search(kernels: Kernels, most_runs: int = 30) -> Bisected:
-    return bisect(Wanted("c-1", BAD, COMMITS, "x.ms", most_runs, 3), kernels, lambda text: None)
+    return bisect(BisectRequest("c-1", BAD, COMMITS, "x.ms", most_runs, 3), kernels, lambda text: None)
 
 
 @pytest.mark.parametrize("change", [0.3, -0.3])
@@ -71,7 +71,7 @@ def test_good_and_bad_that_do_not_differ_are_refused() -> None:
     with pytest.raises(Refused, match=r"cannot be told apart in x\.ms after \d+ boots of each"):
         search(Kernels({23: 0.05}, noise=0.5))
     with pytest.raises(Refused, match="zero, negative or not finite"):
-        bisect(Wanted("c-1", BAD, COMMITS, "x", 30, 3), lambda commit, run: 0.0, lambda text: None)
+        bisect(BisectRequest("c-1", BAD, COMMITS, "x", 30, 3), lambda commit, run: 0.0, lambda text: None)
 
 
 def test_a_difference_in_several_steps_is_said() -> None:
@@ -97,7 +97,7 @@ GUEST = GuestRun(
     shape=Shape(mode="exact", memory_bytes=1, cpus=1),
     emulator="QEMU",
     begun=None,
-    ended=Ended(status=0),
+    ended=ProgramEnded(status=0),
     stdout=b"hello\n12.5\n",
     stderr=b"",
     console=b"",
@@ -128,7 +128,7 @@ def test_each_boot_differs_in_a_word_and_the_first_is_made_twice() -> None:
     "more, why",
     [
         ({"failure": "the kernel panicked"}, "abc: the kernel panicked"),
-        ({"ended": Ended(status=3), "stderr": b"oops\n"}, "the program ended with status 3: oops"),
+        ({"ended": ProgramEnded(status=3), "stderr": b"oops\n"}, "the program ended with status 3: oops"),
         ({"stdout": b"nothing"}, "a number, or the agent's reply"),
     ],
 )

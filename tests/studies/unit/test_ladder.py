@@ -8,7 +8,7 @@ import pytest
 
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.studies.ladder.ladder import (
-    Built,
+    BuiltTiers,
     Ladder,
     ladder_of,
     ladder_trial,
@@ -163,7 +163,7 @@ def test_tiers_are_built_on_those_below_them() -> None:
         tier("T5", build="z", fragments=("arashi-t1", "./mine.config")),
         tier("T6", build="nobody says of what"),
     )
-    ladder = ladder_of("ladder", using, {}, Built({"T3": ("bore.patch", "more.patch")}, exact=True))
+    ladder = ladder_of("ladder", using, {}, BuiltTiers({"T3": ("bore.patch", "more.patch")}, exact=True))
     first = KernelChange(fragments=("arashi-t1",))
     third = KernelChange(fragments=("arashi-t1", "arashi-t3b"), patches=("bore.patch", "more.patch"))
     last = msgspec.structs.replace(third, fragments=("arashi-t1", "arashi-t3b", "./mine.config"))
@@ -181,7 +181,7 @@ def test_tiers_are_built_on_those_below_them() -> None:
     }
     template = msgspec.structs.replace(TEMPLATE, guest=GuestFile(kernel=KernelRecipe(tree="linux")))
     check_trial_file(ladder_trial(ladder, template))
-    emulated = ladder_of("ladder", using, {}, Built({}, exact=False))
+    emulated = ladder_of("ladder", using, {}, BuiltTiers({}, exact=False))
     assert emulated.arms["T2"].kernel == KernelChange(fragments=("arashi-t1", "lto-thin"))
     assert emulated.not_run["T3"] == (
         "SCHED_BORE comes with BORE, from firelzrd/bore-scheduler: --patch T3=FILE brings it"
@@ -199,7 +199,7 @@ def test_a_tier_of_which_no_other_kernel_comes_is_not_run_for_it() -> None:
     using = known(
         tier("T0", "stock"), tier("T1", build="x", fragments=("btf",)), tier("T2", build="y", fragments=("hz-250",))
     )
-    ladder = ladder_of("ladder", using, {}, Built({}, exact=True))
+    ladder = ladder_of("ladder", using, {}, BuiltTiers({}, exact=True))
     found = with_own_kernels(ladder, {"T0": "a", "T1": "b", "T2": "b"})
     assert found.arms["T2"].kernel == found.arms["T1"].kernel == KernelChange(fragments=("btf",))
     assert possible(found, planned(found, using)).not_run == {"T2": "changes nothing here: it is in force already"}
@@ -207,7 +207,7 @@ def test_a_tier_of_which_no_other_kernel_comes_is_not_run_for_it() -> None:
 
 def test_a_patch_for_no_tier_gets_a_did_you_mean() -> None:
     with pytest.raises(UnknownName, match="T11"):
-        ladder_of("ladder", known(tier("T0", "stock"), tier("T1", "calm")), {}, Built({"T11": ("a",)}, exact=True))
+        ladder_of("ladder", known(tier("T0", "stock"), tier("T1", "calm")), {}, BuiltTiers({"T11": ("a",)}, exact=True))
 
 
 def test_a_kernel_for_no_tier_gets_a_did_you_mean() -> None:
@@ -241,6 +241,6 @@ def test_every_ladder_of_the_catalog_can_be_asked_for() -> None:
         assert len(ladder_of(name, using).arms) >= 2
     assert list(ladder_of("arashi", using).arms) == ["T0", "T1", "T3a"]
     assert set(ladder_of("arashi", using).not_run) == {"T2a", "T3b"}
-    assert list(ladder_of("arashi", using, {}, Built({}, exact=True)).arms) == ["T0", "T1", "T3a"]
-    every = ladder_of("arashi", using, {}, Built({"T3b": ("bore.patch",)}, exact=False))
+    assert list(ladder_of("arashi", using, {}, BuiltTiers({}, exact=True)).arms) == ["T0", "T1", "T3a"]
+    every = ladder_of("arashi", using, {}, BuiltTiers({"T3b": ("bore.patch",)}, exact=False))
     assert (list(every.arms), every.not_run) == (["T0", "T1", "T2a", "T3a", "T3b"], {})

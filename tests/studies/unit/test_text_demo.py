@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ktrial.judge.model.verdict import Effect, Verdict
-from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, ArmFound, Demo, DemoFound, SinglePairs
+from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, Demo, DemoArmFound, DemoFound, SinglePairs
 from ktrial.studies.demo.text import as_before, demo_plan, demo_text, story, without_root
 from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
@@ -46,7 +46,7 @@ def found(verdicts: Mapping[str, Verdict | None] = MappingProxyType({}), *, apar
     logs = {PLACEBO: 0.001, COPIUM: -0.001, HELP: math.log(3), HURT: math.log(0.6)}
     return DemoFound(
         arms=tuple(
-            ArmFound(
+            DemoArmFound(
                 arm=arm,
                 verdict=verdict,
                 effect=Effect(estimate=logs[arm], low=logs[arm] - 0.01, high=logs[arm] + 0.01, method="m"),

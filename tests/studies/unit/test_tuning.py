@@ -11,7 +11,7 @@ from ktrial.judge.judge import judge
 from ktrial.judge.model.log import BlockDrawn, Ended, Event, RunEnded, block_order
 from ktrial.studies.blame.model import BlamePart
 from ktrial.studies.goals import Candidate, Measure
-from ktrial.studies.tune.model import Receipt, TuneQuestion
+from ktrial.studies.tune.model import TuneQuestion, TuneReceipt
 from ktrial.studies.tune.select import MOST_ARMS, follow, groups_of
 from ktrial.studies.tune.text import receipt_text, tune_text
 from ktrial.trial.protocol.file import DesignFile, TrialFile
@@ -68,7 +68,7 @@ def carried_out(file: TrialFile, effects: Effects, clash: float, rng: np.random.
     return BlamePart(trial=file.name, file=file, judgement=judge(log), runs=run, directions=directions)
 
 
-def tuned(asked: TuneQuestion, effects: Effects, clash: float = 0.0) -> tuple[Receipt, list[BlamePart]]:
+def tuned(asked: TuneQuestion, effects: Effects, clash: float = 0.0) -> tuple[TuneReceipt, list[BlamePart]]:
     rng = np.random.default_rng(3)
     parts: list[BlamePart] = []
     while isinstance(wanted := follow(asked, parts), TrialFile):
@@ -143,7 +143,7 @@ def test_the_receipt_tells_how_to_undo_it() -> None:
     assert "undo: ktrial revert --to 6" in text
     # A score that is better by 0.1 is exp(-0.1), 9.5 % less of the time.
     assert "good=1   -9" in text
-    assert msgspec.json.decode(msgspec.json.encode(applied), type=Receipt) == applied
+    assert msgspec.json.decode(msgspec.json.encode(applied), type=TuneReceipt) == applied
 
 
 @pytest.mark.parametrize("left_out", [{}, {"idle-package": "no RAPL"}])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ktrial.kit.errors import Refused
-from ktrial.results.import_file import ForeignFile, Wanted, bring_in
+from ktrial.results.import_file import ForeignFile, ImportRequest, bring_in
 from ktrial.results.store.runs import Store
 from tests.support.imports import CASES, IMPORTERS, case_name, expected, read_case
 
@@ -17,7 +17,7 @@ from tests.support.imports import CASES, IMPORTERS, case_name, expected, read_ca
 def test_all_runs_are_there(store: Store, case: Path) -> None:
     path = next(case.glob("input*"))
     file = ForeignFile(expected(case).name or path.name, path.read_bytes())
-    wanted = Wanted(options=expected(case).options)
+    wanted = ImportRequest(options=expected(case).options)
     brought = bring_in(file, wanted, IMPORTERS, store, lambda: 1_782_900_000_000)
     there = {run.number: run for one in brought.sessions for run in store.runs(one.session)}
     read = {run.number: run for run in read_case(case).runs}

@@ -9,7 +9,7 @@ import pytest
 
 from ktrial.bench.benchmark import RawOutput
 from ktrial.bench.run.built_file import SeenFile
-from ktrial.bench.run.command_journal import CommandJournal
+from ktrial.bench.run.command_journal import CommandJournalFile
 from ktrial.bench.run.undoable_command import ArmBuild, ArmExtras
 from ktrial.trial.arms.arm_builds import BuildSite
 from ktrial.trial.arms.arms import ArmLost
@@ -85,7 +85,7 @@ def test_it_is_built_on_the_machine_as_it_is_found(tmp_path: Path) -> None:
     shop = Workshop()
     machine = TunableMachine(FOUND)
     plans = {"case": plan_of(SWAPPINESS, "vm.swappiness", "10")}
-    beside = Beside("t", {"case": ArmExtras(build=BUILD)}, shop.executor, CommandJournal(tmp_path), site=shop.site)
+    beside = Beside("t", {"case": ArmExtras(build=BUILD)}, shop.executor, CommandJournalFile(tmp_path), site=shop.site)
     arms = CommandedArms(machine, plans, lambda *_: None, beside)
     assert arms.renew("control", 1) is None
     arms.enter("case")

@@ -10,7 +10,7 @@ import pytest
 
 from ktrial.bench.benchmark import Invocation, RawOutput
 from ktrial.bench.record import Execution, Watch
-from ktrial.bench.run.command_journal import CommandJournal
+from ktrial.bench.run.command_journal import CommandJournalFile
 from ktrial.bench.run.undoable_command import ArmCheck, ArmCommand, ArmExtras
 from ktrial.kit.errors import Refused
 from ktrial.trial.arms.arms import ArmLost
@@ -57,7 +57,7 @@ class World:
     def __init__(self, folder: Path, extras: Mapping[str, ArmExtras] | None = None) -> None:
         self.flags = Flags()
         self.machine = TunableMachine(FOUND)
-        self.journal = CommandJournal(folder)
+        self.journal = CommandJournalFile(folder)
         self.extras = {"case": commands("a", "b")} if extras is None else extras
 
     def arms(self) -> CommandedArms:
@@ -149,7 +149,7 @@ def test_killed_at_any_step_the_next_one_undoes_what_was_left(tmp_path: Path) ->
             assert not survived
         world.flags.life = world.machine.life = Life()
         world.machine.end_session()
-        undo_left(CommandJournal(tmp_path), world.flags, lambda _: None)
+        undo_left(CommandJournalFile(tmp_path), world.flags, lambda _: None)
         assert world.flags.flags == set(), last
         assert world.machine.files == FOUND
         assert world.journal.left() == ()

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
-from ktrial.bench.guest_tools import Begun, Ended, GuestPlace, GuestRun, Job, Mode, Shape
+from ktrial.bench.guest_tools import Begun, GuestPlace, GuestRun, Job, Mode, ProgramEnded, Shape
 from ktrial.bench.measure import session_of
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Suite, SuiteLoad, Task
@@ -98,7 +98,7 @@ class FakeLab:
             shape=place.shape,
             emulator="QEMU",
             begun=BEGUN,
-            ended=Ended(status=0),
+            ended=ProgramEnded(status=0),
             stdout=b"".join(msgspec.json.encode(one) + b"\n" for one in replies),
             stderr=b"",
             console=b"",

@@ -13,7 +13,7 @@ from ktrial.bench.guest_tools import GuestRun, Shape
 from ktrial.bench.suite import Task
 from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import FactBook
-from ktrial.trial.guests.guest_visit import Asked, came_of, job_of
+from ktrial.trial.guests.guest_visit import GuestTask, came_of, job_of
 from ktrial.trial.guests.programs import environment_of, in_guest, tools_of
 from ktrial.tuning.plans.model import Plan
 
@@ -37,9 +37,9 @@ def task(name: str) -> Task:
     return Task(label=name, benchmark=BENCHMARKS[name], parameters=dict(BENCHMARKS[name].parameters))
 
 
-def asked(name: str) -> Asked:
+def asked(name: str) -> GuestTask:
     one = task(name)
-    return Asked(one, in_guest(one.benchmark.invocation(one.parameters, FactBook({})), TOOLS))
+    return GuestTask(one, in_guest(one.benchmark.invocation(one.parameters, FactBook({})), TOOLS))
 
 
 def exec_reply(number: int, stdout: str, status: int = 0) -> dict[str, Any]:

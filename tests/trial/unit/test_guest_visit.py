@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters import all_benchmarks
-from ktrial.bench.guest_tools import Begun, Ended, GuestRun, Shape
+from ktrial.bench.guest_tools import Begun, GuestRun, ProgramEnded, Shape
 from ktrial.bench.suite import Task
 from ktrial.machine.facts import FactBook
-from ktrial.trial.guests.guest_visit import Asked, came_of
+from ktrial.trial.guests.guest_visit import GuestTask, came_of
 
 RUN = GuestRun(
     shape=Shape(mode="exact", memory_bytes=1 << 29, cpus=1),
@@ -18,14 +18,14 @@ RUN = GuestRun(
     begun=Begun(
         release="6.12", version="#1", architecture="x86_64", command_line="", uptime_s=1.0, cpus=1, memory_bytes=1
     ),
-    ended=Ended(status=0),
+    ended=ProgramEnded(status=0),
     stdout=b"",
     stderr=b"",
     console=b"",
     wall_s=1.0,
 )
 SPIN = all_benchmarks()["agent-spin"]
-OWN = Asked(Task(label="spin", benchmark=SPIN, parameters={}), SPIN.invocation({}, FactBook({})))
+OWN = GuestTask(Task(label="spin", benchmark=SPIN, parameters={}), SPIN.invocation({}, FactBook({})))
 FACTS = {"id": 1, "ok": {"facts": {"boot.id": {"value": "b"}}}}
 APPLIED = {"id": 2, "ok": {"transaction": 1, "state": "applied", "steps": []}}
 GOOD = {"id": 3, "ok": {"load": "spin", "wall_ns": 5}}
@@ -70,7 +70,7 @@ def test_a_good_visit_has_an_output_for_each_run_and_knows_its_boot() -> None:
             "its settings are not in force: /p: EINVAL",
         ),
         ([FACTS], {"failure": "the time limit of 5 s passed"}, "the guest failed: the time limit"),
-        ([FACTS], {"ended": Ended(status=1), "stderr": b"ktrial-agent: x"}, "status 1: ktrial-agent: x"),
+        ([FACTS], {"ended": ProgramEnded(status=1), "stderr": b"ktrial-agent: x"}, "status 1: ktrial-agent: x"),
         ([FACTS, {"id": None, "ok": {}}], {}, "a reply with a number"),
     ],
 )

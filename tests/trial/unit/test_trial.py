@@ -6,7 +6,7 @@ import msgspec
 from ktrial.judge.judge import judge
 from ktrial.judge.model.log import Ended, TrialArm
 from ktrial.machine.gates import parse_gates
-from ktrial.trial.outcome.comparison import Told, comparison_of
+from ktrial.trial.outcome.comparison import TrialFacts, comparison_of
 from ktrial.trial.outcome.text import announcement, block_line, cost_text, more_text, sight_text, trials_text
 from ktrial.trial.protocol.trial_forecast import TrialForecast
 from ktrial.trial.record import ArmSettings, TrialSummary
@@ -98,7 +98,7 @@ def test_a_trial_of_many_arms_is_listed_within_80_columns() -> None:
 
 def test_a_trial_as_a_comparison() -> None:
     log = [*pair_log(protocol(), BETTER), Ended(reason="decided")]
-    found = comparison_of(stored("a"), log, judge(log), Told(outcomes={TIME: outcome()}, records=()))
+    found = comparison_of(stored("a"), log, judge(log), TrialFacts(outcomes={TIME: outcome()}, records=()))
     (one,) = found.outcomes
     (contrast,) = one.contrasts
     assert (contrast.verdict, contrast.n_arm, contrast.n_control, contrast.blocks) == ("better", 7, 7, 7)
@@ -112,7 +112,7 @@ def test_a_trial_as_a_comparison() -> None:
 
 def test_a_trial_that_is_not_over_says_so() -> None:
     log = pair_log(protocol(), BETTER[:3])
-    found = comparison_of(stored("a"), log, judge(log), Told(outcomes={TIME: outcome()}, records=()))
+    found = comparison_of(stored("a"), log, judge(log), TrialFacts(outcomes={TIME: outcome()}, records=()))
     assert [one.kind for one in found.findings if one.kind == "unfinished"] == ["unfinished"]
     assert found.outcomes[0].contrasts[0].why.startswith("the trial has not decided it yet")
 
@@ -121,7 +121,7 @@ def test_failed_and_void_runs_are_counted() -> None:
     trial = Trial(lambda block, arm: b"oops" if (block, arm) == (2, "case") else alike(block, arm), cap=7)
     judgement = trial.run()
     assert judgement is not None
-    told = Told(outcomes={TIME: outcome()}, records=trial.store.records)
+    told = TrialFacts(outcomes={TIME: outcome()}, records=trial.store.records)
     found = comparison_of(stored("a"), trial.log, judgement, told)
     assert {one.arm: one.failed for one in found.arms} == {"control": 0, "case": 1}
     assert {one.arm: one.boots for one in found.arms} == {"control": 1, "case": 1}

@@ -16,7 +16,7 @@ from ktrial.judge.model.judgement import Counter, Judged
 from ktrial.judge.model.log import BlockVoided, Ended, Looked, OutcomeRule, Protocol, RunEnded
 from ktrial.judge.model.verdict import Effect
 from ktrial.kit.finding import Finding
-from ktrial.trial.outcome.comparison import Told, comparison_of, outcomes_of, story_of, why
+from ktrial.trial.outcome.comparison import TrialFacts, comparison_of, outcomes_of, story_of, why
 from tests.support.records import run_record
 from tests.support.told_trials import FAULTS, P99, RATE, WALL, a_protocol, a_trial
 
@@ -113,7 +113,7 @@ def test_a_ladder_has_its_steps() -> None:
         for one in log
     ]
     found = comparison_of(
-        kept.stored, log, judge(log), Told(outcomes=outcomes_of(kept.records, {}), records=kept.records)
+        kept.stored, log, judge(log), TrialFacts(outcomes=outcomes_of(kept.records, {}), records=kept.records)
     )
     steps = named(found, RATE).steps
     assert [(one.arm, one.control) for one in steps] == [("sw10", "control"), ("sw60", "sw10")]

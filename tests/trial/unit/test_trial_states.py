@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ktrial.trial.arms.arms import Drift
+from ktrial.trial.arms.arms import ArmDrift
 from ktrial.trial.arms.purity import purity
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.record import ArmSettings, StoredTrial
@@ -104,7 +104,7 @@ def test_without_a_state_nothing_is_said(catalog: Catalog) -> None:
     assert purity(TRIAL, {"control": state(catalog)}, catalog) == ((), ())
 
 
-DRIFT = Drift(address="vm.swappiness", path="/proc/sys/vm/swappiness", wanted="60", now="33")
+DRIFT = ArmDrift(address="vm.swappiness", path="/proc/sys/vm/swappiness", wanted="60", now="33")
 
 
 def test_another_transaction_of_ktrial_is_named(catalog: Catalog) -> None:
@@ -131,6 +131,6 @@ def test_where_nobody_can_be_named_it_is_said_who_looks(catalog: Catalog) -> Non
     machine = FakeMachine({DRIFT.path: "33\n"})
     machine.answers["status"] = {"transactions": []}
     assert writer_of(machine, catalog, DRIFT, None) == "`ktrial why vm.swappiness` looks for who did"
-    gone = Drift(address="vm.swappiness", path=DRIFT.path, wanted="60", now=None)
+    gone = ArmDrift(address="vm.swappiness", path=DRIFT.path, wanted="60", now=None)
     assert writer_of(machine, catalog, gone, None) is None
     assert gone.sentence == "vm.swappiness (/proc/sys/vm/swappiness) is gone instead of '60'"

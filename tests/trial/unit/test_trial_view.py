@@ -9,7 +9,7 @@ import pytest
 from ktrial.judge.judge import judge
 from ktrial.judge.model.log import OutcomeRule
 from ktrial.judge.model.verdict import Effect
-from ktrial.trial.outcome.live_view import Moment, effect_figures, interval_picture, profile_line, view
+from ktrial.trial.outcome.live_view import ShownMoment, effect_figures, interval_picture, profile_line, view
 from tests.support.trials import RATE, TIME, log_of, pair_log, protocol
 
 
@@ -17,11 +17,11 @@ def effect(estimate: float, low: float | None, high: float | None) -> Effect:
     return Effect(estimate=estimate, low=low, high=high, method="test")
 
 
-def moment(blocks: int = 7, step: float = 0.05, **changes: Any) -> Moment:
+def moment(blocks: int = 7, step: float = 0.05, **changes: Any) -> ShownMoment:
     fixed = protocol()
     said = judge(pair_log(fixed, [step + 0.01 * (-1) ** place for place in range(blocks)])) if blocks else None
     fields: dict[str, Any] = {"protocol": fixed, "judgement": said, "cap": 20, "done": 1, "runs": 2}
-    return Moment(**fields | changes)
+    return ShownMoment(**fields | changes)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.tuning.origin.formats.lines import ForeignFormatError, Reading
+from ktrial.tuning.origin.formats.lines import FileReading, ForeignFormatError
 from ktrial.tuning.origin.formats.sniff import READERS, Format, read, sniff
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "formats_foreign"
@@ -44,7 +44,7 @@ def test_nothing_is_nothing(format_name: Format, data: str | bytes) -> None:
         with pytest.raises(ForeignFormatError):
             READERS[format_name](data, "f")
     else:
-        assert READERS[format_name](data, "f") == Reading(file="f")
+        assert READERS[format_name](data, "f") == FileReading(file="f")
 
 
 @pytest.mark.parametrize("format_name", [name for name in FORMATS if name not in ("command-line", "list")])

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.tuning.state.diff import Declaration, Difference, difference
+from ktrial.tuning.state.diff import Declaration, ValueDifference, difference
 from ktrial.tuning.state.state import MachineState, StateValue
 
 PATHS = st.sampled_from(["/proc/sys/vm/a", "/proc/sys/vm/b", "/proc/sys/net/x/c", "/proc/sys/net/x/d", "/sys/e"])
@@ -21,7 +21,7 @@ def state(files: dict[str, str | StateValue] | None = None, **parts: Any) -> Mac
     return MachineState(**{"facts": {}, "knobs": {}, "files": given_files, **parts})
 
 
-def sides(found: tuple[Difference, ...]) -> list[tuple[str, str | None, str | None]]:
+def sides(found: tuple[ValueDifference, ...]) -> list[tuple[str, str | None, str | None]]:
     return [(one.name, one.before, one.after) for one in found]
 
 
@@ -142,7 +142,7 @@ def test_facts_that_differ_or_could_not_be_told() -> None:
 
 def test_declared_by_knob_instance_pattern_or_path() -> None:
     def covers(declaration: Declaration, name: str, path: str = "/p") -> bool:
-        one = Difference(name=name, kind="knob", path=path, before="0", after="1")
+        one = ValueDifference(name=name, kind="knob", path=path, before="0", after="1")
         return declaration.covers(one)
 
     assert covers(Declaration(by="x", knob="vm.swappiness"), "vm.swappiness")

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.recordings.watching import Ended, doubts
+from ktrial.recordings.watching import WatchEnded, doubts
 from tests.support.written_recordings import TAIL, TRACE
 
 
-def ended(**trace: Any) -> Ended:
-    return msgspec.convert({**TAIL, "trace": {**TRACE, "counts": {}, **trace}}, Ended)
+def ended(**trace: Any) -> WatchEnded:
+    return msgspec.convert({**TAIL, "trace": {**TRACE, "counts": {}, **trace}}, WatchEnded)
 
 
 COUNT = {"count": 5, "time_ns": 9, "longest_ns": 3}
@@ -93,14 +93,14 @@ def test_tracepoints_that_are_missing_are_named() -> None:
 
 
 def test_dropped_blocks_and_a_missing_tracer_are_told() -> None:
-    without = msgspec.convert({**TAIL, "trace": None, "dropped": 2}, Ended)
+    without = msgspec.convert({**TAIL, "trace": None, "dropped": 2}, WatchEnded)
     kinds = [finding.kind for finding in doubts(without, {"trace": "tracing needs root"})]
     assert kinds == ["lost-blocks", "no-trace"]
 
 
 def of_source(**report: Any) -> list[tuple[str, str, str]]:
     whole = {"period_ns": 10**8, "taken": 990, "late_ns": 3 * 10**8, "cpu_ns": 1, **report}
-    told = msgspec.convert({**TAIL, "sources": {"cpu": whole}}, Ended)
+    told = msgspec.convert({**TAIL, "sources": {"cpu": whole}}, WatchEnded)
     return [(one.kind, one.level, one.sentence) for one in doubts(told, {})]
 
 
@@ -123,7 +123,7 @@ def test_files_that_could_not_be_read_are_named_with_the_reason() -> None:
 
 def test_files_of_a_program_may_go_with_it() -> None:
     gone = {"/proc/7/task/7/stat": {"at_ns": 1, "why": "No such process"}}
-    told = msgspec.convert({**TAIL, "sources": {"threads": {"taken": 3, "failures": 1, "gone": gone}}}, Ended)
+    told = msgspec.convert({**TAIL, "sources": {"threads": {"taken": 3, "failures": 1, "gone": gone}}}, WatchEnded)
     assert doubts(told, {}) == ()
 
 

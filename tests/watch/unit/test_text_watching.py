@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ktrial.recordings.watching import Ended, Seen, TracedEvent, doubts
+from ktrial.recordings.watching import Seen, TracedEvent, WatchEnded, doubts
 from ktrial.watch.record.text import HEADER, stretch, summary
 from tests.support.written_recordings import START_NS, TAIL, TRACE
 
@@ -42,7 +42,7 @@ def test_a_stretch_has_its_pressures_and_the_longest_events_in_80_columns() -> N
 
 def test_the_sum_tells_cost_size_counts_and_doubts() -> None:
     checks = [{"what": "direct-reclaim", "counter": "vmstat.allocstall", "seen": 0, "counted": 300}]
-    ended = msgspec.convert({**TAIL, "trace": {**TRACE, "checks": checks}}, Ended)
+    ended = msgspec.convert({**TAIL, "trace": {**TRACE, "checks": checks}}, WatchEnded)
     text = summary(ended, "a.ktr", doubts(ended, {}), 0.02, 80)
     assert "watching took 0.50% of one CPU, ktrial itself 1.00%" in text
     assert "watching took 0.50% of one CPU\n" in summary(ended, "a.ktr", (), None, 80)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ktrial.cli.shared.watch import Shown
+from ktrial.cli.shared.watch import WatchShown
 from ktrial.cli.shared.watch_drawing import draws
 from ktrial.recordings.watching import Seen
 from tests.support.written_recordings import HEAD, START_NS, block, events
@@ -21,7 +21,7 @@ def many(count: int, second: int) -> bytes:
     return events(*({"kind": "kswapd", "begin_ns": START_NS + second * 10**9 + one} for one in range(count)))
 
 
-def told(shown: Shown) -> None:
+def told(shown: WatchShown) -> None:
     shown.handed(b"ktrial.recording/1\n" + block("H", HEAD))
     shown.seen(seen(1))
     shown.handed(many(57, 2))
@@ -34,14 +34,14 @@ def told(shown: Shown) -> None:
 
 
 def test_the_column_of_events_counts_all_that_are_kept_and_none_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    told(Shown(5.0, as_json=False))
+    told(WatchShown(5.0, as_json=False))
     lines = [line for line in capsys.readouterr().err.splitlines() if " s  " in line and "kswapd" not in line]
     assert [line.split()[-3] for line in lines] == ["0", "557", "4"]
 
 
 def test_why_nothing_is_traced_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     for why, said in (("it is mounted \x1bread-only", 1), ("not asked for", 0)):
-        shown = Shown(5.0, as_json=False)
+        shown = WatchShown(5.0, as_json=False)
         head = {**HEAD, "absent": {"trace": why}}
         shown.handed(b"ktrial.recording/1\n" + block("H", head))
         shown.handed(many(1, 2))
@@ -51,7 +51,7 @@ def test_why_nothing_is_traced_is_said_at_once(capsys: pytest.CaptureFixture[str
 
 
 def test_programs_get_each_event(capsys: pytest.CaptureFixture[str]) -> None:
-    told(Shown(1.0, as_json=True))
+    told(WatchShown(1.0, as_json=True))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [len(line["events"]) for line in lines] == [0, 57, 500, 4]
 

@@ -14,7 +14,7 @@ from ktrial.bench.around.resets import Resets
 from ktrial.bench.around.start_gate import Start, StartGates
 from ktrial.bench.benchmark import WATCHED, Invocation
 from ktrial.bench.energy import INSTANTS, PATTERNS, EnergyCounter, consumed, counters, measurements
-from ktrial.bench.record import Prepared
+from ktrial.bench.record import PreparedRun
 from ktrial.bench.run.ports import RunRecorder
 from ktrial.bench.watched import Watched
 from ktrial.kit.errors import BadRun
@@ -80,11 +80,11 @@ class Around:
         """What was used since then, where somebody wants to know."""
         return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
 
-    def prepare(self) -> tuple[Prepared, ...]:
+    def prepare(self) -> tuple[PreparedRun, ...]:
         """The resets before a run, up to one that failed."""
         return self._resets.carry_out() if self._resets is not None else ()
 
-    def watch(self, invocation: Invocation) -> Watching:
+    def watch(self, invocation: Invocation) -> RunWatching:
         """Looks around one run."""
         found = self._machine.list(invocation.watches) if invocation.watches else {}
         watched = tuple(dict.fromkeys(path for paths in found.values() for path in paths))
@@ -94,7 +94,7 @@ class Around:
             from ktrial.bench.around.recording import RunRecording
 
             recorded = RunRecording(self.recorder())
-        return Watching(self, watched, beside, recorded)
+        return RunWatching(self, watched, beside, recorded)
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
         """Wait until the machine is as before the first run; `tell` hears what is waited for."""
@@ -151,7 +151,7 @@ class Around:
         return tuple(usable), tuple(notes)
 
 
-class Watching:
+class RunWatching:
     """The two looks around one run, and what looks on between them; implements `bench.record.Watch`."""
 
     def __init__(

@@ -21,7 +21,7 @@ from ktrial.machine.ports import Clock
 _PACKAGES = {"apt": "stress-ng", "dnf": "stress-ng", "pacman": "stress-ng", "zypper": "stress-ng"}
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class LoadEnded(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the load: its record, its output, and its throughput or why there is none."""
 
     record: LoadRecord
@@ -96,7 +96,7 @@ class Background:
             raise
         return running
 
-    def finish(self, running: RunningLoad, run: Execution) -> Ended:
+    def finish(self, running: RunningLoad, run: Execution) -> LoadEnded:
         """End it and read what it got done, beside `run` alone where it can tell."""
         alive = running.alive()
         raw = running.stop()
@@ -105,12 +105,12 @@ class Background:
         if not alive:
             said = raw.failed or raw.stderr.decode("utf-8", "backslashreplace").strip().rpartition("\n")[2]
             failure = "the background load ended before the benchmark" + (f"; it said: {said}" if said else "")
-            return Ended(record=record, raw=raw, failure=failure)
+            return LoadEnded(record=record, raw=raw, failure=failure)
         try:
             throughput = _spin_rate(raw, run) if load is not None else _stress_ng_rate(raw)
         except BadRun as error:
-            return Ended(record=record, raw=raw, failure=f"the background load's own figures: {error.message}")
-        return Ended(record=record, raw=raw, throughput=throughput)
+            return LoadEnded(record=record, raw=raw, failure=f"the background load's own figures: {error.message}")
+        return LoadEnded(record=record, raw=raw, throughput=throughput)
 
 
 def _stress_ng_rate(raw: RawOutput) -> Measurement:

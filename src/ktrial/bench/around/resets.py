@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from ktrial.bench.benchmark import Invocation, check_exit
-from ktrial.bench.record import Prepared
+from ktrial.bench.record import PreparedRun
 from ktrial.bench.run.ports import Executor
 from ktrial.bench.suite import Between
 from ktrial.kit.errors import AgentError, BadRun
@@ -32,14 +32,14 @@ class Resets:
         ]
         self._steps = [(name, step) for wanted, name, step in steps if wanted]
 
-    def carry_out(self) -> tuple[Prepared, ...]:
+    def carry_out(self) -> tuple[PreparedRun, ...]:
         """All of them, up to the first that fails, which is the last of the result."""
-        done: list[Prepared] = []
+        done: list[PreparedRun] = []
         for name, step in self._steps:
             try:
-                done.append(Prepared(reset=name, ok=True, result=step()))
+                done.append(PreparedRun(reset=name, ok=True, result=step()))
             except (AgentError, BadRun) as error:
-                done.append(Prepared(reset=name, ok=False, result=error.message))
+                done.append(PreparedRun(reset=name, ok=False, result=error.message))
                 break
         return tuple(done)
 

@@ -30,7 +30,7 @@ _Entry = _Begun | _Undone
 _DECODER: msgspec.json.Decoder[_Entry] = msgspec.json.Decoder(_Entry)
 
 
-class CommandJournal:
+class CommandJournalFile:
     """Read and written while the measuring lock is held; the file is there only while something is left to undo."""
 
     def __init__(self, folder: Path) -> None:

@@ -24,9 +24,9 @@ from ktrial.agent.transport import DetachedTransport
 from ktrial.bench.benchmark import PROGRAM_FOLDERS, Invocation
 from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.record import Execution, Watch
-from ktrial.bench.run.executor import AgentExecutor, RunningLoad
+from ktrial.bench.run.executor import AgentExecutor, RunningAgentLoad
 from ktrial.kit.errors import AgentError, KtrialError, PrivilegeMissing
-from ktrial.machine.container import DEFAULT_IMAGE, Container, Runtime, Wanted
+from ktrial.machine.container import DEFAULT_IMAGE, Container, ContainerRequest, Runtime
 from ktrial.machine.facts import FactBook
 
 #: Where a container sees the agent.
@@ -70,7 +70,7 @@ class Runtimes:
             raise KtrialError(f"{failure}: {said}", hint=hint)
         return out.strip()
 
-    def box(self, wanted: Wanted, agent: Path, mounts: Sequence[Path]) -> Box:
+    def box(self, wanted: ContainerRequest, agent: Path, mounts: Sequence[Path]) -> Box:
         """The commands for what `wanted` names."""
         runtime, path = self.program(wanted.runtime)
         version = self._version(runtime, path)
@@ -219,7 +219,7 @@ class ContainerExecutor:
         with self._telling():
             return msgspec.structs.replace(self._inside.run(invocation, watch), container=self.container)
 
-    def start(self, invocation: Invocation) -> RunningLoad:
+    def start(self, invocation: Invocation) -> RunningAgentLoad:
         """Start a background load; it ends when it is stopped."""
         if invocation.load is not None:
             return self._outside.start(invocation)

@@ -30,7 +30,7 @@ from ktrial.bench.run.folders import FoldersHere, FoldersInGuest, RunFolders
 from ktrial.bench.run.rights import Connect, OpenRoot, Rights
 from ktrial.bench.run.servers import Course, Running, output_of, problem
 from ktrial.bench.tool import Receipt
-from ktrial.bench.tools.toolbox import Toolbox
+from ktrial.bench.tools.toolbox import UserToolbox
 from ktrial.kit.errors import AgentError, BadInput
 from ktrial.machine.facts import FactBook
 
@@ -55,7 +55,7 @@ class AgentExecutor:
         connect: Connect,
         work: Path,
         root: OpenRoot | None,
-        tools: Toolbox | None = None,
+        tools: UserToolbox | None = None,
         interrupts: Interrupts | None = None,
         *,
         guest: Callable[[], GuestTools] | None = None,
@@ -204,11 +204,11 @@ class AgentExecutor:
                 return f"{step.argv[0]}, a step before it, {failure}"
         return None
 
-    def start(self, invocation: Invocation) -> RunningLoad:
+    def start(self, invocation: Invocation) -> RunningAgentLoad:
         """Start a background load; it ends when it is stopped."""
         folder = self._make_directory(invocation)
         try:
-            return RunningLoad(self._start(invocation, folder), self._folders, folder, invocation)
+            return RunningAgentLoad(self._start(invocation, folder), self._folders, folder, invocation)
         except BaseException:
             self._folders.remove(folder)
             raise
@@ -313,7 +313,7 @@ class AgentExecutor:
         return self._folders.make(in_memory=invocation.in_memory, for_program=invocation.load is None)
 
 
-class RunningLoad:
+class RunningAgentLoad:
     """A background load in an agent of its own; implements `bench.run.ports.RunningLoad`."""
 
     def __init__(self, running: Running, folders: RunFolders, folder: Path, invocation: Invocation) -> None:

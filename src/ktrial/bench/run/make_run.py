@@ -8,8 +8,8 @@ from typing import Protocol as Port
 
 import msgspec
 
-from ktrial.bench.around.around_run import Around, Watching
-from ktrial.bench.around.load import Background, Ended
+from ktrial.bench.around.around_run import Around, RunWatching
+from ktrial.bench.around.load import Background, LoadEnded
 from ktrial.bench.around.start_gate import Start
 from ktrial.bench.benchmark import Invocation, ParsedRun, RawOutput, check_measurements
 from ktrial.bench.command_benchmark import check_run
@@ -20,14 +20,14 @@ from ktrial.bench.record import (
     Execution,
     Exit,
     Kept,
-    Prepared,
+    PreparedRun,
     Resources,
     RunRecord,
     Session,
     Watch,
     raw_parts,
 )
-from ktrial.bench.schedule import Place
+from ktrial.bench.schedule import RunPlace
 from ktrial.bench.suite import Task
 from ktrial.kit.errors import BadRun
 from ktrial.machine.gates import VOID, why_void
@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
     """What is to be run. `tool_version` is what the tool told when it was asked; `settled` how it was waited for."""
 
     number: int
-    place: Place
+    place: RunPlace
     task: Task
     invocation: Invocation
     tool_version: str | None
@@ -55,10 +55,10 @@ class Wanted(NamedTuple):
 class _Course(NamedTuple):
     """How it went, up to the end of the run."""
 
-    prepared: tuple[Prepared, ...]
+    prepared: tuple[PreparedRun, ...]
     start: Start
     execution: Execution
-    ended: Ended | None
+    ended: LoadEnded | None
     unready: str | None
     void: tuple[str, ...]
 
@@ -91,7 +91,7 @@ class RunMaker:
                 watching.close()
         return self._record(wanted, session, course, watching)
 
-    def _carry_out(self, wanted: Wanted, watching: Watching | None) -> _Course:
+    def _carry_out(self, wanted: Wanted, watching: RunWatching | None) -> _Course:
         prepared = self._around.prepare() if self._around is not None else ()
         unready = next((f"{_RESETS[one.reset]}: {one.result}" for one in prepared if not one.ok), None)
         start = Start()
@@ -108,7 +108,7 @@ class RunMaker:
         return _Course(prepared, start, execution, ended, unready, void)
 
     def _record(
-        self, wanted: Wanted, session: Session, course: _Course, watching: Watching | None
+        self, wanted: Wanted, session: Session, course: _Course, watching: RunWatching | None
     ) -> tuple[RunRecord, dict[str, bytes]]:
         task, execution, ended = wanted.task, course.execution, course.ended
         raw = execution.raw
@@ -173,7 +173,7 @@ class RunMaker:
             raw=RawOutput(failed="what comes before it failed"),
         )
 
-    def _execute(self, invocation: Invocation, watching: Watching | None) -> tuple[Execution, Ended | None]:
+    def _execute(self, invocation: Invocation, watching: RunWatching | None) -> tuple[Execution, LoadEnded | None]:
         if self._background is None:
             return self._executor.run(invocation, watching), None
         running = self._background.start()
@@ -186,7 +186,7 @@ class RunMaker:
 
 
 def _kept(
-    task: Task, parsed: ParsedRun, ended: Ended | None, watching: Watching | None
+    task: Task, parsed: ParsedRun, ended: LoadEnded | None, watching: RunWatching | None
 ) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
     """The measurements of the tool, of the load and of the energy counters; and why there are none of some of them."""
     outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ktrial.bench.run.command_journal import CommandJournal
+from ktrial.bench.run.command_journal import CommandJournalFile
 from ktrial.kit.errors import Busy, KtrialError
 from ktrial.tuning.state.lock import MachineLock
 
@@ -28,9 +28,9 @@ class MeasuringPlace:
         return self._folder / "work"
 
     @property
-    def commands(self) -> CommandJournal:
+    def commands(self) -> CommandJournalFile:
         """Commands of arms that must be undone."""
-        return CommandJournal(self._folder)
+        return CommandJournalFile(self._folder)
 
     @property
     def machine(self) -> MachineLock:

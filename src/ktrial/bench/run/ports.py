@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ktrial.machine.facts import FactBook
     from ktrial.machine.sensors import Samples
     from ktrial.recordings.frames.statistics import Capture
-    from ktrial.recordings.watching import Ended, Handed, Seen
+    from ktrial.recordings.watching import Handed, Seen, WatchEnded
     from ktrial.tuning.catalog.model import Catalog
 
 
@@ -46,7 +46,7 @@ class Desktop(Protocol):
 class Watching(Protocol):
     """Watches a machine for a long time."""
 
-    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | Ended]:
+    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | WatchEnded]:
         """Begin, call `begun`, tell what is seen and kept, and at last how it ended. Raises AgentError."""
 
 

@@ -16,7 +16,7 @@ LIMIT_S = 604_800.0
 _END_S = 60.0
 
 
-class RunRecorder:
+class AgentRunRecorder:
     """Implements `bench.run.ports.RunRecorder`. `connect` opens the session when it is first needed; it is kept.
 
     `process` is whose threads are watched, and those of all that it starts from then on.

@@ -18,7 +18,7 @@ from ktrial.machine.sensors import Samples
 LIMIT_S = 86_400.0
 
 
-class Sampling:
+class AgentSampling:
     """Implements `machine.ports.Sampling`. `connect` starts an agent; of `sources` all are read when none is named.
 
     An agent that has looked once is kept, so that none is started when a run begins.

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from ktrial.kit.errors import BadInput
-from ktrial.recordings.frames.lines import Line
+from ktrial.recordings.frames.lines import FrameLine
 
 #: Seconds between two looks: what the moment of a line may be off.
 LOOK_S = 0.02
@@ -36,7 +36,7 @@ class LineTail:
             os.close(self._file)
             raise BadInput(f"{path} is neither a file nor a named pipe")
         self._rest = b""
-        self._lines: list[Line] = []
+        self._lines: list[FrameLine] = []
         self._lock = threading.Lock()
         #: Lines that nobody took in time.
         self.lost = 0
@@ -44,7 +44,7 @@ class LineTail:
         self._thread = threading.Thread(target=self._follow, name="frames", daemon=True)
         self._thread.start()
 
-    def take(self) -> list[Line]:
+    def take(self) -> list[FrameLine]:
         """The lines that came since they were taken last."""
         with self._lock:
             taken, self._lines = self._lines, []
@@ -77,4 +77,4 @@ class LineTail:
             with self._lock:
                 kept = whole[: _MOST_LINES - len(self._lines)]
                 self.lost += len(whole) - len(kept)
-                self._lines += [Line(at_ns, line[:_LINE_BYTES].decode(errors="replace")) for line in kept]
+                self._lines += [FrameLine(at_ns, line[:_LINE_BYTES].decode(errors="replace")) for line in kept]

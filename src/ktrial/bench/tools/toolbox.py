@@ -18,7 +18,7 @@ _CURRENT = "current"
 _RECEIPT = "tool.json"
 
 
-class Toolbox:
+class UserToolbox:
     """Finds, installs and removes them. Each tool has one build at a time."""
 
     def __init__(self, folder: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ktrial.bench.benchmark import PROGRAM_FOLDERS, RawOutput, quoted
-from ktrial.bench.tool import Recipe, Source
+from ktrial.bench.tool import Recipe, ToolSource
 from ktrial.bench.tools.archive import check_size, file_sha256, tree_sha256, unpack
 from ktrial.bench.tools.download import ARCHIVE_BYTES, download
 from ktrial.kit.errors import BadInput, Busy, KtrialError
@@ -29,7 +29,7 @@ _GIT = ("git", "-c", "protocol.version=2", "-c", "fetch.fsckObjects=true", "-c",
 
 
 class Workshop:
-    """Implements `bench.build_tool.Workshop` in `folder`; use it as a context. What it made is gone at the end."""
+    """Implements `bench.build_tool.ToolBuilder` in `folder`; use it as a context. What it made is gone at the end."""
 
     environment: Mapping[str, str] = ENVIRONMENT
 
@@ -59,7 +59,7 @@ class Workshop:
         """Where each program is, in the fixed folders."""
         return {name: shutil.which(name, path=ENVIRONMENT["PATH"]) for name in names}
 
-    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> Source:
+    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource:
         """Bring the source here: the pinned commit, or what `place` (a path or https address) holds."""
         place = place or recipe.upstream
         if "://" in place:
@@ -107,7 +107,7 @@ class Workshop:
         """The digest of a file."""
         return file_sha256(path)
 
-    def _fetch_commit(self, place: str, commit: str, recipe: Recipe) -> Source:
+    def _fetch_commit(self, place: str, commit: str, recipe: Recipe) -> ToolSource:
         """A commit's files. git checks that they are what the commit's id, a digest of them all, says."""
         remote = place if "://" in place else f"file://{place}"
         self._source.mkdir()
@@ -118,9 +118,11 @@ class Workshop:
         self._git([*git, "checkout", "--quiet", "--detach", commit], remote, what)
         shutil.rmtree(self._source / ".git")
         check_size(self._source)
-        return Source(kind="git", place=place, commit=commit, verified="commit" if commit == recipe.commit else "no")
+        return ToolSource(
+            kind="git", place=place, commit=commit, verified="commit" if commit == recipe.commit else "no"
+        )
 
-    def _open_archive(self, archive: Path, place: str, accepted_sha256: str | None) -> Source:
+    def _open_archive(self, archive: Path, place: str, accepted_sha256: str | None) -> ToolSource:
         found = file_sha256(archive)
         if accepted_sha256 is None:
             raise KtrialError(
@@ -133,9 +135,9 @@ class Workshop:
                 hint="nothing of it was unpacked; get it again, or find out who changed it",
             )
         unpack(archive, self._folder / "unpacked", place).rename(self._source)
-        return Source(kind="archive", place=place, archive_sha256=found, verified="sha256")
+        return ToolSource(kind="archive", place=place, archive_sha256=found, verified="sha256")
 
-    def _open_folder(self, path: Path, recipe: Recipe) -> Source:
+    def _open_folder(self, path: Path, recipe: Recipe) -> ToolSource:
         if (path / ".git").exists():
             git = (*_GIT, "-C", str(path))
             what = f"{path} is no git checkout that can be read"
@@ -148,7 +150,7 @@ class Workshop:
             return self._fetch_commit(str(path), commit, recipe)
         check_size(path)
         shutil.copytree(path, self._source, symlinks=True)
-        return Source(kind="folder", place=str(path), verified="no")
+        return ToolSource(kind="folder", place=str(path), verified="no")
 
     def _git(self, argv: Sequence[str], remote: str, what: str) -> str:
         afar = remote.startswith("https://")

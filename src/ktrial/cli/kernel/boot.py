@@ -65,7 +65,7 @@ def command(
     from ktrial.bench.guest_tools import GuestFailed, Job
     from ktrial.cli.shared.kept_guests import check, keep_guest
     from ktrial.guests.agreement import boot_in, settle_s
-    from ktrial.guests.boot import Limits
+    from ktrial.guests.boot import BootLimits
     from ktrial.guests.modules import take_modules
     from ktrial.guests.programs import bring_for
     from ktrial.guests.shape import guest_shape
@@ -83,7 +83,7 @@ def command(
     job = Job(programs=() if started is None else (started,), modules=tuple(loaded), settle_s=settle_s(mode))
 
     def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
-        return guests.boot(found, job, brought, shape, Limits(limit_s, begin_limit_s))
+        return guests.boot(found, job, brought, shape, BootLimits(limit_s, begin_limit_s))
 
     booted = boot_in(mode, shape, seconds(limit or _LIMIT, "--limit"), boot, guests)
     if as_json:

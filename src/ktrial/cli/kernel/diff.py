@@ -43,7 +43,7 @@ def command(app: App, before: str, after: str, boots: bool, limit: str, as_json:
 def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
     """What the sysctls of a kernel are when nobody has touched them."""
     from ktrial.bench.guest_tools import GuestFailed, Job, Shape
-    from ktrial.guests.boot import Limits
+    from ktrial.guests.boot import BootLimits
     from ktrial.guests.programs import bring_for
     from ktrial.guests.text import failure_text
     from ktrial.tuning.origin.formats.sysctl_values import read_sysctl_values
@@ -53,7 +53,7 @@ def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
     brought, program = bring_for(("grep", "-rs", "", "/proc/sys"), (), guests.architecture)
     shape = Shape(mode="emulated", memory_bytes=_MEMORY_BYTES, cpus=2)
     job = Job(programs=(program,) if program is not None else ())
-    run = guests.boot(kernel, job, brought, shape, Limits(limit_s))
+    run = guests.boot(kernel, job, brought, shape, BootLimits(limit_s))
     if run.failure is not None:
         raise GuestFailed(f"{word}: {failure_text(run)}", run.exit_status)
     return read_sysctl_values(run.stdout)

@@ -17,11 +17,11 @@ import msgspec
 from ktrial.cli.shared.kernel_build import build_order, launched, launcher_of, order_of, stamped, tools_of
 from ktrial.cli.shared.kernel_config import Wishes, prepared
 from ktrial.kit.errors import Refused
-from ktrial.trial.guests.guest_kernels import KernelPlan, Workshop
+from ktrial.trial.guests.guest_kernels import KernelBuilder, KernelPlan
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.cli.shared.kernel_config import Prepared
+    from ktrial.cli.shared.kernel_config import PreparedKernel
     from ktrial.kernels.build_record import Tool
     from ktrial.trial.guests.recipe import KernelRecipe
 
@@ -30,13 +30,13 @@ class _Planned(NamedTuple):
     """What a plan stands for. `known` tells that the key says all of the sources."""
 
     plan: KernelPlan
-    ready: Prepared
+    ready: PreparedKernel
     tools: tuple[Tool, ...]
     folder: Path
     known: bool
 
 
-def workshop_of(app: App) -> Workshop:
+def workshop_of(app: App) -> KernelBuilder:
     """The one of this process."""
     if app.kernels.workshop is None:
         app.kernels.workshop = KernelWorkshop(app)
@@ -44,7 +44,7 @@ def workshop_of(app: App) -> Workshop:
 
 
 class KernelWorkshop:
-    """Implements `trial.guests.guest_kernels.Workshop`; what is asked twice is found out once."""
+    """Implements `trial.guests.guest_kernels.KernelBuilder`; what is asked twice is found out once."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -140,7 +140,7 @@ class KernelWorkshop:
         return self._planned[msgspec.json.encode(plan.recipe, order="deterministic")]
 
 
-def _compiled(ready: Prepared, tools: Sequence[Tool]) -> dict[str, str]:
+def _compiled(ready: PreparedKernel, tools: Sequence[Tool]) -> dict[str, str]:
     """What an exact guest is blind to."""
     symbols = ready.configured.symbols
     lto = next((name for name in ("FULL", "THIN") if symbols.get(f"LTO_CLANG_{name}") == "y"), "none")

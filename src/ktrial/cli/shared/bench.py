@@ -291,7 +291,7 @@ def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
     return 0
 
 
-class Progress:
+class BenchProgress:
     """One line per run on stderr, as good in a log file as on a terminal; with `as_json` also events on stdout."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -328,7 +328,7 @@ class Progress:
             least = event.left_is_least
             self._write(bench.run_begins(event.place, event.runs, event.benchmark, event.left_s, least=least))
             self._open = True
-        elif isinstance(event, events.RunEnded):
+        elif isinstance(event, events.BenchRunEnded):
             self._write(bench.run_ends(event.record, event.so_far) + "\n")
             self._open = False
         elif self._open:

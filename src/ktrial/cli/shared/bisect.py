@@ -15,7 +15,7 @@ from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.bench.guest_tools import GuestRun, Job, Shape
-    from ktrial.guests.programs import Brought
+    from ktrial.guests.programs import GuestFiles
     from ktrial.judge.model.bisected import Bisected
     from ktrial.kernels.build.commit_builds import CommitBuilds
     from ktrial.studies.bisect.measure import Boot
@@ -25,7 +25,7 @@ _REQUESTS = "/root/requests"
 _LOAD_LIMIT_S = 600
 
 
-class Asked(NamedTuple):
+class BisectQuery(NamedTuple):
     """The options of the command."""
 
     good: str
@@ -45,17 +45,17 @@ class Asked(NamedTuple):
     limit: str
 
 
-def bisected(app: App, asked: Asked) -> Bisected:
+def bisected(app: App, asked: BisectQuery) -> Bisected:
     """Look for the commit."""
-    from ktrial.kernels.build.commit_builds import CommitBuilds, History
-    from ktrial.studies.bisect.bisect import Wanted, bisect
+    from ktrial.kernels.build.commit_builds import CommitBuilds, CommitHistory
+    from ktrial.studies.bisect.bisect import BisectRequest, bisect
     from ktrial.studies.bisect.measure import BisectMeasure
 
     commands, image = _build(asked)
     shape, limit_s = _shape(asked), seconds(asked.limit, "--limit")
     build_limit_s = seconds(asked.build_limit, "--build-limit")
     name, job, brought = _work(asked)
-    history = History(asked.tree)
+    history = CommitHistory(asked.tree)
     good, bad = history.commit(asked.good), history.commit(asked.bad)
     commits = history.between(good, bad)
     app.say(f"{len(commits)} commit{'s'[: len(commits) != 1]} between {good[:12]} and {bad[:12]}")
@@ -65,7 +65,7 @@ def bisected(app: App, asked: Asked) -> Bisected:
     ):
         kernels = _Kernels(builds, Path(folder))
         measure = BisectMeasure(name, kernels.image, _boot(app, job, brought, shape, limit_s), asked.seed)
-        wanted = Wanted(good, bad, commits, asked.outcome, asked.runs, asked.seed)
+        wanted = BisectRequest(good, bad, commits, asked.outcome, asked.runs, asked.seed)
         return bisect(wanted, measure, app.say)
 
 
@@ -84,7 +84,7 @@ class _Kernels:
         return place.read_bytes()
 
 
-def _build(asked: Asked) -> tuple[tuple[str, ...], str]:
+def _build(asked: BisectQuery) -> tuple[tuple[str, ...], str]:
     """Commands for a shell, and the file that they write."""
     if asked.builds:
         if asked.image is None:
@@ -99,7 +99,7 @@ def _build(asked: Asked) -> tuple[tuple[str, ...], str]:
     return (configure, f"make -j{os.cpu_count() or 1} {shlex.quote(image.rpartition('/')[2])}"), image
 
 
-def _shape(asked: Asked) -> Shape:
+def _shape(asked: BisectQuery) -> Shape:
     from ktrial.bench.guest_tools import Shape
     from ktrial.kit.units import parse_quantity
 
@@ -110,9 +110,9 @@ def _shape(asked: Asked) -> Shape:
     return Shape(mode="exact", memory_bytes=memory_bytes, cpus=1)
 
 
-def _work(asked: Asked) -> tuple[str, Job, Brought]:
+def _work(asked: BisectQuery) -> tuple[str, Job, GuestFiles]:
     """The result that is read, what runs in the guests, and what is put into them."""
-    from ktrial.bench.guest_tools import Job, Program
+    from ktrial.bench.guest_tools import GuestTool, Job
     from ktrial.guests.agreement import settle_s
     from ktrial.guests.programs import bring_for
 
@@ -130,11 +130,11 @@ def _work(asked: Asked) -> tuple[str, Job, Brought]:
         request = {"id": 1, "do": "load", "load": load, "parameters": _parameters(asked), "limit_s": _LOAD_LIMIT_S}
         brought, _ = bring_for((), asked.tools)
         brought.files[_REQUESTS] = json.dumps(request).encode() + b"\n"
-        program = Program(argv=("ktrial-agent", "batch", "--role", "user", _REQUESTS))
+        program = GuestTool(argv=("ktrial-agent", "batch", "--role", "user", _REQUESTS))
     return name, Job(programs=() if program is None else (program,), settle_s=settle_s("exact")), brought
 
 
-def _parameters(asked: Asked) -> dict[str, object]:
+def _parameters(asked: BisectQuery) -> dict[str, object]:
     found: dict[str, object] = {}
     for word in asked.parameters:
         name, equals, value = word.partition("=")
@@ -147,12 +147,12 @@ def _parameters(asked: Asked) -> dict[str, object]:
     return found
 
 
-def _boot(app: App, job: Job, brought: Brought, shape: Shape, limit_s: float) -> Boot:
+def _boot(app: App, job: Job, brought: GuestFiles, shape: Shape, limit_s: float) -> Boot:
     """Boots the image of a commit with a word on its command line."""
     import msgspec
 
     from ktrial.guests.agreement import boot_twice
-    from ktrial.guests.boot import Limits
+    from ktrial.guests.boot import BootLimits
     from ktrial.kernels.images.images import KernelFiles
 
     def boot(image: bytes, word: str, twice: bool) -> GuestRun:
@@ -161,7 +161,7 @@ def _boot(app: App, job: Job, brought: Brought, shape: Shape, limit_s: float) ->
         machine = msgspec.structs.replace(shape, append=(word,))
 
         def run(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
-            return guests.boot(kernel, job, brought, shape, Limits(limit_s, begin_limit_s))
+            return guests.boot(kernel, job, brought, shape, BootLimits(limit_s, begin_limit_s))
 
         return boot_twice(machine, limit_s, run, guests).run if twice else run(machine, limit_s)
 

@@ -17,8 +17,8 @@ from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.compare.arms import Arm
-    from ktrial.compare.compare import Asked
-    from ktrial.compare.sources import Gathered, Reading, Source
+    from ktrial.compare.compare import CompareQuery
+    from ktrial.compare.sources import ComparedSource, Gathered, ReadingOptions
     from ktrial.judge.model.asked import AskedComparison
     from ktrial.judge.model.comparison import Comparison
     from ktrial.kit.outcome import Outcome
@@ -99,13 +99,13 @@ def judged(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Compari
     return told(app, trial)
 
 
-def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> Reading:
+def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> ReadingOptions:
     """How files are read that `read` gives; `options` are those of `table_options`."""
-    from ktrial.compare.sources import Reading
+    from ktrial.compare.sources import ReadingOptions
     from ktrial.judge.model.asked import ImportOptions
 
     importing = ImportOptions.given({name: value for name, value in options.items() if name != "as_format"})
-    return Reading(options=importing, as_format=options["as_format"], importers=app.importers, read=read)
+    return ReadingOptions(options=importing, as_format=options["as_format"], importers=app.importers, read=read)
 
 
 class _Labels:
@@ -125,18 +125,20 @@ class _Labels:
         return word if trial is None else trial.stored.session
 
 
-def source_of(word: str, labels: object = ()) -> Source:
+def source_of(word: str, labels: object = ()) -> ComparedSource:
     """`LABEL`, `SESSION`, `FILE`, or one of them as `NAME=…`; a file name may be a pattern."""
-    from ktrial.compare.sources import Source
+    from ktrial.compare.sources import ComparedSource
 
     found = _NAMED.fullmatch(word)
     if found is not None and not Path(word).exists():
         files = _files(found[2])
-        return Source(word=word, name=found[1], target=found[2] if files else _target(found[2], labels), files=files)
+        return ComparedSource(
+            word=word, name=found[1], target=found[2] if files else _target(found[2], labels), files=files
+        )
     files = _files(word)
     if files and "/" not in word and "." not in word and word in labels:  # type: ignore[operator]
         raise BadInput(f"{word!r} is a label and a file", hint=f"write ./{word} for the file, or rename the file")
-    return Source(word=word, name=None, target=word if files else _target(word, labels), files=files)
+    return ComparedSource(word=word, name=None, target=word if files else _target(word, labels), files=files)
 
 
 def _target(word: str, labels: object) -> str:
@@ -170,7 +172,7 @@ def compared(
     app: App,
     arms: Sequence[Arm],
     control: str | None,
-    asked: Asked,
+    asked: CompareQuery,
     declared: Iterable[str],
     swing: float,
     *,
@@ -203,9 +205,9 @@ def answered(
     """The comparison of these arms, with the question that it answers."""
     import msgspec
 
-    from ktrial.compare.compare import Asked
+    from ktrial.compare.compare import CompareQuery
 
-    asked = Asked(
+    asked = CompareQuery(
         margin=question.margin,
         primary=question.primary,
         accepted=question.accepted,

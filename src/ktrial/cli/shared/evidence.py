@@ -13,7 +13,7 @@ from ktrial.kit.errors import BadInput, Refused
 if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.evidence.file import BundleWriter
-    from ktrial.evidence.pack import Brought, Made, Scrubbing
+    from ktrial.evidence.pack import BroughtIn, Made, Scrubbing
     from ktrial.judge.model.comparison import Comparison
     from ktrial.results.model import StoredSession
 
@@ -128,7 +128,7 @@ def is_bundle(path: Path) -> bool:
         return False
 
 
-def import_bundle(app: App, path: Path, *, dry_run: bool) -> Brought:
+def import_bundle(app: App, path: Path, *, dry_run: bool) -> BroughtIn:
     """Bring a bundle's sessions into the store."""
     from ktrial.evidence.pack import bring_back
 

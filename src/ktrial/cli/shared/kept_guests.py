@@ -15,7 +15,7 @@ from ktrial.kernels.images.images import RUNNING
 from ktrial.kit.errors import AgentError, BadInput
 
 if TYPE_CHECKING:
-    from ktrial.bench.guest_tools import Begun, Ends, Kept, Mode, Shape
+    from ktrial.bench.guest_tools import Begun, Ends, KeptProgram, Mode, Shape
     from ktrial.cli.app import App
     from ktrial.guests.transport import Guest
 
@@ -74,25 +74,25 @@ def keep_guest(
 class _Booted(NamedTuple):
     guest: Guest
     begun: Begun
-    kept: Kept
+    kept: KeptProgram
 
 
 def _boot(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
 ) -> _Booted:
     """One that runs from now on."""
-    from ktrial.bench.guest_tools import Kept
+    from ktrial.bench.guest_tools import KeptProgram
     from ktrial.cli.app_guest import boot_to_talk
 
     guest, ran, places = boot_to_talk(app.kernels.lab, kernel, mode, shape, modules, tools, runs_programs=True)
-    return _Booted(guest, guest.begun, Kept(kernel=kernel, release=guest.begun.release, mode=ran, tools=places))
+    return _Booted(guest, guest.begun, KeptProgram(kernel=kernel, release=guest.begun.release, mode=ran, tools=places))
 
 
 def _boot_exact(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
 ) -> _Booted:
     """One to which nothing was said yet."""
-    from ktrial.bench.guest_tools import GuestFailed, Kept
+    from ktrial.bench.guest_tools import GuestFailed, KeptProgram
     from ktrial.cli.app_guest import tools_of
     from ktrial.cli.exact_host import boot_with, place_of
     from ktrial.guests.replay import Replay
@@ -106,7 +106,7 @@ def _boot_exact(
     run = Replay(lambda script: boot_with(lab, place, script, app.say)).booted()
     if run.begun is None or run.failure is not None:
         raise GuestFailed(failure_text(run), run.exit_status)
-    kept = Kept(kernel=kernel, release=run.begun.release, mode="exact", tools=lab.tools_in(place), place=place)
+    kept = KeptProgram(kernel=kernel, release=run.begun.release, mode="exact", tools=lab.tools_in(place), place=place)
     return _Booted(Asleep(), run.begun, kept)
 
 

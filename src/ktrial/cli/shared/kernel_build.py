@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ktrial.cli.app import App
-    from ktrial.cli.shared.kernel_config import Prepared, Wishes
+    from ktrial.cli.shared.kernel_config import PreparedKernel, Wishes
     from ktrial.kernels.build.make import Make
-    from ktrial.kernels.build.make_kernel import Order
+    from ktrial.kernels.build.make_kernel import BuildOrder
     from ktrial.kernels.build_record import KernelMade, PackageKind, Tool
     from ktrial.kernels.identity import KernelFound
     from ktrial.kernels.source import KernelSource
@@ -37,7 +37,7 @@ def launcher_of(cache: str, *, distributed: bool) -> str | None:
 
 def build_kernel(
     app: App,
-    ready: Prepared,
+    ready: PreparedKernel,
     wishes: Wishes,
     *,
     launcher: str | None,
@@ -66,7 +66,7 @@ def launched(launcher: str | None, *, distributed: bool = False) -> tuple[str, .
     return (*((launcher,) if launcher else ()), *(("distcc",) if distributed else ()))
 
 
-def tools_of(ready: Prepared, more: tuple[str, ...]) -> tuple[Tool, ...]:
+def tools_of(ready: PreparedKernel, more: tuple[str, ...]) -> tuple[Tool, ...]:
     """The toolchain's programs. Raises where one, or one of `more`, is not here or too old."""
     from ktrial.kernels.build.toolchain import check_programs, versions
 
@@ -82,7 +82,7 @@ def stamped(source: KernelSource) -> KernelSource:
 
 def order_of(
     app: App,
-    ready: Prepared,
+    ready: PreparedKernel,
     tools: tuple[Tool, ...],
     output: Path,
     *,
@@ -90,15 +90,15 @@ def order_of(
     distributed: bool = False,
     jobs: int | None = None,
     anyway: bool = False,
-) -> Order:
+) -> BuildOrder:
     """What is built in a folder, and what make is told there."""
-    from ktrial.kernels.build.make_kernel import Order, make_environment, make_variables, with_places_left_out
+    from ktrial.kernels.build.make_kernel import BuildOrder, make_environment, make_variables, with_places_left_out
 
     symbols, source = ready.configured.symbols, stamped(ready.opened.source)
     variables = make_variables(ready.toolchain, ready.architecture, launcher, ready.flagged, ready.optimise)
     variables = with_places_left_out(variables, symbols, str(ready.opened.folder.resolve()), str(output.resolve()))
     variables |= app.kernels.signing(symbols)
-    return Order(
+    return BuildOrder(
         source=source,
         architecture=ready.architecture,
         toolchain=ready.toolchain,
@@ -115,8 +115,8 @@ def order_of(
 
 def build_order(
     app: App,
-    ready: Prepared,
-    order: Order,
+    ready: PreparedKernel,
+    order: BuildOrder,
     output: Path,
     before: KernelMade | None = None,
     package: PackageKind | None = None,
@@ -133,12 +133,14 @@ def build_order(
     return made
 
 
-def _same(one: KernelMade, order: Order) -> bool:
+def _same(one: KernelMade, order: BuildOrder) -> bool:
     mine, theirs = order.source, one.source
     return (mine.place, mine.version, mine.sha256) == (theirs.place, theirs.version, theirs.sha256)
 
 
-def _built(app: App, order: Order, make: Make, before: KernelMade | None, package: PackageKind | None) -> KernelMade:
+def _built(
+    app: App, order: BuildOrder, make: Make, before: KernelMade | None, package: PackageKind | None
+) -> KernelMade:
     from ktrial.cli.shared.disturbing import say_whom_a_build_disturbs
     from ktrial.kernels.build.make_kernel import make_kernel
     from ktrial.kernels.build.packages import PACKINGS, Left, variables_of

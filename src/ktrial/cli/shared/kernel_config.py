@@ -59,7 +59,7 @@ class Wishes(NamedTuple):
     anyway: bool
 
 
-class Prepared(NamedTuple):
+class PreparedKernel(NamedTuple):
     """Sources, compiler and configuration, ready to be written or built. `flagged` is a target that flags tell."""
 
     opened: Opened
@@ -78,12 +78,12 @@ def wish_options(function: F) -> F:
     return function
 
 
-def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: str | None = None) -> Prepared:
+def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: str | None = None) -> PreparedKernel:
     """Open and patch the sources, choose the compiler, and configure. Nothing is written but to the cache."""
     from ktrial.kernels.build.make_kernel import make_variables
     from ktrial.kernels.build.toolchain import check_toolchain, choose
     from ktrial.kernels.config.fragments import load_fragments
-    from ktrial.kernels.config.make_config import Wanted, check_held, configure
+    from ktrial.kernels.config.make_config import ConfigRequest, check_held, configure
     from ktrial.kernels.request import Wish, parse_set, wishes_of, with_extended
 
     known = load_fragments()
@@ -100,7 +100,7 @@ def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: s
     flagged, symbols = _target(app, word, toolchain, opened.folder)
     asked += [Wish(name, value, by) for name, value in symbols.items()]
     asked += [parse_set(setting) for setting in wishes.settings]
-    wanted = Wanted(
+    wanted = ConfigRequest(
         base=_base(wishes),
         version=opened.source.version,
         architecture=architecture,
@@ -116,7 +116,7 @@ def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: s
     if not wishes.anyway:
         check_held(configured)
     optimise = optimise or next((one.build.optimise for one in chosen if one.build.optimise), None)
-    return Prepared(opened, toolchain, architecture, configured, text, flagged, optimise)
+    return PreparedKernel(opened, toolchain, architecture, configured, text, flagged, optimise)
 
 
 def opened_with_patches(app: App, wishes: Wishes) -> Opened:

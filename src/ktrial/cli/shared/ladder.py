@@ -14,7 +14,7 @@ from ktrial.kit.errors import BadInput
 if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.machine.ports import Machine
-    from ktrial.studies.ladder.ladder import Built, Ladder
+    from ktrial.studies.ladder.ladder import BuiltTiers, Ladder
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.tuning.catalog.model import Catalog
     from ktrial.tuning.plans.model import Plan
@@ -36,10 +36,10 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
     return named
 
 
-def built_tiers(options: Mapping[str, Any]) -> Built | None:
+def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
     """What of the tiers is built; None without sources."""
     from ktrial.cli.shared.trial_options import recipe_of
-    from ktrial.studies.ladder.ladder import Built
+    from ktrial.studies.ladder.ladder import BuiltTiers
     from ktrial.trial.protocol.from_words import pair
 
     if recipe_of(options, "patches") is None:
@@ -47,7 +47,7 @@ def built_tiers(options: Mapping[str, Any]) -> Built | None:
     patches: dict[str, tuple[str, ...]] = {}
     for tier, patch in (pair(word, "--patch") for word in options["patches"]):
         patches[tier] = (*patches.get(tier, ()), patch)
-    return Built(patches, exact=(options["mode"] or "exact") == "exact")
+    return BuiltTiers(patches, exact=(options["mode"] or "exact") == "exact")
 
 
 def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:

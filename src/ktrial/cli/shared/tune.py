@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.studies.blame.model import BlamePart
     from ktrial.studies.goals import Candidate, Goal
-    from ktrial.studies.tune.model import Receipt, TuneQuestion
+    from ktrial.studies.tune.model import TuneQuestion, TuneReceipt
 
 
 def asked(
@@ -95,7 +95,7 @@ def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candida
 
 def carry_on_tuning(
     app: App, question: TuneQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
-) -> Receipt | None:
+) -> TuneReceipt | None:
     """All trials; None where somebody interrupted."""
     from ktrial.cli.shared.several_trials import carry_out
     from ktrial.studies.tune.select import follow
@@ -105,7 +105,7 @@ def carry_on_tuning(
     )
 
 
-def applied(app: App, receipt: Receipt, *, ask: bool, allow_dangerous: bool) -> Receipt:
+def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool) -> TuneReceipt:
     """Put all that is kept into force, in one transaction that stays."""
     from ktrial.cli.options import is_terminal
     from ktrial.tuning.plans.resolve import apply_plan, make_plan
@@ -129,12 +129,12 @@ def applied(app: App, receipt: Receipt, *, ask: bool, allow_dangerous: bool) -> 
     return msgspec.structs.replace(receipt, transaction=int(answer["transaction"]))
 
 
-def keep_receipt(app: App, receipt: Receipt) -> Path:
+def keep_receipt(app: App, receipt: TuneReceipt) -> Path:
     """Put it beside the store."""
     return app.receipts.save(receipt.name, plain_json.document(receipt))
 
 
-def show(receipt: Receipt, *, as_json: bool) -> None:
+def show(receipt: TuneReceipt, *, as_json: bool) -> None:
     """The receipt on stdout."""
     from ktrial.kit.tables import columns
     from ktrial.studies.tune.text import receipt_text

@@ -109,7 +109,7 @@ def untraced(why: str) -> str:
     return clean(f"no events are traced: {why}") + "\n"
 
 
-class Shown:
+class WatchShown:
     """Lines for people, or events for programs, while it goes on.
 
     The events of a line are those that were handed over since the line before: all that are kept, none twice.

@@ -12,22 +12,22 @@ import msgspec
 
 from ktrial.bench.run.tail import LineTail
 from ktrial.cli.options import write_json
-from ktrial.cli.shared.watch import Shown
+from ktrial.cli.shared.watch import WatchShown
 from ktrial.cli.shared.watched_programs import LinesAtEnd, frame_loop, watched_program
 from ktrial.machine.disks import disk_of
 from ktrial.recordings.frame_loop import LINES
 from ktrial.recordings.frames.lines import FramePattern
 from ktrial.watch.record.frames import KeptFrames, Looks, TellsFrames
-from ktrial.watch.record.watch import Wanted, crowded_disk, lost_lines, read_back, watch
+from ktrial.watch.record.watch import WatchRequest, crowded_disk, lost_lines, read_back, watch
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line says. `live`: to draw in place; None: as it fits."""
 
-    wanted: Wanted
+    wanted: WatchRequest
     words: tuple[str, ...] | None
     variables: tuple[str, ...]
     clean_env: bool
@@ -40,7 +40,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool
 
 
-def watch_session(app: App, asked: Asked) -> None:
+def watch_session(app: App, asked: WatchOptions) -> None:
     """Watch, and tell the sum. Raises BadInput, AgentError."""
     rates = dict(asked.wanted.rates)
     nvidia_hz, limit_s = rates.pop("nvidia", None), asked.wanted.limit_s
@@ -91,12 +91,12 @@ def watch_session(app: App, asked: Asked) -> None:
         sys.stdout.write(summary(ended, str(file), findings, head_cpu_s, columns()))
 
 
-def _shows(app: App, asked: Asked, *, frames_told: bool) -> TellsFrames:
+def _shows(app: App, asked: WatchOptions, *, frames_told: bool) -> TellsFrames:
     from ktrial.cli.shared.watch_drawing import Drawn, draws
 
     shares = asked.words is not None and (sys.stdout.isatty() or sys.stderr.isatty())
     if not draws(asked.live, as_json=asked.as_json, shares_terminal=shares):
-        return Shown(asked.every_s, as_json=asked.as_json)
+        return WatchShown(asked.every_s, as_json=asked.as_json)
     from ktrial.watch.diagnosis.symptom_files import load_symptoms
 
     process = asked.wanted.process

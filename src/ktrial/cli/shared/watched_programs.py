@@ -17,7 +17,7 @@ from ktrial.cli.shared.command_environment import named_variables, started_envir
 from ktrial.kit.errors import BadInput
 from ktrial.kit.streams import pass_on
 from ktrial.recordings.frame_loop import GUEST_RESERVE_BYTES, LINES, loop_arguments
-from ktrial.recordings.frames.lines import Line
+from ktrial.recordings.frames.lines import FrameLine
 from ktrial.watch.record.held_program import HeldProgram
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LinesAtEnd:
     """Lines of the frame loop that are all there at once, when it has ended; each counts as read at its own moment."""
 
     def __init__(self) -> None:
-        self._lines: list[Line] = []
+        self._lines: list[FrameLine] = []
         #: Those that did not fit into the answer: it holds whole lines alone, so at least one.
         self.lost = 0
 
@@ -52,10 +52,10 @@ class LinesAtEnd:
         """What the program printed."""
         pass_on(sys.stderr, raw.stderr)
         told = [_FRAME.fullmatch(line) for line in raw.stdout.decode(errors="replace").split("\n")]
-        self._lines += [Line(math.ceil(float(one["at"]) * 1e9), one[0]) for one in told if one is not None]
+        self._lines += [FrameLine(math.ceil(float(one["at"]) * 1e9), one[0]) for one in told if one is not None]
         self.lost += raw.cut
 
-    def take(self) -> list[Line]:
+    def take(self) -> list[FrameLine]:
         """The lines that came since they were taken last."""
         taken, self._lines = self._lines, []
         return taken

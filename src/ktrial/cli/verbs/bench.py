@@ -13,7 +13,7 @@ from ktrial.cli.app import App
 from ktrial.cli.completion import measurable_names
 from ktrial.cli.options import json_option, seconds
 from ktrial.cli.shared.bench import (
-    Progress,
+    BenchProgress,
     TakesSettle,
     check_output,
     choose,
@@ -114,7 +114,7 @@ def command(
     facts = executor.facts()
     order = order_of(app, chosen, benchmarks, facts, gates=gates, environment=environment, **asked)
     around = None if exact else surroundings(app, chosen, order, when_idle=when_idle, settle_s=settle_s)
-    listen = Progress(as_json=as_json)
+    listen = BenchProgress(as_json=as_json)
     with app.interrupts, listen:
         result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)
     return _finish(app, result, records, output, as_json=as_json)

@@ -59,7 +59,7 @@ def command(
     A file may also hold printed figures ([[change]], [[tukey]]): those need no data.
     """
     from ktrial.compare.claims.text import claims_text
-    from ktrial.compare.compare import Asked
+    from ktrial.compare.compare import CompareQuery
     from ktrial.judge.model.claim import parse_claim
     from ktrial.kit.tables import columns
 
@@ -78,7 +78,7 @@ def command(
         )
     found = None
     if file.claim:
-        asked = Asked(margin=share(margin, "--margin"), accepted=accepted, keep_repeats=True)
+        asked = CompareQuery(margin=share(margin, "--margin"), accepted=accepted, keep_repeats=True)
         arms = gathered(app, words, options).arms
         found = compared(app, arms, control, asked, declared, swing=0.25, assumptions=False)
     results = _results(file, found, place)

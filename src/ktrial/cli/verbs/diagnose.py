@@ -81,9 +81,9 @@ def command(
     clocks = (interval_s, offset_s, frames_began)
     read = [recording(path, as_format, *clocks) for path in recordings]
     if runs is not None:
-        from ktrial.watch.diagnosis.diagnose_runs import Limits, write_runs
+        from ktrial.watch.diagnosis.diagnose_runs import RunLimits, write_runs
 
-        write_runs(runs, read, label or runs.stem, Limits(limit_s, below_fps), app.say)
+        write_runs(runs, read, label or runs.stem, RunLimits(limit_s, below_fps), app.say)
     found = []
     for one in read:
         diagnosis = diagnose(one, symptoms, limit_s)

@@ -54,11 +54,11 @@ def command(
     from ktrial.judge.model.asked import ImportOptions
     from ktrial.kit.files import read_file
     from ktrial.kit.tables import columns
-    from ktrial.results.import_file import LIMIT_BYTES, ForeignFile, Wanted, bring_in
+    from ktrial.results.import_file import LIMIT_BYTES, ForeignFile, ImportRequest, bring_in
     from ktrial.results.import_text import imported_text
 
     options = ImportOptions.given({"label": label, **told})
-    wanted = Wanted(options=options, as_format=as_format, again=again, dry_run=dry_run)
+    wanted = ImportRequest(options=options, as_format=as_format, again=again, dry_run=dry_run)
     brought = []
     bundles = {}
     try:

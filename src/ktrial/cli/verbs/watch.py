@@ -72,8 +72,8 @@ def command(
     ktrial watch --frames-from game.log --pattern 'frame (?P<ms>[\\d.]+) ms' --pid 4711
     """
     from ktrial.cli.shared.watch import RECORDING, least, new_folder, rates, refuse_on_host
-    from ktrial.cli.shared.watch_session import Asked, watch_session
-    from ktrial.watch.record.watch import LONGEST_S, Wanted
+    from ktrial.cli.shared.watch_session import WatchOptions, watch_session
+    from ktrial.watch.record.watch import LONGEST_S, WatchRequest
 
     app: App = ctx.obj
     if (words := own_words(ctx)) is None:
@@ -82,7 +82,7 @@ def command(
     refuse_on_host(app.host, frames_from, rates(rate_words), ends=length is not None or words is not None)
     if not app.may_run_trials:
         raise Refused("machines can be watched, folders cannot", hint="leave --machine-root out")
-    wanted = Wanted(
+    wanted = WatchRequest(
         limit_s=LONGEST_S if length is None else seconds(length, "--for"),
         process=pid,
         frame_thread=thread,
@@ -90,7 +90,7 @@ def command(
         least_s=least(above),
         trace=not no_trace,
     )
-    asked = Asked(
+    asked = WatchOptions(
         wanted=wanted,
         words=words,
         file=new_folder(output, words, pid, here=app.host is None) / RECORDING,

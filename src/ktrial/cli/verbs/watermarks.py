@@ -14,7 +14,7 @@ from ktrial.cli.options import json_option, seconds, write_json
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.watch.watermarks import Layout, Lead
+    from ktrial.watch.watermarks import Lead, WatermarkLayout
 
 
 _TALKS = "--host guest:KERNEL measures it in a guest that talks"
@@ -73,7 +73,7 @@ def _fields(found: object) -> dict[str, object]:
     return told
 
 
-def _measured(app: App, here: Layout, duration_s: float | None) -> tuple[float, str] | None:
+def _measured(app: App, here: WatermarkLayout, duration_s: float | None) -> tuple[float, str] | None:
     from ktrial.watch.watermarks import peak_rate
 
     if duration_s is None:

@@ -10,7 +10,7 @@ from typing import Literal
 from ktrial.compare.arms import Arm, ComparedRun
 from ktrial.compare.history.model import Differs, History, LevelChange, Moment
 from ktrial.compare.runs import from_store
-from ktrial.compare.series import Series, find_series, series_of
+from ktrial.compare.series import ComparedSeries, find_series, series_of
 from ktrial.compare.sources import is_of_trial
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.stats.change_points import NEEDED
@@ -82,7 +82,7 @@ def _runs(session: StoredSession, results: ReadResults) -> Iterator[ComparedRun]
             yield made
 
 
-def _moments(series: Series, sessions: Mapping[str, StoredSession], by: By) -> Iterator[Moment]:
+def _moments(series: ComparedSeries, sessions: Mapping[str, StoredSession], by: By) -> Iterator[Moment]:
     """A session each, or all sessions of a kernel, which stands where it was first met."""
     groups: dict[str, list[str]] = {}
     for name in series.runs:
@@ -106,7 +106,7 @@ def _moments(series: Series, sessions: Mapping[str, StoredSession], by: By) -> I
         )
 
 
-def _known(session: StoredSession, series: Series) -> dict[str, str]:
+def _known(session: StoredSession, series: ComparedSeries) -> dict[str, str]:
     """What is known of a session and alike of its runs."""
     runs = [run for run, _ in series.runs[session.session]]
     keys = sorted({key for run in runs for key in run.known})

@@ -15,7 +15,7 @@ Standing = Literal["good", "bad", "between", "unclear"]
 Why = Literal["found", "several steps", "untold", "unconfirmed", "spent"]
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class BisectStep(msgspec.Struct, frozen=True, kw_only=True):
     """A commit that was looked at: where it stands, after how many boots, their median; or why it could not be told."""
 
     commit: Commit
@@ -38,7 +38,7 @@ class Bisected(msgspec.Struct, frozen=True, kw_only=True):
     ends: Effect
     why: Why
     suspects: tuple[Commit, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[BisectStep, ...]
     effect: Effect | None
     verdict: Verdict | None
     confidence: float

@@ -18,7 +18,7 @@ _BETWEEN = 0.25
 _GOOD, _OTHER = "good", "other"
 
 
-class Question(NamedTuple):
+class SideQuestion(NamedTuple):
     """What is compared. `alpha` is the error of one answer; `events` rest on a percentile, where the outcome is one."""
 
     outcome: str
@@ -28,14 +28,14 @@ class Question(NamedTuple):
     quantile: float | None = None
 
 
-class Answer(NamedTuple):
+class SideAnswer(NamedTuple):
     """Of one comparison: None of `standing` asks for more runs."""
 
     standing: Standing | None
     judged: Judged
 
 
-def compare(question: Question, control: Sequence[float], other: Sequence[float], margin: float = 0.02) -> Judged:
+def compare(question: SideQuestion, control: Sequence[float], other: Sequence[float], margin: float = 0.02) -> Judged:
     """One kernel against another, run by run; above zero is less of the outcome."""
     rule = OutcomeRule(direction="lower", role="primary", margin=margin, quantile=question.quantile)
     protocol = Protocol(
@@ -53,7 +53,7 @@ def compare(question: Question, control: Sequence[float], other: Sequence[float]
     return judge(_log(protocol, question, values)).of(question.outcome, _OTHER, _GOOD)
 
 
-def side(question: Question, difference: float, good: Sequence[float], other: Sequence[float]) -> Answer:
+def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> SideAnswer:
     """Where `other` lies; `difference` is the effect of bad against good, on the scale of logarithms.
 
     Half the difference is taken from its scores: what is left lies on the side of good or of bad.
@@ -61,16 +61,16 @@ def side(question: Question, difference: float, good: Sequence[float], other: Se
     shifted = [value * math.exp(difference / 2) for value in other]
     judged = compare(question, good[: len(other)], shifted, math.expm1(abs(difference) * _BETWEEN))
     if judged.verdict is None:
-        return Answer(None, judged)
+        return SideAnswer(None, judged)
     if judged.verdict == "equivalent":
-        return Answer("between", judged)
+        return SideAnswer("between", judged)
     if judged.verdict not in ("better", "worse"):
-        return Answer("unclear", judged)
+        return SideAnswer("unclear", judged)
     is_bad = (judged.verdict == "better") == (difference > 0)
-    return Answer("bad" if is_bad else "good", judged)
+    return SideAnswer("bad" if is_bad else "good", judged)
 
 
-def _log(protocol: Protocol, question: Question, values: dict[str, Sequence[float]]) -> list[Event]:
+def _log(protocol: Protocol, question: SideQuestion, values: dict[str, Sequence[float]]) -> list[Event]:
     log: list[Event] = [protocol]
     blocks = min(map(len, values.values()))
     for block in range(1, blocks + 1):

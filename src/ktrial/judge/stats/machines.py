@@ -34,7 +34,7 @@ class Together(NamedTuple):
 def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Together:
     """One contrast over the machines of its runs, of which all must be known."""
     shown: list[MachineEffect] = []
-    kept: list[pooling.MachineEffect] = []
+    kept: list[pooling.PooledMachine] = []
     layouts: list[Layout] = []
     for machine in dict.fromkeys((*control.machines, *arm.machines)):
         one, layout, effect = _alone(str(machine), _of(control, machine), _of(arm, machine), scale)
@@ -73,7 +73,7 @@ def _of(runs: Runs, machine: str | None) -> Runs:
 
 def _alone(
     name: str, control: Runs, arm: Runs, scale: Scale
-) -> tuple[MachineEffect, Layout | None, pooling.MachineEffect | None]:
+) -> tuple[MachineEffect, Layout | None, pooling.PooledMachine | None]:
     """One machine, and its part of the whole where it can have one."""
     if not len(control.scores) or not len(arm.scores):
         return MachineEffect(machine=name, blocks=0, why="it has not measured both arms"), None, None
@@ -94,7 +94,7 @@ def _alone(
     return MachineEffect(machine=name, blocks=blocks, effect=effect), layout, found
 
 
-def _layout(layouts: Sequence[Layout], kept: Sequence[pooling.MachineEffect]) -> Layout:
+def _layout(layouts: Sequence[Layout], kept: Sequence[pooling.PooledMachine]) -> Layout:
     """The machines as units; what is doubtful of one of them is doubtful of all."""
     order = next(one for one in _WORST if any(layout.order == one for layout in layouts))
     confounded = next((layout.confounded_by for layout in layouts if layout.confounded_by is not None), None)

@@ -17,7 +17,7 @@ from ktrial.kit.errors import BadInput
 FEWEST_MACHINES = 3
 
 
-class MachineEffect(msgspec.Struct, frozen=True, kw_only=True):
+class PooledMachine(msgspec.Struct, frozen=True, kw_only=True):
     """The effect on one machine with the standard error that its one-look interval amounts to."""
 
     machine: str
@@ -34,7 +34,7 @@ class PooledEffect(msgspec.Struct, frozen=True, kw_only=True):
     `predicted_low` and `predicted_high` bound the effect on one more machine. All but `i_squared` are logarithms.
     """
 
-    machines: tuple[MachineEffect, ...]
+    machines: tuple[PooledMachine, ...]
     estimate: float
     low: float
     high: float
@@ -45,7 +45,7 @@ class PooledEffect(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
 
 
-def machine_effect(machine: str, differences: Sequence[float]) -> MachineEffect:
+def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
     """One machine's part, from all its blocks. Raises BadInput below seven of them, or where they have no spread."""
     from scipy.special import stdtrit
 
@@ -60,10 +60,10 @@ def machine_effect(machine: str, differences: Sequence[float]) -> MachineEffect:
     if not high > low:
         raise BadInput(f"{machine}: all blocks show the same difference, so that its weight is not known")
     error = (high - low) / (2 * float(stdtrit(len(values) - 1, 0.975)))
-    return MachineEffect(machine=machine, blocks=len(values), estimate=estimate, error=error, low=low, high=high)
+    return PooledMachine(machine=machine, blocks=len(values), estimate=estimate, error=error, low=low, high=high)
 
 
-def pool(machines: Sequence[MachineEffect], confidence: float = 0.95) -> PooledEffect:
+def pool(machines: Sequence[PooledMachine], confidence: float = 0.95) -> PooledEffect:
     """Random effects: DerSimonian-Laird between machines, Hartung-Knapp-Sidik-Jonkman never below it, prediction."""
     from scipy.special import stdtrit
 

@@ -34,7 +34,7 @@ class BuildFailed(Untellable):
     """A commit does not build."""
 
 
-class History:
+class CommitHistory:
     """The commits of the repository that holds `folder`."""
 
     def __init__(self, folder: Path) -> None:
@@ -95,7 +95,9 @@ class CommitBuilds:
     `commands` are run there by a shell, `image` is what they write. Use it as a context: the copy is gone at the end.
     """
 
-    def __init__(self, history: History, work: Path, commands: Sequence[str], image: str, *, limit_s: float) -> None:
+    def __init__(
+        self, history: CommitHistory, work: Path, commands: Sequence[str], image: str, *, limit_s: float
+    ) -> None:
         self._history = history
         self._folder = work
         self._commands = tuple(commands)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ktrial.kernels.built_objects import BuiltObjects, Flags
+from ktrial.kernels.built_objects import BuiltObjects, ObjectFlags
 
 _NO_RECORD = "no flags in vmlinux: it has no debug information of gcc's"
 
@@ -22,7 +22,7 @@ def object_lines(objects: BuiltObjects) -> list[tuple[str, str]]:
     return lines
 
 
-def _flags(language: str, flags: Flags, examples: Mapping[str, Sequence[str]]) -> str:
+def _flags(language: str, flags: ObjectFlags, examples: Mapping[str, Sequence[str]]) -> str:
     if not flags.count:
         return f"none in {language}"
     both = ", ".join((_spread(flags.targets, "-march", examples), _spread(flags.levels, "-O", examples)))

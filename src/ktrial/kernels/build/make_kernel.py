@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from ktrial.kernels.build_record import Cost, Flags, KernelMade, Tool, Toolchain
+from ktrial.kernels.build_record import BuildCost, Flags, KernelMade, Tool, Toolchain
 from ktrial.kernels.identity import KernelFound, symbol_differences, without_target
 from ktrial.kernels.request import Configured
 from ktrial.kernels.source import KernelSource
@@ -30,11 +30,11 @@ class Building(Protocol):
     def check_room(self, symbols: Mapping[str, str], jobs: int) -> None:
         """Raise Refused where disk or memory will not do."""
 
-    def run(self, target: str, jobs: int) -> Cost:
+    def run(self, target: str, jobs: int) -> BuildCost:
         """Make a target."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class BuildOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be built. `target` is there where it is told by flags, not by the configuration."""
 
     source: KernelSource
@@ -114,7 +114,7 @@ def make_environment(source: KernelSource, *, distributed: bool = False) -> dict
 
 
 def make_kernel(
-    order: Order,
+    order: BuildOrder,
     build: Building,
     found: Callable[[], tuple[KernelFound, str]],
     flags: Callable[[], Flags | None],
@@ -147,7 +147,7 @@ def make_kernel(
     )
 
 
-def check_agrees(order: Order, kernel: KernelFound, compiled: Flags | None) -> None:
+def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None) -> None:
     """Raise KtrialError where the artefact and the request differ. What the artefact does not tell is not held."""
     wrong = []
     if kernel.identity.compiler is not None and order.toolchain.kind not in kernel.identity.compiler:
@@ -174,5 +174,5 @@ def _on(symbols: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in bare.items() if value not in ("n", "")}
 
 
-def _image_target(order: Order) -> str:
+def _image_target(order: BuildOrder) -> str:
     return {"x86_64": "bzImage", "arm64": "Image"}.get(order.architecture, "all")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
-from ktrial.kernels.built_objects import BuiltObjects, Flags
+from ktrial.kernels.built_objects import BuiltObjects, ObjectFlags
 from ktrial.kernels.images.compiler_banner import comments, producers
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.elf import Elf
@@ -118,9 +118,9 @@ def _compiled(folder: Path) -> Iterator[Compiled]:
                     yield compiled
 
 
-def _flags(compiled: Sequence[Compiled], language: Language) -> Flags:
+def _flags(compiled: Sequence[Compiled], language: Language) -> ObjectFlags:
     these = [one for one in compiled if one.language == language]
-    return Flags(
+    return ObjectFlags(
         count=len(these),
         targets=dict(Counter(one.target for one in these).most_common()),
         levels=dict(Counter(one.level for one in these).most_common()),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ktrial.kernels.build_record import Cost
+from ktrial.kernels.build_record import BuildCost
 from ktrial.kernels.kernel_package import Found, KernelPackaged, PackageFile
 from ktrial.kernels.source import AppliedPatch
 from ktrial.kit.errors import KtrialError
@@ -16,10 +16,10 @@ from ktrial.kit.errors import KtrialError
 TARGET = "packages"
 
 
-class Building(Protocol):
+class PackageBuilding(Protocol):
     """Runs the command."""
 
-    def run(self, target: str, jobs: int) -> Cost:
+    def run(self, target: str, jobs: int) -> BuildCost:
         """Raises KtrialError where it fails."""
 
 
@@ -55,7 +55,7 @@ class Packs(Protocol):
 def package_kernel(
     packs: Packs,
     patches: tuple[AppliedPatch, ...],
-    build: Building,
+    build: PackageBuilding,
     read: Callable[[Path], PackageFile],
     unix_ms: Callable[[], int],
 ) -> KernelPackaged:

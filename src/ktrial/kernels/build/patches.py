@@ -27,14 +27,14 @@ from ktrial.tuning.origin.formats.words import split_words
 _STRIP = re.compile(r"-p(\d|ab)")
 
 
-class Member(msgspec.Struct, frozen=True):
+class PatchMember(msgspec.Struct, frozen=True):
     """A patch of a series."""
 
     path: str
     strip: int = 1
 
 
-def read_series(data: bytes, source: str = "series") -> tuple[Member, ...]:
+def read_series(data: bytes, source: str = "series") -> tuple[PatchMember, ...]:
     """Read a series; options but `-pN` and `-pab`, names that lead elsewhere and empty series are refused."""
     found = []
     for number, text in numbered(data, source):
@@ -53,7 +53,7 @@ def read_series(data: bytes, source: str = "series") -> tuple[Member, ...]:
             if match is None:
                 raise unreadable(source, number, option, "an option of a series: -p0, -p1, -pab")
             strip = 1 if match[1] == "ab" else int(match[1])
-        found.append(Member(path, strip))
+        found.append(PatchMember(path, strip))
     if not found:
         raise unreadable(source, None, "the whole file", "a series: it names no patch")
     return tuple(found)

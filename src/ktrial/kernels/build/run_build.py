@@ -17,7 +17,7 @@ from typing import Protocol
 from ktrial.kernels.build.kbuild_failure import read_failure
 from ktrial.kernels.build.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file, read_sccache
 from ktrial.kernels.build.make import run
-from ktrial.kernels.build_record import Cost, Flags, memory_of, room_of
+from ktrial.kernels.build_record import BuildCost, Flags, memory_of, room_of
 from ktrial.kit.errors import KtrialError, Refused
 from ktrial.kit.units import show_bytes
 
@@ -79,7 +79,7 @@ class KernelBuild:
         """How many objects an earlier build left here."""
         return sum(1 for _ in self._out.rglob(".*.o.cmd"))
 
-    def run(self, target: str, jobs: int) -> Cost:
+    def run(self, target: str, jobs: int) -> BuildCost:
         """Make `target`. Raises KtrialError with the cause and the log's lines where it fails."""
         counts = _CacheCounts(self._make)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -91,7 +91,7 @@ class KernelBuild:
         if status != 0:
             raise _failure("make" if argv[0] == "make" else "the command of the", target, status, log)
         hits, misses = counts.end() or (None, None)
-        return Cost(
+        return BuildCost(
             wall_s=round(time.monotonic() - begin_s, 1),
             cpu_s=round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
             objects=objects,

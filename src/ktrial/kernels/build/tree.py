@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ktrial.kernels.uarch.patch import NEEDED, OPTIONAL, Patch, make_patch, make_reverse, survey
+from ktrial.kernels.uarch.patch import NEEDED, OPTIONAL, UarchPatch, make_patch, make_reverse, survey
 from ktrial.kernels.uarch.targets import KernelTree, Target
 from ktrial.kit.errors import BadInput, KtrialError
 
@@ -25,15 +25,15 @@ class SourceTree:
         """What the tree is, and what it has already."""
         return survey(self._files(), self._targets)
 
-    def patch(self) -> Patch:
+    def patch(self) -> UarchPatch:
         """What puts the targets in."""
         return make_patch(self._files(), self._targets)
 
-    def reverse(self) -> Patch:
+    def reverse(self) -> UarchPatch:
         """What takes them out."""
         return make_reverse(self._files(), self._targets)
 
-    def write(self, patch: Patch) -> None:
+    def write(self, patch: UarchPatch) -> None:
         """Carry a patch out: all of its files or none."""
         done: list[str] = []
         try:

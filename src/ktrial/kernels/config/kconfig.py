@@ -17,7 +17,7 @@ _CONDITION = re.compile(r"(?:depends\s+on|visible\s+if)\s+(.*)")
 _QUOTED = re.compile(r'"([^"]*)"')
 
 
-class Entry(msgspec.Struct, frozen=True):
+class KconfigEntry(msgspec.Struct, frozen=True):
     """A symbol as one place defines it: `first` and `last` are the line numbers of its block, counted from 1.
 
     `lines` are its properties without indentation, its help left out; `within` are the conditions of the menus, choices
@@ -53,10 +53,10 @@ class Kconfig(msgspec.Struct, frozen=True):
     """All choices and symbols of a file, in its order."""
 
     choices: tuple[Choice, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[KconfigEntry, ...]
     sources: tuple[Sourced, ...] = ()
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> KconfigEntry | None:
         """The first definition of a symbol."""
         return next((entry for entry in self.entries if entry.name == name), None)
 
@@ -66,7 +66,7 @@ class Kconfig(msgspec.Struct, frozen=True):
         return frozenset(entry.name for entry in self.entries)
 
 
-class _Open:
+class _OpenBlock:
     """A block that is being read."""
 
     def __init__(self, name: str, first: int) -> None:
@@ -83,18 +83,18 @@ class _Open:
         return tuple(match[1] for match in found if match)
 
 
-class _Reader:
+class _KconfigReader:
     """What was seen so far. `around` are the blocks that the present line lies in, the outermost first."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self.choices: list[Choice] = []
-        self.entries: list[Entry] = []
+        self.entries: list[KconfigEntry] = []
         self.sources: list[Sourced] = []
-        self._entry: _Open | None = None
+        self._entry: _OpenBlock | None = None
         #: What properties belong to where no symbol is being read.
-        self._block: _Open | None = None
-        self._around: list[_Open] = []
+        self._block: _OpenBlock | None = None
+        self._around: list[_OpenBlock] = []
         self._symbols: list[str] = []
         self._help: int | None = None
 
@@ -111,7 +111,7 @@ class _Reader:
             self._help = None
         if match := _ENTRY.fullmatch(text):
             self._close()
-            self._entry = _Open(match[2], number)
+            self._entry = _OpenBlock(match[2], number)
             if self._choice is not None:
                 self._symbols.append(match[2])
         elif match := _WORD.match(text):
@@ -120,7 +120,7 @@ class _Reader:
             self._property(number, stripped)
 
     @property
-    def _choice(self) -> _Open | None:
+    def _choice(self) -> _OpenBlock | None:
         return next((block for block in self._around if block.name == "choice"), None)
 
     @property
@@ -133,7 +133,7 @@ class _Reader:
             if word == "choice" and self._choice is not None:
                 raise unreadable(self._source, number, text, "no choice within a choice")
             self._symbols = [] if word == "choice" else self._symbols
-            block = _Open(word, number)
+            block = _OpenBlock(word, number)
             self._around.append(block)
             if word == "if":
                 block.lines.append(f"depends on {rest}")
@@ -171,7 +171,7 @@ class _Reader:
         if (open_ := self._entry) is not None:
             choice = len(self.choices) if self._choice is not None else None
             lines, numbers = tuple(open_.lines), tuple(open_.numbers)
-            self.entries.append(Entry(open_.name, open_.first, open_.last, lines, numbers, self._within, choice))
+            self.entries.append(KconfigEntry(open_.name, open_.first, open_.last, lines, numbers, self._within, choice))
         self._entry = None
 
     def end(self) -> Kconfig:
@@ -192,7 +192,7 @@ def read_kconfig(data: bytes, source: str = "Kconfig") -> Kconfig:
 
 def read_part(data: bytes, source: str = "Kconfig") -> Kconfig:
     """Read a file of a tree's Kconfig, which may have other files in it and no symbol of its own."""
-    reader = _Reader(source)
+    reader = _KconfigReader(source)
     for number, text in _joined(data, source):
         reader.line(number, text)
     return reader.end()

@@ -40,7 +40,7 @@ class Expression(msgspec.Struct, frozen=True):
 
 def read_expression(text: str) -> Expression:
     """The expression that a condition is."""
-    reader = _Reader(text)
+    reader = _ExpressionReader(text)
     found = reader.any_of(0)
     reader.finish()
     return found
@@ -124,7 +124,7 @@ def _value(expression: Expression, values: Mapping[str, str]) -> str:
     return value.strip('"')
 
 
-class _Reader:
+class _ExpressionReader:
     """Reads from left to right; comparisons bind closest, then `!`, `&&`, `||`."""
 
     def __init__(self, text: str) -> None:

@@ -26,7 +26,7 @@ from ktrial.kit.formats.kernel_config import fragment_line
 _SHOWN = 8
 
 
-class Configuring(Protocol):
+class ConfigMaker(Protocol):
     """A tree's own Kconfig, in a private folder."""
 
     def base(self, word: str, version: str) -> tuple[str, Mapping[str, str]]:
@@ -58,7 +58,7 @@ class Symbols(Protocol):
         """Why a symbol does not have the value wanted in a configuration."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a configuration is asked for: a base, wishes of fragments and by hand, for a tree and a compiler."""
 
     base: str
@@ -70,7 +70,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     wishes: Sequence[Wish] = ()
 
 
-def configure(wanted: Wanted, tree: Symbols, work: Configuring) -> Configured:
+def configure(wanted: ConfigRequest, tree: Symbols, work: ConfigMaker) -> Configured:
     """The configuration; wishes that did not hold are in it with their reasons, and nothing was hidden."""
     wishes, unknown = _checked(wanted, tree)
     place, before = work.base(wanted.base, wanted.version)
@@ -120,7 +120,7 @@ def check_held(found: Configured) -> None:
     )
 
 
-def _checked(wanted: Wanted, tree: Symbols) -> tuple[dict[str, Wish], frozenset[str]]:
+def _checked(wanted: ConfigRequest, tree: Symbols) -> tuple[dict[str, Wish], frozenset[str]]:
     """The wishes, which do not contradict each other, and those of them that this tree does not know.
 
     A symbol that a person named himself must exist. A fragment that ktrial brings is for many versions: what one lacks

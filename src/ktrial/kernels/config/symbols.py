@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ktrial.kernels.config.kconfig import Entry, Kconfig, Sourced, read_part
+from ktrial.kernels.config.kconfig import Kconfig, KconfigEntry, Sourced, read_part
 from ktrial.kit.errors import BadInput, UnreadableOutput
 
 #: How a symbol of Linux is typed.
@@ -98,7 +98,7 @@ class KconfigTree:
             return [path]
         return sorted(str(found.relative_to(self._folder)) for found in self._folder.glob(path))
 
-    def _add(self, path: str, entry: Entry, file: Kconfig, within: tuple[str, ...]) -> None:
+    def _add(self, path: str, entry: KconfigEntry, file: Kconfig, within: tuple[str, ...]) -> None:
         choice = () if entry.choice is None else file.choices[entry.choice].symbols
         depends = tuple(match[1] for line in entry.lines if (match := _DEPENDS.fullmatch(line)))
         prompts = [match for line in entry.lines if (match := _PROMPT.fullmatch(line))]

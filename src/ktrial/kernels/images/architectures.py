@@ -11,7 +11,7 @@ from ktrial.bench.guest_tools import Mode
 from ktrial.kit.errors import BadInput
 
 
-class Probe(NamedTuple):
+class CpuProbe(NamedTuple):
     """Code that ends the emulator with `status`, and the arguments that start it; `{}` is the file of the code."""
 
     code: bytes
@@ -34,7 +34,7 @@ class GuestMachine(NamedTuple):
     console: str
     words: tuple[str, ...]
     virtual: frozenset[str]
-    probe: Probe
+    probe: CpuProbe
 
 
 X86_64 = GuestMachine(
@@ -54,7 +54,7 @@ X86_64 = GuestMachine(
     words=("no_timer_check",),
     virtual=frozenset({"vmx", "svm"}),
     # At the reset vector: writes 1 to the port of the exit device, which then ends QEMU with status 3.
-    probe=Probe(
+    probe=CpuProbe(
         b"\xf4" * 0xFFF0 + bytes.fromhex("b001 e6f4 f4eb fd90") + b"\xf4" * 8,
         ("-machine", "q35", "-bios", "{}", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"),
         3,
@@ -77,7 +77,7 @@ AARCH64 = GuestMachine(
     words=(),
     virtual=frozenset(),
     # mov w0, SYSTEM_OFF of PSCI; hvc #0; b .
-    probe=Probe(
+    probe=CpuProbe(
         bytes.fromhex("00018052 0080b072 020000d4 00000014"),
         ("-machine", "virt,gic-version=host", "-kernel", "{}"),
         0,

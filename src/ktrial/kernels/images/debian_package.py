@@ -14,7 +14,7 @@ _SIZE = slice(48, 58)
 _END = b"`\n"
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A member of the archive: its name, where its bytes begin, how many they are."""
 
     name: str
@@ -27,7 +27,7 @@ class Member(NamedTuple):
         return self.offset + self.size + self.size % 2
 
 
-def member(header: bytes, offset: int, source: str) -> Member:
+def member(header: bytes, offset: int, source: str) -> ArchiveMember:
     """The member whose header this is; `offset` is where the header begins."""
     size = header[_SIZE].strip()
     if len(header) != HEADER_BYTES or not header.endswith(_END) or not size.isdigit():
@@ -37,4 +37,4 @@ def member(header: bytes, offset: int, source: str) -> Member:
             hint="it is cut off or damaged: download it anew",
         )
     name = header[:16].decode("latin-1").strip().rstrip("/")
-    return Member(name, offset + HEADER_BYTES, int(size))
+    return ArchiveMember(name, offset + HEADER_BYTES, int(size))

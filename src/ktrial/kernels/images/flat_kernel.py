@@ -20,7 +20,7 @@ _BTF_HEAD = struct.Struct("<8xIIII")
 _KERNEL_TYPE = b"\0task_struct\0"
 
 
-class _Head(NamedTuple):
+class _FlatHead(NamedTuple):
     """Where an ELF header tells the place of the sections' headers, and the sizes that it and they must have."""
 
     place: struct.Struct
@@ -29,8 +29,8 @@ class _Head(NamedTuple):
 
 
 _HEADS = {
-    1: _Head(struct.Struct("<32xI"), struct.Struct("<40xHHHHH"), (52, 40)),
-    2: _Head(struct.Struct("<40xQ"), struct.Struct("<52xHHHHH"), (64, 64)),
+    1: _FlatHead(struct.Struct("<32xI"), struct.Struct("<40xHHHHH"), (52, 40)),
+    2: _FlatHead(struct.Struct("<40xQ"), struct.Struct("<52xHHHHH"), (64, 64)),
 }
 _PROGRAM = re.compile(re.escape(elf.MAGIC) + b"[\x01\x02]\x01")
 _HEAD_BYTES = 64

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ktrial.kernels.config.kconfig import Choice, Entry, Kconfig, read_kconfig
+from ktrial.kernels.config.kconfig import Choice, Kconfig, KconfigEntry, read_kconfig
 from ktrial.kernels.uarch import marked
 from ktrial.kernels.uarch.patch_text import (
     LEVEL,
@@ -45,7 +45,7 @@ _FAMILY_64 = re.compile(r"#\s*if(?:def\s+|\s+defined\s*(?:\(\s*)?)CONFIG_X86_64\
 _FOREIGN = frozenset({LEVEL, *(one.symbol for one in NATIVE), "MICELAKE", "GENERIC_CPU2", "GENERIC_CPU3"})
 
 
-class Patch(msgspec.Struct, frozen=True):
+class UarchPatch(msgspec.Struct, frozen=True):
     """The texts of all files that change, before and after."""
 
     tree: KernelTree
@@ -80,7 +80,7 @@ def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
     )
 
 
-def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> Patch:
+def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatch:
     """The patch for a tree that does not have it."""
     tree = survey(files, targets)
     if tree.applied:
@@ -94,10 +94,10 @@ def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> Patch:
     _check_vermagic(files)
     after = _edited(files, targets, tree)
     before = {path: files[path] for path in after}
-    return Patch(tree, before, after)
+    return UarchPatch(tree, before, after)
 
 
-def make_reverse(files: Mapping[str, str], targets: Sequence[Target]) -> Patch:
+def make_reverse(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatch:
     """What takes the patch out of a tree again. Refuses where the tree's additions are not those of `make_patch`."""
     plain = _unmarked(files)
     if plain == dict(files):
@@ -109,7 +109,7 @@ def make_reverse(files: Mapping[str, str], targets: Sequence[Target]) -> Patch:
                 f"{path}: what stands between the marks of the patch is not what this ktrial puts there",
                 hint="take it out with the patch file that put it in: patch -p1 -R",
             )
-    return Patch(patch.tree, patch.after, patch.before)
+    return UarchPatch(patch.tree, patch.after, patch.before)
 
 
 def _unmarked(files: Mapping[str, str]) -> dict[str, str]:
@@ -198,7 +198,7 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
     return marked.insert(text, additions)
 
 
-def _asks_for_rust(entry: Entry | None) -> bool:
+def _asks_for_rust(entry: KconfigEntry | None) -> bool:
     return entry is not None and any(re.match(r"depends on .*\bRUST\b", line) for line in entry.lines)
 
 
@@ -211,7 +211,7 @@ def _edited_init(text: str) -> str:
     return marked.insert(text, {last: f"\tdepends on !{NOT_IN_RUSTC}"})
 
 
-def _numbered(entry: Entry) -> list[tuple[int, str]]:
+def _numbered(entry: KconfigEntry) -> list[tuple[int, str]]:
     return list(zip(entry.line_numbers, entry.lines, strict=True))
 
 

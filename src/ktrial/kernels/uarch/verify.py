@@ -20,7 +20,7 @@ _RUST = "RUST"
 _BEHIND = "X86_64_TARGET_NOT_IN_RUSTC"
 
 
-class Build(Protocol):
+class VerifyBuild(Protocol):
     """Configures and compiles a tree."""
 
     def configure(self, fragment: str, drop: frozenset[str]) -> Mapping[str, str]:
@@ -38,7 +38,7 @@ def verify_target(
     targets: Sequence[Target],
     tree: KernelTree,
     compiler: Compiler,
-    build: Build,
+    build: VerifyBuild,
     level: int | None,
     *,
     rust: bool = False,
@@ -95,7 +95,7 @@ def _proven_in_rust(target: Target, printed: bytes) -> str:
     return found[0]
 
 
-def _no_rust(target: Target, config: Mapping[str, str], build: Build) -> Refused:
+def _no_rust(target: Target, config: Mapping[str, str], build: VerifyBuild) -> Refused:
     """Why a kernel that was to have Rust has none."""
     if config.get(_BEHIND) == "y":
         why = f"the LLVM in rustc does not know {target.rust_cpu}"

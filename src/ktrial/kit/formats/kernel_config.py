@@ -60,7 +60,7 @@ def read_symbols(data: bytes, source: str = ".config") -> dict[str, str]:
     return found
 
 
-class Line(msgspec.Struct, frozen=True):
+class ConfigLine(msgspec.Struct, frozen=True):
     """A symbol that a fragment sets; `n` of one that it switches off."""
 
     number: int
@@ -68,18 +68,18 @@ class Line(msgspec.Struct, frozen=True):
     value: str
 
 
-def read_fragment(data: bytes, source: str = "a fragment") -> tuple[Line, ...]:
+def read_fragment(data: bytes, source: str = "a fragment") -> tuple[ConfigLine, ...]:
     """Read a file that sets symbols as `.config` does; one without a symbol is none."""
     found = []
     for number, text in numbered(data, source):
         stripped = text.strip()
         if match := _UNSET.fullmatch(stripped):
-            found.append(Line(number, match[1], "n"))
+            found.append(ConfigLine(number, match[1], "n"))
         elif stripped and not stripped.startswith("#"):
             match = _ASSIGNED.fullmatch(stripped)
             if match is None:
                 raise unreadable(source, number, text, "a line CONFIG_NAME=VALUE or # CONFIG_NAME is not set")
-            found.append(Line(number, match[1], match[2]))
+            found.append(ConfigLine(number, match[1], match[2]))
     if not found:
         raise unreadable(source, None, "the whole file", "a fragment of a configuration: it sets no symbol")
     return tuple(found)

@@ -23,7 +23,7 @@ _GZIP_NAMES = 0x1C
 _ZSTD_LEVEL = 9
 
 
-class Opened(NamedTuple):
+class OpenedFile(NamedTuple):
     """What was inside, and what packs it again; `bare` says that nothing else of the file tells anything."""
 
     inner: bytes
@@ -31,7 +31,7 @@ class Opened(NamedTuple):
     bare: bool
 
 
-def opened(data: bytes) -> Opened | None:
+def opened(data: bytes) -> OpenedFile | None:
     """What is inside; None where nothing is packed. Raises BadInput for what cannot be opened whole."""
     for mark, name in _CLOSED.items():
         if data.startswith(mark):
@@ -39,7 +39,7 @@ def opened(data: bytes) -> Opened | None:
     for mark, (name, machine, pack) in _OPEN.items():
         if data.startswith(mark):
             bare = name != "gzip" or not data[3] & _GZIP_NAMES
-            return Opened(_unpacked(data, name, machine), pack, bare)
+            return OpenedFile(_unpacked(data, name, machine), pack, bare)
     return None
 
 

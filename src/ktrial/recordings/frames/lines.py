@@ -21,7 +21,7 @@ _END = "at"
 _LONGEST_S = 3600.0
 
 
-class Line(msgspec.Struct, frozen=True):
+class FrameLine(msgspec.Struct, frozen=True):
     """A line of a log, and when it was read on the monotonic clock."""
 
     at_ns: int
@@ -62,7 +62,7 @@ class FramePattern:
         duration_s = value * _UNITS[self._unit]
         return duration_s if 0 <= duration_s <= _LONGEST_S else None
 
-    def end_ns(self, line: Line, file: str, within_ns: int) -> int:
+    def end_ns(self, line: FrameLine, file: str, within_ns: int) -> int:
         """When the frame of a line ended: as it says, not so long before it was read, else when it was read.
 
         Raises BadInput for another clock.
@@ -100,7 +100,7 @@ class FrameStream:
         self._first: str | None = None
         self._wrong: BadInput | None = None
 
-    def feed(self, lines: Sequence[Line]) -> list[tuple[int, float]]:
+    def feed(self, lines: Sequence[FrameLine]) -> list[tuple[int, float]]:
         """The frames of these lines: when each ended on the monotonic clock, and the seconds that it took.
 
         A line that tells an impossible moment ends it: `frames` raises what is wrong with it.
@@ -143,7 +143,7 @@ class FrameStream:
 
 
 def frames_of(
-    lines: Sequence[Line],
+    lines: Sequence[FrameLine],
     pattern: FramePattern,
     zero_ns: int,
     clock_error_s: float,

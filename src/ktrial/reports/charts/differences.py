@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ktrial.bench.text import scale_for
 from ktrial.judge.model.comparison import Comparison
 from ktrial.reports.charts.drawing import Chart, Spec, Style, frame
-from ktrial.reports.charts.forest import Axis, Row, axis_words, caption, panel, reach_of, rows_on, table_of
+from ktrial.reports.charts.forest import Axis, ForestRow, axis_words, caption, panel, reach_of, rows_on, table_of
 from ktrial.reports.order import by_weight
 
 PLACE = 2
@@ -44,7 +44,7 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     )
 
 
-def _axis(rows: list[Row]) -> Axis:
+def _axis(rows: list[ForestRow]) -> Axis:
     """In the unit that suits the largest effect; ticks show the change of the value, whichever way is better."""
     outcome = rows[0].outcome
     middle = {values.arm: abs(values.median) for values in outcome.arms}

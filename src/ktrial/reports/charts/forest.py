@@ -39,7 +39,7 @@ _POWERS = (2.0, 4.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e10, 1e20, 1e50, 1e100, 1e200)
 _INTERVAL, _FIGURE = 19, 6.8
 
 
-class Row(msgspec.Struct, frozen=True):
+class ForestRow(msgspec.Struct, frozen=True):
     """One effect in the picture: `name` stands for outcome and arm, `said` for the verdict, of what has none."""
 
     outcome: OutcomeComparison
@@ -63,7 +63,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
     round_places: Callable[[float, int], list[float]]
 
 
-def rows_of(comparison: Comparison) -> tuple[list[Row], int]:
+def rows_of(comparison: Comparison) -> tuple[list[ForestRow], int]:
     """The effects on the ratio scale, the weightiest outcomes first, and how many have no place on it."""
     rows, others = [], 0
     for outcome in by_weight(comparison.outcomes):
@@ -73,11 +73,11 @@ def rows_of(comparison: Comparison) -> tuple[list[Row], int]:
     return rows, others
 
 
-def rows_on(scale: str, outcome: OutcomeComparison, comparison: Comparison) -> list[Row]:
+def rows_on(scale: str, outcome: OutcomeComparison, comparison: Comparison) -> list[ForestRow]:
     """The effects on a scale; of what a trial was not asked about there is no verdict."""
     said = "explored" if outcome in explored(comparison) else None
     return [
-        Row(outcome, contrast, contrast.effect, said=said)
+        ForestRow(outcome, contrast, contrast.effect, said=said)
         for contrast in outcome.contrasts
         if contrast.effect is not None and contrast.effect.scale == scale
     ]
@@ -90,7 +90,9 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
         yield forest(comparison, rows[:MOST_ROWS], style, left_out=len(rows) - MOST_ROWS, others=others)
 
 
-def forest(comparison: Comparison, rows: Sequence[Row], style: Style, *, left_out: int = 0, others: int = 0) -> Chart:
+def forest(
+    comparison: Comparison, rows: Sequence[ForestRow], style: Style, *, left_out: int = 0, others: int = 0
+) -> Chart:
     """The picture of these effects."""
     reach = _reach(rows)
     axis = Axis(
@@ -114,7 +116,7 @@ def forest(comparison: Comparison, rows: Sequence[Row], style: Style, *, left_ou
     )
 
 
-def caption(comparison: Comparison, rows: Sequence[Row], axis: Axis) -> list[str]:
+def caption(comparison: Comparison, rows: Sequence[ForestRow], axis: Axis) -> list[str]:
     """What points, lines, band and arrowheads are."""
     cut = any(_ends(row, axis)[2] for row in rows)
     told = all(row.outcome.direction is not None for row in rows)
@@ -136,7 +138,7 @@ def axis_words(what: str, outcomes: Iterable[OutcomeComparison]) -> str:
     return f"{left}  \N{LEFTWARDS ARROW}   {what}   \N{RIGHTWARDS ARROW}  {right}"
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def table_of(rows: Sequence[ForestRow]) -> Table:
     """The same in words and numbers."""
     told = []
     for row in rows:
@@ -145,19 +147,19 @@ def table_of(rows: Sequence[Row]) -> Table:
     return Table(headers=("outcome", "arm", "change", "interval", "verdict"), rows=tuple(told), numeric=(2, 3))
 
 
-def _reach(rows: Sequence[Row]) -> float:
+def _reach(rows: Sequence[ForestRow]) -> float:
     """How far the axis goes to either side."""
     return reach_of(rows, max(1.5 * math.log1p(row.outcome.margin) for row in rows), 1e-4)
 
 
-def reach_of(rows: Sequence[Row], margin: float, least: float) -> float:
+def reach_of(rows: Sequence[ForestRow], margin: float, least: float) -> float:
     """As far as estimates, margins and intervals go; an interval that goes much farther than they is cut."""
     core = max(*(abs(row.effect.estimate) for row in rows), margin, least)
     ends = [abs(end) for row in rows for end in (row.effect.low, row.effect.high) if end is not None]
     return 1.08 * max(core, min(max(ends, default=core), _REACH * core))
 
 
-def _ends(row: Row, axis: Axis) -> tuple[float, float, bool]:
+def _ends(row: ForestRow, axis: Axis) -> tuple[float, float, bool]:
     """The interval as far as the picture goes, and whether it goes on."""
     low = (row.effect.estimate if row.effect.low is None else row.effect.low) / axis.factor
     high = (row.effect.estimate if row.effect.high is None else row.effect.high) / axis.factor
@@ -179,7 +181,7 @@ def ticks(reach: float, each_side: int) -> list[float]:
     return [*(-one for one in reversed(right)), 0.0, *right]
 
 
-def panel(rows: Sequence[Row], axis: Axis, style: Style, marks: str = "values") -> Spec:
+def panel(rows: Sequence[ForestRow], axis: Axis, style: Style, marks: str = "values") -> Spec:
     """Rows with their figures beside them; `marks` is what the points are called."""
     narrow = style.width < _NARROW
     names = _names(rows, _NARROW_NAME if narrow else _WIDE_NAME)
@@ -251,7 +253,7 @@ def _arrow(side: str, x: Spec, y: Spec, colour: Spec, *, narrow: bool) -> Spec:
     }
 
 
-def _names(rows: Sequence[Row], limit: int) -> list[str]:
+def _names(rows: Sequence[ForestRow], limit: int) -> list[str]:
     """What stands beside each row: the outcome, and the arm where there are several."""
     if all(row.name is not None for row in rows):
         return [label(str(row.name), limit) for row in rows]
@@ -265,7 +267,7 @@ def _names(rows: Sequence[Row], limit: int) -> list[str]:
     ]
 
 
-def _datum(number: int, row: Row, name: str, axis: Axis, style: Style) -> Spec:
+def _datum(number: int, row: ForestRow, name: str, axis: Axis, style: Style) -> Spec:
     low, high, _ = _ends(row, axis)
     estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
     margin, reach = min(axis.margins[number] / axis.factor, axis.reach), axis.reach * axis.factor

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.reports.charts.drawing import Chart, Style, Table, frame, label
-from ktrial.reports.charts.forest import Axis, Row, axis_words, panel, reach_of, ticks
+from ktrial.reports.charts.forest import Axis, ForestRow, axis_words, panel, reach_of, ticks
 from ktrial.reports.machines import MachineRow, contrast_rows
 from ktrial.reports.order import by_weight
 
@@ -38,24 +38,24 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
         )
 
 
-def _rows(outcome: OutcomeComparison, contrast: Contrast) -> list[Row]:
+def _rows(outcome: OutcomeComparison, contrast: Contrast) -> list[ForestRow]:
     pooled = contrast.pooled
     if pooled is None:
         return []
     rows = [
-        Row(outcome, contrast, one.effect, one.machine, f"{one.blocks} blocks")
+        ForestRow(outcome, contrast, one.effect, one.machine, f"{one.blocks} blocks")
         for one in pooled.machines
         if one.effect is not None
     ]
     whole = contrast.effect
     if whole is not None and pooled.together:
-        rows.append(Row(outcome, contrast, whole, f"mean of {len(pooled.together)} machines"))
+        rows.append(ForestRow(outcome, contrast, whole, f"mean of {len(pooled.together)} machines"))
         expected = replace(whole, low=pooled.predicted_low, high=pooled.predicted_high)
-        rows.append(Row(outcome, contrast, expected, "one more machine", "expected"))
+        rows.append(ForestRow(outcome, contrast, expected, "one more machine", "expected"))
     return rows
 
 
-def _axis(outcome: OutcomeComparison, rows: list[Row]) -> Axis:
+def _axis(outcome: OutcomeComparison, rows: list[ForestRow]) -> Axis:
     margin = math.log1p(outcome.margin)
     return Axis(
         reach=reach_of(rows, 1.5 * margin, 1e-4),

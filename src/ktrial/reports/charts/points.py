@@ -19,7 +19,7 @@ class Shown(msgspec.Struct, frozen=True):
     point: Point
 
 
-class Selection(msgspec.Struct, frozen=True):
+class PointSelection(msgspec.Struct, frozen=True):
     """What is shown of how many. `ordered` says that every place is known."""
 
     shown: tuple[Shown, ...]
@@ -37,7 +37,7 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
 
-def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> Selection:
+def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> PointSelection:
     """The points of all arms in run order; of each arm its share of the points that fit."""
     arms = [values for values in outcome.arms if values.arm in cast.arms]
     total = sum(len(values.points) for values in arms)
@@ -54,7 +54,7 @@ def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> Selection:
         all_of_arm.sort(key=lambda one: one.at)
         share = len(all_of_arm) if total <= style.most_points else style.most_points * len(all_of_arm) // total
         kept += thin(all_of_arm, share)
-    return Selection(tuple(sorted(kept, key=lambda one: one.at)), total, ordered)
+    return PointSelection(tuple(sorted(kept, key=lambda one: one.at)), total, ordered)
 
 
 def thin(points: Sequence[Shown], most: int) -> list[Shown]:

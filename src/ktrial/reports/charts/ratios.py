@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.words import effect_text
 from ktrial.reports.charts.drawing import Cast, Chart, Spec, Style, Table, arm_colour, cast_of, frame, label
-from ktrial.reports.charts.forest import RATIO_LABEL, Row, axis_words, rows_of, ticks
+from ktrial.reports.charts.forest import RATIO_LABEL, ForestRow, axis_words, rows_of, ticks
 from ktrial.reports.order import short_names
 
 PLACE = 2
@@ -39,12 +39,12 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     )
 
 
-def _right(rows: list[Row]) -> str:
+def _right(rows: list[ForestRow]) -> str:
     told = all(row.outcome.direction is not None for row in rows)
     return "better" if told else "better, or more where nobody said which way is better"
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[ForestRow]) -> Table:
     told = []
     for row in rows:
         estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
@@ -61,7 +61,7 @@ def _table(rows: list[Row]) -> Table:
     return Table(headers=headers, rows=tuple(told), numeric=(2, 3, 4))
 
 
-def _body(rows: list[Row], cast: Cast, style: Style) -> Spec:
+def _body(rows: list[ForestRow], cast: Cast, style: Style) -> Spec:
     reach = 1.1 * max(
         abs(end) for row in rows for end in (row.effect.estimate, row.effect.low, row.effect.high) if end is not None
     )

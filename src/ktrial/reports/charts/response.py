@@ -12,7 +12,7 @@ from ktrial.judge.model.comparison import Comparison, OutcomeComparison
 from ktrial.judge.model.trial_summary import ToldArm, ToldTrial
 from ktrial.judge.model.words import effect_text
 from ktrial.reports.charts.drawing import MARKS, Chart, Spec, Style, Table, frame, label
-from ktrial.reports.charts.forest import RATIO_LABEL, Row, reach_of, ticks
+from ktrial.reports.charts.forest import RATIO_LABEL, ForestRow, reach_of, ticks
 
 PLACE = 3
 _HEIGHT = 150
@@ -22,11 +22,11 @@ _LOG_FROM = 20.0
 _FEWEST = 2
 
 
-class Step(NamedTuple):
+class ResponseStep(NamedTuple):
     """One value that was tried, and what came of it."""
 
     value: str
-    row: Row
+    row: ForestRow
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
@@ -46,17 +46,17 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
         )
 
 
-def _grids(trial: ToldTrial, primary: OutcomeComparison) -> dict[str, list[Step]]:
+def _grids(trial: ToldTrial, primary: OutcomeComparison) -> dict[str, list[ResponseStep]]:
     """Knob (and what else these arms set, where others differ in that) -> its values with their effects."""
-    rows = {one.arm: Row(primary, one, one.effect) for one in primary.contrasts if one.effect is not None}
-    alike: dict[frozenset[str], list[tuple[Mapping[str, str], Row]]] = {}
+    rows = {one.arm: ForestRow(primary, one, one.effect) for one in primary.contrasts if one.effect is not None}
+    alike: dict[frozenset[str], list[tuple[Mapping[str, str], ForestRow]]] = {}
     for arm in trial.arms:
         settings = _settings(arm)
         if settings and arm.arm in rows and rows[arm.arm].effect.scale == "log":
             alike.setdefault(frozenset(settings), []).append((settings, rows[arm.arm]))
     every = [settings for arms in alike.values() for settings, _ in arms]
     differ = {knob for settings in every for knob in settings if len({one.get(knob) for one in every}) > 1}
-    found: dict[str, list[Step]] = {}
+    found: dict[str, list[ResponseStep]] = {}
     for arms in alike.values():
         for name, steps in _curves(arms, differ):
             if len({step.value for step in steps}) == len(steps) >= _FEWEST:
@@ -64,14 +64,16 @@ def _grids(trial: ToldTrial, primary: OutcomeComparison) -> dict[str, list[Step]
     return found
 
 
-def _curves(arms: Sequence[tuple[Mapping[str, str], Row]], differ: Collection[str]) -> Iterator[tuple[str, list[Step]]]:
+def _curves(
+    arms: Sequence[tuple[Mapping[str, str], ForestRow]], differ: Collection[str]
+) -> Iterator[tuple[str, list[ResponseStep]]]:
     """Of arms that set the same knobs: the one of most values along a curve, one for each combination of the others."""
     counts = {knob: len({settings[knob] for settings, _ in arms}) for knob in arms[0][0]}
     along = max(counts, key=lambda knob: counts[knob])
     others = [knob for knob in counts if knob != along and knob in differ]
-    curves: dict[tuple[str, ...], list[Step]] = {}
+    curves: dict[tuple[str, ...], list[ResponseStep]] = {}
     for settings, row in arms:
-        curves.setdefault(tuple(settings[knob] for knob in others), []).append(Step(settings[along], row))
+        curves.setdefault(tuple(settings[knob] for knob in others), []).append(ResponseStep(settings[along], row))
     for values, steps in curves.items():
         beside = ", ".join(f"{knob} = {value}" for knob, value in zip(others, values, strict=True))
         yield (f"{along}, {beside}" if beside else along), steps
@@ -86,7 +88,7 @@ def _settings(arm: ToldArm) -> Mapping[str, str]:
     return found
 
 
-def _numbers(steps: Sequence[Step]) -> list[float] | None:
+def _numbers(steps: Sequence[ResponseStep]) -> list[float] | None:
     try:
         found = [float(step.value) for step in steps]
     except ValueError:
@@ -94,16 +96,16 @@ def _numbers(steps: Sequence[Step]) -> list[float] | None:
     return found if all(map(math.isfinite, found)) else None
 
 
-def _ordered(steps: list[Step]) -> list[Step]:
+def _ordered(steps: list[ResponseStep]) -> list[ResponseStep]:
     numbers = _numbers(steps)
     return steps if numbers is None else [step for _, step in sorted(zip(numbers, steps, strict=True), key=_first)]
 
 
-def _first(pair: tuple[float, Step]) -> float:
+def _first(pair: tuple[float, ResponseStep]) -> float:
     return pair[0]
 
 
-def _table(knob: str, steps: Sequence[Step], primary: OutcomeComparison) -> Table:
+def _table(knob: str, steps: Sequence[ResponseStep], primary: OutcomeComparison) -> Table:
     rows = tuple(
         (
             step.value,
@@ -116,7 +118,7 @@ def _table(knob: str, steps: Sequence[Step], primary: OutcomeComparison) -> Tabl
     return Table(headers=(knob, "arm", "change", "interval", "verdict"), rows=rows, numeric=(2, 3))
 
 
-def _body(knob: str, steps: Sequence[Step], primary: OutcomeComparison, style: Style) -> Spec:
+def _body(knob: str, steps: Sequence[ResponseStep], primary: OutcomeComparison, style: Style) -> Spec:
     margin = math.log1p(primary.margin)
     reach = reach_of([step.row for step in steps], 1.5 * margin, 1e-4)
     numbers = _numbers(steps)
@@ -185,7 +187,7 @@ def _line(at: Spec, y: Spec, style: Style) -> Spec:
     }
 
 
-def _x(knob: str, steps: Sequence[Step], numbers: Sequence[float] | None) -> Spec:
+def _x(knob: str, steps: Sequence[ResponseStep], numbers: Sequence[float] | None) -> Spec:
     """Numbers where they lie, words one beside the other."""
     if numbers is None:
         axis = _axis(knob, [step.value for step in steps], list(range(len(steps))))

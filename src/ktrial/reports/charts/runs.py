@@ -23,9 +23,9 @@ from ktrial.reports.charts.drawing import (
     spread_labels,
     value_axis,
 )
-from ktrial.reports.charts.points import Selection, select
+from ktrial.reports.charts.points import PointSelection, select
 from ktrial.reports.order import by_weight
-from ktrial.reports.run_conditions import Condition, worth_showing
+from ktrial.reports.run_conditions import ShownCondition, worth_showing
 
 PLACE = 10
 _HEIGHT = 170
@@ -57,7 +57,9 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
     )
 
 
-def _table(outcome: OutcomeComparison, selection: Selection, conditions: Sequence[Condition], cast: Cast) -> Table:
+def _table(
+    outcome: OutcomeComparison, selection: PointSelection, conditions: Sequence[ShownCondition], cast: Cast
+) -> Table:
     kept = column((one.point.value for one in selection.shown), outcome.unit)
     blocks = any(one.point.block is not None for one in selection.shown)
     headers = ["place", "arm", kept.unit, "run"]
@@ -79,7 +81,11 @@ def _table(outcome: OutcomeComparison, selection: Selection, conditions: Sequenc
 
 
 def _body(
-    outcome: OutcomeComparison, selection: Selection, conditions: Sequence[Condition], cast: Cast, style: Style
+    outcome: OutcomeComparison,
+    selection: PointSelection,
+    conditions: Sequence[ShownCondition],
+    cast: Cast,
+    style: Style,
 ) -> Spec:
     arms = [values for values in outcome.arms if values.arm in cast.arms and values.points]
     axis = value_axis(outcome, [one.point.value for one in selection.shown] + [values.median for values in arms])
@@ -102,7 +108,7 @@ def _body(
 
 
 def _values_panel(
-    outcome: OutcomeComparison, selection: Selection, cast: Cast, style: Style, axis: ValueAxis, x: Spec
+    outcome: OutcomeComparison, selection: PointSelection, cast: Cast, style: Style, axis: ValueAxis, x: Spec
 ) -> Spec:
     y: Spec = {
         "type": "quantitative",
@@ -171,7 +177,7 @@ def _median(values: ArmValues, place: float, cast: Cast, axis: ValueAxis, outcom
     }
 
 
-def _condition_panel(condition: Condition, selection: Selection, x: Spec, cast: Cast, style: Style) -> Spec:
+def _condition_panel(condition: ShownCondition, selection: PointSelection, x: Spec, cast: Cast, style: Style) -> Spec:
     known = [
         {"at": one.at, "shown": value, "arm": one.arm}
         for one in selection.shown

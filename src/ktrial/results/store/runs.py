@@ -16,7 +16,7 @@ import msgspec
 import sqlalchemy as sa
 
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
-from ktrial.results.model import RunState, Series, StoredMeasurement, StoredRun, StoredSession
+from ktrial.results.model import RunState, StoredMeasurement, StoredRun, StoredSeries, StoredSession
 from ktrial.results.store import blobs
 from ktrial.results.store.database import Database, insert_new
 from ktrial.results.store.schema import artefacts, measurements, runs, series, sessions, states
@@ -230,7 +230,7 @@ class Store:
             listed = sa.select(states.c.place, states.c.sha256).where(states.c.session_key == key)
             return {row.place: row.sha256 for row in connection.execute(listed)}
 
-    def grouped(self) -> tuple[Series, ...]:
+    def grouped(self) -> tuple[StoredSeries, ...]:
         """Each outcome of each benchmark under each label: number, mean and range of its good runs."""
         own = (
             sa.select(
@@ -408,8 +408,8 @@ def _run(row: Any, state: RunState, raw: Mapping[str, str] | None = None) -> Sto
     )
 
 
-def _series_of(row: Any) -> Series:
-    return Series(
+def _series_of(row: Any) -> StoredSeries:
+    return StoredSeries(
         benchmark=row.benchmark,
         outcome=row.outcome,
         unit=row.unit,

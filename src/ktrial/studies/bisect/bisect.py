@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple, Protocol, TypeVar
 
-from ktrial.judge.model.bisected import Bisected, Standing, Step, Why
+from ktrial.judge.model.bisected import Bisected, BisectStep, Standing, Why
 from ktrial.judge.model.judgement import Judged
 from ktrial.judge.model.verdict import Effect, Verdict
 from ktrial.judge.sequential import MOST_COMPARISONS
-from ktrial.judge.stats.halfway import Question, compare, side
+from ktrial.judge.stats.halfway import SideQuestion, compare, side
 from ktrial.kit.commits import Commit, Search, Untellable
 from ktrial.kit.errors import Refused
 
@@ -33,7 +33,7 @@ class Measures(Protocol):
 Say = Callable[[str], None]
 
 
-class Wanted(NamedTuple):
+class BisectRequest(NamedTuple):
     """What is looked for: `commits` are those after `good` up to `bad`, each booted `most_runs` times at most."""
 
     good: str
@@ -44,22 +44,22 @@ class Wanted(NamedTuple):
     seed: int
 
 
-def bisect(wanted: Wanted, measure: Measures, say: Say) -> Bisected:
+def bisect(wanted: BisectRequest, measure: Measures, say: Say) -> Bisected:
     """Raises Refused where good and bad do not differ, or cannot be told apart."""
     return _Bisect(wanted, measure, say).run()
 
 
 class _Bisect:
-    def __init__(self, wanted: Wanted, measure: Measures, say: Say) -> None:
+    def __init__(self, wanted: BisectRequest, measure: Measures, say: Say) -> None:
         self._good, self._bad = wanted.good, wanted.bad
         self._search = Search(wanted.commits)
         self._measure, self._say = measure, say
         #: So many answers share the error.
         self._answers = min(self._search.steps_left + _BESIDE + _TO_SPARE, MOST_COMPARISONS)
         self._asked = 0
-        self._question = Question(wanted.outcome, _ALPHA / self._answers, wanted.most_runs, wanted.seed)
+        self._question = SideQuestion(wanted.outcome, _ALPHA / self._answers, wanted.most_runs, wanted.seed)
         self._values: dict[str, list[float]] = {}
-        self._steps: list[Step] = []
+        self._steps: list[BisectStep] = []
 
     def run(self) -> Bisected:
         ends = self._ends()
@@ -101,12 +101,12 @@ class _Bisect:
         except Untellable as error:
             self._search.leave_out(commit.id)
             runs = self._runs(commit.id)
-            self._steps.append(Step(commit=commit, standing=None, runs=runs, value=None, why=error.message))
+            self._steps.append(BisectStep(commit=commit, standing=None, runs=runs, value=None, why=error.message))
             return None
         self._asked += 1
         told: Standing = standing or "unclear"
         values = self._values[commit.id]
-        self._steps.append(Step(commit=commit, standing=told, runs=len(values), value=median(values)))
+        self._steps.append(BisectStep(commit=commit, standing=told, runs=len(values), value=median(values)))
         self._say(f"{commit.id[:12]} is {told} after {len(values)} boots")
         if told == "unclear":
             self._search.leave_out(commit.id)
@@ -120,7 +120,7 @@ class _Bisect:
         try:
             judged = self._decided(parent, found.id, lambda: self._verdict(parent, found.id))
         except Untellable as error:
-            self._steps.append(Step(commit=found, standing=None, runs=0, value=None, why=error.message))
+            self._steps.append(BisectStep(commit=found, standing=None, runs=0, value=None, why=error.message))
             return self._told("unconfirmed", ends)
         self._asked += 1
         effect = None if judged is None else judged.effect

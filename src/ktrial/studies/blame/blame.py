@@ -63,7 +63,7 @@ Course = Generator[TrialFile, BlamePart, Blame]
 
 def follow(question: BlameQuestion, parts: Iterable[BlamePart]) -> TrialFile | Blame:
     """The trial that comes after these, or the answer."""
-    course = _Course(question).run()
+    course = _BlameCourse(question).run()
     wanted = next(course)
     for part in parts:
         try:
@@ -74,7 +74,7 @@ def follow(question: BlameQuestion, parts: Iterable[BlamePart]) -> TrialFile | B
     return wanted
 
 
-class _Course:
+class _BlameCourse:
     """Walks through the trials of a blame, and keeps what they said."""
 
     def __init__(self, question: BlameQuestion) -> None:

@@ -33,7 +33,7 @@ Settings = Mapping[str, Value]
 Plans = Callable[[Settings], Plan]
 
 
-class Arm(msgspec.Struct, frozen=True, kw_only=True):
+class DemoArm(msgspec.Struct, frozen=True, kw_only=True):
     """An arm and why it must do what it is there for, unless the catalog says so.
 
     `also` are other values, where the first is in force already.
@@ -61,18 +61,18 @@ class Showpiece(msgspec.Struct, frozen=True, kw_only=True):
     primary: str
     parameters: Mapping[str, Any] = {}
     control: Settings = {}
-    help: Arm
-    hurt: Arm
-    copium: tuple[Arm, ...]
+    help: DemoArm
+    hurt: DemoArm
+    copium: tuple[DemoArm, ...]
 
 
-def _system_copium(where: str) -> tuple[Arm, ...]:
+def _system_copium(where: str) -> tuple[DemoArm, ...]:
     return (
-        Arm(
+        DemoArm(
             set={"vm.swappiness": "10"},
             also=({"vm.swappiness": "1"},),
         ),
-        Arm(
+        DemoArm(
             set={"kernel.sched_rr_timeslice_ms": "10"},
             also=({"kernel.sched_rr_timeslice_ms": "50"},),
             why=f"it is for real-time tasks of the policy SCHED_RR, and {where} is none",
@@ -86,10 +86,10 @@ _HUGE = Showpiece(
     primary="page-rate",
     parameters={"bytes": 32 << 20},
     control={_HUGE_PAGES: "madvise"},
-    help=Arm(
+    help=DemoArm(
         set={_HUGE_PAGES: "always"}, why="the other half gets huge pages too, so that one fault serves many pages"
     ),
-    hurt=Arm(set={_HUGE_PAGES: "never"}, why="nothing gets huge pages, so that each page costs a fault"),
+    hurt=DemoArm(set={_HUGE_PAGES: "never"}, why="nothing gets huge pages, so that each page costs a fault"),
     copium=_system_copium("the load"),
 )
 _OWN_HUGE = Showpiece(
@@ -97,21 +97,27 @@ _OWN_HUGE = Showpiece(
     suite="agent-pagefault-mixed",
     primary="page-rate",
     parameters={"bytes": 32 << 20},
-    help=Arm(
+    help=DemoArm(
         parameters={"huge_pages": "always"},
         why="the program asks huge pages for all of it",
     ),
-    hurt=Arm(parameters={"huge_pages": "never"}, why="the program declines them"),
-    copium=(Arm(parameters={"io_priority": 0}, why="the best I/O priority, for a load that reads and writes no file"),),
+    hurt=DemoArm(parameters={"huge_pages": "never"}, why="the program declines them"),
+    copium=(
+        DemoArm(parameters={"io_priority": 0}, why="the best I/O priority, for a load that reads and writes no file"),
+    ),
 )
 _OWN_BLOCKS = Showpiece(
     what="how fast a program reads a file that is in the page cache, 4 KiB at a time",
     suite="agent-fileio-read-sequential-warm",
     primary="bandwidth",
     parameters={"bytes": 16 << 20, "block_bytes": 4096},
-    help=Arm(parameters={"block_bytes": 65536}, why="it reads 64 KiB at a time, with a sixteenth of the system calls"),
-    hurt=Arm(parameters={"block_bytes": 512}, why="it reads 512 bytes at a time, with eight times the system calls"),
-    copium=(Arm(parameters={"io_priority": 0}, why="the best I/O priority, for reads that reach no disk"),),
+    help=DemoArm(
+        parameters={"block_bytes": 65536}, why="it reads 64 KiB at a time, with a sixteenth of the system calls"
+    ),
+    hurt=DemoArm(
+        parameters={"block_bytes": 512}, why="it reads 512 bytes at a time, with eight times the system calls"
+    ),
+    copium=(DemoArm(parameters={"io_priority": 0}, why="the best I/O priority, for reads that reach no disk"),),
 )
 
 
@@ -123,8 +129,8 @@ def _reading(device: str) -> Showpiece:
         primary="bandwidth",
         parameters={"bytes": 32 << 20, "block_bytes": 4096},
         control={knob: "16"},
-        help=Arm(set={knob: "512"}, why="one request to the disk fetches 512 KiB"),
-        hurt=Arm(set={knob: "0"}, why="nothing is read ahead, so that each page is a request to the disk"),
+        help=DemoArm(set={knob: "512"}, why="one request to the disk fetches 512 KiB"),
+        hurt=DemoArm(set={knob: "0"}, why="nothing is read ahead, so that each page is a request to the disk"),
         copium=_system_copium("the reader"),
     )
 
@@ -174,7 +180,7 @@ def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
     return None if machine.is_root else "needs root"
 
 
-def _copium(one: Showpiece, plan: Plans) -> Arm | None:
+def _copium(one: Showpiece, plan: Plans) -> DemoArm | None:
     """The first that changes something here and cannot matter: by its own reason, or as the catalog says."""
     for arm in one.copium:
         for settings in (arm.set, *arm.also):
@@ -185,7 +191,7 @@ def _copium(one: Showpiece, plan: Plans) -> Arm | None:
     return None
 
 
-def _demo(one: Showpiece, copium: Arm, plan: Plans, passed: tuple[str, ...], size: Size) -> Demo:
+def _demo(one: Showpiece, copium: DemoArm, plan: Plans, passed: tuple[str, ...], size: Size) -> Demo:
     arms = {COPIUM: copium, HELP: one.help, HURT: one.hurt}
     file = TrialFile(
         name="demo",

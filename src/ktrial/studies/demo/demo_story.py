@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import Event
-from ktrial.studies.demo.model import COPIUM, EXPECTED, PLACEBO, ArmFound, DemoFound, SinglePairs
+from ktrial.studies.demo.model import COPIUM, EXPECTED, PLACEBO, DemoArmFound, DemoFound, SinglePairs
 
 
 def found_in(log: Sequence[Event], judgement: Judgement) -> DemoFound:
@@ -25,7 +25,7 @@ def found_in(log: Sequence[Event], judgement: Judgement) -> DemoFound:
     judged = {one.arm: one for one in judgement.judged if one.role == "primary"}
     return DemoFound(
         arms=tuple(
-            ArmFound(
+            DemoArmFound(
                 arm=arm,
                 verdict=judged[arm].verdict,
                 effect=judged[arm].effect,

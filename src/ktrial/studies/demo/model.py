@@ -21,7 +21,7 @@ EXPECTED: dict[str, tuple[Verdict, ...]] = {
 }
 
 
-class ArmFound(msgspec.Struct, frozen=True, kw_only=True):
+class DemoArmFound(msgspec.Struct, frozen=True, kw_only=True):
     """One arm against the control. `as_expected` is null where the trial was not over."""
 
     arm: str
@@ -50,7 +50,7 @@ class SinglePairs(msgspec.Struct, frozen=True, kw_only=True):
 class DemoFound(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. `refused` is why nothing can be compared, null where it can."""
 
-    arms: tuple[ArmFound, ...]
+    arms: tuple[DemoArmFound, ...]
     single: SinglePairs
     margin: float
     blocks: int

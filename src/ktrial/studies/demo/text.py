@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ktrial.judge.model.words import percent_text, range_text
 from ktrial.kit.tables import labelled, paragraph, table
-from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, ArmFound, Demo, DemoFound
+from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, Demo, DemoArmFound, DemoFound
 from ktrial.trial.protocol.file import CONTROL
 
 _LABEL_COLUMNS = 11
@@ -49,7 +49,7 @@ def demo_text(demo: Demo, found: DemoFound, *, width: int) -> str:
     return f"{table(header, rows, width=width, whole=1)}\n\n{paragraph(story(demo, found), width=width)}\n"
 
 
-def _interval(one: ArmFound) -> str:
+def _interval(one: DemoArmFound) -> str:
     if one.effect is None or one.effect.low is None or one.effect.high is None:
         return "-"
     return range_text(one.effect.low, one.effect.high)
@@ -67,7 +67,7 @@ def story(demo: Demo, found: DemoFound) -> str:
     return " ".join([rounds, *real, *_of_nothing(demo, by_arm, found.margin), _of_single_pairs(found)])
 
 
-def _of_real(demo: Demo, one: ArmFound, wanted: str) -> str:
+def _of_real(demo: Demo, one: DemoArmFound, wanted: str) -> str:
     said, why = changes_of(demo, one.arm), demo.why[one.arm]
     if one.verdict == wanted and one.effect is not None:
         word = "helps" if wanted == "better" else "hurts"
@@ -75,7 +75,7 @@ def _of_real(demo: Demo, one: ArmFound, wanted: str) -> str:
     return f"{said} ought to be {wanted} ({why}), but here it is {one.verdict or 'not decided'}."
 
 
-def _of_nothing(demo: Demo, by_arm: Mapping[str, ArmFound], margin: float) -> list[str]:
+def _of_nothing(demo: Demo, by_arm: Mapping[str, DemoArmFound], margin: float) -> list[str]:
     """What was found of the arms that do nothing: in one sentence where it is the same."""
     told = {
         COPIUM: f"{changes_of(demo, COPIUM)} cannot matter ({demo.why[COPIUM]})",
@@ -87,7 +87,7 @@ def _of_nothing(demo: Demo, by_arm: Mapping[str, ArmFound], margin: float) -> li
     return [f"{what}: {_nothing_found(by_arm[arm], margin)}" for arm, what in told.items()]
 
 
-def _nothing_found(one: ArmFound, margin: float) -> str:
+def _nothing_found(one: DemoArmFound, margin: float) -> str:
     if one.verdict == "equivalent":
         return f"shown, any difference is below {100 * margin:g} %."
     if one.verdict in {"better", "worse"}:

@@ -39,7 +39,7 @@ class Ladder(NamedTuple):
     not_run: Mapping[str, str]
 
 
-class Built(NamedTuple):
+class BuiltTiers(NamedTuple):
     """Tiers with fragments are built: `patches` are those that a person brings for tiers."""
 
     patches: Mapping[str, tuple[str, ...]]
@@ -47,7 +47,7 @@ class Built(NamedTuple):
 
 
 def ladder_of(
-    name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None, built: Built | None = None
+    name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None, built: BuiltTiers | None = None
 ) -> Ladder:
     """The tiers of a profile, each stacked on those before it; in guests `kernels` are those that tiers bring."""
     if name not in catalog.profiles:
@@ -78,7 +78,7 @@ def _check_kernels(profile: Profile, control: str, named: Iterable[str]) -> None
             raise UnknownName("tier", name, known, hint=f"`ktrial profiles {profile.name}` shows its tiers")
 
 
-def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: Built | None) -> str | None:
+def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: BuiltTiers | None) -> str | None:
     """What keeps a tier from being run; in guests only a kernel that nobody named and that cannot be built."""
     if built is not None and tier.fragments:
         return _why_not_built(tier, built)
@@ -87,7 +87,7 @@ def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: Built | None)
     return None
 
 
-def _why_not_built(tier: Tier, built: Built) -> str | None:
+def _why_not_built(tier: Tier, built: BuiltTiers) -> str | None:
     known = load_fragments()
     fragments = with_extended([one for one in tier.fragments if one in known], known)
     asked = [f"{what} {value}" for one in fragments for what, value in one.build.asked.items()]
@@ -100,7 +100,9 @@ def _why_not_built(tier: Tier, built: Built) -> str | None:
     return None
 
 
-def _stacked(tiers: Sequence[Tier], kernels: Mapping[str, str], built: Built | None) -> Iterator[tuple[str, ArmFile]]:
+def _stacked(
+    tiers: Sequence[Tier], kernels: Mapping[str, str], built: BuiltTiers | None
+) -> Iterator[tuple[str, ArmFile]]:
     profiles: list[str] = []
     words: list[str] = []
     change = KernelChange()

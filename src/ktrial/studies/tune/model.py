@@ -48,7 +48,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect | None = None
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class TuneReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """What was kept and refused, by which trials, and how to undo it. `transaction` null: nothing was applied."""
 
     schema: Literal["ktrial.receipt/1"] = "ktrial.receipt/1"

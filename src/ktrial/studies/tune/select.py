@@ -14,7 +14,7 @@ import msgspec
 from ktrial.judge.model.judgement import Judged
 from ktrial.studies.blame.model import BlamePart
 from ktrial.studies.goals import Candidate
-from ktrial.studies.tune.model import Receipt, Tried, TuneArm, TuneGroup, TuneQuestion
+from ktrial.studies.tune.model import Tried, TuneArm, TuneGroup, TuneQuestion, TuneReceipt
 from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
 #: More arms make a block so long that the machine drifts inside it, and share the error of being wrong.
@@ -22,7 +22,7 @@ MOST_ARMS = 8
 TOGETHER = "together"
 _UNNAMED = re.compile(r"[^A-Za-z0-9._+-]+")
 
-Course = Generator[TrialFile, BlamePart, Receipt]
+Course = Generator[TrialFile, BlamePart, TuneReceipt]
 
 
 def groups_of(candidates: Iterable[Candidate], template: TrialFile) -> tuple[TuneGroup, ...]:
@@ -46,7 +46,7 @@ def _arm(number: int, one: Candidate) -> TuneArm:
     return TuneArm(name=text[:20].rstrip("-.+_"), knob=one.knob, settings=one.settings)
 
 
-def follow(question: TuneQuestion, parts: Iterable[BlamePart]) -> TrialFile | Receipt:
+def follow(question: TuneQuestion, parts: Iterable[BlamePart]) -> TrialFile | TuneReceipt:
     """The trial that comes after these, or what is to be kept."""
     course = _course(question)
     try:
@@ -54,7 +54,7 @@ def follow(question: TuneQuestion, parts: Iterable[BlamePart]) -> TrialFile | Re
         for part in parts:
             wanted = course.send(part)
     except StopIteration as end:
-        receipt: Receipt = end.value
+        receipt: TuneReceipt = end.value
         return receipt
     return wanted
 
@@ -74,7 +74,7 @@ def _course(question: TuneQuestion) -> Course:
             parts.append(part)
             found = _held_together(found, part)
         tried += found
-    return Receipt(
+    return TuneReceipt(
         name=question.name,
         tried=tuple(tried),
         trials=tuple(part.trial for part in parts),

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from ktrial.judge.model.words import percent_text, range_text, value_log_ratio
 from ktrial.kit.tables import paragraph, table
-from ktrial.studies.tune.model import Receipt, Tried, TuneQuestion
+from ktrial.studies.tune.model import Tried, TuneQuestion, TuneReceipt
 
 
-def receipt_text(receipt: Receipt, *, width: int) -> str:
+def receipt_text(receipt: TuneReceipt, *, width: int) -> str:
     """What was kept and why, what was refused and why, and how to undo it."""
     kept = [one for one in receipt.tried if one.kept]
     refused = [one for one in receipt.tried if not one.kept]

@@ -9,7 +9,7 @@ from ktrial.bench.benchmark import Invocation, why_failed
 from ktrial.bench.run.built_file import SeenFile
 from ktrial.bench.run.ports import Executor
 from ktrial.bench.run.undoable_command import ArmBuild
-from ktrial.trial.arms.arms import ArmLost, Built, Drift
+from ktrial.trial.arms.arms import ArmDrift, ArmLost, Built
 from ktrial.trial.arms.builds import NUMBER_VARIABLE
 
 #: Seconds that a build may take.
@@ -61,7 +61,7 @@ class BuildSite:
         self._present = build, seen
         return Built(artefact=build.artefact, sha256=seen.sha256)
 
-    def drifted(self) -> tuple[Drift, ...]:
+    def drifted(self) -> tuple[ArmDrift, ...]:
         """The file of this visit, where it is another one now."""
         if self._present is None:
             return ()
@@ -71,4 +71,4 @@ class BuildSite:
             return ()
         shown = None if now is None else f"SHA-256 {now.sha256[:12]}"
         wanted = f"SHA-256 {made.sha256[:12]}"
-        return (Drift(address="what the visit measures", path=build.artefact, wanted=wanted, now=shown),)
+        return (ArmDrift(address="what the visit measures", path=build.artefact, wanted=wanted, now=shown),)

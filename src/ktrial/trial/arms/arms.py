@@ -33,7 +33,7 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
-class Drift(msgspec.Struct, frozen=True, kw_only=True):
+class ArmDrift(msgspec.Struct, frozen=True, kw_only=True):
     """A value that is not what the trial made of it, or found: somebody else changed it. `now` is null of no file."""
 
     address: str
@@ -49,10 +49,10 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: Says who wrote it, where that can be known.
-NamesWriter = Callable[[Drift, int | None], str | None]
+NamesWriter = Callable[[ArmDrift, int | None], str | None]
 
 
-def _nobody(_drift: Drift, _own: int | None) -> str | None:
+def _nobody(_drift: ArmDrift, _own: int | None) -> str | None:
     return None
 
 
@@ -75,7 +75,7 @@ class Arms:
         """The transaction of the present arm, if it has one."""
         return self._transaction
 
-    def enter(self, arm: str) -> Sequence[Drift]:
+    def enter(self, arm: str) -> Sequence[ArmDrift]:
         """Leave the present arm and bring this one into force; nothing happens where it is there already.
 
         What is not as the plans found it keeps an arm from being brought into force, and is told.
@@ -113,7 +113,7 @@ class Arms:
             said = f"{failed[0]['path']} could not be put back: {failed[0]['message']}"
             raise ArmLost(said, hint="`ktrial recover` tries again")
 
-    def drifted(self) -> tuple[Drift, ...]:
+    def drifted(self) -> tuple[ArmDrift, ...]:
         """What does not read as the present arm set it, or, of what it does not set, as it was found."""
         return (*self._lost(), *self._changed_beside(self._present))
 
@@ -121,12 +121,12 @@ class Arms:
         """Why the present arm was lost during the run that has just ended: the arm's own doing, and its failure."""
         return None
 
-    def told(self, drift: Drift) -> str:
+    def told(self, drift: ArmDrift) -> str:
         """The drift, and who wrote it where that can be known."""
         writer = self._writer_of(drift, self._transaction)
         return f"{drift.sentence}; {writer}" if writer else drift.sentence
 
-    def _lost(self) -> Iterator[Drift]:
+    def _lost(self) -> Iterator[ArmDrift]:
         """Steps of the present arm that others have overwritten."""
         if self._transaction is None or self._root is None:
             return
@@ -134,14 +134,14 @@ class Arms:
         for step in found["steps"]:
             if step["outcome"] in {"drifted", "gone"}:
                 change = self._found.get(step["path"])
-                yield Drift(
+                yield ArmDrift(
                     address=change.address if change is not None else step["path"],
                     path=step["path"],
                     wanted=_text(step.get("wanted")) or "",
                     now=_text(step.get("now")),
                 )
 
-    def _changed_beside(self, arm: str | None) -> Iterator[Drift]:
+    def _changed_beside(self, arm: str | None) -> Iterator[ArmDrift]:
         """What the arm does not set, nor the kernel with it, and is not as it was found."""
         plan = self._plans.get(arm) if arm is not None else None
         own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
@@ -152,7 +152,7 @@ class Arms:
             before = Reading(data=self._found[path].old)
             if reading is None or (reading.data is not None and reading.text != before.text):
                 now = reading.text if reading is not None else None
-                yield Drift(address=self._found[path].address, path=path, wanted=before.text or "", now=now)
+                yield ArmDrift(address=self._found[path].address, path=path, wanted=before.text or "", now=now)
 
     def _apply(self, arm: str, plan: Plan) -> int:
         if self._root is None:

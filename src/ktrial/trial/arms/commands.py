@@ -13,7 +13,7 @@ from ktrial.bench.run.undoable_command import ArmCheck, ArmCommand, ArmExtras
 from ktrial.kit.errors import KtrialError, Refused
 from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arm_builds import BuildSite
-from ktrial.trial.arms.arms import ArmLost, Arms, Built, Drift, NamesWriter
+from ktrial.trial.arms.arms import ArmDrift, ArmLost, Arms, Built, NamesWriter
 from ktrial.trial.arms.scheduler import SchedulerSeat
 from ktrial.tuning.plans.model import Plan
 
@@ -21,7 +21,7 @@ from ktrial.tuning.plans.model import Plan
 LIMIT_S = 300.0
 
 
-class CheckFailed(Drift, frozen=True, kw_only=True):
+class CheckFailed(ArmDrift, frozen=True, kw_only=True):
     """Something that commands or services brought about is not there: `wanted` is what the check should say."""
 
     @property
@@ -55,7 +55,7 @@ class CommandedArms(Arms):
         self._commanded: str | None = None
         self._open: list[tuple[int, ArmCommand]] = []
 
-    def enter(self, arm: str) -> Sequence[Drift]:
+    def enter(self, arm: str) -> Sequence[ArmDrift]:
         """Leave the present arm and bring this one into force; nothing happens where it is there already."""
         if arm != self._commanded or self.failed() is not None:
             self._undo()
@@ -84,7 +84,7 @@ class CommandedArms(Arms):
         finally:
             super().leave()
 
-    def drifted(self) -> tuple[Drift, ...]:
+    def drifted(self) -> tuple[ArmDrift, ...]:
         """What is not as the present arm made it, or as it was found."""
         extras = self._beside.extras.get(self._commanded) if self._commanded is not None else None
         checks = extras.checks if extras is not None else ()

@@ -11,7 +11,7 @@ from ktrial.trial.arms.manual import implied
 from ktrial.trial.arms.plan_arms import SCHED_EXT
 from ktrial.trial.record import ArmSettings, StoredTrial
 from ktrial.tuning.catalog.model import Catalog
-from ktrial.tuning.state.diff import Declaration, Difference
+from ktrial.tuning.state.diff import Declaration, ValueDifference
 from ktrial.tuning.state.snapshot import compare_states, coupled_with
 from ktrial.tuning.state.state import parse_state
 
@@ -47,13 +47,13 @@ def purity(
     return tuple(changes), tuple(findings)
 
 
-def _change(arm: str, one: Difference) -> StateChange:
+def _change(arm: str, one: ValueDifference) -> StateChange:
     return StateChange(
         arm=arm, name=one.name, control_value=one.before, arm_value=one.after, declared=one.declared or one.note
     )
 
 
-def _impure(arm: str, found: list[Difference]) -> Finding:
+def _impure(arm: str, found: list[ValueDifference]) -> Finding:
     told = ", ".join(f"{one.name} is {one.after} instead of {one.before}" for one in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return Finding(

@@ -8,7 +8,7 @@ from ktrial.bench.run.ports import Executor, RunningLoad
 from ktrial.bench.run.undoable_command import EJECTED, ArmScheduler
 from ktrial.kit.errors import Refused
 from ktrial.machine.ports import Clock, Machine
-from ktrial.trial.arms.arms import ArmLost, Drift
+from ktrial.trial.arms.arms import ArmDrift, ArmLost
 
 STATE = "/sys/kernel/sched_ext/state"
 OPS = "/sys/kernel/sched_ext/root/ops"
@@ -67,14 +67,14 @@ class SchedulerSeat:
             return f"{EJECTED}: another scheduler was in force meanwhile"
         return None
 
-    def drifted(self) -> tuple[Drift, ...]:
+    def drifted(self) -> tuple[ArmDrift, ...]:
         """A scheduler that is in force although the present arm has none."""
         if self._wanted is not None:
             return ()
         now = self._texts()[STATE]
         if now != "enabled":
             return ()
-        return (Drift(address="sched_ext", path=STATE, wanted="disabled", now=f"enabled: {self._texts()[OPS]}"),)
+        return (ArmDrift(address="sched_ext", path=STATE, wanted="disabled", now=f"enabled: {self._texts()[OPS]}"),)
 
     def stop(self) -> None:
         """End it; raises ArmLost where sched_ext does not show that."""

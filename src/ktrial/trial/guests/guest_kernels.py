@@ -33,7 +33,7 @@ class KernelPlan(NamedTuple):
     image: str | None = None
 
 
-class Workshop(Protocol):
+class KernelBuilder(Protocol):
     """Builds kernels, each once."""
 
     def plan(self, recipe: KernelRecipe) -> KernelPlan:
@@ -50,7 +50,7 @@ class Workshop(Protocol):
 KernelWords = Callable[[TrialFile], Mapping[str, str]]
 
 
-def kernel_words(file: TrialFile, workshop: Workshop, say: Callable[[str], None]) -> dict[str, str]:
+def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], None]) -> dict[str, str]:
     """The word for each arm's kernel; those that are built of something are built by now."""
     plans = planned_kernels(file, workshop)
     refuse_same(file, plans)
@@ -62,7 +62,7 @@ def kernel_words(file: TrialFile, workshop: Workshop, say: Callable[[str], None]
     return words
 
 
-def planned_kernels(file: TrialFile, workshop: Workshop) -> dict[str, KernelPlan]:
+def planned_kernels(file: TrialFile, workshop: KernelBuilder) -> dict[str, KernelPlan]:
     """Of each arm whose kernel is built. Raises for the first that cannot be, and names the arm."""
     found: dict[str, KernelPlan] = {}
     for name in file.arms:
@@ -92,7 +92,9 @@ def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
             )
 
 
-def built_images(plans: Mapping[str, KernelPlan], workshop: Workshop, say: Callable[[str], None]) -> dict[str, str]:
+def built_images(
+    plans: Mapping[str, KernelPlan], workshop: KernelBuilder, say: Callable[[str], None]
+) -> dict[str, str]:
     """Key -> image; what is not there is built, one after the other."""
     found = {plan.key: plan.image for plan in plans.values() if plan.image is not None}
     missing: dict[str, tuple[str, KernelPlan]] = {}

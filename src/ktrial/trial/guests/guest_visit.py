@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.bench.agent_output import load_output
 from ktrial.bench.benchmark import DIRECTORY, AgentLoad, Invocation, RawOutput
-from ktrial.bench.guest_tools import GuestRun, Job, Program, Shape, status_of
+from ktrial.bench.guest_tools import GuestRun, GuestTool, Job, Shape, status_of
 from ktrial.bench.suite import SuiteLoad, Task
 from ktrial.guests.agent_replies import Reply, read_replies
 from ktrial.guests.agreement import settle_s
@@ -30,7 +30,7 @@ _SHOWN_BYTES = 200
 SEED = "seed"
 
 
-class Asked(NamedTuple):
+class GuestTask(NamedTuple):
     """One run: a benchmark with its parameters, the seed among them where it takes one."""
 
     task: Task
@@ -45,14 +45,14 @@ class Came(NamedTuple):
     boot_id: str | None
 
 
-def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple[Asked, ...]:
+def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple[GuestTask, ...]:
     """Every benchmark once for each seed. `invocation_of` says how a task is run."""
     found = []
     for seed in range(1, workloads + 1):
         for task in tasks:
             own = {**task.parameters, SEED: seed} if SEED in task.parameters else task.parameters
             seeded = msgspec.structs.replace(task, parameters=own)
-            found.append(Asked(seeded, invocation_of(seeded)))
+            found.append(GuestTask(seeded, invocation_of(seeded)))
     return tuple(found)
 
 
@@ -63,7 +63,7 @@ def needs_disk(parameters: Mapping[str, Any]) -> bool:
 
 def job_of(
     plan: Plan,
-    asked: Sequence[Asked],
+    asked: Sequence[GuestTask],
     background: SuiteLoad | None,
     shape: Shape,
     tools: Mapping[str, str],
@@ -78,7 +78,7 @@ def job_of(
     for number, one in numbered:
         if one.invocation.load is None:
             files |= folders_of(number)
-    beside: tuple[Program, ...] = ()
+    beside: tuple[GuestTool, ...] = ()
     if background is not None:
         files[_BESIDE_FILE] = _lines([_load(_FIRST_LOAD, background.invocation(shape.cpus))])
         beside = (_batch("user", _BESIDE_FILE, _USER),)
@@ -87,8 +87,8 @@ def job_of(
     return Job(programs=(_batch("root", _ROOT_FILE, None), measured), settle_s=settle_s(shape.mode)), files
 
 
-def _batch(role: str, file: str, user: int | None) -> Program:
-    return Program(argv=("/usr/bin/ktrial-agent", "batch", "--role", role, file), user=user)
+def _batch(role: str, file: str, user: int | None) -> GuestTool:
+    return GuestTool(argv=("/usr/bin/ktrial-agent", "batch", "--role", role, file), user=user)
 
 
 def _requests(number: int, invocation: Invocation, tools: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ def _lines(requests: Sequence[Mapping[str, Any]]) -> bytes:
     return b"".join(msgspec.json.encode(one) + b"\n" for one in requests)
 
 
-def came_of(run: GuestRun, asked: Sequence[Asked]) -> Came:
+def came_of(run: GuestRun, asked: Sequence[GuestTask]) -> Came:
     """What a boot gave of what it was asked for: where it failed, every run of it has."""
     release = run.begun.release if run.begun is not None else None
     try:

@@ -51,7 +51,7 @@ _UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be p
 _COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they are optimised for"}
 
 
-class Lab(Protocol):
+class GuestLab(Protocol):
     """Boots guests by their places. Guests are numbered by nobody: each boot is told what it is to do."""
 
     @property
@@ -84,7 +84,7 @@ Scout = Callable[[GuestPlace], AbstractContextManager[Machine]]
 class GuestMeans(NamedTuple):
     """What trials in guests are made with: the guests, those that answer, and what tells each arm's kernel."""
 
-    lab: Lab
+    lab: GuestLab
     scout: Scout
     kernels: KernelWords
 

@@ -20,16 +20,16 @@ from ktrial.bench.guest_tools import ODD_BOOT, GuestDiffers, GuestPlace, GuestRu
 from ktrial.bench.record import Execution, RunRecord, TrialPlace, Watch
 from ktrial.bench.run.make_run import RunMaker, Wanted
 from ktrial.bench.run.ports import RunStore
-from ktrial.bench.schedule import Place
+from ktrial.bench.schedule import RunPlace
 from ktrial.bench.suite import Task
 from ktrial.guests.agreement import agreement
 from ktrial.judge.model.judgement import Judgement, NextStep
 from ktrial.judge.model.log import BlockDrawn, Ended, Event, Looked, RunEnded, block_order
 from ktrial.kit.errors import BadRun, KtrialError
 from ktrial.machine.ports import Clock
-from ktrial.trial.guests.guest_visit import Asked, asked_of, came_of, job_of
+from ktrial.trial.guests.guest_visit import GuestTask, asked_of, came_of, job_of
 from ktrial.trial.guests.model import perturbation
-from ktrial.trial.guests.prepare import GuestReady, Lab
+from ktrial.trial.guests.prepare import GuestLab, GuestReady
 from ktrial.trial.guests.programs import RUNS, environment_of, in_guest
 from ktrial.trial.protocol.protocol import refuse_few_events
 from ktrial.trial.record import StoredTrial
@@ -54,7 +54,7 @@ class Visit(NamedTuple):
     visits: int
 
 
-class Booted(NamedTuple):
+class BootedGuest(NamedTuple):
     """A visit's boot, how one of three was odd, and why no two were the same."""
 
     run: GuestRun
@@ -62,7 +62,7 @@ class Booted(NamedTuple):
     differs: str | None = None
 
 
-class _Told:
+class _GuestFacts:
     """Implements what `RunMaker` needs of an executor: hands over what a guest has given already."""
 
     def __init__(self, clock: Clock) -> None:
@@ -81,7 +81,7 @@ class GuestCourse:
         self,
         standing: Standing,
         guests: GuestReady,
-        lab: Lab,
+        lab: GuestLab,
         runs: RunStore,
         logs: TrialStore,
         clock: Clock,
@@ -101,7 +101,7 @@ class GuestCourse:
         self._check = check
         self._listen = listen
         self._versions = versions
-        self._told = _Told(clock)
+        self._told = _GuestFacts(clock)
         self._maker = RunMaker(self._told, clock)
         self._is_exact = self._guest is not None and self._guest.mode == "exact"
         self._proven: set[str] = set()
@@ -162,7 +162,7 @@ class GuestCourse:
         return self._protocol.runs_per_visit - made
 
     @contextmanager
-    def _booting(self, visits: Sequence[Visit]) -> Iterator[list[Future[Booted]]]:
+    def _booting(self, visits: Sequence[Visit]) -> Iterator[list[Future[BootedGuest]]]:
         """All boots of a block under way; whatever ends this ends them."""
         with ThreadPoolExecutor(self._lab.workers if self._is_exact else 1) as pool:
             boots = [pool.submit(self._boot, visit) for visit in visits]
@@ -174,7 +174,7 @@ class GuestCourse:
                 self._lab.stop()
                 raise
 
-    def _awaited(self, boot: Future[Booted]) -> Booted:
+    def _awaited(self, boot: Future[BootedGuest]) -> BootedGuest:
         while True:
             try:
                 return boot.result(timeout=_LOOK_S)
@@ -183,7 +183,7 @@ class GuestCourse:
                     raise
                 self._check()
 
-    def _boot(self, visit: Visit) -> Booted:
+    def _boot(self, visit: Visit) -> BootedGuest:
         """One boot; of an exact guest's first visit of an arm as many as it takes until two are the same, or three."""
         place, asked = self._place(visit), self._asked(visit.arm)
         ready = self._guests.ready
@@ -194,11 +194,11 @@ class GuestCourse:
 
         run = boot()
         if not self._is_exact or self._proof(visit.arm) in self._proven:
-            return Booted(run)
+            return BootedGuest(run)
         try:
-            return Booted(*agreement(run, boot(), boot))
+            return BootedGuest(*agreement(run, boot(), boot))
         except GuestDiffers as error:
-            return Booted(run, differs=error.message)
+            return BootedGuest(run, differs=error.message)
 
     def _proof(self, arm: str) -> str:
         """What two same boots prove something for: the arm, or its kernel where each visit is of another arm."""
@@ -210,7 +210,7 @@ class GuestCourse:
         shape = msgspec.structs.replace(place.shape, append=(*place.shape.append, word))
         return msgspec.structs.replace(place, shape=shape)
 
-    def _asked(self, arm: str) -> tuple[Asked, ...]:
+    def _asked(self, arm: str) -> tuple[GuestTask, ...]:
         ready = self._guests.ready
         tasks = ready.own_tasks.get(arm, ready.tasks)
 
@@ -220,7 +220,7 @@ class GuestCourse:
 
         return asked_of(tasks, self._protocol.runs_per_visit, invocation_of)
 
-    def _take(self, visit: Visit, booted: Booted) -> None:
+    def _take(self, visit: Visit, booted: BootedGuest) -> None:
         """The records of a visit, then its events, all at once."""
         if booted.differs is not None:
             told = f"{visit.arm}: {booted.differs}"
@@ -253,7 +253,7 @@ class GuestCourse:
         self._standing.log += events
 
     def _record(
-        self, visit: Visit, where: TrialPlace, asked: Asked, raw: RawOutput, notes: tuple[str, ...]
+        self, visit: Visit, where: TrialPlace, asked: GuestTask, raw: RawOutput, notes: tuple[str, ...]
     ) -> RunRecord:
         standing, task = self._standing, asked.task
         number, standing.next_run = standing.next_run, standing.next_run + 1
@@ -269,7 +269,7 @@ class GuestCourse:
                 raw=raw,
             )
         ]
-        place = Place(task.label, visit.block, visit.place)
+        place = RunPlace(task.label, visit.block, visit.place)
         wanted = Wanted(number, place, task, asked.invocation, self._versions[task.label], None)
         record, parts = self._maker.make(wanted, standing.session)
         record = msgspec.structs.replace(record, trial=where, notes=(*record.notes, *notes))
@@ -326,7 +326,7 @@ def carry_on_in_guests(
     world: TrialWorld,
     stored: StoredTrial,
     guests: GuestReady,
-    lab: Lab,
+    lab: GuestLab,
     check: Callable[[], None],
     listen: TrialListener,
 ) -> tuple[Judgement, bool]:

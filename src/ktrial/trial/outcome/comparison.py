@@ -207,7 +207,7 @@ def _percent(share: float) -> str:
 _ROLES = ("primary", "secondary", "guard", "exploratory")
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class TrialFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What else a report needs: outcomes as their benchmarks declare them by `benchmark.outcome`, and the arms' states.
 
     `records` are those of the trial's runs.
@@ -248,7 +248,7 @@ def _recorded(kept: Kept) -> Outcome:
     )
 
 
-def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement, told: Told) -> Comparison:
+def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement, told: TrialFacts) -> Comparison:
     """All of it."""
     protocol = log[0]
     assert isinstance(protocol, Protocol), "a log begins with its protocol"

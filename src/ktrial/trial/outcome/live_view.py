@@ -30,7 +30,7 @@ _ROOM = 1.25
 _STEPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 4.0, 8.0)
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class ShownMoment(msgspec.Struct, frozen=True, kw_only=True):
     """What is known at one moment between two runs.
 
     `done` of `runs` of the block after those in the judgement are over; `judgement` is null before the first block.
@@ -52,7 +52,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     now_unix_s: float = 0.0
 
 
-def view(moment: Moment, *, width: int) -> list[str]:
+def view(moment: ShownMoment, *, width: int) -> list[str]:
     """The lines, none wider than `width`."""
     width = min(width, WIDEST)
     protocol = moment.protocol
@@ -151,7 +151,7 @@ def effect_figures(effect: Effect, rule: OutcomeRule) -> str:
     return range_text(*(value_log_ratio(end, rule.direction) for end in (effect.low, effect.high)))
 
 
-def _progress(moment: Moment) -> str:
+def _progress(moment: ShownMoment) -> str:
     if moment.warm_ups and moment.judgement is None and not moment.done:
         return f"warming up: run {moment.warm_ups}, which does not count"
     blocks = 0 if moment.judgement is None else moment.judgement.blocks
@@ -164,7 +164,7 @@ def _progress(moment: Moment) -> str:
     return f"{told}{void}; {moment.done} of {moment.runs} runs of the next one"
 
 
-def _times(moment: Moment, width: int) -> list[str]:
+def _times(moment: ShownMoment, width: int) -> list[str]:
     if moment.judgement is not None and moment.judgement.next.action == "stop":
         return labelled("ends", moment.judgement.next.reason, width=width, label_columns=8).split("\n")
     told = []
@@ -176,7 +176,7 @@ def _times(moment: Moment, width: int) -> list[str]:
     return labelled("left", "; ".join(told), width=width, label_columns=8).split("\n") if told else []
 
 
-def _conditions(moment: Moment) -> str:
+def _conditions(moment: ShownMoment) -> str:
     told = []
     if moment.temperature_c is not None:
         told.append(f"{moment.temperature_c:.0f} °C")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from ktrial.compare.arms import Arm, ComparedRun, places
-from ktrial.compare.series import Series, margin_of, series_of
+from ktrial.compare.series import ComparedSeries, margin_of, series_of
 from ktrial.judge.model.power import Power, PowerAsked
 from ktrial.judge.planning import (
     FEWEST_BLOCKS,
@@ -39,7 +39,7 @@ def power_of_spread(run_sd: float, asked: PowerAsked) -> Power:
     return _planned(Power(arm="", outcome="any", pairs=0, margin=margin), spread, asked)
 
 
-def _power(arm: Arm, series: Series, order: Mapping[str, int], asked: PowerAsked) -> Power:
+def _power(arm: Arm, series: ComparedSeries, order: Mapping[str, int], asked: PowerAsked) -> Power:
     found = series.independent(arm.name)
     runs = sorted(found, key=lambda one: order.get(one[0].name, 0))
     values = [value for _, value in runs]

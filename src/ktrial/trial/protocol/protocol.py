@@ -21,7 +21,7 @@ from ktrial.machine.gates import GateLimits
 from ktrial.trial.protocol.file import TrialFile, share
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class OutcomeCandidate(msgspec.Struct, frozen=True):
     """An outcome that the benchmark of a trial may produce."""
 
     name: str
@@ -40,10 +40,10 @@ def outcome_around(name: str) -> Outcome | None:
     return next((outcome for outcome in known if outcome.name == name), None)
 
 
-def candidates(tasks: Sequence[Task], around: Sequence[Outcome] = ()) -> tuple[Candidate, ...]:
+def candidates(tasks: Sequence[Task], around: Sequence[Outcome] = ()) -> tuple[OutcomeCandidate, ...]:
     """All outcomes of the benchmarks, and those around each, as `benchmark.outcome`."""
     return tuple(
-        Candidate(f"{task.label}.{outcome.name}", outcome)
+        OutcomeCandidate(f"{task.label}.{outcome.name}", outcome)
         for task in tasks
         for outcome in (*task.benchmark.outcomes, *around)
     )
@@ -149,7 +149,7 @@ def _arms(trial: TrialFile) -> tuple[TrialArm, ...]:
     return tuple(TrialArm(name=name, placebo=trial.arms[name].placebo and bool(real)) for name in names)
 
 
-def _roles(trial: TrialFile, found: Sequence[Candidate]) -> dict[str, Role]:
+def _roles(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> dict[str, Role]:
     """Name -> role of every outcome that the protocol names, the primary first."""
     roles: dict[str, Role] = {_refuse_single(_primary(trial, found), found): "primary"}
     named: list[tuple[Role, str]] = [("secondary", name) for name in trial.secondary]
@@ -164,7 +164,7 @@ def _roles(trial: TrialFile, found: Sequence[Candidate]) -> dict[str, Role]:
     return roles
 
 
-def _primary(trial: TrialFile, found: Sequence[Candidate]) -> str:
+def _primary(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> str:
     if trial.primary is not None:
         return _find(trial.primary, found)
     headlines = [one.name for one in found if one.outcome.headline] or [one.name for one in found]
@@ -174,7 +174,7 @@ def _primary(trial: TrialFile, found: Sequence[Candidate]) -> str:
     raise BadInput("which outcome decides is not said", hint=f"primary = one of: {listed}")
 
 
-def _refuse_single(primary: str, found: Sequence[Candidate]) -> str:
+def _refuse_single(primary: str, found: Sequence[OutcomeCandidate]) -> str:
     """The primary outcome, unless it is the worst event of a run: that grows with their number and is never primary."""
     outcome = next(one.outcome for one in found if one.name == primary)
     if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
@@ -185,7 +185,7 @@ def _refuse_single(primary: str, found: Sequence[Candidate]) -> str:
     return primary
 
 
-def _find(name: str, found: Sequence[Candidate]) -> str:
+def _find(name: str, found: Sequence[OutcomeCandidate]) -> str:
     exact = [one.name for one in found if one.name == name] or [one.name for one in found if one.outcome.name == name]
     if len(exact) == 1:
         return exact[0]
@@ -195,7 +195,7 @@ def _find(name: str, found: Sequence[Candidate]) -> str:
     raise UnknownName("outcome of this benchmark", name, names, hint=f"it has {', '.join(names)}")
 
 
-def _rule(trial: TrialFile, one: Candidate, role: Role) -> OutcomeRule:
+def _rule(trial: TrialFile, one: OutcomeCandidate, role: Role) -> OutcomeRule:
     outcome = one.outcome
     return OutcomeRule(
         direction=outcome.direction,
@@ -207,7 +207,7 @@ def _rule(trial: TrialFile, one: Candidate, role: Role) -> OutcomeRule:
     )
 
 
-def _margin(trial: TrialFile, one: Candidate, role: Role) -> float:
+def _margin(trial: TrialFile, one: OutcomeCandidate, role: Role) -> float:
     keys = (one.name, one.outcome.name)
     for table in (trial.guards, trial.margins) if role == "guard" else (trial.margins,):
         for key in keys:

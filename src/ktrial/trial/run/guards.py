@@ -10,7 +10,7 @@ from ktrial.kit.errors import AgentError, LimitPassed, Refused
 from ktrial.machine.ports import Machine, Sampling
 from ktrial.machine.run_conditions import TEMPERATURES
 from ktrial.machine.sensors import Samples
-from ktrial.trial.arms.arms import Drift, NamesWriter
+from ktrial.trial.arms.arms import ArmDrift, NamesWriter
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.trial.protocol.limits import SafetyLimits
 from ktrial.trial.record import StoredTrial
@@ -85,12 +85,12 @@ def _why(samples: Samples, source: str) -> str:
     return samples.absent.get(source) or "no sensor tells it"
 
 
-def writer_of(machine: Machine, catalog: Catalog, drift: Drift, own: int | None) -> str | None:
+def writer_of(machine: Machine, catalog: Catalog, drift: ArmDrift, own: int | None) -> str | None:
     """Another transaction of ktrial, or the file or daemon that names the value which is there now."""
     return _transaction(machine, drift, own) or _source(machine, catalog, drift)
 
 
-def _transaction(machine: Machine, drift: Drift, own: int | None) -> str | None:
+def _transaction(machine: Machine, drift: ArmDrift, own: int | None) -> str | None:
     try:
         told = machine.request("status")["transactions"]
     except AgentError:
@@ -102,7 +102,7 @@ def _transaction(machine: Machine, drift: Drift, own: int | None) -> str | None:
     return None
 
 
-def _source(machine: Machine, catalog: Catalog, drift: Drift) -> str | None:
+def _source(machine: Machine, catalog: Catalog, drift: ArmDrift) -> str | None:
     knob = catalog.knobs.get(drift.address.partition("@")[0])
     if knob is None or drift.now is None:
         return None
@@ -143,7 +143,7 @@ def limits_watched(world: TrialWorld, file: TrialFile) -> Iterator[None]:
 def writers(world: TrialWorld, root: Machine | None) -> NamesWriter:
     """Who changed a knob, where that can be known."""
 
-    def name(drift: Drift, own: int | None) -> str | None:
+    def name(drift: ArmDrift, own: int | None) -> str | None:
         return writer_of(root, world.catalog, drift, own) if root is not None else None
 
     return name

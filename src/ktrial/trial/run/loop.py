@@ -18,7 +18,7 @@ from ktrial.bench.benchmark import pinned, with_environment
 from ktrial.bench.record import RunRecord, Session, TrialPlace
 from ktrial.bench.run.make_run import RunMaker, Wanted
 from ktrial.bench.run.ports import RunStore
-from ktrial.bench.schedule import Place
+from ktrial.bench.schedule import RunPlace
 from ktrial.bench.suite import Task
 from ktrial.judge.model.judgement import Judgement, NextStep
 from ktrial.judge.model.log import (
@@ -433,7 +433,7 @@ class TrialCourse:
         self._runs.start(session, number, task.label, warm_up=block is None)
         invocation = task.benchmark.invocation(task.parameters, self._facts)
         invocation = pinned(with_environment(invocation, self._environments.get(arm, {})), task.cpus)
-        place = Place(task.label, block or 0, position)
+        place = RunPlace(task.label, block or 0, position)
         wanted = Wanted(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
         try:
             record, parts = self._maker.make(wanted, standing.session)

@@ -157,7 +157,7 @@ class TrialProgress:
         self._live.draw(self._lines(self._live.columns))
 
     def _lines(self, width: int) -> list[str]:
-        from ktrial.trial.outcome.live_view import Moment, profile_line, view
+        from ktrial.trial.outcome.live_view import ShownMoment, profile_line, view
         from ktrial.trial.run.trial_outlook import outlook
 
         if self._protocol is None:
@@ -166,7 +166,7 @@ class TrialProgress:
         pace = self._pace
         left = outlook(self._protocol, self._judgement, pace.run_s, pace.done)
         return view(
-            Moment(
+            ShownMoment(
                 protocol=self._protocol,
                 judgement=self._judgement,
                 cap=left.cap,

@@ -15,7 +15,7 @@ from ktrial import __version__
 from ktrial.kit.errors import BadInput
 from ktrial.kit.toml_files import BUILT_IN
 from ktrial.machine.facts import FactKind
-from ktrial.tuning.catalog.model import Catalog, Source, catalog_files
+from ktrial.tuning.catalog.model import Catalog, CatalogSource, catalog_files
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.profile import Profile
 
@@ -81,7 +81,7 @@ def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalo
             _Packed(kept.knobs, Knob),
             _Packed(kept.profiles, Profile),
             _Packed(kept.kinds, FactKind),
-            _Packed(kept.sources, Source),
+            _Packed(kept.sources, CatalogSource),
             kept.own,
         )
     from ktrial.tuning.catalog.loader import load_catalog

@@ -14,7 +14,7 @@ from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.kit.toml_files import BUILT_IN, Place, read_listed, read_toml
 from ktrial.machine.facts import FactKind
 from ktrial.machine.when import check_condition
-from ktrial.tuning.catalog.model import Catalog, Source, catalog_files
+from ktrial.tuning.catalog.model import Catalog, CatalogSource, catalog_files
 from ktrial.tuning.knobs.computed import COMPUTED_DEFAULTS, check_recipe
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.knob import Knob, check_knob
@@ -35,7 +35,7 @@ class _FactFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _SourceFile(msgspec.Struct, forbid_unknown_fields=True):
-    source: list[Source]
+    source: list[CatalogSource]
 
 
 def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
@@ -120,7 +120,9 @@ def check_profile(profile: Profile, catalog: Catalog, file: Path | None = None) 
         raise Place(file, at).mended(error, about=about) from None
 
 
-def _read_knobs(path: Path, knobs: dict[str, Knob], sources: Mapping[str, Source], places: dict[str, Place]) -> None:
+def _read_knobs(
+    path: Path, knobs: dict[str, Knob], sources: Mapping[str, CatalogSource], places: dict[str, Place]
+) -> None:
     for number, knob in enumerate(read_listed(path, _KnobFile).knob):
         place = Place(path, f"$.knob[{number}]")
         try:

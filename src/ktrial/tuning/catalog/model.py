@@ -14,7 +14,7 @@ from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.profile import Profile
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CatalogSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where claims come from: what was measured on what, how, and what speaks against believing it."""
 
     key: str
@@ -32,7 +32,7 @@ class Catalog(msgspec.Struct, frozen=True):
     knobs: Mapping[str, Knob]
     profiles: Mapping[str, Profile]
     kinds: Mapping[str, FactKind]
-    sources: Mapping[str, Source]
+    sources: Mapping[str, CatalogSource]
     own: Mapping[str, str] = {}
 
 

@@ -22,7 +22,7 @@ _PROCESSOR_UNITS = ("cpu", "cpu_core", "cpu_atom", "armv8", "armv9", "apple_", "
 PARANOID_BLOCKS_USERS = 2
 
 
-class _Look(msgspec.Struct, frozen=True):
+class _LimitLook(msgspec.Struct, frozen=True):
     """What the looks may use."""
 
     facts: FactBook
@@ -44,12 +44,12 @@ def limits(
     is_root: bool,
 ) -> Iterator[Limit]:
     """All limits; what could not be told is not guessed."""
-    look = _Look(facts, readings, listed, is_root)
+    look = _LimitLook(facts, readings, listed, is_root)
     for each in _LOOKS:
         yield from each(look)
 
 
-def _read_only(look: _Look) -> Iterator[Limit]:
+def _read_only(look: _LimitLook) -> Iterator[Limit]:
     """A container's /proc/sys and /sys are mostly read-only."""
     options = mount_options(look.text(MOUNTS) or "")
     for mount, what in (("/proc/sys", "sysctls"), ("/sys", "settings below /sys")):
@@ -63,7 +63,7 @@ def _read_only(look: _Look) -> Iterator[Limit]:
             )
 
 
-def _root(look: _Look) -> Iterator[Limit]:
+def _root(look: _LimitLook) -> Iterator[Limit]:
     if look.is_root:
         return
     yield Limit(
@@ -73,7 +73,7 @@ def _root(look: _Look) -> Iterator[Limit]:
     )
 
 
-def _debugfs(look: _Look) -> Iterator[Limit]:
+def _debugfs(look: _LimitLook) -> Iterator[Limit]:
     lockdown = look.facts.value("kernel.lockdown")
     if lockdown not in (None, "none"):
         yield Limit(
@@ -95,7 +95,7 @@ def _debugfs(look: _Look) -> Iterator[Limit]:
             )
 
 
-def _counters(look: _Look) -> Iterator[Limit]:
+def _counters(look: _LimitLook) -> Iterator[Limit]:
     names = [path.rpartition("/")[2] for path in look.listed.get(_EVENT_SOURCES, ())]
     if not any(name == "cpu" or name.startswith(_PROCESSOR_UNITS[1:]) for name in names):
         guest = look.facts.value("virtualisation.kind") not in (None, "none")
@@ -114,7 +114,7 @@ def _counters(look: _Look) -> Iterator[Limit]:
         )
 
 
-def _frequency(look: _Look) -> Iterator[Limit]:
+def _frequency(look: _LimitLook) -> Iterator[Limit]:
     guest = look.facts.value("virtualisation.kind") not in (None, "none")
     where = "the host's firmware and kernel decide" if guest else "a cpufreq driver: see firmware settings (CPPC, HWP)"
     for name, what in (("cpufreq.driver", "clocks and governors"), ("cpuidle.driver", "idle states (C-states)")):
@@ -124,7 +124,7 @@ def _frequency(look: _Look) -> Iterator[Limit]:
             yield Limit(what=what, why=f"{name.partition('.')[0]}: {fact.absent}", lift=lift)
 
 
-def _energy(look: _Look) -> Iterator[Limit]:
+def _energy(look: _LimitLook) -> Iterator[Limit]:
     if look.listed.get(_HWMON_POWER) or (look.listed.get(_ENERGY) and look.is_root):
         return
     if look.listed.get(_ENERGY):
@@ -133,12 +133,12 @@ def _energy(look: _Look) -> Iterator[Limit]:
         yield Limit(what="energy", why="no energy counter was found", lift="an external power meter")
 
 
-def _pressure(look: _Look) -> Iterator[Limit]:
+def _pressure(look: _LimitLook) -> Iterator[Limit]:
     if look.facts.value("psi.available") is False:
         yield Limit(what="pressure stall information", why="it is off in this kernel", lift="boot with psi=1")
 
 
-_LOOKS: tuple[Callable[[_Look], Iterator[Limit]], ...] = (
+_LOOKS: tuple[Callable[[_LimitLook], Iterator[Limit]], ...] = (
     _read_only,
     _root,
     _debugfs,

@@ -9,7 +9,7 @@ from typing import Any
 from ktrial.kit.tables import clean, labelled
 from ktrial.machine.facts import FactBook
 from ktrial.machine.reading import KnobState
-from ktrial.tuning.catalog.model import Source
+from ktrial.tuning.catalog.model import CatalogSource
 from ktrial.tuning.knobs.find import absence
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.meaning import meaning
@@ -52,7 +52,7 @@ def default_text(knob: Knob, resolved: Any) -> str:
 
 def knob_text(
     knob: Knob,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, CatalogSource],
     state: KnobState | None,
     facts: FactBook,
     default: Any,
@@ -131,7 +131,7 @@ def _here(knob: Knob, state: KnobState, facts: FactBook, width: int) -> list[str
     return lines
 
 
-def _evidence(knob: Knob, sources: Mapping[str, Source], width: int) -> list[str]:
+def _evidence(knob: Knob, sources: Mapping[str, CatalogSource], width: int) -> list[str]:
     if not knob.evidence:
         return [labelled("evidence", "none of the sources makes a claim about it", width=width)]
     lines = ["", "evidence"]

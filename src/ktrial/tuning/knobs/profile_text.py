@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ktrial.kit.tables import paragraph, table
-from ktrial.tuning.catalog.model import Source
+from ktrial.tuning.catalog.model import CatalogSource
 from ktrial.tuning.knobs.profile import Profile, Setting, flatten
 from ktrial.tuning.knobs.value import show_value
 
@@ -20,7 +20,9 @@ def profiles_text(profiles: Mapping[str, Profile], *, width: int) -> str:
     return f"{listing}\n\n{paragraph(more, width=width)}\n"
 
 
-def profile_text(name: str, profiles: Mapping[str, Profile], sources: Mapping[str, Source], *, width: int) -> str:
+def profile_text(
+    name: str, profiles: Mapping[str, Profile], sources: Mapping[str, CatalogSource], *, width: int
+) -> str:
     """One profile: summary, source, notes, tiers, and every setting with its reason."""
     profile = profiles[name]
     parts = [paragraph(f"{profile.name}: {profile.summary}", width=width)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ktrial.tuning.catalog.model import Catalog, Source
+from ktrial.tuning.catalog.model import Catalog, CatalogSource
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.knob_text import default_text, values_text
 from ktrial.tuning.knobs.profile import Profile, Setting, Tier
@@ -39,11 +39,11 @@ def _index_page(areas: Mapping[str, list[Knob]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _area_page(area: str, knobs: list[Knob], sources: Mapping[str, Source]) -> str:
+def _area_page(area: str, knobs: list[Knob], sources: Mapping[str, CatalogSource]) -> str:
     return _HEAD + f"# {area}\n" + "".join(_knob_section(knob, sources) for knob in knobs)
 
 
-def _knob_section(knob: Knob, sources: Mapping[str, Source]) -> str:
+def _knob_section(knob: Knob, sources: Mapping[str, CatalogSource]) -> str:
     rows = [
         ("values", values_text(knob)),
         ("default", default_text(knob, None)),
@@ -76,7 +76,7 @@ def _knob_section(knob: Knob, sources: Mapping[str, Source]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _profiles_page(profiles: Mapping[str, Profile], sources: Mapping[str, Source]) -> str:
+def _profiles_page(profiles: Mapping[str, Profile], sources: Mapping[str, CatalogSource]) -> str:
     parts = [_HEAD + "# Profiles\n"]
     for profile in profiles.values():
         parts.append(f"\n## `{profile.name}`\n\n{profile.summary}\n")
@@ -103,7 +103,7 @@ def _setting_row(setting: Setting) -> str:
     return f"| `{setting.knob}` | {_cell(show_value(setting.value))} | {_cell(setting.why or '')} |\n"
 
 
-def _sources_page(sources: Mapping[str, Source]) -> str:
+def _sources_page(sources: Mapping[str, CatalogSource]) -> str:
     parts = [_HEAD + "# Sources\n\nWhere the claims in the catalog come from. A claim is not a recommendation.\n"]
     for source in sources.values():
         parts.append(f"\n## {source.key}\n\n{source.title} ({source.kind}).\n")

@@ -16,9 +16,9 @@ import msgspec
 
 from ktrial.kit.errors import AgentError
 from ktrial.machine.ports import Machine
-from ktrial.machine.reading import Reading as FileReading
+from ktrial.machine.reading import Reading
 from ktrial.tuning.origin.formats import command_line, modprobe_d, sysctl_d, tmpfiles_d, tuned, udev, zram_generator
-from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Reading, Unread
+from ktrial.tuning.origin.formats.lines import Assignment, FileReading, ForeignFormatError, Unread
 from ktrial.tuning.origin.origin import Source
 from ktrial.tuning.plans.unsettled import unsettled
 
@@ -30,13 +30,13 @@ _TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles"
 _MOST_INCLUDES = 20
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class ConfiguredValue(msgspec.Struct, frozen=True, kw_only=True):
     """One source's word on one target, and those of the same source that it overrode, oldest first."""
 
     source: Source
     assignment: Assignment
     overrode: tuple[Assignment, ...] = ()
-    rule: udev.Rule | None = None
+    rule: udev.UdevRule | None = None
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     sysctl: sysctl_d.Merged
-    others: tuple[Claim, ...]
+    others: tuple[ConfiguredValue, ...]
     unread: tuple[Unread, ...]
     untold: tuple[str, ...]
     unsettled: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class _Files:
         paths = list(dict.fromkeys(path for found in matches.values() for path in found))
         if vendor_only:
             paths = [path for path in paths if path.startswith(_VENDOR)]
-        self.readings: Mapping[str, FileReading | None] = machine.read(paths)
+        self.readings: Mapping[str, Reading | None] = machine.read(paths)
         self.untold = [
             f"{path} cannot be read: {reading.unreadable or reading.invalid}"
             for path, reading in self.readings.items()
@@ -101,8 +101,8 @@ def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
     """Read every file that may set a knob. With `vendor_only`: only those that the distribution brought."""
     files = _Files(machine, vendor_only=vendor_only)
     unread: list[Unread] = []
-    claims: list[Claim] = []
-    readers: tuple[Callable[[_Files, list[Unread]], Iterable[Claim]], ...] = (
+    claims: list[ConfiguredValue] = []
+    readers: tuple[Callable[[_Files, list[Unread]], Iterable[ConfiguredValue]], ...] = (
         _command_line,
         _modprobe,
         _zram,
@@ -138,22 +138,22 @@ def _distinct(paths: Sequence[str]) -> list[str]:
     return [path for path in paths if not (path.startswith("/lib/") and f"/usr{path}" in paths)]
 
 
-def _command_line(files: _Files, unread: list[Unread]) -> list[Claim]:
+def _command_line(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
     data = files.text(COMMAND_LINE)
     found = _parsed(lambda text, path: command_line.parse(text, path).assignments, data, COMMAND_LINE, unread)
     return _last_of_each("command-line", found)
 
 
-def _modprobe(files: _Files, unread: list[Unread]) -> list[Claim]:
+def _modprobe(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
     return _last_of_each("modprobe.d", _all(files, "modprobe.d", ".conf", modprobe_d.parse, unread, b"options"))
 
 
-def _tmpfiles(files: _Files, unread: list[Unread]) -> list[Claim]:
+def _tmpfiles(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
     found = _all(files, "tmpfiles.d", ".conf", tmpfiles_d.parse, unread, b"/sys/")
     return _last_of_each("tmpfiles.d", found)
 
 
-def _zram(files: _Files, unread: list[Unread]) -> list[Claim]:
+def _zram(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
     found: list[Assignment] = []
     for path in ("/usr/lib/systemd/zram-generator.conf", "/etc/systemd/zram-generator.conf"):
         found += _parsed(
@@ -163,8 +163,8 @@ def _zram(files: _Files, unread: list[Unread]) -> list[Claim]:
     return _last_of_each("zram-generator", found)
 
 
-def _udev(files: _Files, unread: list[Unread]) -> list[Claim]:
-    claims: list[Claim] = []
+def _udev(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
+    claims: list[ConfiguredValue] = []
     for path, data in files.below("udev/rules.d", ".rules"):
         if not re.search(rb"(?:ATTR|SYSCTL)\{[^}]*\}\s*(?:=|:=|\+=)\s*\"", data):
             continue
@@ -174,12 +174,14 @@ def _udev(files: _Files, unread: list[Unread]) -> list[Claim]:
             unread.append(Unread(file=path, line_number=1, text="", reason="nothing here reads as udev rules"))
             continue
         claims += [
-            Claim(source="udev", assignment=item, rule=rule) for rule in parsed.rules for item in rule.assignments
+            ConfiguredValue(source="udev", assignment=item, rule=rule)
+            for rule in parsed.rules
+            for item in rule.assignments
         ]
     return claims
 
 
-def _tuned(files: _Files, unread: list[Unread]) -> list[Claim]:
+def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
     """The active profile and all that it includes; parents first."""
     active = files.text(ACTIVE_PROFILE)
     if active is None:
@@ -226,7 +228,7 @@ def _status(machine: Machine) -> tuple[Mapping[str, Any], str | None]:
         return {}, f"what ktrial itself changed: {why}"
 
 
-def _transactions(status: Mapping[str, Any]) -> list[Claim]:
+def _transactions(status: Mapping[str, Any]) -> list[ConfiguredValue]:
     """What ktrial itself changed since this boot."""
     found: list[Assignment] = []
     for transaction in status.get("transactions", ()):
@@ -266,7 +268,7 @@ def _all(
     files: _Files,
     folder: str,
     suffix: str,
-    parse: Callable[[bytes, str], Reading],
+    parse: Callable[[bytes, str], FileReading],
     unread: list[Unread],
     telling: bytes,
 ) -> list[Assignment]:
@@ -278,9 +280,11 @@ def _all(
     return found
 
 
-def _last_of_each(source: Source, assignments: Iterable[Assignment]) -> list[Claim]:
+def _last_of_each(source: Source, assignments: Iterable[Assignment]) -> list[ConfiguredValue]:
     """One claim per target: the last one, with those before it."""
     by_target: dict[tuple[str, str, str | None], list[Assignment]] = {}
     for item in assignments:
         by_target.setdefault((item.kind, item.name, item.instance), []).append(item)
-    return [Claim(source=source, assignment=items[-1], overrode=tuple(items[:-1])) for items in by_target.values()]
+    return [
+        ConfiguredValue(source=source, assignment=items[-1], overrode=tuple(items[:-1])) for items in by_target.values()
+    ]

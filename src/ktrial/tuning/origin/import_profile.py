@@ -19,7 +19,7 @@ from ktrial.tuning.knobs.profile import Profile, Setting
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Unread
 from ktrial.tuning.origin.formats.sniff import Format, Sniffed, read
-from ktrial.tuning.origin.meant import Target, Unknown, targets
+from ktrial.tuning.origin.meant import MeantTarget, UnknownSetting, targets
 
 _PLAIN_BOOT = re.compile(
     r"(?:BOOT_IMAGE|root|rootfstype|rootflags|ro|rw|quiet|splash|initrd|init|resume|resume_offset|console|rd\..*|"
@@ -60,7 +60,7 @@ def import_profile(
     notes: list[str] = []
     for item in reading.assignments:
         for outcome in _settings(item, catalog):
-            if isinstance(outcome, Unknown):
+            if isinstance(outcome, UnknownSetting):
                 kept = unknown if outcome.no_such_knob else unread
                 kept.append(_unread(item, outcome.reason))
                 continue
@@ -97,22 +97,22 @@ def _passed_over(lines: Sequence[int]) -> list[str]:
     return [f"{len(lines)} {several} passed over: {shown}{more}"] if lines else []
 
 
-def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | Unknown]:
+def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | UnknownSetting]:
     """The settings that an assignment amounts to, or why it amounts to none."""
     if item.kind == "boot" and _PLAIN_BOOT.fullmatch(item.name):
         return
     for target in targets(item, catalog.knobs):
-        if isinstance(target, Unknown):
+        if isinstance(target, UnknownSetting):
             yield target
             continue
         value = _value(item, target)
-        if isinstance(value, Unknown):
+        if isinstance(value, UnknownSetting):
             yield value
             continue
         yield Setting(knob=target.address, value=value, why=_why(item), when=target.when)
 
 
-def _value(item: Assignment, target: Target) -> Any:
+def _value(item: Assignment, target: MeantTarget) -> Any:
     """The value in the catalog's own types, or `Unknown` with the catalog's objection."""
     knob = target.knob
     if item.alternatives:
@@ -123,11 +123,11 @@ def _value(item: Assignment, target: Target) -> Any:
     if given is None:
         given = "1" if knob.value.type in ("bool", "feature") else None
     if given is None:
-        return Unknown(f"{knob.id} needs a value")
+        return UnknownSetting(f"{knob.id} needs a value")
     try:
         text = kernel_text(knob, given)
     except BadInput as error:
-        return Unknown(error.message)
+        return UnknownSetting(error.message)
     return _typed(knob, text)
 
 

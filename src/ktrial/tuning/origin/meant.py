@@ -28,7 +28,7 @@ _ZRAM = {"zram-size": "zram:disksize", "compression-algorithm": "zram:comp_algor
 _ZRAM_SHARE = re.compile(r"ram\s*(?:/\s*(?P<part>\d+(?:\.\d+)?)|\*\s*(?P<factor>\d+(?:\.\d+)?))?")
 
 
-class Target(msgspec.Struct, frozen=True):
+class MeantTarget(msgspec.Struct, frozen=True):
     """A knob, which of its instances (None: all), the value for it, and a condition on the machine."""
 
     knob: Knob
@@ -44,15 +44,15 @@ class Target(msgspec.Struct, frozen=True):
         return f"{self.knob.id}@{self.selector or '*'}"
 
 
-class Unknown(msgspec.Struct, frozen=True):
+class UnknownSetting(msgspec.Struct, frozen=True):
     """Why an assignment has no target. `no_such_knob`: the catalog does not have it (else: it cannot be expressed)."""
 
     reason: str
     no_such_knob: bool = False
 
 
-def targets(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[Target | Unknown]:
-    """The knob or knobs that an assignment means; one `Unknown` where there is none."""
+def targets(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget | UnknownSetting]:
+    """The knob or knobs that an assignment means; one `UnknownSetting` where there is none."""
     if item.kind == "attribute":
         found = list(_attribute(item, knobs))
     elif item.kind == "zram":
@@ -63,11 +63,11 @@ def targets(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[Target | Un
     yield from found or [_no_such(item, knobs)]
 
 
-def _named(item: Assignment, knobs: Mapping[str, Knob]) -> Target | None:
+def _named(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | None:
     """By a name of its own."""
     if item.kind == "sysctl":
         try:
-            return Target(find_knob(item.name, knobs), None, item.value)
+            return MeantTarget(find_knob(item.name, knobs), None, item.value)
         except BadInput:
             path = "/proc/sys/" + item.name.translate(str.maketrans("./", "/."))
             return _by_path(path, item.value, knobs)
@@ -76,14 +76,14 @@ def _named(item: Assignment, knobs: Mapping[str, Knob]) -> Target | None:
     for prefix in ("boot:", "module:") if item.kind == "boot" else ("module:",):
         for knob in knobs.values():
             if knob.id.startswith(prefix) and same_name(knob.short_name, item.name):
-                return Target(knob, None, True if item.value is None and knob.kind == "boot" else item.value)
+                return MeantTarget(knob, None, True if item.value is None and knob.kind == "boot" else item.value)
     module, dot, parameter = item.name.partition(".")
     if module == "sysctl":
         return _by_path("/proc/sys/" + parameter.replace(".", "/"), item.value, knobs)
     return _by_path(f"/sys/module/{module}/parameters/{parameter}", item.value, knobs) if dot else None
 
 
-def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> Target | None:
+def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTarget | None:
     """By the file that is written. Of knobs that share a file (scheduler features) the value tells which."""
     for pattern, spelling in _ALIASES:
         path = pattern.sub(spelling, path)
@@ -93,9 +93,9 @@ def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> Target 
             if selector is None:
                 continue
             if knob.value.type != "feature":
-                return Target(knob, selector or None, value)
+                return MeantTarget(knob, selector or None, value)
             if (value or "").removeprefix("NO_") == knob.short_name:
-                return Target(knob, None, value)
+                return MeantTarget(knob, None, value)
     return None
 
 
@@ -117,7 +117,7 @@ def _selector(place: str, path: str) -> str | None:
     return "" if all(label == "*" for label in labels) else "/".join(labels)
 
 
-def _attribute(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[Target | Unknown]:
+def _attribute(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget | UnknownSetting]:
     """An attribute that a udev rule sets on the devices that it matches."""
     conditions = [found for text in item.conditions if (found := _CONDITION.fullmatch(text)) is not None]
     subsystem = next((c["value"] for c in conditions if c["key"] == "SUBSYSTEM" and c["operator"] == "=="), None)
@@ -131,12 +131,12 @@ def _attribute(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[Target |
             rotational = (condition["value"] == "1") == (condition["operator"] == "==")
             when = f"device.rotational == {str(rotational).lower()}"
         elif condition["key"] == "KERNEL" and condition["operator"] == "!=":
-            yield Unknown(f"a profile cannot say: all but {condition['value']}")
+            yield UnknownSetting(f"a profile cannot say: all but {condition['value']}")
             return
         elif condition["key"] == "KERNEL":
             kernels = condition["value"]
     for kernel in kernels.split("|"):
-        yield Target(knob, None if kernel == "*" else kernel, item.value, when)
+        yield MeantTarget(knob, None if kernel == "*" else kernel, item.value, when)
 
 
 def _knob_of_attribute(attribute: str, subsystem: str | None, knobs: Mapping[str, Knob]) -> Knob | None:
@@ -148,24 +148,24 @@ def _knob_of_attribute(attribute: str, subsystem: str | None, knobs: Mapping[str
     return None
 
 
-def _zram(item: Assignment, knobs: Mapping[str, Knob]) -> Target | Unknown:
+def _zram(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | UnknownSetting:
     """A key of zram-generator. Sizes may be a share of memory; other expressions cannot be expressed."""
     knob = knobs.get(_ZRAM.get(item.name, ""))
     if knob is None or item.value is None:
-        return Unknown(f"{item.name} of zram-generator has no knob in the catalog", no_such_knob=True)
+        return UnknownSetting(f"{item.name} of zram-generator has no knob in the catalog", no_such_knob=True)
     if knob.id == "zram:comp_algorithm":
-        return Target(knob, item.instance, item.value.split()[0])
+        return MeantTarget(knob, item.instance, item.value.split()[0])
     if re.fullmatch(r"\d+", item.value):
-        return Target(knob, item.instance, int(item.value) << 20)
+        return MeantTarget(knob, item.instance, int(item.value) << 20)
     share = _ZRAM_SHARE.fullmatch(item.value.strip())
     if share is None or (share["part"] and float(share["part"]) == 0):
-        return Unknown(f"the size {item.value!r} cannot be expressed in a profile: only a share of ram, or MB")
+        return UnknownSetting(f"the size {item.value!r} cannot be expressed in a profile: only a share of ram, or MB")
     percent = 100 / float(share["part"]) if share["part"] else 100 * float(share["factor"] or 1)
     whole = int(percent) if percent == int(percent) else percent
-    return Target(knob, item.instance, {"compute": "share", "of": "memory.total", "percent": whole})
+    return MeantTarget(knob, item.instance, {"compute": "share", "of": "memory.total", "percent": whole})
 
 
-def _no_such(item: Assignment, knobs: Mapping[str, Knob]) -> Unknown:
+def _no_such(item: Assignment, knobs: Mapping[str, Knob]) -> UnknownSetting:
     """Not in the catalog, with the nearest names."""
     name = item.name
     if item.kind == "path" and name.startswith("/proc/sys/"):
@@ -175,4 +175,4 @@ def _no_such(item: Assignment, knobs: Mapping[str, Knob]) -> Unknown:
         last = name.rpartition("/")[2]
         near = tuple(knob for knob in knobs if fnmatch.fnmatchcase(knob, f"*:{last}"))[:3]
     advice = f"; did you mean {' or '.join(near)}?" if near else ""
-    return Unknown(f"no knob of the catalog is {name}{advice}", no_such_knob=True)
+    return UnknownSetting(f"no knob of the catalog is {name}{advice}", no_such_knob=True)

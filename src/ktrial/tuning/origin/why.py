@@ -20,7 +20,7 @@ from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.value import active_text, kernel_text, same_value
-from ktrial.tuning.origin.configured import Claim, Claims, gather
+from ktrial.tuning.origin.configured import Claims, ConfiguredValue, gather
 from ktrial.tuning.origin.formats import command_line, sysctl_d
 from ktrial.tuning.origin.formats.lines import Assignment
 from ktrial.tuning.origin.origin import ORDER, Origin, Source, Verdict, Word
@@ -253,14 +253,14 @@ def _word(source: Source, item: Assignment, *, in_force: bool) -> Word:
     )
 
 
-def _about(knob: Knob, instance: InstanceState, claims: Claims) -> list[Claim]:
+def _about(knob: Knob, instance: InstanceState, claims: Claims) -> list[ConfiguredValue]:
     """Claims that name the instance, in the order in which their sources act."""
     found = [claim for claim in claims.others if _names(claim, instance)]
     if instance.path.startswith("/proc/sys/"):
         key = sysctl_d.canonical(instance.path.removeprefix("/proc/sys/"))
         winner = claims.sysctl.winner(key)
         if winner is not None:
-            found.append(Claim(source="sysctl.d", assignment=winner.assignment, overrode=winner.overrode))
+            found.append(ConfiguredValue(source="sysctl.d", assignment=winner.assignment, overrode=winner.overrode))
     token = knob.value.type == "feature"
     found = [
         claim for claim in found if not token or (claim.assignment.value or "").removeprefix("NO_") == knob.short_name
@@ -268,7 +268,7 @@ def _about(knob: Knob, instance: InstanceState, claims: Claims) -> list[Claim]:
     return sorted(found, key=lambda claim: ORDER.index(claim.source))
 
 
-def _names(claim: Claim, instance: InstanceState) -> bool:
+def _names(claim: ConfiguredValue, instance: InstanceState) -> bool:
     """Whether a claim that is not of sysctl.d names this instance's file."""
     item, path = claim.assignment, instance.path
     if item.kind == "path":
@@ -298,7 +298,7 @@ def _parameter_path(name: str) -> str | None:
     return f"/sys/module/{module}/parameters/{parameter}" if dot else _BOOT_PLACES.get(folded)
 
 
-def _rule_names(claim: Claim, path: str) -> bool:
+def _rule_names(claim: ConfiguredValue, path: str) -> bool:
     """Whether a udev rule that sets an attribute may be about the device of this path."""
     tail = f"/{claim.assignment.name}"
     if claim.rule is None or not path.endswith(tail):
@@ -312,7 +312,7 @@ def _rule_names(claim: Claim, path: str) -> bool:
     return claim.rule.may_match("KERNEL", name)
 
 
-def _is_in_force(knob: Knob, claim: Claim, value: str | None) -> bool:
+def _is_in_force(knob: Knob, claim: ConfiguredValue, value: str | None) -> bool:
     """Whether the value in force is the claimed one; expressions (`min(ram / 2, 4096)`) count, none compares them."""
     item = claim.assignment
     if value is None:

@@ -21,7 +21,7 @@ _MODULES = "kernel.modules"
 _THERE = "there"
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is not the same; None for a side that does not have it.
 
     `declared` says by what; `note` is what is known about a value that the kernel may change itself.
@@ -46,8 +46,8 @@ class Unclear(msgspec.Struct, frozen=True, kw_only=True):
 class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
     """All that differs; what nobody declared stands first."""
 
-    undeclared: tuple[Difference, ...]
-    declared: tuple[Difference, ...]
+    undeclared: tuple[ValueDifference, ...]
+    declared: tuple[ValueDifference, ...]
     unclear: tuple[Unclear, ...]
     left_out: Mapping[str, str]
 
@@ -60,7 +60,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
     fact: str | None = None
 
-    def covers(self, difference: Difference) -> bool:
+    def covers(self, difference: ValueDifference) -> bool:
         """Whether it declares this difference. A selector by an instance's properties stands for all instances."""
         if self.fact is not None:
             return difference.kind == "fact" and difference.name == self.fact
@@ -80,7 +80,7 @@ def difference(
     notes: Mapping[str, str] | None = None,
 ) -> StateDifference:
     """Compare two states. `notes`: path -> what is known about its value."""
-    files = _Files(before, after, notes or {})
+    files = _StateFiles(before, after, notes or {})
     facts, fact_unclear = _facts(before.facts, after.facts)
     loaded = {one.name.partition(" ")[2] for one in facts if one.name.startswith(f"{_MODULES} ")}
     found = [*facts, *(one for one in files.differences() if not _is_of_module(one, loaded))]
@@ -93,18 +93,18 @@ def difference(
     )
 
 
-def _judged(one: Difference, declarations: Iterable[Declaration]) -> Difference:
+def _judged(one: ValueDifference, declarations: Iterable[Declaration]) -> ValueDifference:
     by = next((declaration.by for declaration in declarations if declaration.covers(one)), None)
     return msgspec.structs.replace(one, declared=by)
 
 
-def _is_of_module(one: Difference, loaded: set[str]) -> bool:
+def _is_of_module(one: ValueDifference, loaded: set[str]) -> bool:
     """Whether it came or went with a module that is told already."""
     parts = (one.path or "").split("/")
     return parts[1:3] == ["sys", "module"] and parts[3] in loaded and None in (one.before, one.after)
 
 
-class _Files:
+class _StateFiles:
     """The files of both sides."""
 
     def __init__(self, before: MachineState, after: MachineState, notes: Mapping[str, str]) -> None:
@@ -122,9 +122,9 @@ class _Files:
         for folder, (why, count) in sorted(self._hidden.items()):
             yield Unclear(name=f"{count} file{'s'[: count != 1]} below {folder}", why=why)
 
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[ValueDifference]:
         """Values that differ, then files that only one side has."""
-        found: list[Difference] = []
+        found: list[ValueDifference] = []
         only: tuple[list[str], list[str]] = ([], [])
         for path in sorted({*self._before.files, *self._after.files}):
             left, right = self._before.files.get(path), self._after.files.get(path)
@@ -156,7 +156,7 @@ class _Files:
         why = left.unreadable or right.unreadable or ""
         self._unreadable.append(Unclear(name=self._name(path), why=why))
 
-    def _changed(self, path: str, left: str, right: str) -> Iterator[Difference]:
+    def _changed(self, path: str, left: str, right: str) -> Iterator[ValueDifference]:
         addresses = self._addresses.get(path, set())
         if len(addresses) > 1:
             yield from self._tokens(path, left, right, addresses)
@@ -164,7 +164,7 @@ class _Files:
         shown = _chosen(left, right)
         yield self._difference(path, self._name(path), *shown)
 
-    def _tokens(self, path: str, left: str, right: str, addresses: set[str]) -> Iterator[Difference]:
+    def _tokens(self, path: str, left: str, right: str, addresses: set[str]) -> Iterator[ValueDifference]:
         """A file that is many switches, `FEATURE` or `NO_FEATURE`."""
         known = {address.partition(":")[2]: address for address in addresses}
         sides = [{word.removeprefix("NO_"): word for word in text.split()} for text in (left, right)]
@@ -175,7 +175,7 @@ class _Files:
 
     def _alone(
         self, paths: Sequence[str], state: MachineState, other: MachineState, *, is_before: bool
-    ) -> Iterator[Difference]:
+    ) -> Iterator[ValueDifference]:
         """Files that one side has; a folder that is new or gone is told once."""
         folders = {folder for path in other.files for folder in _folders(path)}
         groups: dict[str, list[str]] = {}
@@ -194,17 +194,19 @@ class _Files:
             made = self._difference(path, name, *sides)
             yield made if kind is None else msgspec.structs.replace(made, kind="folder")
 
-    def _difference(self, path: str, name: str, before: str | None, after: str | None) -> Difference:
+    def _difference(self, path: str, name: str, before: str | None, after: str | None) -> ValueDifference:
         kind: Kind = "knob" if path in self._addresses else _kind(path)
-        return Difference(name=name, kind=kind, path=path, before=before, after=after, note=self._notes.get(path))
+        return ValueDifference(name=name, kind=kind, path=path, before=before, after=after, note=self._notes.get(path))
 
     def _name(self, path: str) -> str:
         addresses = self._addresses.get(path, set())
         return next(iter(addresses)) if len(addresses) == 1 else _file_name(path)
 
 
-def _facts(before: Mapping[str, StateValue], after: Mapping[str, StateValue]) -> tuple[list[Difference], list[Unclear]]:
-    found: list[Difference] = []
+def _facts(
+    before: Mapping[str, StateValue], after: Mapping[str, StateValue]
+) -> tuple[list[ValueDifference], list[Unclear]]:
+    found: list[ValueDifference] = []
     unclear: list[Unclear] = []
     missing = StateValue(absent="not told")
     for name in sorted({*before, *after}):
@@ -216,17 +218,17 @@ def _facts(before: Mapping[str, StateValue], after: Mapping[str, StateValue]) ->
         elif left.words is not None or right.words is not None:
             found += _words(name, left.words or (), right.words or ())
         elif left.text != right.text:
-            found.append(Difference(name=name, kind="fact", path=None, before=left.text, after=right.text))
+            found.append(ValueDifference(name=name, kind="fact", path=None, before=left.text, after=right.text))
     return found, unclear
 
 
-def _parameters(before: str, after: str) -> Iterator[Difference]:
+def _parameters(before: str, after: str) -> Iterator[ValueDifference]:
     """Parameters of the kernel's command line; one that stands there twice has both values, in order."""
     sides = [_by_name(text) for text in (before, after)]
     for name in sorted({*sides[0], *sides[1]}):
         left, right = sides[0].get(name), sides[1].get(name)
         if left != right:
-            yield Difference(name=f"boot:{name}", kind="boot", path=None, before=left, after=right)
+            yield ValueDifference(name=f"boot:{name}", kind="boot", path=None, before=left, after=right)
 
 
 def _by_name(text: str) -> dict[str, str]:
@@ -238,11 +240,11 @@ def _by_name(text: str) -> dict[str, str]:
     return found
 
 
-def _words(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Difference]:
+def _words(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[ValueDifference]:
     for word in sorted({*before} ^ {*after}):
         sides = (_THERE, None) if word in before else (None, _THERE)
         kind: Kind = "module" if name == _MODULES else "fact"
-        yield Difference(name=f"{name} {word}", kind=kind, path=None, before=sides[0], after=sides[1])
+        yield ValueDifference(name=f"{name} {word}", kind=kind, path=None, before=sides[0], after=sides[1])
 
 
 def _chosen(left: str, right: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ktrial.kit.tables import labelled, paragraph, table
-from ktrial.tuning.state.diff import Difference, StateDifference, Unclear
+from ktrial.tuning.state.diff import StateDifference, Unclear, ValueDifference
 from ktrial.tuning.state.state import MachineState
 
 _SHOWN_UNCLEAR = 5
@@ -67,7 +67,7 @@ def difference_text(found: StateDifference, sides: tuple[str, str], notes: Seque
     return "\n\n".join(parts) + "\n"
 
 
-def _block(title: str, found: Iterable[Difference], width: int) -> str:
+def _block(title: str, found: Iterable[ValueDifference], width: int) -> str:
     found = tuple(found)
     headers = ["what", "before", "after"]
     rows = [[one.name, _side(one.before), _side(one.after)] for one in found]

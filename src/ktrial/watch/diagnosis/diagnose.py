@@ -30,9 +30,9 @@ from ktrial.watch.diagnosis.model import (
     Lane,
     PhaseFound,
     PressureLine,
-    Range,
     SeriesFigure,
     Standing,
+    TimeRange,
     Worst,
 )
 from ktrial.watch.diagnosis.symptoms import Symptom
@@ -242,8 +242,8 @@ def _by_phase(phases: Phases, stutters: Stutters) -> tuple[PhaseFound, ...]:
     return tuple(found)
 
 
-def _range(one: Interval) -> Range:
-    return Range(estimate=one.estimate, low=one.low, high=one.high)
+def _range(one: Interval) -> TimeRange:
+    return TimeRange(estimate=one.estimate, low=one.low, high=one.high)
 
 
 def _aggressors(recording: Recording, stutters: Stutters) -> tuple[Aggressor, ...]:
@@ -315,7 +315,7 @@ def _figures(
     return tuple(found)
 
 
-def _mean_in(times_s: Array, values: Array, begin_s: float, end_s: float) -> Range | None:
+def _mean_in(times_s: Array, values: Array, begin_s: float, end_s: float) -> TimeRange | None:
     inside = (times_s > begin_s) & (times_s <= end_s)
     return _range(mean_over(times_s[inside], values[inside], begin_s, end_s)) if inside.any() else None
 

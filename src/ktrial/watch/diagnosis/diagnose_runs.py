@@ -22,7 +22,7 @@ from ktrial.results.model import SessionRuns, StoredMeasurement, StoredRun, Stor
 BENCHMARK = "watch"
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RunLimits(msgspec.Struct, frozen=True):
     """What counts as late, and the rate that slow frames are below of; None for what is usual."""
 
     late_s: float | None = None
@@ -30,7 +30,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def write_runs(
-    file: Path, recordings: Sequence[Recording], label: str, limits: Limits, say: Callable[[str], None]
+    file: Path, recordings: Sequence[Recording], label: str, limits: RunLimits, say: Callable[[str], None]
 ) -> None:
     """The table as a file. Raises BadInput, KtrialError."""
     table, left_out = runs_table(recordings, label, limits)
@@ -40,7 +40,7 @@ def write_runs(
     say(f"written: {file}; `ktrial compare` takes it beside another")
 
 
-def runs_table(recordings: Sequence[Recording], label: str, limits: Limits) -> tuple[bytes, tuple[str, ...]]:
+def runs_table(recordings: Sequence[Recording], label: str, limits: RunLimits) -> tuple[bytes, tuple[str, ...]]:
     """The CSV, and what is not in it with the reason. Raises BadInput where a recording comes to nothing."""
     outcomes = {one.name: one for one in WATCH_OUTCOMES}
     runs, left_out = [], []
@@ -64,7 +64,7 @@ def runs_table(recordings: Sequence[Recording], label: str, limits: Limits) -> t
     return runs_csv.write([SessionRuns(session=session, runs=tuple(runs))]).data, tuple(left_out)
 
 
-def _figures(recording: Recording, limits: Limits) -> tuple[list[Measurement], list[LeftOut]]:
+def _figures(recording: Recording, limits: RunLimits) -> tuple[list[Measurement], list[LeftOut]]:
     figures_of = partial(watch_figures, recording, limit_s=limits.late_s, below_fps=limits.below_fps or BELOW_FPS)
     found = [figures_of()]
     phases = phases_of(recording).phases

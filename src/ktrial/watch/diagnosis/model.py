@@ -13,7 +13,7 @@ import msgspec
 Standing = Literal["named", "with-another", "chance", "idle", "unseen"]
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True):
+class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
     """An estimate with its 95 % interval, None where there is too little to tell one."""
 
     estimate: float
@@ -28,8 +28,8 @@ class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
     begin_s: float
     end_s: float
     stutters: int
-    late_share: Range
-    per_hour: Range
+    late_share: TimeRange
+    per_hour: TimeRange
 
 
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
     peak: float
     low: float | None = None
     high: float | None = None
-    by_phase: tuple[Range | None, ...] = ()
+    by_phase: tuple[TimeRange | None, ...] = ()
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,8 +189,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     frame_kind: str | None
     definition: str | None
     stutters: int
-    late_share: Range | None
-    per_hour: Range | None
+    late_share: TimeRange | None
+    per_hour: TimeRange | None
     phases: tuple[PhaseFound, ...]
     told_by: tuple[str, ...]
     causes: tuple[Cause, ...]

@@ -26,7 +26,7 @@ from ktrial.watch.diagnosis.model import Cause, Diagnosis, Proposal
 from ktrial.watch.diagnosis.symptoms import Remedy, Symptom
 from ktrial.watch.diagnosis.values import Computed, group_cpu, group_memory, irq_away, zram_half
 from ktrial.watch.watermark_model import MOST_SCALE, RESERVE, scale_for
-from ktrial.watch.watermarks import Layout, layout_here
+from ktrial.watch.watermarks import WatermarkLayout, layout_here
 
 #: The lead of kswapd is to last so long at the recording's peak demand; more than this share of memory is not proposed.
 _LEAD_S = 0.5
@@ -185,7 +185,7 @@ def _instance(knob: Knob, recording: Recording) -> str:
     return max(slow_s, key=lambda device: slow_s[device]) if slow_s and "block" in knob.placeholders else "*"
 
 
-def _watermark_scale(recording: Recording, layout: Layout) -> int:
+def _watermark_scale(recording: Recording, layout: WatermarkLayout) -> int:
     """A lead of half a second at the peak demand on memory in the recording, within a tenth of memory kept free."""
     memory_bytes = sum(zone.managed_pages for zone in layout.zones) * layout.page_bytes
     peaks: dict[str, float] = {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ktrial.judge.model.words import p_text
 from ktrial.kit.units import show_seconds, three_digits
-from ktrial.watch.diagnosis.model import Diagnosis, Range
+from ktrial.watch.diagnosis.model import Diagnosis, TimeRange
 
 CAUSES = ("cause", "stutters", "late time", "by chance", "p", "at work", "named")
 EPISODES = ("begins at", "lasts", "after a pause of", "stutters")
@@ -16,7 +16,7 @@ EVENTS = ("event", "seen", "longest", "at", "together", "most often in")
 _MOST_PHASES = 6
 
 
-def range_text(one: Range, factor: float, unit: str) -> str:
+def range_text(one: TimeRange, factor: float, unit: str) -> str:
     """An estimate with its interval, where there is one."""
     sign = f" {unit}" if unit else ""
     if one.low is None or one.high is None:
@@ -95,7 +95,7 @@ def figure_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
     told = phase_names(found) if 1 < len(found.phases) <= _MOST_PHASES else []
     rows = []
     for one in found.figures:
-        whole = range_text(Range(estimate=one.mean, low=one.low, high=one.high), 1, "")
+        whole = range_text(TimeRange(estimate=one.mean, low=one.low, high=one.high), 1, "")
         parts = ["-" if part is None else range_text(part, 1, "") for part in one.by_phase] if told else []
         rows.append([one.name, one.unit, whole, three_digits(one.peak), *parts])
     return ["mean of", "unit", "whole", "peak", *told], rows
@@ -123,7 +123,7 @@ def beside_rows(found: Sequence[Diagnosis]) -> tuple[list[str], list[list[str]]]
     for name in names:
         told = [figures.get(name) for figures in by_name]
         cells = [
-            "-" if one is None else range_text(Range(estimate=one.mean, low=one.low, high=one.high), 1, one.unit)
+            "-" if one is None else range_text(TimeRange(estimate=one.mean, low=one.low, high=one.high), 1, one.unit)
             for one in told
         ]
         rows.append([name, *cells])

@@ -15,13 +15,13 @@ from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.session import AgentSession, Progress
 from ktrial.kit.errors import AgentError, BadInput
 from ktrial.kit.json_bytes import read_bytes
-from ktrial.recordings.watching import Ended, Handed, Seen
+from ktrial.recordings.watching import Handed, Seen, WatchEnded
 from ktrial.watch.record.head_source import NAME, USUAL_HZ, NvidiaSource
 
 _FASTEST_HZ = 100.0
 
 
-class Watching:
+class AgentWatching:
     """Implements `bench.run.ports.Watching`: one look at a machine, kept in `file`, with what `beside` reads."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Watching:
         self._file = file
         self._beside = beside
 
-    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | Ended]:
+    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | WatchEnded]:
         """Begin, call `begun`, and tell what is seen; a Ctrl-C ends it in order. Raises AgentError, BadInput."""
         with _new_file(self._file) as descriptor:
             try:
@@ -46,7 +46,7 @@ class Watching:
                 if self._beside is not None:
                     self._beside.stop()
 
-    def _lines(self, descriptor: int, file: Path) -> Iterator[Seen | Handed | Ended]:
+    def _lines(self, descriptor: int, file: Path) -> Iterator[Seen | Handed | WatchEnded]:
         interrupted = False
         while True:
             try:
@@ -61,7 +61,7 @@ class Watching:
                 if self._beside is not None:
                     self._beside.stop()
                     _write(descriptor, self._beside.blocks(), file)
-                yield msgspec.structs.replace(_typed(line, Ended), interrupted=interrupted)
+                yield msgspec.structs.replace(_typed(line, WatchEnded), interrupted=interrupted)
                 return
             if line.chunk is not None:
                 data = read_bytes(line.chunk)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ktrial.bench.run.tail import LOOK_S
 from ktrial.kit.errors import BadInput
-from ktrial.recordings.frames.lines import FramePattern, FrameStream, Line
+from ktrial.recordings.frames.lines import FrameLine, FramePattern, FrameStream
 from ktrial.recordings.ktrial_blocks import head_of
 from ktrial.recordings.ktrial_frames import HEADER, rows
 
@@ -46,7 +46,7 @@ class Tail(Protocol):
     #: Lines that came too fast to be taken, or did not fit.
     lost: int
 
-    def take(self) -> list[Line]:
+    def take(self) -> list[FrameLine]:
         """Those that came since they were taken last."""
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ktrial.kit.errors import BadInput
-from ktrial.recordings.watching import Ended
+from ktrial.recordings.watching import WatchEnded
 
 #: Waits for a byte, then becomes the program; the process stays the same.
 _WAIT = (
@@ -58,7 +58,7 @@ class HeldProgram:
         """Its exit status, negative after a signal; None while it runs."""
         return self._process.poll()
 
-    def status(self, _: Ended) -> int | None:
+    def status(self, _: WatchEnded) -> int | None:
         """The same after the watch."""
         return self.ended()
 

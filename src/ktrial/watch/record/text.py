@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ktrial.kit.finding import Finding
 from ktrial.kit.tables import clean, paragraph
 from ktrial.kit.units import show_bytes
-from ktrial.recordings.watching import COMPACTION_SCAN, Ended, Seen, TracedEvent
+from ktrial.recordings.watching import COMPACTION_SCAN, Seen, TracedEvent, WatchEnded
 
 HEADER = f"{'time':>9}  {'cpu':>6} {'memory':>7} {'io':>6}  {'available':>10}  {'events':>7}  {'lost':>5}  {'cost':>6}"
 #: Events that are named in one stretch at most: the longest ones.
@@ -55,7 +55,7 @@ def event_text(event: TracedEvent, started_ns: int) -> str:
     return clean(f"{when}: {event.kind}{length}{where}{who}{victim}")
 
 
-def summary(ended: Ended, file: str, findings: Sequence[Finding], head_cpu_s: float | None, width: int) -> str:
+def summary(ended: WatchEnded, file: str, findings: Sequence[Finding], head_cpu_s: float | None, width: int) -> str:
     """How long it went, what it cost and takes, what there was of each kind, and what can be doubted.
 
     `head_cpu_s` is None where the head was not on what was watched.

@@ -17,14 +17,14 @@ from ktrial.recordings.figures import PASSING_ON
 from ktrial.recordings.frames.lines import FrameStream, with_frames
 from ktrial.recordings.ktrial import read_recording
 from ktrial.recordings.model import Recording
-from ktrial.recordings.watching import Ended, Handed, Seen, doubts
+from ktrial.recordings.watching import Handed, Seen, WatchEnded, doubts
 from ktrial.watch.record.live import SHOWN
 
 #: Unless told otherwise it ends after so long: a week.
 LONGEST_S = 604_800.0
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to watch: rates and limits where they are not the usual ones."""
 
     limit_s: float = LONGEST_S
@@ -58,7 +58,7 @@ class Shows(Protocol):
         """Blocks of the recording, kept already."""
 
 
-class Program(Protocol):
+class WatchedProgram(Protocol):
     """The program that is watched, if ktrial starts it."""
 
     def go(self) -> None:
@@ -67,14 +67,14 @@ class Program(Protocol):
     def ended(self) -> int | None:
         """Its exit status; None while it runs, or where that is not known yet."""
 
-    def status(self, ended: Ended) -> int | None:
+    def status(self, ended: WatchEnded) -> int | None:
         """Its exit status after the watch, which ended so; None where it runs on, or was ended with the watch."""
 
 
-class Watched(msgspec.Struct, frozen=True, kw_only=True):
+class WatchedSession(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it. `recording` is read from the file that was written; `exit_status` is the program's."""
 
-    ended: Ended
+    ended: WatchEnded
     recording: Recording
     findings: tuple[Finding, ...]
     exit_status: int | None = None
@@ -82,14 +82,14 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
 def watch(
     watching: Watching,
-    wanted: Wanted,
+    wanted: WatchRequest,
     shows: Shows,
     *,
-    program: Program | None = None,
+    program: WatchedProgram | None = None,
     on_begun: Callable[[], None] = lambda: None,
-) -> tuple[Ended, int | None]:
+) -> tuple[WatchEnded, int | None]:
     """Watch until it ends: how it ended, and the program's exit status."""
-    ended: Ended | None = None
+    ended: WatchEnded | None = None
 
     def begun() -> None:
         on_begun()
@@ -112,7 +112,7 @@ def watch(
 
 
 def read_back(
-    data: bytes, name: str, ended: Ended, frames: FrameStream | None = None, frames_error_s: float = 0.0
+    data: bytes, name: str, ended: WatchEnded, frames: FrameStream | None = None, frames_error_s: float = 0.0
 ) -> tuple[Recording, tuple[Finding, ...]]:
     """The recording as it was written, with the frames of a log. Raises BadInput where the pattern fits no line."""
     recording = read_recording(data, name)

@@ -73,7 +73,7 @@ class SchbenchRun(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str | None = None
 
 
-class _Open:
+class _OpenSection:
     """A block while its lines come."""
 
     def __init__(self, unit: str, samples: int | None) -> None:
@@ -92,8 +92,8 @@ def read_schbench(data: bytes, source: str = "stderr") -> SchbenchRun:
 
 def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
     """Read what it prints to stderr."""
-    blocks: dict[str, _Open] = {}
-    current: _Open | None = None
+    blocks: dict[str, _OpenSection] = {}
+    current: _OpenSection | None = None
     layout = "2016"
     found: dict[str, Quantity] = {}
     goal: int | None = None
@@ -108,7 +108,7 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
             samples = None if match[6] is None else whole(match[6], source, line, "samples")
             runtime = runtime if match[5] is None else whole(match[5], source, line, "seconds")
             layout = "2023" if match[2] is None else "2016" if samples is None else "2021"
-            current = blocks[label] = _Open("us" if match[4] == "usec" else "1/s", samples)
+            current = blocks[label] = _OpenSection("us" if match[4] == "usec" else "1/s", samples)
         elif "th:" in text or text.strip().startswith("min="):
             _read_row(text, current, source, line)
         elif text.startswith("average rps:"):
@@ -128,7 +128,7 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
     )
 
 
-def _read_row(text: str, current: _Open | None, source: str, line: int) -> None:
+def _read_row(text: str, current: _OpenSection | None, source: str, line: int) -> None:
     if current is None:
         raise unreadable(source, line, text, "inside a block: no '… percentiles (…)' line stands before it")
     if match := _ROW.fullmatch(text):
@@ -143,7 +143,7 @@ def _read_row(text: str, current: _Open | None, source: str, line: int) -> None:
         raise unreadable(source, line, text, "a percentile ('  99.0th: 42 (3 samples)') or 'min=…, max=…'")
 
 
-def _finished(block: _Open, label: str, source: str) -> SchbenchBlock:
+def _finished(block: _OpenSection, label: str, source: str) -> SchbenchBlock:
     if not block.percentiles or block.extremes is None:
         raise unreadable(source, None, f"block {label}", "whole: its percentiles or its 'min=…, max=…' are missing")
     low, high = block.extremes

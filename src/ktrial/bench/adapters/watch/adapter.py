@@ -15,7 +15,7 @@ from ktrial.kit.errors import BadInput, BadRun
 from ktrial.recordings.figures import PHASES as PREFIXES
 from ktrial.recordings.figures import WATCH_OUTCOMES, Span, WatchFigures, wanted_series, watch_figures
 from ktrial.recordings.frame_loop import KINDS, LINES, LONGEST_S, loop_arguments
-from ktrial.recordings.frames.lines import FramePattern, Line, frames_of, with_frames
+from ktrial.recordings.frames.lines import FrameLine, FramePattern, frames_of, with_frames
 from ktrial.recordings.frames.statistics import BELOW_FPS, below_rate
 from ktrial.recordings.ktrial import read_recording, started_ns
 from ktrial.recordings.model import Frames, Recording
@@ -143,7 +143,7 @@ def _told(raw: RawOutput, recording: Recording, pattern: FramePattern) -> Frames
     zero_ns = started_ns(raw.files[RECORDING], RECORDING)
     # The program may end after the recording's last sample.
     end_ns = zero_ns + round((recording.end_s + 60) * 1e9)
-    lines = [Line(end_ns, line) for line in raw.files.get(_FRAMES, b"").decode("utf-8", "replace").splitlines()]
+    lines = [FrameLine(end_ns, line) for line in raw.files.get(_FRAMES, b"").decode("utf-8", "replace").splitlines()]
     try:
         return frames_of(
             lines, pattern, zero_ns, 0.0, "what the program printed", within_ns=end_ns - zero_ns + 60 * 10**9

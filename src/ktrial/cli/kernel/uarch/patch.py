@@ -16,7 +16,7 @@ from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.kernels.build.tree import SourceTree
-    from ktrial.kernels.uarch.patch import Patch
+    from ktrial.kernels.uarch.patch import UarchPatch
 
 
 @click.command(short_help="Make the patch that adds all targets to a kernel tree.")
@@ -74,7 +74,7 @@ def command(
     return 0
 
 
-def _write(app: App, tree: SourceTree, patch: Patch, mode: str, as_json: bool) -> None:
+def _write(app: App, tree: SourceTree, patch: UarchPatch, mode: str, as_json: bool) -> None:
     tree.write(patch)
     done = "applied to" if mode == "apply" else "taken out of"
     app.say(f"{done} Linux {patch.tree.version} in {tree.folder}: {', '.join(sorted(patch.after))}")

@@ -11,8 +11,8 @@ import re
 
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
+    FileReading,
     Line,
-    Reading,
     Unread,
     in_order,
     is_comment,
@@ -41,7 +41,7 @@ def same_name(left: str, right: str) -> bool:
     return left.replace("-", "_") == right.replace("-", "_")
 
 
-def parse(data: str | bytes, file: str) -> Reading:
+def parse(data: str | bytes, file: str) -> FileReading:
     """Read a command line. In a text with `GRUB_CMDLINE_LINUX` only the lines that set it count."""
     lines, unread = split_lines(data, file)
     lines = [line for line in lines if not is_comment(line.text)]
@@ -52,7 +52,7 @@ def parse(data: str | bytes, file: str) -> Reading:
         assignments.extend(found_here)
         unread.extend(failures)
     require_something(file, len(assignments), unread, "a kernel command line")
-    return Reading(file=file, assignments=tuple(assignments), unread=in_order(unread))
+    return FileReading(file=file, assignments=tuple(assignments), unread=in_order(unread))
 
 
 def parse_line(text: str, file: str, number: int) -> tuple[list[Assignment], list[Unread]]:

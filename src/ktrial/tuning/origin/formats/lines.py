@@ -76,7 +76,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.file}:{self.line_number}"
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class FileReading(msgspec.Struct, frozen=True, kw_only=True):
     """All that one text sets, in its own order, and every line that could not be read.
 
     `passed_over` are the numbers of lines that name no setting, where text around settings is expected.

@@ -12,8 +12,8 @@ import re
 from ktrial.tuning.origin.formats.command_line import split_words
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
+    FileReading,
     Line,
-    Reading,
     Unread,
     in_order,
     is_comment,
@@ -28,7 +28,7 @@ _COMMANDS = frozenset(["alias", "blacklist", "config", "include", "install", "op
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def parse(data: str | bytes, file: str) -> Reading:
+def parse(data: str | bytes, file: str) -> FileReading:
     """Read one modprobe.d file."""
     lines, unread = split_lines(data, file)
     assignments: list[Assignment] = []
@@ -49,7 +49,7 @@ def parse(data: str | bytes, file: str) -> Reading:
             reason = "runs a program: what it sets cannot be known"
             unread.append(unread_line(file, line.number, line.text, reason))
     require_something(file, recognised, unread, "modprobe.d")
-    return Reading(file=file, assignments=tuple(assignments), unread=in_order(unread))
+    return FileReading(file=file, assignments=tuple(assignments), unread=in_order(unread))
 
 
 def _options(line: Line, file: str) -> tuple[list[Assignment], list[Unread]]:

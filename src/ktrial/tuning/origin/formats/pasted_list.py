@@ -16,9 +16,9 @@ import msgspec
 from ktrial.tuning.origin.formats import shell, sysctl_d, udev
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
+    FileReading,
     ForeignFormatError,
     Line,
-    Reading,
     TargetKind,
     Unread,
     in_order,
@@ -102,7 +102,7 @@ class _Table(msgspec.Struct):
     value_column: int | None
 
 
-def parse(data: str | bytes, file: str) -> Reading:
+def parse(data: str | bytes, file: str) -> FileReading:
     """Read a pasted list."""
     lines, unread = split_lines(data, file)
     assignments: list[Assignment] = []
@@ -131,7 +131,9 @@ def parse(data: str | bytes, file: str) -> Reading:
         number = first.line_number if first else None
         hint = "write one setting per line, as in: vm.swappiness = 10"
         raise ForeignFormatError(file, reason, line_number=number, hint=hint)
-    return Reading(file=file, assignments=tuple(assignments), unread=in_order(unread), passed_over=tuple(passed_over))
+    return FileReading(
+        file=file, assignments=tuple(assignments), unread=in_order(unread), passed_over=tuple(passed_over)
+    )
 
 
 def _cells(text: str) -> list[str] | None:
@@ -275,7 +277,9 @@ def _entry(found: re.Match[str], value: str | Unread, line: Line, file: str) -> 
     )
 
 
-def _delegate(parse_text: Callable[[str, str], Reading], text: str, line: Line, file: str) -> list[Assignment | Unread]:
+def _delegate(
+    parse_text: Callable[[str, str], FileReading], text: str, line: Line, file: str
+) -> list[Assignment | Unread]:
     """A command or a udev rule within the list, read by its own reader."""
     try:
         reading = parse_text(text, file)

@@ -18,7 +18,7 @@ import msgspec
 from ktrial.tuning.origin.formats import sysctl_d
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
-    Reading,
+    FileReading,
     Unread,
     in_order,
     require_something,
@@ -117,7 +117,7 @@ _LONGEST_CONDITION = 100
 Variables = dict[str, list[str] | Unknown]
 
 
-class _Frame(msgspec.Struct):
+class _ShellFrame(msgspec.Struct):
     """An open `if`, `while` or `case`, with the variables as they were before it; `entered` once past its condition."""
 
     kind: str
@@ -133,23 +133,23 @@ class _Place(msgspec.Struct, frozen=True):
     text: str
 
 
-def parse(data: str | bytes, file: str) -> Reading:
+def parse(data: str | bytes, file: str) -> FileReading:
     """Read one script."""
     lines, unread = split_lines(data, file)
     numbered = {line.number: line.text for line in lines}
     text = "\n".join(numbered.get(number, "") for number in range(1, max(numbered, default=0) + 1))
-    reader = _Reader(file, numbered)
+    reader = _ShellReader(file, numbered)
     reader.unread.extend(unread)
     reader.script(text)
     require_something(file, len(reader.assignments) + reader.passed_over, reader.unread, "a shell script")
-    return Reading(file=file, assignments=tuple(reader.assignments), unread=in_order(_distinct(reader.unread)))
+    return FileReading(file=file, assignments=tuple(reader.assignments), unread=in_order(_distinct(reader.unread)))
 
 
 def _distinct(unread: list[Unread]) -> list[Unread]:
     return list(dict.fromkeys(unread))
 
 
-class _Reader:
+class _ShellReader:
     """Walks commands in order and collects what they set."""
 
     def __init__(self, file: str, lines: dict[int, str]) -> None:
@@ -161,7 +161,7 @@ class _Reader:
         self.variables: Variables = {}
         self.functions: dict[str, tuple[list[Command], int, int]] = {}
         self.called: set[str] = set()
-        self.frames: list[_Frame] = []
+        self.frames: list[_ShellFrame] = []
         self.call: _Place | None = None
         self.depth = 0
         self.budget = _MOST_COMMANDS
@@ -217,7 +217,7 @@ class _Reader:
         word = command.keyword
         if word in ("if", "while", "until", "case"):
             subject = command.text if word == "case" else _condition_text(commands, index)
-            self.frames.append(_Frame(word, subject, dict(self.variables)))
+            self.frames.append(_ShellFrame(word, subject, dict(self.variables)))
         elif word in ("elif", "else", "pattern") and self.frames:
             frame = self.frames[-1]
             frame.entered = word != "elif"

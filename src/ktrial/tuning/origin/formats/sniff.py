@@ -20,13 +20,13 @@ from ktrial.tuning.origin.formats import (
     zram_generator,
 )
 from ktrial.tuning.origin.formats import pasted_list as blog_list
-from ktrial.tuning.origin.formats.lines import LONGEST_LINE_BYTES, Reading
+from ktrial.tuning.origin.formats.lines import LONGEST_LINE_BYTES, FileReading
 
 Format = Literal[
     "sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list"
 ]
 
-READERS: dict[Format, Callable[[str | bytes, str], Reading]] = {
+READERS: dict[Format, Callable[[str | bytes, str], FileReading]] = {
     "sysctl.d": lambda data, file: sysctl_d.parse(data, file).reading(),
     "udev": lambda data, file: udev.parse(data, file).reading(),
     "tuned": lambda data, file: tuned.parse(data, file).reading(),
@@ -107,7 +107,7 @@ def _is_prose(line: str) -> bool:
     )
 
 
-def read(data: str | bytes, file: str, as_format: Format | None = None) -> tuple[Reading, Sniffed]:
+def read(data: str | bytes, file: str, as_format: Format | None = None) -> tuple[FileReading, Sniffed]:
     """Read a text as `as_format`, or as what it seems to be."""
     sniffed = sniff(file, data) if as_format is None else Sniffed(as_format, "said so")
     return READERS[sniffed.format](data, file), sniffed

@@ -16,7 +16,7 @@ import msgspec
 from ktrial.tuning.origin.formats.globs import fits
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
-    Reading,
+    FileReading,
     Unread,
     in_order,
     is_comment,
@@ -43,9 +43,9 @@ class SysctlFile(msgspec.Struct, frozen=True, kw_only=True):
     exclusions: tuple[Assignment, ...] = ()
     unread: tuple[Unread, ...] = ()
 
-    def reading(self) -> Reading:
+    def reading(self) -> FileReading:
         """The assignments without the exclusions."""
-        return Reading(file=self.file, assignments=self.assignments, unread=self.unread)
+        return FileReading(file=self.file, assignments=self.assignments, unread=self.unread)
 
 
 class Masked(msgspec.Struct, frozen=True, kw_only=True):

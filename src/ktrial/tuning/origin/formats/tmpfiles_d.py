@@ -11,8 +11,8 @@ import re
 
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
+    FileReading,
     Line,
-    Reading,
     Unread,
     in_order,
     is_comment,
@@ -28,7 +28,7 @@ _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v":
 AT_BOOT = "only at boot"
 
 
-def parse(data: str | bytes, file: str) -> Reading:
+def parse(data: str | bytes, file: str) -> FileReading:
     """Read one tmpfiles.d file."""
     lines, unread = split_lines(data, file)
     assignments: list[Assignment] = []
@@ -48,7 +48,7 @@ def parse(data: str | bytes, file: str) -> Reading:
         if entry is not None:
             assignments.append(entry)
     require_something(file, recognised, unread, "tmpfiles.d")
-    return Reading(file=file, assignments=tuple(assignments), unread=in_order(unread))
+    return FileReading(file=file, assignments=tuple(assignments), unread=in_order(unread))
 
 
 def _write(line: Line, kind: str, file: str) -> Assignment | Unread | None:

@@ -21,7 +21,7 @@ from ktrial.tuning.origin.formats.command_line import canonical as canonical_boo
 from ktrial.tuning.origin.formats.command_line import is_name, split_words
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
-    Reading,
+    FileReading,
     Unread,
     in_order,
     require_something,
@@ -93,10 +93,12 @@ class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
     units: tuple[Unit, ...]
     unread: tuple[Unread, ...]
 
-    def reading(self) -> Reading:
+    def reading(self) -> FileReading:
         """The assignments of all units, in the order of the text."""
         found = sorted((item for unit in self.units for item in unit.assignments), key=lambda item: item.line_number)
-        return Reading(file=self.file, assignments=tuple(found), unread=in_order([*self.unread, *self.include_lines]))
+        return FileReading(
+            file=self.file, assignments=tuple(found), unread=in_order([*self.unread, *self.include_lines])
+        )
 
 
 def parse(data: str | bytes, file: str) -> TunedProfile:

@@ -15,8 +15,8 @@ from ktrial.tuning.origin.formats import sysctl_d
 from ktrial.tuning.origin.formats.globs import fits
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
+    FileReading,
     Line,
-    Reading,
     Unread,
     in_order,
     is_comment,
@@ -69,7 +69,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         return f'{self.key}{braces}{self.operator}"{self.value}"'
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class UdevRule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule that sets something: its conditions, its assignments, and its first line."""
 
     line_number: int
@@ -91,13 +91,13 @@ class UdevRules(msgspec.Struct, frozen=True, kw_only=True):
     """One file: the rules that set something, in order."""
 
     file: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[UdevRule, ...] = ()
     unread: tuple[Unread, ...] = ()
 
-    def reading(self) -> Reading:
+    def reading(self) -> FileReading:
         """All assignments in order."""
         found = tuple(item for rule in self.rules for item in rule.assignments)
-        return Reading(file=self.file, assignments=found, unread=self.unread)
+        return FileReading(file=self.file, assignments=found, unread=self.unread)
 
 
 class _Token(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ def parse(data: str | bytes, file: str) -> UdevRules:
             unread.append(unread_line(file, logical.starts[0][1], logical.text, tokens))
         else:
             tokenised.append((logical, tokens))
-    rules: list[Rule] = []
+    rules: list[UdevRule] = []
     for index, (logical, tokens) in enumerate(tokenised):
         unless = _jumps_over([tokens for _, tokens in tokenised], index)
         rule, failures = _rule(logical, tokens, file, unless)
@@ -209,7 +209,7 @@ def _matches(tokens: list[_Token]) -> tuple[Match, ...]:
     )
 
 
-def _rule(logical: _Logical, tokens: list[_Token], file: str, unless: tuple[str, ...]) -> tuple[Rule, list[Unread]]:
+def _rule(logical: _Logical, tokens: list[_Token], file: str, unless: tuple[str, ...]) -> tuple[UdevRule, list[Unread]]:
     """The rule's assignments, with all of its conditions on each."""
     matches = _matches(tokens)
     conditions = (*unless, *(str(match) for match in matches))
@@ -236,5 +236,5 @@ def _rule(logical: _Logical, tokens: list[_Token], file: str, unless: tuple[str,
                 conditions=conditions,
             )
         )
-    rule = Rule(line_number=logical.starts[0][1], matches=matches, assignments=tuple(assignments))
+    rule = UdevRule(line_number=logical.starts[0][1], matches=matches, assignments=tuple(assignments))
     return rule, unread

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ktrial.tuning.origin.formats import ini as _ini
-from ktrial.tuning.origin.formats.lines import Assignment, Reading, in_order, require_something, unread_line
+from ktrial.tuning.origin.formats.lines import Assignment, FileReading, in_order, require_something, unread_line
 
 KEYS = frozenset(
     [
@@ -32,7 +32,7 @@ KEYS = frozenset(
 """Keys that zram-generator knows, older spellings included."""
 
 
-def parse(data: str | bytes, file: str) -> Reading:
+def parse(data: str | bytes, file: str) -> FileReading:
     """Read one zram-generator file."""
     sections, entries, unread = _ini.parse(data, file, inline_comments=False)
     assignments: list[Assignment] = []
@@ -60,4 +60,4 @@ def parse(data: str | bytes, file: str) -> Reading:
             )
     devices = sum(1 for section in sections if re.fullmatch(r"zram\d+", section))
     require_something(file, devices, unread, "zram-generator")
-    return Reading(file=file, assignments=tuple(assignments), unread=in_order(unread))
+    return FileReading(file=file, assignments=tuple(assignments), unread=in_order(unread))
