@@ -37,7 +37,7 @@ from ktrial.bench.adapters.synthmark import output as synthmark
 from ktrial.bench.adapters.sysbench import output as sysbench
 from ktrial.bench.adapters.wrk import output as wrk
 from ktrial.bench.adapters.xplane import output as xplane
-from ktrial.kit import json_strict as strict_json
+from ktrial.kit import json_strict
 from ktrial.kit.formats import kernel_config
 from ktrial.recordings import ktrial as ktrial_recording
 from ktrial.recordings.blocks import block
@@ -181,7 +181,7 @@ def own_document(size: int) -> bytes:
 
 
 def read_own(data: bytes, source: str) -> Any:
-    return strict_json.decode(data.decode())
+    return json_strict.decode(data.decode())
 
 
 #: Every reader that an adapter imports; a test holds the list complete.

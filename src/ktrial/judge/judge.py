@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from ktrial.judge import validity_checks as checks
+from ktrial.judge import validity_checks
 from ktrial.judge.collect_log import Pairs, Scores, Trial, collect, pairs_of, run_scores, visit_scores
 from ktrial.judge.model.comparison import Role
 from ktrial.judge.model.judgement import Judged, Judgement, NextStep
@@ -233,11 +233,11 @@ def _with_failures(
     """Runs that fail in one arm only: that arm cannot be the better one, and many decide against it."""
     arm, against = contrast
     failed = stand.trial.failed(stand.protocol.primary)
-    found = checks.failures(arm, against, failed)
+    found = validity_checks.failures(arm, against, failed)
     if found is None:
         return reading, ()
     is_ours = failed[arm] > 0
-    if max(failed[arm], failed[against]) >= checks.DECIDING_FAILURES:
+    if max(failed[arm], failed[against]) >= validity_checks.DECIDING_FAILURES:
         return reading._replace(verdict="worse" if is_ours else "better", why="failures"), (found,)
     if reading.verdict == ("better" if is_ours else "worse"):
         return reading._replace(verdict="inconclusive", why="failures"), (found,)
@@ -266,7 +266,7 @@ def _needed(differences: Array, detect: float) -> int | None:
     """Blocks that would find what was asked for, with the noise that was found."""
     if len(differences) < 2:
         return None
-    spread = checks.robust_sd(differences - np.median(differences)) or float(np.std(differences, ddof=1))
+    spread = validity_checks.robust_sd(differences - np.median(differences)) or float(np.std(differences, ddof=1))
     return blocks_to_detect(spread, detect)
 
 
@@ -340,9 +340,9 @@ def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) ->
     sign = 1.0 if protocol.outcomes[outcome].direction == "higher" else -1.0
     found = (
         # Nothing of an arm lasts over a boot.
-        checks.carry_over(scores, arms, *contrast) if protocol.replicate == "run" else None,
-        checks.noise(differences, protocol.profile.get(outcome)),
-        checks.modes({name: sign * values for name, values in logs.items()}, in_blocks),
+        validity_checks.carry_over(scores, arms, *contrast) if protocol.replicate == "run" else None,
+        validity_checks.noise(differences, protocol.profile.get(outcome)),
+        validity_checks.modes({name: sign * values for name, values in logs.items()}, in_blocks),
     )
     return [one for one in found if one is not None]
 
@@ -351,16 +351,16 @@ def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
     """Doubts about the whole trial; they are looked for at every block, and what refuses ends it."""
     trial, protocol = stand.trial, stand.protocol
     by_arm = Counter(void.arm for void in trial.voids.values())
-    found = checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
-    different = checks.another([(run.arm, run.failure) for run in trial.runs])
+    found = validity_checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
+    different = validity_checks.another([(run.arm, run.failure) for run in trial.runs])
     found += [different] if different else []
     if by_arm:
         cap = None if is_over else stand.cap or protocol.budget
-        found += checks.voids(by_arm, trial.visits, len(trial.drawn), cap)
-        knob = checks.knob_voids([void.reason for void in trial.voids.values() if void.cause == "knob"])
+        found += validity_checks.voids(by_arm, trial.visits, len(trial.drawn), cap)
+        knob = validity_checks.knob_voids([void.reason for void in trial.voids.values() if void.cause == "knob"])
         found += [knob] if knob else []
     if trial.readings:
-        heat = checks.temperature(trial.readings)
+        heat = validity_checks.temperature(trial.readings)
         found += [heat] if heat else []
         limits = {**protocol.gates, "start_temperature": GateLimits()}
         found += [replace(one, kind=f"gate-{one.kind}") for one in group_findings(trial.readings, limits)]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktrial.judge import validity_checks as checks
+from ktrial.judge import validity_checks
 from ktrial.judge.collect_log import Scores, Trial, visit_scores
 from ktrial.judge.model.judgement import Coefficient, Judgement, NextStep, Screened
 from ktrial.judge.model.log import Protocol, Screen
@@ -126,10 +126,10 @@ def _failed_blocks(trial: Trial) -> int:
 
 def _findings(trial: Trial) -> list[Finding]:
     protocol = trial.protocol
-    found = checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
-    different = checks.another([(run.arm, run.failure) for run in trial.runs])
+    found = validity_checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
+    different = validity_checks.another([(run.arm, run.failure) for run in trial.runs])
     found += [different] if different else []
-    knob = checks.knob_voids([void.reason for void in trial.voids.values() if void.cause == "knob"])
+    knob = validity_checks.knob_voids([void.reason for void in trial.voids.values() if void.cause == "knob"])
     found += [knob] if knob else []
     failing = _fails_with(trial)
     return [*found, failing] if failing else found

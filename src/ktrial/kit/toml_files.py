@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ktrial.kit import toml as toml_text
+from ktrial.kit import toml
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.toml import T, locate
 
@@ -20,7 +20,7 @@ def read_toml(path: Path, shape: type[T]) -> T:
         data = path.read_bytes()
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
-    return toml_text.parse_bytes(data, str(path), shape, _HINT)
+    return toml.parse_bytes(data, str(path), shape, _HINT)
 
 
 def read_listed(path: Path, shape: type[T]) -> T:
@@ -32,7 +32,7 @@ def read_listed(path: Path, shape: type[T]) -> T:
 
 def parse_toml(text: str, file: str, shape: type[T]) -> T:
     """TOML text as `shape`; raises BadInput with file, line and column."""
-    return toml_text.parse(text, file, shape, _HINT)
+    return toml.parse(text, file, shape, _HINT)
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -10,13 +10,8 @@ from itertools import accumulate
 import msgspec
 
 from ktrial.kit.errors import BadInput, UnknownName
-from ktrial.recordings import atop as recording_atop
+from ktrial.recordings import atop, ktrial_frames, micro_stutter, sadf, traces, vmstat
 from ktrial.recordings import ktrial as ktrial_recording
-from ktrial.recordings import ktrial_frames as recording_frames
-from ktrial.recordings import micro_stutter as recording_suite
-from ktrial.recordings import sadf as recording_sadf
-from ktrial.recordings import traces as recording_traces
-from ktrial.recordings import vmstat as recording_vmstat
 from ktrial.recordings.frames import mangohud
 from ktrial.recordings.model import Frames, Recording, Source
 
@@ -55,32 +50,30 @@ KINDS: dict[str, Kind] = {
     ),
     "ktrial-frames": Kind(
         "frames beside a recording of ktrial watch",
-        lambda head, name: recording_frames.is_frames(head),
-        lambda data, name, interval_s: recording_frames.read_frames(data, name),
+        lambda head, name: ktrial_frames.is_frames(head),
+        lambda data, name, interval_s: ktrial_frames.read_frames(data, name),
     ),
     "sadf": Kind(
         "JSON of sysstat (sadf -j)",
-        lambda head, name: recording_sadf.is_sadf(head),
-        lambda data, name, interval_s: recording_sadf.read_sadf(data, name),
+        lambda head, name: sadf.is_sadf(head),
+        lambda data, name, interval_s: sadf.read_sadf(data, name),
     ),
     "atop": Kind(
         "lines of atop -P ALL",
-        lambda head, name: recording_atop.is_atop(head),
-        lambda data, name, interval_s: recording_atop.read_atop(data, name),
+        lambda head, name: atop.is_atop(head),
+        lambda data, name, interval_s: atop.read_atop(data, name),
     ),
     "reclaim-lines": Kind(
         "lines of tracers in bpftrace",
-        lambda head, name: recording_traces.is_trace(head),
-        lambda data, name, interval_s: recording_traces.read_trace(data, name),
+        lambda head, name: traces.is_trace(head),
+        lambda data, name, interval_s: traces.read_trace(data, name),
     ),
     "suite-csv": Kind(
         "tables of the micro-stutter suite",
-        recording_suite.is_suite_table,
-        lambda data, name, interval_s: recording_suite.read_suite_table(data, name),
+        micro_stutter.is_suite_table,
+        lambda data, name, interval_s: micro_stutter.read_suite_table(data, name),
     ),
-    "vmstat": Kind(
-        "output of vmstat", lambda head, name: recording_vmstat.is_vmstat(head), recording_vmstat.read_vmstat
-    ),
+    "vmstat": Kind("output of vmstat", lambda head, name: vmstat.is_vmstat(head), vmstat.read_vmstat),
     "mangohud": Kind("frame log of MangoHud", lambda head, name: mangohud.is_mangohud(head), _frames),
 }
 

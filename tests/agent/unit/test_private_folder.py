@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ktrial.kit.errors import KtrialError
-from ktrial.agent import run_folder as private_folder
+from ktrial.agent import run_folder
 from ktrial.agent.run_folder import PrivateFolder, own_tmpfs, private_place, remove_leftovers
 
 
@@ -20,8 +20,8 @@ def test_a_folder_that_goes_with_the_session_goes_before_the_one_with_the_result
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert private_place("x") == tmp_path / "x"
-    monkeypatch.setattr(private_folder, "ROOTS_OWN", tmp_path / "none")
-    monkeypatch.setattr(private_folder, "_OF_USERS", tmp_path / "users")
+    monkeypatch.setattr(run_folder, "ROOTS_OWN", tmp_path / "none")
+    monkeypatch.setattr(run_folder, "_OF_USERS", tmp_path / "users")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "gone"))
     assert private_place("x") == tmp_path / "state" / "ktrial" / "x"
 
@@ -29,8 +29,8 @@ def test_a_folder_that_goes_with_the_session_goes_before_the_one_with_the_result
 def test_a_run_in_memory_finds_its_folder_where_sudo_dropped_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as users:
-        monkeypatch.setattr(private_folder, "ROOTS_OWN", Path(users) / "none")
-        monkeypatch.setattr(private_folder, "_OF_USERS", Path(users))
+        monkeypatch.setattr(run_folder, "ROOTS_OWN", Path(users) / "none")
+        monkeypatch.setattr(run_folder, "_OF_USERS", Path(users))
         with pytest.raises(KtrialError, match="no tmpfs of this user's own"):
             own_tmpfs()
         place = Path(users) / str(os.geteuid())
@@ -54,7 +54,7 @@ def test_what_another_with_the_same_session_works_in_is_no_leftover_until_that_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(private_folder, "ROOTS_OWN", tmp_path / "none")
+    monkeypatch.setattr(run_folder, "ROOTS_OWN", tmp_path / "none")
     argv = [sys.executable, "-c", OTHER, str(tmp_path / "ktrial-work")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -84,7 +84,7 @@ def test_a_place_that_is_a_link_or_somebody_elses_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(private_folder, "ROOTS_OWN", tmp_path / "none")
+    monkeypatch.setattr(run_folder, "ROOTS_OWN", tmp_path / "none")
     left = tmp_path / "elsewhere" / "run-x"
     left.mkdir(parents=True)
     (tmp_path / "ktrial-work").symlink_to(tmp_path / "elsewhere")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ktrial.bench import adapters as benchmarks
+from ktrial.bench import adapters
 from ktrial.bench.benchmark import Benchmark, check_measurements
 from ktrial.kit.errors import BadRun
 from ktrial.machine.facts import Fact, FactBook
 from tests.support.bench import REQUIRED, answer
 
-ALL = benchmarks.all_benchmarks()
+ALL = adapters.all_benchmarks()
 FACTS = FactBook(
     {
         "cpu.architecture": Fact(value="x86_64"),
@@ -47,7 +47,7 @@ def whole(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def test_they_are_found_by_walking() -> None:
-    assert {"hackbench", "perf_bench", "sysbench", "stress_ng", "fio"} <= set(benchmarks.tools())
+    assert {"hackbench", "perf_bench", "sysbench", "stress_ng", "fio"} <= set(adapters.tools())
     assert len(ALL) >= 20
 
 

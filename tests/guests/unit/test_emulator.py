@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ktrial.bench.guest_tools import Mode, Shape
-from ktrial.guests import qemu as emulator
+from ktrial.guests import qemu
 from ktrial.guests.qemu import Emulator, EmulatorMissing
 from ktrial.kernels.images.architectures import AARCH64, GuestMachine, machine_for
 from ktrial.kit.errors import BadInput
@@ -33,14 +33,14 @@ class Answers:
 @pytest.fixture
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
     (tmp_path / "qemu-system-x86_64").touch(mode=0o755)
-    monkeypatch.setattr(emulator, "host_architecture", lambda: "x86_64")
+    monkeypatch.setattr(qemu, "host_architecture", lambda: "x86_64")
     (tmp_path / "apt-get").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = Answers()
     monkeypatch.setattr(subprocess, "run", found)
-    monkeypatch.setattr(emulator, "KVM", tmp_path / "apt-get")
+    monkeypatch.setattr(qemu, "KVM", tmp_path / "apt-get")
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu vmx lm\n")
-    monkeypatch.setattr(emulator, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(qemu, "CPUINFO", tmp_path / "cpuinfo")
     return found
 
 
@@ -75,7 +75,7 @@ def test_kvm_counts_only_where_code_runs(answers: Answers, tmp_path: Path, monke
     assert str(found.why_no_kvm()).endswith("is there and runs no code: error: failed to set MSR 0x10a")
     answers.probe = None
     assert "within 20 s" in str(found.why_no_kvm())
-    monkeypatch.setattr(emulator, "KVM", tmp_path / "none")
+    monkeypatch.setattr(qemu, "KVM", tmp_path / "none")
     assert str(found.why_no_kvm()).startswith("there is no ")
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.bench import guest_tools as guest
-from ktrial.guests import programs as host_tools
+from ktrial.bench import guest_tools
+from ktrial.guests import programs
 from ktrial.guests.programs import bring, bring_for
 from ktrial.kit.errors import BadInput, KtrialError
 from tests.support import kernels
@@ -38,8 +38,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for path in tmp_path.iterdir():
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(host_tools, "_said", lambda argv: said(argv, tmp_path))
-    monkeypatch.setattr(guest, "_HIDDEN", ("/run/",))
+    monkeypatch.setattr(programs, "_said", lambda argv: said(argv, tmp_path))
+    monkeypatch.setattr(guest_tools, "_HIDDEN", ("/run/",))
     return tmp_path
 
 
@@ -57,7 +57,7 @@ def test_a_program_comes_with_its_libraries(folder: Path) -> None:
 def test_a_program_where_the_guest_has_something_else_gets_another_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guest, "_HIDDEN", (f"{folder}/",))
+    monkeypatch.setattr(guest_tools, "_HIDDEN", (f"{folder}/",))
     found, program = bring_for([str(folder / "static"), "-x"], [])
     assert list(found.files) == ["/usr/bin/static"]
     assert program is not None
@@ -100,7 +100,7 @@ def test_what_cannot_be_brought(folder: Path, name: str, why: str) -> None:
 
 
 def test_a_missing_library_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_tools, "_said", lambda argv: "\tliby.so.2 => not found\n")
+    monkeypatch.setattr(programs, "_said", lambda argv: "\tliby.so.2 => not found\n")
     with pytest.raises(KtrialError, match=r"there is no liby\.so\.2"):
         bring(["linked"])
 

@@ -16,7 +16,7 @@ from threading import Event, Thread
 import pytest
 
 from ktrial.bench.guest_tools import Ends, KeptProgram, ProgramPast
-from ktrial.guests import kept as kept_guest
+from ktrial.guests import kept
 from ktrial.guests.kept import Keeper, KeptGuest, check_name, kept_names
 from ktrial.guests.transport import GuestTransport
 from ktrial.kit.errors import AgentError, BadInput, Busy, KtrialError
@@ -152,7 +152,7 @@ def test_one_command_at_a_time_and_the_other_is_told_whose_turn_it_is(house: Hou
 
 
 def test_a_command_that_is_killed_ends_its_sessions(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_guest, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(kept, "PATIENCE_S", 0.05)
     code = (
         "import os, signal; from ktrial.guests.kept import KeptGuest; "
         "KeptGuest('lab').open(['serve'], root=True); os.kill(os.getpid(), signal.SIGKILL)"

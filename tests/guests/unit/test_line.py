@@ -10,8 +10,7 @@ from threading import Thread
 
 import pytest
 
-from ktrial.guests import console_line as line
-from ktrial.guests import guest_line
+from ktrial.guests import console_line, guest_line
 from ktrial.guests.console_line import _WINDOW_BYTES, ConsoleLine
 from ktrial.guests.guest_line import GuestLineFrames, encoded, number_of, numbered
 
@@ -113,7 +112,7 @@ def test_no_more_is_sent_than_the_terminal_of_the_guest_holds(guest: Guest) -> N
 
 
 def test_a_guest_that_hangs_holds_up_nobody(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "_ROOM_LIMIT_S", 0.05)
+    monkeypatch.setattr(console_line, "_ROOM_LIMIT_S", 0.05)
     guest.acknowledges = False
     ends = guest.line.open([], root=True)
     os.write(ends.to_agent, b"x" * 3 * _WINDOW_BYTES)

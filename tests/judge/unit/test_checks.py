@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ktrial.judge import validity_checks as checks
+from ktrial.judge import validity_checks
 from ktrial.judge.sequential import Array
 from ktrial.kit.outcome import ANOTHER
 
@@ -20,7 +20,9 @@ from ktrial.kit.outcome import ANOTHER
 def test_fisher_is_that_of_scipy(first: int, first_rest: int, second: int, second_rest: int) -> None:
     table = np.array([[first, first_rest], [second, second_rest]])
     expected = stats.fisher_exact(table).pvalue
-    assert checks.fisher_p(first, first + first_rest, second, second + second_rest) == pytest.approx(expected, abs=1e-9)
+    assert validity_checks.fisher_p(first, first + first_rest, second, second + second_rest) == pytest.approx(
+        expected, abs=1e-9
+    )
 
 
 def sequence(blocks: int, spill: float, sd: float, seed: int) -> tuple[Array, list[str]]:
@@ -38,12 +40,12 @@ def test_carry_over_is_the_second_term_of_least_squares() -> None:
     change = np.diff(states)
     design = np.column_stack((change[1:], change[:-1], np.ones(len(change) - 1)))
     expected = sm.OLS(np.diff(scores)[1:], design).fit().pvalues[1]
-    assert checks.carry_over_p(scores, arms, "case", "control") == pytest.approx(expected, abs=1e-9)
+    assert validity_checks.carry_over_p(scores, arms, "case", "control") == pytest.approx(expected, abs=1e-9)
 
 
 def test_carry_over_is_found_and_seldom_invented() -> None:
     def share(spill: float) -> float:
-        found = [checks.carry_over(*sequence(40, spill, 0.01, seed), "case", "control") for seed in range(40)]
+        found = [validity_checks.carry_over(*sequence(40, spill, 0.01, seed), "case", "control") for seed in range(40)]
         return sum(one is not None for one in found) / len(found)
 
     assert share(0.25) >= 0.8
@@ -53,17 +55,17 @@ def test_carry_over_is_found_and_seldom_invented() -> None:
 
 def test_carry_over_is_a_doubt_with_its_p() -> None:
     scores, arms = sequence(40, 0.5, 0.01, 1)
-    found = checks.carry_over(scores, arms, "case", "control")
+    found = validity_checks.carry_over(scores, arms, "case", "control")
     assert found is not None
     assert (found.kind, found.level) == ("carry-over", "suspect")
-    assert found.values == {"p": checks.carry_over_p(scores, arms, "case", "control")}
+    assert found.values == {"p": validity_checks.carry_over_p(scores, arms, "case", "control")}
 
 
 def test_too_few_runs_tell_no_carry_over() -> None:
-    assert checks.carry_over_p(np.array([1.0]), ["case"], "case", "control") is None
+    assert validity_checks.carry_over_p(np.array([1.0]), ["case"], "case", "control") is None
     scores, arms = sequence(3, 0.5, 0.01, 1)
-    assert checks.carry_over(scores, arms, "case", "control") is None
-    assert checks.carry_over(scores[:2], arms[:2], "case", "control") is None
+    assert validity_checks.carry_over(scores, arms, "case", "control") is None
+    assert validity_checks.carry_over(scores[:2], arms[:2], "case", "control") is None
 
 
 def test_the_share_of_the_slow_mode_is_told_for_each_arm() -> None:
@@ -71,13 +73,13 @@ def test_the_share_of_the_slow_mode_is_told_for_each_arm() -> None:
     control = generator.normal(0, 0.02, 20)
     case = np.concatenate((control[:10], control[10:] + 1.0))
     blocks = {"control": range(20), "case": range(20)}
-    found = checks.modes({"control": control, "case": case}, blocks)
+    found = validity_checks.modes({"control": control, "case": case}, blocks)
     assert found is not None
     assert (found.kind, found.level) == ("two-modes", "suspect")
     assert found.values == {"control": 1.0, "case": 0.5}
     assert "2.7" in found.sentence
-    assert checks.modes({"control": control, "case": control}, blocks) is None
-    shifted = checks.modes({"control": control + 5, "case": case + 5}, blocks)
+    assert validity_checks.modes({"control": control, "case": control}, blocks) is None
+    shifted = validity_checks.modes({"control": control + 5, "case": case + 5}, blocks)
     assert shifted is not None
     assert shifted.values == found.values
 
@@ -87,9 +89,12 @@ def test_two_kinds_of_blocks_are_no_modes_of_the_runs() -> None:
     levels = np.repeat([0.0, 1.0], 10)
     control, case = (levels + generator.normal(0, 0.02, 20) for _ in range(2))
     blocks = {"control": range(20), "case": range(20)}
-    assert checks.modes({"control": control, "case": case}, blocks) is None
+    assert validity_checks.modes({"control": control, "case": case}, blocks) is None
     # Nothing is known of blocks that the arms do not share: then they may be modes.
-    assert checks.modes({"control": control, "case": case}, {"control": range(20), "case": range(20, 40)}) is not None
+    assert (
+        validity_checks.modes({"control": control, "case": case}, {"control": range(20), "case": range(20, 40)})
+        is not None
+    )
 
 
 def test_noise_above_twice_the_profile_is_told() -> None:
@@ -97,47 +102,47 @@ def test_noise_above_twice_the_profile_is_told() -> None:
     # Robust sd of the profile: 1.4826 * 0.015.
     quiet = np.array([0.029, -0.029] * 5) + 0.5
     loud = np.array([0.031, -0.031] * 5) + 0.5
-    assert checks.noise(quiet, profile) is None
-    found = checks.noise(loud, profile)
+    assert validity_checks.noise(quiet, profile) is None
+    found = validity_checks.noise(loud, profile)
     assert found is not None
     assert found.values == {"trial": pytest.approx(1.4826 * 0.031), "profile": pytest.approx(1.4826 * 0.015)}
-    assert checks.noise(loud, None) is None
+    assert validity_checks.noise(loud, None) is None
 
 
 def test_voids_above_a_fifth_refuse() -> None:
     visits = {"control": 10, "case": 10}
-    assert checks.voids({"case": 1, "control": 1}, visits, 10, None) == []
-    found = checks.voids({"case": 2, "control": 1}, visits, 10, None)
+    assert validity_checks.voids({"case": 1, "control": 1}, visits, 10, None) == []
+    found = validity_checks.voids({"case": 2, "control": 1}, visits, 10, None)
     assert [(one.kind, one.level) for one in found] == [("voids", "refuse")]
     # While it may go on, only what can never be mended refuses.
-    assert checks.voids({"case": 2, "control": 1}, visits, 10, 20) == []
-    assert [one.kind for one in checks.voids({"case": 3, "control": 3}, visits, 10, 20)] == ["voids"]
+    assert validity_checks.voids({"case": 2, "control": 1}, visits, 10, 20) == []
+    assert [one.kind for one in validity_checks.voids({"case": 3, "control": 3}, visits, 10, 20)] == ["voids"]
 
 
 def test_voids_of_one_arm_refuse() -> None:
     visits = {"control": 100, "case": 100}
     # Fisher's exact p of 8 in 100 against 0 in 100 is 0.0068, of 7 against 0 0.0140.
-    found = checks.voids({"case": 8}, visits, 100, None)
+    found = validity_checks.voids({"case": 8}, visits, 100, None)
     assert [(one.kind, one.level) for one in found] == [("voids-by-arm", "refuse")]
-    assert checks.voids({"case": 7}, visits, 100, None) == []
+    assert validity_checks.voids({"case": 7}, visits, 100, None) == []
 
 
 def test_identity_names_what_differs_unless_it_may() -> None:
     runs = [("control", {"kernel": "6.12", "input": "a"}), ("case", {"kernel": "6.13", "input": "a"})]
-    found = checks.identity(runs, ())
+    found = validity_checks.identity(runs, ())
     assert [(one.kind, one.level, one.values) for one in found] == [
         ("identity", "refuse", {"case": "6.13", "control": "6.12"})
     ]
-    assert checks.identity(runs, ("kernel",)) == []
-    assert [one.values for one in checks.identity([*runs, ("case", {"input": "b"})], ("kernel",))] == [
+    assert validity_checks.identity(runs, ("kernel",)) == []
+    assert [one.values for one in validity_checks.identity([*runs, ("case", {"input": "b"})], ("kernel",))] == [
         {"case": "a, b", "control": "a"}
     ]
 
 
 def test_runs_that_measured_something_else_are_no_part_of_a_comparison() -> None:
     failed = f"tool: {ANOTHER}: asked for threads 4, but the tool reports 2"
-    assert checks.another([("control", None), ("case", "tool: ended with status 1")]) is None
-    found = checks.another([("control", None), ("case", failed), ("case", failed)])
+    assert validity_checks.another([("control", None), ("case", "tool: ended with status 1")]) is None
+    found = validity_checks.another([("control", None), ("case", failed), ("case", failed)])
     assert found is not None
     assert (found.kind, found.level, found.values) == ("identity", "refuse", {"case": 2.0})
     assert found.sentence == ("runs measured something else (2 of case): asked for threads 4, but the tool reports 2")
@@ -147,26 +152,26 @@ def test_heat_is_a_doubt_above_five_degrees() -> None:
     def rows(*celsius: float) -> list[dict[str, float | str | None]]:
         return [{"temperature_c": value} for value in celsius]
 
-    found = checks.temperature({"control": rows(40, 41, 42), "case": rows(46.5, 47, 99)})
+    found = validity_checks.temperature({"control": rows(40, 41, 42), "case": rows(46.5, 47, 99)})
     assert found is not None
     assert (found.level, found.values) == ("suspect", {"control": 41, "case": 47})
     assert "6.0 °C hotter" in found.sentence
-    assert checks.temperature({"control": rows(40), "case": rows(45)}) is None
-    assert checks.temperature({"control": rows(40), "case": [{"temperature_c": None}]}) is None
+    assert validity_checks.temperature({"control": rows(40), "case": rows(45)}) is None
+    assert validity_checks.temperature({"control": rows(40), "case": [{"temperature_c": None}]}) is None
 
 
 def test_failures_of_one_arm_only_are_told() -> None:
-    assert checks.failures("case", "control", {"case": 0, "control": 0}) is None
-    assert checks.failures("case", "control", {"case": 9, "control": 1}) is None
-    found = checks.failures("case", "control", {"case": 0, "control": 2})
+    assert validity_checks.failures("case", "control", {"case": 0, "control": 0}) is None
+    assert validity_checks.failures("case", "control", {"case": 9, "control": 1}) is None
+    found = validity_checks.failures("case", "control", {"case": 0, "control": 2})
     assert found is not None
     assert found.sentence == "2 runs of control gave no value, none of case"
     assert (found.kind, found.level, found.values) == ("failures", "suspect", {"case": 0.0, "control": 2.0})
 
 
 def test_a_knob_may_fail_to_hold_once() -> None:
-    assert checks.knob_voids(["a is gone"]) is None
-    found = checks.knob_voids(["a is gone", "b is gone"])
+    assert validity_checks.knob_voids(["a is gone"]) is None
+    found = validity_checks.knob_voids(["a is gone", "b is gone"])
     assert found is not None
     assert found.sentence == "settings did not hold in 2 blocks (limit 1), the last: b is gone"
     assert found.level == "refuse"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.judge import observational as foreign
+from ktrial.judge import observational
 from ktrial.judge.model.comparison import Contrast
 from ktrial.judge.model.question import Answer, Observation, Question
 from ktrial.judge.observational import judge_foreign
@@ -350,7 +350,7 @@ def test_several_arms_get_their_tables() -> None:
 
 
 def test_what_is_left_out_of_many_comparisons_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "DETAILED_CONTRASTS", 1)
+    monkeypatch.setattr(observational, "DETAILED_CONTRASTS", 1)
     (answer,) = judge_foreign([asked("abc" * 6, {arm: times(6, seed=i) for i, arm in enumerate("abc")})])
     assert answer.pairwise == ()
     assert "left-out" in kinds(answer)

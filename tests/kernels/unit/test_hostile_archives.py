@@ -22,16 +22,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kernels.build.sources import _inner
-from ktrial.kernels.images import flat_kernel
-from ktrial.kernels.images import packages as kernel_packages
+from ktrial.kernels.images import flat_kernel, packages
 from ktrial.kernels.images.compiler_banner import comments, producers
 from ktrial.kernels.images.kernel_image import bootable, read_image
 from ktrial.kernels.images.kernel_module import read_module
 from ktrial.kernels.images.packages import kernel_of
 from ktrial.kernels.images.read_identity import identify, read_symbols
 from ktrial.kit.errors import BadInput, KtrialError
-from ktrial.kit.formats import compressed, packed
-from ktrial.kit.formats import cpio as cpio_archive
+from ktrial.kit.formats import compressed, cpio, packed
 from ktrial.kit.formats.elf import Elf
 from ktrial.recordings.formats import read_recording_file
 from ktrial.recordings.growing import GrowingRecording
@@ -155,7 +153,7 @@ SUBJECTS: dict[str, Subject] = {
         of_file(lambda path: kernel_of(path, "f"), ".pkg.tar.zst"), (Sample(TAR, PACKERS["zstd"]), Sample(TAR))
     ),
     "cpio": Subject(
-        lambda data: list(cpio_archive.files(io.BytesIO(data).read, lambda name: True, 1 << 28, "f")),
+        lambda data: list(cpio.files(io.BytesIO(data).read, lambda name: True, 1 << 28, "f")),
         (Sample(kernels.cpio(FILES)),),
     ),
     "packed": Subject(packed.opened, tuple(Sample(pack(TAR)) for pack in PACKERS.values())),
@@ -264,7 +262,7 @@ def test_sizes_that_are_none(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", LIARS.values(), ids=LIARS)
 def test_archives_that_lie(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_packages, "_CONTENTS_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(packages, "_CONTENTS_LIMIT_BYTES", 1 << 20)
     refused = read_or_refused(SUBJECTS["deb"].read, deb(PACKERS["zstd"](data + b"\0" * 1024)))
     assert refused is not None
     assert read_or_refused(SUBJECTS["source"].read, deb(PACKERS["zstd"](data + b"\0" * 1024))) is not None
@@ -302,7 +300,7 @@ def test_packages_ask_for_no_dictionary_of_gigabytes() -> None:
 
 @pytest.mark.parametrize("name", ["deb", "source", "rpm"])
 def test_no_more_is_unpacked_than_a_package_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_packages, "_WHOLE_LIMIT_BYTES", 1 << 26)
+    monkeypatch.setattr(packages, "_WHOLE_LIMIT_BYTES", 1 << 26)
     many = 100 << 20
     archive = entry("usr/x", tarfile.REGTYPE, many, bytes(many)) if name != "rpm" else kernels.cpio({"x": bytes(many)})
     whole = deb(PACKERS["zstd"](archive)) if name != "rpm" else rpm(archive)

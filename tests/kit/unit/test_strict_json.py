@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.kit import toml as toml_text
+from ktrial.kit import toml
 from ktrial.kit.errors import BadInput
 from ktrial.kit.json_strict import NotStrictJson, decode, decode_as
 
@@ -53,4 +53,4 @@ def test_a_typed_document_has_one_error(data: bytes, shape: type[Flat]) -> None:
 
 def test_nested_toml_is_bad_input() -> None:
     with pytest.raises(BadInput, match=r"f\.toml: TOML: it is nested too deeply"):
-        toml_text.parse("a = " + "[" * 100_000, "f.toml", Flat, "hint")
+        toml.parse("a = " + "[" * 100_000, "f.toml", Flat, "hint")

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     """Print a protocol and measure nothing. Raises what it would be refused for on this machine."""
-    from ktrial.cli.shared import guest_trials as guest_trialing
+    from ktrial.cli.shared import guest_trials
     from ktrial.trial.protocol.file import trial_text
 
     file = _in_boots(app, file)
     if file.guest is not None:
-        guest_trialing.show_protocol(app, file)
+        guest_trials.show_protocol(app, file)
         return
     sys.stdout.write(trial_text(file))
     if not app.may_run_trials:

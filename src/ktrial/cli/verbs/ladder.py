@@ -49,7 +49,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     guests they run too, with the kernels that are named for them, or with --tree built: each on top of those below.
     Tiers of another compiler or its flags are for emulated guests and those with KVM; in exact ones they are not run.
     """
-    from ktrial.cli.shared import guest_trials as guest_trialing
+    from ktrial.cli.shared import guest_trials
     from ktrial.cli.shared import ladder as command_line
     from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.kit.tables import columns
@@ -86,7 +86,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     if options["dry_run"]:
         sys.stderr.write(tiers)
         if kernels is not None:
-            guest_trialing.show_protocol(app, file)
+            guest_trials.show_protocol(app, file)
         else:
             show_protocol(app, file, allow_dangerous=dangerous)
         return 0

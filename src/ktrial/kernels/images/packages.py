@@ -11,8 +11,7 @@ from typing import IO, NamedTuple, cast
 
 from ktrial.kernels.images import debian_package, rpm_package
 from ktrial.kit.errors import BadInput
-from ktrial.kit.formats import cpio as cpio_archive
-from ktrial.kit.formats import packed
+from ktrial.kit.formats import cpio, packed
 
 _LIMIT_BYTES = 256 << 20
 #: What pacman's packages are called, however they are packed.
@@ -171,7 +170,7 @@ def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
         raise BadInput(f"it is packed with {found.packing!r}: {known}", file=str(path))
     file.seek(found.offset)
     inside = Unpacked(packed.streamed(file.read, found.packing), path)
-    for name, content in cpio_archive.files(inside.take, _wanted, _LIMIT_BYTES, str(path)):
+    for name, content in cpio.files(inside.take, _wanted, _LIMIT_BYTES, str(path)):
         yield Held(_place(name), content)
 
 

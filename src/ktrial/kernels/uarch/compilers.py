@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from ktrial.kernels.images.architectures import host_architecture
-from ktrial.kernels.uarch import arm_targets as cpu_target
+from ktrial.kernels.uarch import arm_targets
 from ktrial.kernels.uarch import targets as uarch
 from ktrial.kernels.uarch.compiler_output import (
     read_clang_cpu,
@@ -86,7 +86,7 @@ class Builds(NamedTuple):
 
 X86_64 = Builds("x86_64", "x86-64", "__x86_64__", "-march=", uarch.BASE, uarch.KERNEL_FLAGS, uarch.extensions)
 ARM64 = Builds(
-    "aarch64", "arm64", "__aarch64__", "-mcpu=", cpu_target.BASE, cpu_target.KERNEL_FLAGS, cpu_target.features
+    "aarch64", "arm64", "__aarch64__", "-mcpu=", arm_targets.BASE, arm_targets.KERNEL_FLAGS, arm_targets.features
 )
 
 

@@ -12,6 +12,7 @@ import msgspec
 from ktrial.tuning.origin.formats import (
     command_line,
     modprobe_d,
+    pasted_list,
     shell,
     sysctl_d,
     tmpfiles_d,
@@ -19,7 +20,6 @@ from ktrial.tuning.origin.formats import (
     udev,
     zram_generator,
 )
-from ktrial.tuning.origin.formats import pasted_list as blog_list
 from ktrial.tuning.origin.formats.lines import LONGEST_LINE_BYTES, FileReading
 
 Format = Literal[
@@ -35,7 +35,7 @@ READERS: dict[Format, Callable[[str | bytes, str], FileReading]] = {
     "modprobe.d": modprobe_d.parse,
     "tmpfiles.d": tmpfiles_d.parse,
     "zram-generator": zram_generator.parse,
-    "list": blog_list.parse,
+    "list": pasted_list.parse,
 }
 """The reader of each format: (text, file name) -> what it sets."""
 

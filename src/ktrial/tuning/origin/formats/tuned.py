@@ -15,8 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ktrial.tuning.origin.formats import ini as _ini
-from ktrial.tuning.origin.formats import sysctl_d
+from ktrial.tuning.origin.formats import ini, sysctl_d
 from ktrial.tuning.origin.formats.command_line import canonical as canonical_boot
 from ktrial.tuning.origin.formats.command_line import is_name, split_words
 from ktrial.tuning.origin.formats.lines import (
@@ -103,7 +102,7 @@ class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(data: str | bytes, file: str) -> TunedProfile:
     """Read one tuned.conf."""
-    sections, entries, unread = _ini.parse(data, file, inline_comments=True)
+    sections, entries, unread = ini.parse(data, file, inline_comments=True)
     main = {entry.key: entry.value for entry in entries if entry.section == "main"}
     variables = _variables(entries)
     units = {
@@ -137,7 +136,7 @@ def parse(data: str | bytes, file: str) -> TunedProfile:
     )
 
 
-def _variables(entries: list[_ini.Entry]) -> dict[str, str]:
+def _variables(entries: list[ini.Entry]) -> dict[str, str]:
     """Variables with earlier variables put in."""
     variables: dict[str, str] = {}
     for entry in entries:
@@ -150,7 +149,7 @@ def _substitute(text: str, variables: dict[str, str]) -> str:
     return re.sub(r"(?<!\\)\$\{([A-Za-z0-9_.-]+)\}", lambda found: variables.get(found[1], found[0]), text)
 
 
-def _unit(name: str, entries: list[_ini.Entry], variables: dict[str, str]) -> Unit:
+def _unit(name: str, entries: list[ini.Entry], variables: dict[str, str]) -> Unit:
     options = {
         entry.key: _substitute(entry.value, variables)
         for entry in entries
@@ -165,7 +164,7 @@ def _unit(name: str, entries: list[_ini.Entry], variables: dict[str, str]) -> Un
     )
 
 
-def _assign(entry: _ini.Entry, unit: Unit, variables: dict[str, str], file: str) -> list[Assignment | Unread]:
+def _assign(entry: ini.Entry, unit: Unit, variables: dict[str, str], file: str) -> list[Assignment | Unread]:
     """What one line sets."""
 
     def failed(reason: str) -> list[Assignment | Unread]:
@@ -246,7 +245,7 @@ def _disk(unit: Unit, name: str, value: str) -> tuple[Literal["sysctl", "path"],
     return "path", path.replace("{device}", device), value
 
 
-def _bootloader(entry: _ini.Entry, name: str, value: str, file: str) -> list[Assignment | Unread]:
+def _bootloader(entry: ini.Entry, name: str, value: str, file: str) -> list[Assignment | Unread]:
     """Kernel arguments of a `cmdline…` option: `+` adds, `-` takes away, a bare word adds too."""
     if not name.startswith("cmdline"):
         return [unread_line(file, entry.line_number, entry.text, f"{name} of [bootloader] is no kernel argument")]

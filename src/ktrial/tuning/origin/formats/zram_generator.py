@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ktrial.tuning.origin.formats import ini as _ini
+from ktrial.tuning.origin.formats import ini
 from ktrial.tuning.origin.formats.lines import Assignment, FileReading, in_order, require_something, unread_line
 
 KEYS = frozenset(
@@ -34,7 +34,7 @@ KEYS = frozenset(
 
 def parse(data: str | bytes, file: str) -> FileReading:
     """Read one zram-generator file."""
-    sections, entries, unread = _ini.parse(data, file, inline_comments=False)
+    sections, entries, unread = ini.parse(data, file, inline_comments=False)
     assignments: list[Assignment] = []
     for entry in entries:
         if not re.fullmatch(r"zram\d+", entry.section):
