@@ -98,7 +98,7 @@ def test_a_run_whose_writer_was_killed_is_made_again(store: Store, monkeypatch: 
 def another_writer() -> Iterator[str]:
     """The name of a process that lives until the end of the block."""
     program = (
-        "import sys; from ktrial.results.store.writer import this_writer;"
+        "import sys; from ktrial.results.store.runs import this_writer;"
         "print(this_writer(), flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
