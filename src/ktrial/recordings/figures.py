@@ -13,7 +13,7 @@ from math import fsum, isnan
 
 import msgspec
 
-from ktrial.judge.stats.stutters import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, usual
+from ktrial.judge.model.stutter import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, usual
 from ktrial.kit.outcome import Measurement, Outcome, OutcomeKind, Unit
 from ktrial.recordings.frames.statistics import BELOW_FPS, SLOW_FRAMES, LeftOut, is_stutter, slow_share
 from ktrial.recordings.model import Event, Recording, Series

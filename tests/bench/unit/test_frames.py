@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.bench.benchmark import ParsedRun, check_measurements
-from ktrial.judge.stats.stutters import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, usual
+from ktrial.judge.model.stutter import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, usual
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.recordings.figures import watch_figures
 from ktrial.recordings.frames.statistics import BELOW_FPS, FRAME_OUTCOMES, LEAST_FRAMES, below_rate, frame_statistics

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import pytest
 
-from ktrial.judge.stats.stutters import NEIGHBOURS, usual
+from ktrial.judge.model.stutter import NEIGHBOURS, usual
 from ktrial.recordings.frames.statistics import is_stutter
 from ktrial.watch.record.watch_moment import LateFrames
 

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 
+from ktrial.judge.model.stutter import STUTTER_FACTOR, STUTTER_S, usual
 from ktrial.judge.stats.arrays import Array, Truth
 from ktrial.judge.stats.time_blocks import Interval, cells_of, drawn_again, placed
 
@@ -151,39 +149,3 @@ def recurrence(found: tuple[Episode, ...], begin_s: float, end_s: float, gap_s: 
     uneven = np.std(distances, axis=1) / np.mean(distances, axis=1)
     p = (1 + int(np.sum(uneven <= seen))) / (_DRAWS + 1)
     return Recurrence(period_s=float(np.median(gaps)), p=p)
-
-
-#: A stutter takes more than so many times what was usual. One missed refresh of the screen takes twice as long, so
-#: the limit lies below 2: else chance would decide whether it counts.
-STUTTER_FACTOR = 1.75
-
-
-#: And longer than this: at hundreds of frames a second nobody sees one of 5 ms.
-STUTTER_S = 0.010
-
-
-def usual(times_s: Sequence[float]) -> list[float]:
-    """For each frame the median of its neighbours on both sides, itself not among them; one alone is what is usual."""
-    if len(times_s) == 1:
-        return list(times_s)
-    found: list[float] = []
-    window = sorted(times_s[:NEIGHBOURS])
-    for index, time_s in enumerate(times_s):
-        if index > 0:
-            insort(window, times_s[index - 1])
-        if index + NEIGHBOURS < len(times_s):
-            insort(window, times_s[index + NEIGHBOURS])
-        if index > NEIGHBOURS:
-            _take(window, times_s[index - NEIGHBOURS - 1])
-        _take(window, time_s)
-        middle = len(window) // 2
-        found.append(window[middle] if len(window) % 2 else (window[middle - 1] + window[middle]) / 2)
-    return found
-
-
-#: Frames on each side of one that say what was usual around it.
-NEIGHBOURS = 15
-
-
-def _take(window: list[float], value: float) -> None:
-    del window[bisect_left(window, value)]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ktrial.judge.stats.stutters import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, usual
+from ktrial.judge.model.stutter import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, usual
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.outcome import Direction, Measurement, Outcome, OutcomeKind, Unit
 

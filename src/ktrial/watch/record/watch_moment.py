@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from ktrial.judge.stats.stutters import NEIGHBOURS, usual
+from ktrial.judge.model.stutter import NEIGHBOURS, usual
 from ktrial.recordings.frames.statistics import is_stutter
 
 
