@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from math import isfinite, isnan, nan
 from typing import Literal
@@ -16,6 +17,10 @@ from typing import Literal
 import msgspec
 
 from ktrial.recordings.latency import Latencies
+
+#: Rates whose level tells phases.
+TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.pgfault", "vmstat.pgmajfault")
+
 
 Values = array  # of "d"
 SourceState = Literal["active", "failed", "absent"]
@@ -232,3 +237,8 @@ def rates(series: Series, bits: int = 64) -> Values[float]:
             step = step + 2.0**32 if bits == 32 and before >= 2.0**31 else nan
         found.append(step / (after_s - before_s) if after_s > before_s else nan)
     return found
+
+
+def is_telling(name: str) -> bool:
+    """Whether the series of that name tells phases."""
+    return any(fnmatchcase(name, pattern) for pattern in TELLING)

@@ -3,28 +3,17 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 import numpy as np
 
 from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.phases import Phases, find_phases
-from ktrial.recordings.model import Recording, Series, rates
+from ktrial.recordings.model import Recording, Series, is_telling, rates
 
 
 def phases_of(recording: Recording) -> Phases:
     """The phases that rates of reclaim, allocation and faults tell."""
     told = [(name, *rate_of(series)) for name, series in recording.series.items() if is_telling(name)]
     return find_phases(told, recording.begin_s, recording.end_s)
-
-
-def is_telling(name: str) -> bool:
-    """Whether the series of that name tells phases."""
-    return any(fnmatchcase(name, pattern) for pattern in TELLING)
-
-
-#: Rates whose level tells phases.
-TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.pgfault", "vmstat.pgmajfault")
 
 
 def rate_of(series: Series) -> tuple[Array, Array]:

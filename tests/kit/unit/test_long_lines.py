@@ -32,7 +32,7 @@ WITHOUT = {
         "recordings.blocks",
         "recordings.frame_loop",
         "recordings.merge",
-        "recordings.model",
+        "recordings.phases",
         "recordings.recording",
         "recordings.usage",
         "recordings.watching",

@@ -11,7 +11,7 @@ from ktrial.bench.benchmark import PHASES, RECORDING, RECORDING_FAILED
 from ktrial.bench.run.ports import RunRecorder
 from ktrial.kit.errors import KtrialError
 from ktrial.recordings.ktrial import read_recording
-from ktrial.recordings.phases import is_telling
+from ktrial.recordings.model import is_telling
 
 
 class RunRecording:

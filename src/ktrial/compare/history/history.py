@@ -12,8 +12,7 @@ from ktrial.compare.history.model import Differs, History, LevelChange, Moment
 from ktrial.compare.runs import from_store
 from ktrial.compare.series import ComparedSeries, find_series, series_of
 from ktrial.compare.sources import is_of_trial
-from ktrial.judge.model.verdict import Effect
-from ktrial.judge.stats.change_points import NEEDED
+from ktrial.judge.model.verdict import NEEDED, Effect
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.kit.outcome import Direction
 from ktrial.results.model import StoredSession

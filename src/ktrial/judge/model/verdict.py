@@ -6,6 +6,10 @@ from typing import Literal
 
 import msgspec
 
+#: Of fewer moments no order is rare enough to tell a change of level.
+NEEDED = 10
+
+
 #: `different` and `no difference seen` are of data that cannot tell the arm from another cause.
 Verdict = Literal["better", "worse", "equivalent", "different", "no difference seen", "inconclusive", "not comparable"]
 #: Whether a difference that is real also matters: the near end of its interval is beyond the margin, its estimate is.

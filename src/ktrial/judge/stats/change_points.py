@@ -16,6 +16,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
+from ktrial.judge.model.verdict import NEEDED
 from ktrial.judge.stats.arrays import Array, steps
 
 #: No level is told from fewer values.
@@ -113,7 +114,3 @@ def _greatest_departure(rows: Array) -> Array:
         found = np.maximum(found, apart.max(axis=1))
         length = max(length + 1, length * 3 // 2)
     return np.asarray(found)
-
-
-#: Of fewer moments no order is rare enough to tell a change of level.
-NEEDED = 10
