@@ -92,7 +92,6 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
         return None
     if first_origin(session).startswith("import:"):
         document = run.document or {}
-        clocks = {f"{FILE}{session.document.get('sha256')}": float(run.number)}
         foreign = ForeignRun(
             group=session.label or "",
             benchmark=run.benchmark,
@@ -100,10 +99,11 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
             measurements=(),
             block=document.get("block"),
             part_of=document.get("part_of"),
+            in_order=document.get("in_order", True),
             attributes=document.get("attributes") or {},
             failure=_failure(run),
         )
-        made = _foreign(f"{session.session}/{run.number}", foreign, clocks)
+        made = _foreign(f"{session.session}/{run.number}", foreign, str(session.document.get("sha256")))
         events = _events(foreign, run.measurements)
         return msgspec.structs.replace(made, measurements=run.measurements, void=run.state == "void", events=events)
     return _own(session, run)
@@ -154,7 +154,7 @@ def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
     """A run of a file that is not in the store; one of ktrial's own is known as if it were."""
     if run.record is not None:
         return _own(stored_session(run.record.session, run.record.started_unix_ms), stored_run(run.record))
-    made = _foreign(f"{file}#{run.number}", run, {f"{FILE}{digest}": float(run.number)})
+    made = _foreign(f"{file}#{run.number}", run, digest)
     measured = tuple(
         StoredMeasurement(
             outcome=one.outcome, value=one.value, unit=one.unit, direction=one.direction, original=one.original
@@ -269,9 +269,10 @@ def _pairs(table: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted((table or {}).items()))
 
 
-def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> ComparedRun:
+def _foreign(name: str, run: ForeignRun, sha256: str) -> ComparedRun:
     told = {attribute.lower(): text for attribute, text in run.attributes.items()}
     moment = moment_of(told)
+    clocks = {f"{FILE}{sha256}": float(run.number), **dict([] if moment is None else [moment])}
     readings = {name: value for name in _READINGS if (value := _reading(name, told)) is not None}
     of_readings = {spelled for name in readings for spelled in _READINGS[name]}
     known: dict[str, str] = {}
@@ -299,7 +300,7 @@ def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> Compare
         measurements=(),
         failure=run.failure,
         part_of=None if run.part_of is None else f"{name.rpartition('#')[0] or name.rpartition('/')[0]}, {run.part_of}",
-        clocks=clocks if moment is None else {**clocks, moment[0]: moment[1]},
+        clocks=clocks if run.in_order else {},
         tool=told.get("tool"),
         block=run.block,
         boot=told.get("boot_id"),

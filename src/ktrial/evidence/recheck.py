@@ -207,9 +207,9 @@ def _foreign_changes(run: StoredRun, now: ForeignRun | None, *, whole: bool) -> 
         if kept.get(outcome) != told.get(outcome):
             yield f"{outcome}: {kept.get(outcome, 'nothing')} is stored, {told.get(outcome, 'nothing')} is in the file"
     document, again = dict(run.document or {}), document_of(now)
-    for name in ("block", "part_of", "failure", "attributes") if whole else ():
-        if document.get(name) != again[name]:
-            yield f"{name}: {document.get(name)} is stored, {again[name]} is in the file"
+    for name in ("block", "part_of", "failure", "attributes", "in_order") if whole else ():
+        if document.get(name) != again.get(name):
+            yield f"{name}: {document.get(name)} is stored, {again.get(name)} is in the file"
 
 
 def _comparison(

@@ -276,6 +276,7 @@ def _stored_run(session: StoredSession, run: ForeignRun) -> StoredRun:
 
 def document_of(run: ForeignRun) -> dict[str, Any]:
     """`ktrial.foreign-run/1`."""
+    unordered = {} if run.in_order else {"in_order": False}
     return {
         "schema": "ktrial.foreign-run/1",
         "measurements": list(msgspec.to_builtins(run.measurements)),
@@ -283,6 +284,7 @@ def document_of(run: ForeignRun) -> dict[str, Any]:
         "block": run.block,
         "part_of": run.part_of,
         "failure": run.failure,
+        **unordered,
     }
 
 

@@ -114,3 +114,57 @@ def test_digests_of_questions_from_before_still_fit() -> None:
     """An option that nobody gave is no part of the question."""
     told = msgspec.to_builtins(ImportOptions.given({"values": (), "where": (), "by": None, "below_fps": None}))
     assert told.keys() == {"label", "values", "by", "block", "benchmark", "unit", "direction"}
+
+
+WIDE = b"""run,stock,tuned,host
+1,10.0,9.0,one
+2,10.5,9.5,one
+3,,9.2,one
+4,10.2,,one
+5,10.1,,one
+"""
+
+
+def wide(**options: Any) -> ForeignResults:
+    return read(WIDE, "wide.csv", ImportOptions(groups="stock, tuned", **options))
+
+
+def test_columns_that_are_groups_give_a_run_for_each_value() -> None:
+    told = wide(values=("time_ms",), block="run")
+    assert [(run.group, run.block) for run in told.runs] == [
+        ("stock", "1"), ("tuned", "1"), ("stock", "2"), ("tuned", "2"), ("stock", "3"), ("tuned", "3"),
+        ("stock", "4"), ("stock", "5"),
+    ]  # fmt: skip
+    first = told.runs[0].measurements[0]
+    assert (first.outcome, first.value, first.unit) == ("time", 0.01, "s")
+    assert told.runs[0].attributes == {"host": "one"}
+    assert {run.failure is not None for run in told.runs if run.block == "3" and run.group == "stock"} == {True}
+
+
+def test_columns_that_lie_beside_each_other_tell_no_order() -> None:
+    assert not any(run.in_order for run in wide().runs)
+    assert all(run.in_order for run in found().runs)
+    assert [run.number for run in wide().runs] == list(range(1, 9))
+
+
+def test_values_of_columns_that_are_groups_need_no_name() -> None:
+    assert {one.outcome for run in wide().runs for one in run.measurements} == {"value"}
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"by": "host"}, "--groups and --by: each column is a group already"),
+        ({"values": ("a", "b")}, "--groups and a second --value: each column is a group already"),
+        ({"values": ("host",)}, "--value 'host' names a column of its own"),
+    ],
+)
+def test_options_that_contradict_groups_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        wide(**options)
+    assert said in str(refused.value)
+
+
+def test_a_group_that_is_no_column_names_the_columns() -> None:
+    with pytest.raises(BadInput, match="--groups 'best': no such column"):
+        read(WIDE, "wide.csv", ImportOptions(groups="stock,best"))

@@ -51,6 +51,7 @@ def table_options(command: F) -> F:
             click.option("--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read files so."),
             click.option("--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values."),
             click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="csv: only rows with this value."),
+            single("--groups", metavar="COLUMN,COLUMN", help="csv: columns of values, each of them a group."),
             single("--by", metavar="COLUMN[,COLUMN]", help="csv: the columns that name what is compared."),
             single("--block", metavar="COLUMN", help="csv: the column of what runs share across arms."),
             single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark."),

@@ -22,6 +22,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None = None
     values: tuple[str, ...] = ()
     where: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    groups: str | msgspec.UnsetType = msgspec.UNSET
     by: str | None = None
     block: str | None = None
     benchmark: str | None = None
@@ -45,6 +46,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
         given = {
             "--value": self.values,
             "--where": self.where,
+            "--groups": self.groups,
             "--by": self.by,
             "--block": self.block,
             "--benchmark": self.benchmark,

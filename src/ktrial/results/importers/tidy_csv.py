@@ -31,6 +31,8 @@ _SIZES = {"kb": "kB", "mb": "MB", "gb": "GB", "kib": "KiB", "mib": "MiB", "gib":
 _UNIT = "unit"
 #: How many values of a column a message names, and characters of each.
 _SHOWN, _LONGEST = 8, 40
+#: What the columns of a table with one for each group become.
+_GROUP, _VALUE = "group of --groups", "value"
 _SUMMARY = ("mean", "stddev", "median")
 
 
@@ -63,6 +65,8 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     """A run for each row. An empty cell is a failed run, never 0."""
     whole = read_tidy_csv(data, name)
     _check_summary(whole, name)
+    if options.groups:
+        whole, options = _rows_of_groups(whole, options, name)
     numbers = _chosen(whole, options.where or (), name)
     table = msgspec.structs.replace(whole, rows=tuple(whole.rows[number - 1] for number in numbers))
     columns = _value_columns(table, options, name)
@@ -91,6 +95,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
                 if place not in used and row.cells[place].strip()
             },
             measurements=(found := _measured(row, columns, _of_row(row, of_row, scales), options, name)),
+            in_order=not options.groups,
             failure=None if found else f"empty: {', '.join(column.header for column in columns)}",
         )
         for number, row in zip(numbers, table.rows, strict=True)
@@ -106,6 +111,36 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
             *_left_out(len(whole.rows) - len(numbers), len(whole.rows)),
         ),
     )
+
+
+def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tuple[TidyTable, ImportOptions]:
+    """A table whose columns are the groups with a row for each of their values, and the options that read it.
+
+    Below the last value of a column that is shorter than others there are no runs.
+    """
+    if options.by is not None or len(options.values) > 1:
+        clash = "--by" if options.by is not None else "a second --value"
+        raise BadInput(f"--groups and {clash}: each column is a group already", file=name, hint="leave one of them out")
+    assert options.groups is not msgspec.UNSET
+    wanted = dict.fromkeys(column.strip() for column in options.groups.split(","))
+    places = {column: place for column in wanted if (place := _place(table, column, "--groups", name)) is not None}
+    last = {
+        place: max((row.line for row in table.rows if row.cells[place].strip()), default=0) for place in places.values()
+    }
+    others = [place for place, column in enumerate(table.columns) if column not in places]
+    value = options.values[0] if options.values else _VALUE
+    if value in (names := [table.columns[place] for place in others]):
+        raise BadInput(
+            f"--value {value!r} names a column of its own", file=name, hint="with --groups it names the values"
+        )
+    rows = tuple(
+        Row(row.line, (*(row.cells[other] for other in others), column, row.cells[place]))
+        for row in table.rows
+        for column, place in places.items()
+        if row.line <= last[place]
+    )
+    long = msgspec.structs.replace(table, columns=(*names, _GROUP, value), rows=rows)
+    return long, msgspec.structs.replace(options, values=(value,), by=_GROUP)
 
 
 def _chosen(table: TidyTable, where: Sequence[str], name: str) -> list[int]:
@@ -177,7 +212,8 @@ def _value_columns(table: TidyTable, options: ImportOptions, name: str) -> tuple
         raise BadInput(
             "which column holds the values is not told",
             file=name,
-            hint=f"--value COLUMN, of: {', '.join(table.columns)}; --by COLUMN names the groups",
+            hint=f"--value COLUMN, of: {', '.join(table.columns)}; --by COLUMN names the groups; "
+            "where each group is a column of its own: --groups COLUMN,COLUMN",
         )
     found: dict[str, _Column] = {}
     for header in options.values:
