@@ -414,17 +414,21 @@ fn note_owner(mut file: &File) -> io::Result<()> {
 
 /// Whether a process was killed and is not gone yet.
 fn is_dying(pid: &str) -> bool {
+    is_killed(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
+}
+
+/// What the kernel says of a process that was killed: its memory is gone, or SIGKILL waits for it.
+fn is_killed(status: &str) -> bool {
     let kill = 1_u64 << (rustix::process::Signal::KILL.as_raw() - 1);
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
         status
             .lines()
             .find_map(|line| line.strip_prefix(name))
             .map(str::trim)
     };
-    let is_killed = |mask: &str| u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & kill != 0);
+    let has_kill = |mask: &str| u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & kill != 0);
     let has_memory = field("VmSize:").is_some();
-    !has_memory || field("SigPnd:").is_some_and(is_killed) || field("ShdPnd:").is_some_and(is_killed)
+    !has_memory || field("SigPnd:").is_some_and(has_kill) || field("ShdPnd:").is_some_and(has_kill)
 }
 
 fn busy(path: &Path) -> Error {
@@ -472,6 +476,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(&Root::new(folder.path()), DEFAULT_STATE);
         (folder, store)
+    }
+
+    #[test]
+    fn a_process_is_dying_without_memory_or_with_its_kill_pending() {
+        let status = |own: &str, shared: &str| format!("VmSize:\t 9 kB\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
+        let (none, kill, other) = ("0000000000000000", "0000000000000100", "fffffffffffffeff");
+        assert!(!is_killed(&status(none, none)));
+        assert!(!is_killed(&status(other, other)));
+        assert!(is_killed(&status(kill, none)));
+        assert!(is_killed(&status(none, kill)));
+        assert!(is_killed("State:\tZ (zombie)\nSigPnd:\t0\nShdPnd:\t0\n"));
+        assert!(!is_dying(&std::process::id().to_string()));
+        assert!(is_dying("no number"));
     }
 
     #[test]

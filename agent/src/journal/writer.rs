@@ -211,6 +211,18 @@ mod tests {
     }
 
     #[test]
+    fn only_a_disk_or_a_quota_without_room_is_full() {
+        for (errno, full) in [
+            (Errno::NOSPC, true),
+            (Errno::DQUOT, true),
+            (Errno::IO, false),
+            (Errno::ROFS, false),
+        ] {
+            assert_eq!(is_full(&errno.into()), full, "{errno}");
+        }
+    }
+
+    #[test]
     fn what_a_disk_refused_is_written_into_a_new_file() {
         let folder = tempfile::tempdir().unwrap();
         let (path, mut writer) = new_writer(&folder);
