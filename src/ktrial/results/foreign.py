@@ -28,9 +28,8 @@ class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
     `part_of` is what it shares with runs of its group that depend on it: they are values of one process.
 
     `number` is its place in the file, from 1: the only order that is known, and where `in_order` is false not even one
-    (groups that lie beside each other). `attributes` are what else the file says of
-    it, as text (command, host, kernel, parameters). `failure` says why it gave no measurement. `record` is all that is
-    known of a run of ktrial's own.
+    (groups that lie beside each other). `attributes` are what else the file says of it, as text (command, host, kernel,
+    parameters). `failure` says why it gave no measurement. `record` is all that is known of a run of ktrial's own.
     """
 
     group: str

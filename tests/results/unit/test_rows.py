@@ -156,6 +156,7 @@ def test_values_of_columns_that_are_groups_need_no_name() -> None:
     [
         ({"by": "host"}, "--groups and --by: each column is a group already"),
         ({"values": ("a", "b")}, "--groups and a second --value: each column is a group already"),
+        ({"label": "stock"}, "--groups and --label: each column is a group already"),
         ({"values": ("host",)}, "--value 'host' names a column of its own"),
     ],
 )
@@ -168,3 +169,12 @@ def test_options_that_contradict_groups_are_refused(options: dict[str, Any], sai
 def test_a_group_that_is_no_column_names_the_columns() -> None:
     with pytest.raises(BadInput, match="--groups 'best': no such column"):
         read(WIDE, "wide.csv", ImportOptions(groups="stock,best"))
+
+
+def test_rows_that_are_left_out_are_rows_of_the_table() -> None:
+    assert "3 of 5 rows are left out by --where" in wide(where=("run=1", "run=2")).notes
+
+
+def test_a_group_without_a_value_is_refused() -> None:
+    with pytest.raises(BadInput, match="--groups 'tuned': every cell of this column is empty"):
+        read(b"stock,tuned,x\n1,,a\n2,,b\n", "wide.csv", ImportOptions(groups="stock,tuned"))

@@ -108,7 +108,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         notes=(
             *_notes(columns, {} if of_row is not None else scales, options, runs),
             *_twice(table),
-            *_left_out(len(whole.rows) - len(numbers), len(whole.rows)),
+            *_left_out(*(len({row.line for row in one.rows}) for one in (table, whole))),
         ),
     )
 
@@ -118,8 +118,8 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
 
     Below the last value of a column that is shorter than others there are no runs.
     """
-    if options.by is not None or len(options.values) > 1:
-        clash = "--by" if options.by is not None else "a second --value"
+    given = {"--by": options.by, "--label": options.label, "a second --value": options.values[1:]}
+    if clash := next((option for option, there in given.items() if there), None):
         raise BadInput(f"--groups and {clash}: each column is a group already", file=name, hint="leave one of them out")
     assert options.groups is not msgspec.UNSET
     wanted = dict.fromkeys(column.strip() for column in options.groups.split(","))
@@ -127,6 +127,8 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
     last = {
         place: max((row.line for row in table.rows if row.cells[place].strip()), default=0) for place in places.values()
     }
+    if empty := [column for column, place in places.items() if not last[place]]:
+        raise BadInput(f"--groups {empty[0]!r}: every cell of this column is empty", file=name, hint="leave it out")
     others = [place for place, column in enumerate(table.columns) if column not in places]
     value = options.values[0] if options.values else _VALUE
     if value in (names := [table.columns[place] for place in others]):
@@ -170,7 +172,7 @@ def _values(table: TidyTable, place: int) -> list[str]:
 
 
 def _left_out(count: int, all_rows: int) -> tuple[str, ...]:
-    return (f"{count} of {all_rows} rows are left out by --where",) if count else ()
+    return (f"{all_rows - count} of {all_rows} rows are left out by --where",) if count < all_rows else ()
 
 
 def _group_places(table: TidyTable, by: str | None, name: str) -> tuple[int, ...]:
