@@ -19,6 +19,7 @@ from tests.support.tree import FakeRoot
 
 GOOD = FOLDER / "hyperfine" / "1.15-two-commands" / "input.json"
 TABLE = FOLDER / "csv" / "made-march" / "input.csv"
+COLUMNS = FOLDER / "csv" / "made-columns-are-groups" / "input.csv"
 
 
 @pytest.fixture
@@ -49,6 +50,18 @@ def test_runs_are_in_the_store(machine: FakeRoot, tmp_path: Path) -> None:
         ("input", "x86-64-v3", 1),
     ]
     store.close()
+
+
+def test_columns_that_are_groups_are_compared_and_checked_again(machine: FakeRoot, tmp_path: Path) -> None:
+    ran = machine.run("import", str(COLUMNS), "--groups", "stock,tuned", "--value", "time_s", "--direction", "lower")
+    assert ran.status == 0, ran.err
+    compared = machine.run("compare", "stock", "tuned", "--json")
+    assert "order of the runs is not known" in compared.out
+    (tmp_path / "c.json").write_text(compared.out)
+    bundle = str(tmp_path / "b.tar.zst")
+    assert machine.run("bundle", bundle, "--comparison", str(tmp_path / "c.json")).status == 0
+    checked = machine.run("recheck", bundle)
+    assert (checked.status, "all equal" in checked.out) == (0, True), checked.out + checked.err
 
 
 def test_the_same_file_again(machine: FakeRoot) -> None:

@@ -48,14 +48,18 @@ def table_options(command: F) -> F:
     """How files are read."""
     for option in reversed(
         (
-            click.option("--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read files so."),
-            click.option("--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values."),
+            click.option(
+                "--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read it as this."
+            ),
+            click.option(
+                "--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values, as 'time(sec)'."
+            ),
             click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="csv: only rows with this value."),
             single("--groups", metavar="COLUMN,COLUMN", help="csv: columns of values, each of them a group."),
             single("--by", metavar="COLUMN[,COLUMN]", help="csv: the columns that name what is compared."),
-            single("--block", metavar="COLUMN", help="csv: the column of what runs share across arms."),
+            single("--block", metavar="COLUMN", help="csv: the column of what runs share across groups, as a host."),
             single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark."),
-            single("--unit", metavar="UNIT", help="csv: the unit, where no header tells it."),
+            single("--unit", metavar="UNIT", help="csv: the unit of the values, where no header tells it."),
             single("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better."),
             below_fps_option,
         )

@@ -10,23 +10,14 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import format_names
-from ktrial.cli.options import below_fps_option, json_option, write_json
-from ktrial.cli.shared.compare import single
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.shared.compare import table_options
 
 
 @click.command(short_help="Bring in results of other tools.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
-@click.option("--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read it as this.")
 @click.option("--label", metavar="NAME", help="A name for the configuration that was measured.")
-@click.option("--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values, as 'time(sec)'.")
-@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="csv: only rows with this value.")
-@single("--by", metavar="COLUMN[,COLUMN]", help="csv: the columns that name what is compared.")
-@single("--block", metavar="COLUMN", help="csv: the column of what runs share across groups, as a host.")
-@single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark.")
-@single("--unit", metavar="UNIT", help="csv: the unit of the values, where no header tells it.")
-@single("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better.")
-@below_fps_option
+@table_options
 @click.option("--again", is_flag=True, help="Keep a file that was brought in before a second time.")
 @click.option("--dry-run", is_flag=True, help="Read and show, keep nothing.")
 @json_option
