@@ -15,7 +15,7 @@ use crate::plan::{Lease, Plan, Step, ZramStep};
 use crate::programs;
 use crate::store::{self, Lock};
 use crate::sys;
-use crate::transaction::{State, Transaction};
+use crate::transaction::{stands, State, Transaction};
 use crate::undo::Undo;
 use crate::unfinished;
 use crate::verify::Rule;
@@ -194,11 +194,8 @@ impl<'a> Applying<'a> {
 
     /// Whether a step ended otherwise than it must.
     fn has_failed(&self, index: usize) -> bool {
-        match (self.reports[index].outcome, &self.plan.steps[index]) {
-            (Outcome::Ready | Outcome::Accepted, _) => false,
-            (Outcome::Clamped, Step::Write(write)) => write.verify != Rule::Clamped,
-            _ => true,
-        }
+        let outcome = self.reports[index].outcome;
+        outcome != Outcome::Ready && !stands(outcome, self.plan.steps.get(index))
     }
 
     fn finish(mut self, context: &mut Context) -> Result<Report> {
@@ -469,5 +466,29 @@ impl<'a> Applying<'a> {
             unfinished: None,
             steps,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_that_cannot_be_taken_away_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = || Error::new(Kind::Journal, "no room".to_owned());
+        let hint = |path: &Path| discard(path, error()).hint;
+        assert_eq!(hint(&folder.path().join("absent")), None);
+        let journal = folder.path().join("journal");
+        std::fs::write(&journal, "").unwrap();
+        assert_eq!(hint(&journal), None);
+        assert!(!journal.exists());
+        // A folder cannot be unlinked.
+        std::fs::create_dir(&journal).unwrap();
+        let told = hint(&journal).unwrap();
+        assert!(
+            told.contains(&format!("run recover or remove {}", journal.display())),
+            "{told}"
+        );
     }
 }

@@ -542,6 +542,36 @@ mod tests {
         assert!(store.lock().is_ok());
     }
 
+    /// Holds the lock for so long, and what is done meanwhile.
+    fn while_locked<T>(store: &Store, held: Duration, work: impl FnOnce() -> T) -> T {
+        let lock = store.lock().unwrap();
+        let end = std::thread::spawn(move || {
+            std::thread::sleep(held);
+            drop(lock);
+        });
+        let done = work();
+        end.join().unwrap();
+        done
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_waited_for() {
+        let (_folder, store) = store();
+        store.prepare().unwrap();
+        assert!(while_locked(&store, LOCK_WAIT / 5, || store.lock()).is_ok());
+        assert!(while_locked(&store, LOCK_WAIT * 2, || store.lock()).is_err());
+        assert!(while_locked(&store, LOCK_WAIT * 2, || store.lock_waiting()).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_folder_is_told_and_not_waited_for() {
+        let (folder, _) = store();
+        fs::write(folder.path().join("file"), "").unwrap();
+        let store = Store::new(&Root::new(folder.path()), "/file/state");
+        assert_eq!(store.is_there().unwrap_err().kind, Kind::Io);
+        assert_eq!(store.lock_waiting().unwrap_err().kind, Kind::Journal);
+    }
+
     #[test]
     fn a_holder_that_dies_holds_nothing() {
         let (_folder, store) = store();

@@ -294,11 +294,8 @@ impl Transaction {
     /// Whether a step was carried out and left in place.
     #[must_use]
     pub fn is_in_place(&self, step: usize) -> bool {
-        match (self.wrote.get(&step), self.steps().get(step)) {
-            (Some(Outcome::Accepted), _) => true,
-            (Some(Outcome::Clamped), Some(Step::Write(write))) => write.verify == Rule::Clamped,
-            _ => false,
-        }
+        let wrote = self.wrote.get(&step);
+        wrote.is_some_and(|outcome| stands(*outcome, self.steps().get(step)))
     }
 
     /// Paths that its steps write or may change.
@@ -312,6 +309,16 @@ impl Transaction {
     /// Old values of a step, its own path first.
     pub fn olds_of(&self, step: usize) -> impl Iterator<Item = &Old> {
         self.olds.iter().filter(move |old| old.step == step)
+    }
+}
+
+/// Whether a step with this outcome is as it was wanted.
+#[must_use]
+pub fn stands(outcome: Outcome, step: Option<&Step>) -> bool {
+    match (outcome, step) {
+        (Outcome::Accepted, _) => true,
+        (Outcome::Clamped, Some(Step::Write(write))) => write.verify == Rule::Clamped,
+        _ => false,
     }
 }
 
@@ -383,5 +390,115 @@ mod tests {
             transaction(&[begin("now"), Entry::Confirmed]).lease(),
             Lease::Keep
         );
+    }
+
+    const FIRST: &str = "/proc/sys/vm/swappiness";
+    const SECOND: &str = "/proc/sys/vm/dirty_ratio";
+
+    fn begin_of_two() -> Entry {
+        let Entry::Begin(mut begin) = begin("now") else {
+            unreachable!()
+        };
+        let mut second = begin.plan.steps[0].clone();
+        if let Step::Write(write) = &mut second {
+            SECOND.clone_into(&mut write.path);
+        }
+        begin.plan.steps.push(second);
+        Entry::Begin(begin)
+    }
+
+    fn old(step: usize, path: &str) -> Entry {
+        Entry::Old(Old::nothing(step, path))
+    }
+
+    /// A journal in which the lines of these numbers, from 1, are damaged.
+    fn read_damaged(entries: &[Entry], numbers: &[usize]) -> Transaction {
+        let mut lines: Vec<Vec<u8>> = entries
+            .iter()
+            .map(|entry| journal::line(entry).unwrap())
+            .collect();
+        for number in numbers {
+            lines[number - 1][20] ^= 1;
+        }
+        let transaction = read(&lines.concat());
+        assert_eq!(transaction.damage.len(), numbers.len());
+        transaction
+    }
+
+    #[test]
+    fn an_old_value_is_lost_where_its_step_began() {
+        let entries = [
+            begin_of_two(),
+            old(0, FIRST),
+            old(1, SECOND),
+            Entry::Armed,
+            Entry::Writing { step: 0 },
+        ];
+        let first = read_damaged(&entries, &[2]);
+        assert_eq!(first.lost_olds(), [(0, FIRST.to_owned())]);
+        assert!(!first.has_lost_more());
+        assert_eq!(read_damaged(&entries, &[3]).lost_olds(), []);
+    }
+
+    #[test]
+    fn a_damaged_line_that_told_of_the_armed_journal_is_no_lost_value() {
+        let entries = [
+            begin_of_two(),
+            old(0, FIRST),
+            old(1, SECOND),
+            Entry::Armed,
+            Entry::Writing { step: 0 },
+        ];
+        let transaction = read_damaged(&entries, &[4]);
+        assert!(transaction.armed && !transaction.has_lost_more());
+        assert!(!read_damaged(&entries, &[3, 4]).has_lost_more());
+        let never_armed = read(&bytes(&[begin_of_two(), Entry::Writing { step: 0 }]));
+        assert!(never_armed.armed && !never_armed.has_lost_more());
+    }
+
+    #[test]
+    fn a_step_that_was_left_out_has_lost_nothing() {
+        let entry_of_what = |step| {
+            [
+                begin_of_two(),
+                old(step, if step == 0 { FIRST } else { SECOND }),
+                old(step, "/etc/systemd/what.d"),
+                Entry::Armed,
+                Entry::Writing { step },
+            ]
+        };
+        // The first was left out, and a later one began.
+        assert!(read_damaged(&entry_of_what(1), &[3]).has_lost_more());
+        // The second was left out, and the plan is applied.
+        let mut entries = entry_of_what(0).to_vec();
+        assert!(
+            !read_damaged(&entries, &[3]).has_lost_more(),
+            "it may be the second's"
+        );
+        entries.push(Entry::Applied {
+            values: BTreeMap::new(),
+            deadline_boot_ms: None,
+            deadline_unix_ms: None,
+        });
+        assert!(read_damaged(&entries, &[3]).has_lost_more());
+    }
+
+    #[test]
+    fn what_was_accepted_stands_and_what_was_clamped_where_that_was_asked() {
+        let of = |rule| {
+            let Entry::Begin(begin) = begin("now") else {
+                unreachable!()
+            };
+            let mut step = begin.plan.steps[0].clone();
+            if let Step::Write(write) = &mut step {
+                write.verify = rule;
+            }
+            step
+        };
+        let (clamped, exact) = (of(Rule::Clamped), of(Rule::Integer));
+        assert!(stands(Outcome::Accepted, Some(&exact)) && stands(Outcome::Accepted, None));
+        assert!(stands(Outcome::Clamped, Some(&clamped)));
+        assert!(!stands(Outcome::Clamped, Some(&exact)) && !stands(Outcome::Clamped, None));
+        assert!(!stands(Outcome::Ignored, Some(&clamped)) && !stands(Outcome::Ready, Some(&exact)));
     }
 }

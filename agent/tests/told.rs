@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{eventually, outcomes, Machine, Session};
+use common::{eventually, forwarding, outcomes, Machine, Session};
 use serde_json::{json, Value};
 use std::fs;
 use std::os::unix::fs::{symlink, FileTypeExt};
@@ -580,6 +580,46 @@ fn what_cannot_be_written_back_is_unfinished_and_tried_again() {
     assert_eq!(values(&machine), start);
 }
 
+/// The same machine, whose state folder cannot be written.
+fn read_only(machine: &Machine) -> Session {
+    let state = machine.state();
+    let state = state.display();
+    let lock = format!("mount --bind {state} {state}; mount -o remount,bind,ro {state}; exec \"$@\"");
+    Session::start_in(
+        machine,
+        &["unshare", "--map-root-user", "--mount", "sh", "-ec", &lock, "sh"],
+    )
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_is_read() {
+    let (machine, start, journal) = applied();
+    let changed = values(&machine);
+    let mut session = read_only(&machine);
+    assert_eq!(only(&session.ok("status", json!({})))["state"], "applied");
+    assert_eq!(session.ok("recover", json!({}))["transactions"], json!([]));
+    assert_eq!(
+        session.error("revert", json!({"select": "all"}))["kind"],
+        "journal"
+    );
+    session.end();
+    assert_eq!(values(&machine), changed);
+    // What was interrupted is put back all the same, and it cannot be written down.
+    machine.write(JOURNAL, &up_to(&journal, "\"writing\",\"step\":2"));
+    for lock in [true, false] {
+        if !lock {
+            fs::remove_file(machine.state().join("lock")).unwrap();
+        }
+        let mut session = read_only(&machine);
+        let reply = session.ok("recover", json!({}));
+        assert_eq!(only(&reply)["state"], "unfinished", "{reply}");
+        assert_eq!(values(&machine), start);
+        session.end();
+    }
+    let mut session = Session::start(&machine, "root");
+    assert_eq!(only(&session.ok("recover", json!({})))["state"], "rolled-back");
+}
+
 #[test]
 fn steps_are_undone_in_reverse() {
     use rustix::fs::inotify;
@@ -604,24 +644,13 @@ fn steps_are_undone_in_reverse() {
     assert_eq!(values(&machine), start);
 }
 
-/// Turning forwarding on or off for all interfaces does so for each.
-fn forwarding() -> [String; 2] {
-    ["all", "lo"].map(|name| format!("/proc/sys/net/ipv4/conf/{name}/forwarding"))
-}
-
 /// A session in a network of its own, which forwards so.
 fn forwarding_session(machine: &Machine, all: u8, own: u8) -> Session {
     let [all_file, own_file] = forwarding();
-    let wrapper = ["unshare", "--map-root-user", "--net", "--mount"];
-    // No knobs of the catalog: in a mount namespace of its own root has added them.
-    let added = r#"[[knob]]\nid = "forwarding"\nkind = "sysctl"\nplaces = ["/proc/sys/net/ipv4/conf/{interface}/forwarding"]\n"#;
-    let folder = "/etc/ktrial/knobs.d";
-    let prepare = format!(
-        "mount -t tmpfs -o mode=755 none /etc; mkdir -p {folder}; printf '{added}' > {folder}/net.toml; \
-         echo {all} > {all_file}; echo {own} > {own_file}; exec \"$@\""
-    );
-    let wrapper: Vec<&str> = wrapper.into_iter().chain(["sh", "-ec", &prepare, "sh"]).collect();
-    Session::start_on_this_machine(machine, &wrapper)
+    Session::start_in_own_network(
+        machine,
+        &format!("echo {all} > {all_file}; echo {own} > {own_file}"),
+    )
 }
 
 /// What is there now.

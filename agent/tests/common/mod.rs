@@ -120,6 +120,11 @@ pub fn outcomes(reply: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// Turning forwarding on or off for all interfaces does so for each.
+pub fn forwarding() -> [String; 2] {
+    ["all", "lo"].map(|name| format!("/proc/sys/net/ipv4/conf/{name}/forwarding"))
+}
+
 /// Waits until something holds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -174,6 +179,20 @@ impl Session {
         let mut command = Command::new(program);
         command.args(arguments).args(serve).arg(machine.state());
         Self::begin(&mut command)
+    }
+
+    /// The same in a network of its own, whose forwarding it may write. `prepare`: commands of a shell before it starts.
+    pub fn start_in_own_network(machine: &Machine, prepare: &str) -> Self {
+        let wrapper = ["unshare", "--map-root-user", "--net", "--mount"];
+        // No knobs of the catalog: in a mount namespace of its own root has added them.
+        let added = r#"[[knob]]\nid = "forwarding"\nkind = "sysctl"\nplaces = ["/proc/sys/net/ipv4/conf/{interface}/forwarding"]\n"#;
+        let folder = "/etc/ktrial/knobs.d";
+        let prepare = format!(
+            "mount -t tmpfs -o mode=755 none /etc; mkdir -p {folder}; printf '{added}' > {folder}/net.toml; \
+             {prepare}; exec \"$@\""
+        );
+        let wrapper: Vec<&str> = wrapper.into_iter().chain(["sh", "-ec", &prepare, "sh"]).collect();
+        Self::start_on_this_machine(machine, &wrapper)
     }
 
     fn spawn(machine: &Machine, command: &mut Command) -> Self {
