@@ -134,7 +134,7 @@ pub fn hold(context: &Context, id: u64, deadline_boot_ms: Option<u64>) -> Result
     result
 }
 
-/// Marks the lease as held, and watches its journal.
+/// Marks the lease as held, and watches the journals.
 fn take_charge(context: &Context, id: u64) -> Result<(impl Sized, OwnedFd)> {
     let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("{what}: {error}"));
     let mark = context
@@ -148,12 +148,14 @@ fn take_charge(context: &Context, id: u64) -> Result<(impl Sized, OwnedFd)> {
                 errno.into(),
             )
         })?;
+    // The folder, as another file may come in the place of the journal.
+    let journal = context.store.journal_path(id);
     inotify::add_watch(
         &watch,
-        context.store.journal_path(id),
-        inotify::WatchFlags::MODIFY | inotify::WatchFlags::DELETE_SELF | inotify::WatchFlags::ATTRIB,
+        journal.parent().unwrap_or(&journal),
+        inotify::WatchFlags::MODIFY | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::DELETE,
     )
-    .map_err(|errno| failed("watch the journal", errno.into()))?;
+    .map_err(|errno| failed("watch the journals", errno.into()))?;
     Ok((mark, watch))
 }
 
@@ -211,10 +213,8 @@ pub fn is_abandoned(context: &Context, transaction: &Transaction) -> bool {
 
 /// Whether the transaction is still there, in force or in the making, and leased.
 fn is_needed(context: &Context, id: u64) -> bool {
-    context.store.load(id).is_ok_and(|transaction| {
-        let begun = transaction.begin.is_some();
-        begun && transaction.is_open() && transaction.lease() != Lease::Keep
-    })
+    let loaded = context.store.load(id);
+    loaded.is_ok_and(|transaction| transaction.is_open() && transaction.lease() != Lease::Keep)
 }
 
 fn end(context: &Context, id: u64) -> Result<()> {

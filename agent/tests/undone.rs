@@ -287,7 +287,9 @@ fn nothing_is_written_over_a_lease_and_an_ended_one_is_not_confirmed() {
                 "{path}"
             );
         }
+        assert_eq!(machine.holders().len(), 1);
         session.ok("revert", json!({"select": {"only": 1}}));
+        eventually("its holder ends", || machine.holders().is_empty());
         assert_eq!(
             session.error("confirm", json!({"transaction": 1}))["kind"],
             "not-found"
@@ -482,4 +484,34 @@ fn of_two_values_for_one_knob_the_last_stands() {
     assert_eq!(machine.read(SWAPPINESS), "20\n");
     session.ok("revert", json!({"select": "newest"}));
     assert_eq!(machine.read(SWAPPINESS), "60\n");
+}
+
+#[test]
+fn where_the_end_of_an_apply_is_damaged_a_coupled_value_is_of_it_if_the_knob_is() {
+    let ratio = "/proc/sys/vm/dirty_ratio";
+    for is_changed in [false, true] {
+        let machine = Machine::new();
+        machine.write(ratio, "20\n");
+        let mut session = Session::start(&machine, "root");
+        let plan = write(SWAPPINESS, "10\n", &json!({ "couples": [ratio] }));
+        session.ok("apply", json!({ "plan": plan }));
+        session.end();
+        let confirmed = ktrial_agent::journal::line(&ktrial_agent::journal::Entry::Confirmed).unwrap();
+        let journal = machine.read(JOURNAL).replace("\"applied\"", "\"applief\"");
+        machine.write(JOURNAL, &(journal + std::str::from_utf8(&confirmed).unwrap()));
+        // What the kernel made of it.
+        machine.write(ratio, "7\n");
+        if is_changed {
+            machine.write(SWAPPINESS, "33\n");
+        }
+        let mut session = Session::start(&machine, "root");
+        let reply = session.ok("revert", json!({"select": "newest"}));
+        let now = (machine.read(SWAPPINESS), machine.read(ratio));
+        let (own, coupled) = if is_changed {
+            ("33\n", "7\n")
+        } else {
+            ("60\n", "20\n")
+        };
+        assert_eq!(now, (own.to_owned(), coupled.to_owned()), "{reply}");
+    }
 }

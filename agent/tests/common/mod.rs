@@ -85,23 +85,26 @@ impl Machine {
         found
     }
 
-    /// Kills the processes that hold leases of this machine.
-    pub fn kill_holders(&self) {
+    /// The processes that hold leases of this machine: their folders below `/proc`.
+    pub fn holders(&self) -> Vec<PathBuf> {
         let own = self.root().to_str().unwrap();
-        for entry in fs::read_dir("/proc").unwrap() {
-            let folder = entry.unwrap().path();
+        let is_own = |folder: &PathBuf| {
             let line = fs::read(folder.join("cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).into_owned();
-            let pid = folder
-                .file_name()
-                .and_then(|name| name.to_str())
-                .and_then(|name| name.parse::<i32>().ok());
-            if let Some(pid) = pid.filter(|_| line.contains("\0hold\0") && line.contains(own)) {
-                let pid = rustix::process::Pid::from_raw(pid).unwrap();
-                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-                while rustix::process::test_kill_process(pid).is_ok() && !is_zombie(&folder) {
-                    std::thread::yield_now();
-                }
+            line.contains("\0hold\0") && line.contains(own)
+        };
+        let all = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+        all.filter(is_own).collect()
+    }
+
+    /// Kills the processes that hold leases of this machine.
+    pub fn kill_holders(&self) {
+        for folder in self.holders() {
+            let name = folder.file_name().unwrap().to_str().unwrap();
+            let pid = rustix::process::Pid::from_raw(name.parse().unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            while rustix::process::test_kill_process(pid).is_ok() && !is_zombie(&folder) {
+                std::thread::yield_now();
             }
         }
     }
