@@ -28,7 +28,9 @@ _TOOL = ROOT / ".setup" / "cargo-mutants" / "bin" / "cargo-mutants"
 _WORK = ROOT / ".setup" / "mutation"
 _FATES = {"caught": Fate.CAUGHT, "timeout": Fate.TIMED_OUT, "missed": Fate.SURVIVED, "unviable": Fate.UNBUILT}
 #: A build and its tests take no longer, unless the mutant never ends.
-_BUILD_S, _TEST_S, _THEN_S = 600, 180, 900
+_BUILD_S, _TEST_S, _THEN_S = 600, 60, 900
+#: What a mutant started and what never ends goes with the tests that it is run by: agents in a loop slow the next ones.
+_ALONE = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
 #: Between two of these the clock is looked at.
 _AT_A_TIME = 10
 #: Statuses of cargo-mutants that tell the fates of mutants, not of itself: all caught, some missed, some timed out.
@@ -98,8 +100,7 @@ class Agent:
         whole = path.read_bytes()
         try:
             self._ended(["patch", "--quiet", str(path)], 60, self._diffs[mutant])
-            # In a session of its own: what it started ends with it.
-            status = self._ended([sys.executable, "-I", "-m", "pytest", "-x", "-q", *tests], _THEN_S)
+            status = self._ended([*_ALONE, sys.executable, "-I", "-m", "pytest", "-x", "-q", *tests], _THEN_S)
         finally:
             path.write_bytes(whole)
         if status not in {_PASSED, _FAILED, None}:
@@ -133,7 +134,7 @@ class Agent:
         return done.stdout
 
     def _cargo_mutants(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(self._tool), "mutants", "--no-config", "--colors", "never", *arguments]
+        command = [*_ALONE, str(self._tool), "mutants", "--no-config", "--colors", "never", *arguments]
         folder = self._tree / "agent"
         return subprocess.run(
             command,

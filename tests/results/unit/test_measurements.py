@@ -31,6 +31,9 @@ MEASURED = {
     "fio": Sign("3.33-rand-read", "91094057", "'-91094057' is not bw_bytes"),
     "frame-samples": Sign("made-telemetry", "26.21", "'-26.21' is not frame_time_ms"),
     "go-bench": Sign("1.26-five-units", "26.20 ns/op", "input.txt:6: '-26.20' is not a value in ns/op: a time"),
+    "google-benchmark": Sign(
+        "1.7.1-repetitions", "17.666019827512923", "'-17.666019827512923' is not benchmarks[0].real_time"
+    ),
     "hyperfine": Sign("1.15-failing", "0.010740298", "'-0.010740298' is not results[0].times[0]"),
     "ktrial-bench": Sign("two-runs", '0.000678,\n     "unit"', "'-0.000678' is not runs[1]: a value of user: a time"),
     "ktrial-csv": Sign("made-two-sessions", "900.0", "input.csv:4: '-900.0' is not a value of rate: a rate"),
