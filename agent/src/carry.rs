@@ -199,6 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn a_knob_that_is_not_there_any_more_has_vanished() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let mut step = step("integer");
+        step.path = "/proc/sys/vm/swappiness".to_owned();
+        let outcome = || write(&root, &step, b"60\n").unwrap_err().outcome;
+        assert_eq!(outcome(), Outcome::Vanished);
+        std::fs::create_dir_all(folder.path().join("proc/sys/vm/swappiness")).unwrap();
+        assert_ne!(outcome(), Outcome::Vanished);
+    }
+
+    #[test]
     fn an_interrupt_that_has_not_come_since_moves_later() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());

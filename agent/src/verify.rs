@@ -71,7 +71,7 @@ impl Rule {
     pub fn same_state(self, new: &[u8], one: &[u8], other: &[u8]) -> bool {
         match self {
             Self::Token => self.holds(new, one) == self.holds(new, other),
-            _ => one == other || self.same(one, other),
+            _ => self.same(one, other),
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn rules_hold_as_the_format_says() {
-        let cases: [(Rule, &str, &str, bool); 22] = [
+        let cases: [(Rule, &str, &str, bool); 28] = [
             (
                 Rule::Exact,
                 "4096 131072\t6291456\n",
@@ -211,9 +211,13 @@ mod tests {
             (Rule::Integer, "-1", "-1\n", true),
             (Rule::Integer, "", "0", false),
             (Rule::Integer, "60", "6", false),
+            (Rule::Integer, "max", "max\n", true),
+            (Rule::Integer, "max", "min\n", false),
             (Rule::Boolean, "1", "Y\n", true),
             (Rule::Boolean, "off", "N\n", true),
             (Rule::Boolean, "on", "N\n", false),
+            (Rule::Boolean, "auto", "auto\n", true),
+            (Rule::Boolean, "auto", "on\n", false),
             (Rule::Choice, "none", "[none] mq-deadline\n", true),
             (Rule::Choice, "mq-deadline", "[none] mq-deadline\n", false),
             (Rule::Choice, "performance\n", "performance\n", true),
@@ -225,6 +229,8 @@ mod tests {
             (Rule::Mask, "f", "00000000,0000000f\n", true),
             (Rule::Mask, "3", "0000000f\n", false),
             (Rule::Mask, "0", "0000\n", true),
+            (Rule::Mask, "all", "all\n", true),
+            (Rule::Mask, "all", "any\n", false),
             (Rule::Clamped, "512", "512\n", true),
             (Rule::Clamped, "512", "256\n", false),
         ];
@@ -251,6 +257,13 @@ mod tests {
         assert_eq!(Rule::Token.restoring(b"NO_A\n", b"A B\n"), Some("A\n".into()));
         assert_eq!(Rule::Token.restoring(b"A\n", b"NO_A B\n"), Some("NO_A\n".into()));
         assert_eq!(Rule::Token.restoring(b"A\n", b"A B\n"), None);
+    }
+
+    #[test]
+    fn the_same_number_is_the_same_state() {
+        assert!(Rule::Integer.same_state(b"1", b"0x10", b"16\n"));
+        assert!(!Rule::Integer.same_state(b"16", b"0x10", b"17\n"));
+        assert!(Rule::Exact.same_state(b"1", b"a b", b"a  b\n"));
     }
 
     #[test]

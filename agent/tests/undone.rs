@@ -515,3 +515,15 @@ fn where_the_end_of_an_apply_is_damaged_a_coupled_value_is_of_it_if_the_knob_is(
         assert_eq!(now, (own.to_owned(), coupled.to_owned()), "{reply}");
     }
 }
+
+#[test]
+fn a_value_that_is_written_otherwise_is_still_of_the_transaction() {
+    let machine = Machine::new();
+    let mut session = Session::start(&machine, "root");
+    let plan = json!({"schema": "ktrial.plan/2", "steps": [integer(SWAPPINESS, "10\n")]});
+    session.ok("apply", json!({ "plan": plan }));
+    machine.write(SWAPPINESS, "0xa\n");
+    let reply = session.ok("revert", json!({"select": "newest"}));
+    assert_eq!(outcomes(&reply["transactions"][0]), ["restored"]);
+    assert_eq!(machine.read(SWAPPINESS), "60\n");
+}
