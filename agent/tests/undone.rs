@@ -527,3 +527,23 @@ fn a_value_that_is_written_otherwise_is_still_of_the_transaction() {
     assert_eq!(outcomes(&reply["transactions"][0]), ["restored"]);
     assert_eq!(machine.read(SWAPPINESS), "60\n");
 }
+
+#[test]
+fn a_file_whose_removal_broke_off_in_a_damaged_journal_comes_back() {
+    let machine = Machine::new();
+    machine.write(FILE, "vm.swappiness = 99\n");
+    let mut session = Session::start(&machine, "root");
+    let plan = json!({"schema": "ktrial.plan/2", "steps": [
+        integer(SWAPPINESS, "10\n"), {"kind": "file", "path": FILE, "holds": null}]});
+    session.ok("apply", json!({ "plan": plan }));
+    session.end();
+    assert!(!machine.path(FILE).exists());
+    let journal = machine.read(JOURNAL);
+    let end = ends(&journal, "writing")[2];
+    let damaged = journal[..end].replacen("\"wrote\"", "\"wrotf\"", 1);
+    assert!(damaged.lines().last().unwrap().contains("\"writing\",\"step\":1"));
+    machine.write(JOURNAL, &damaged);
+    recovered(&machine);
+    assert_eq!(machine.read(SWAPPINESS), "60\n");
+    assert_eq!(machine.read(FILE), "vm.swappiness = 99\n");
+}

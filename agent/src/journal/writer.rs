@@ -223,6 +223,17 @@ mod tests {
     }
 
     #[test]
+    fn a_link_to_a_journal_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut writer) = new_writer(&folder);
+        writer.append(&Entry::Armed).unwrap();
+        let link = folder.path().join("000002.journal");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(Writer::open(&path, 1).is_ok());
+        assert!(Writer::open(&link, 1).is_err());
+    }
+
+    #[test]
     fn what_a_disk_refused_is_written_into_a_new_file() {
         let folder = tempfile::tempdir().unwrap();
         let (path, mut writer) = new_writer(&folder);
