@@ -489,11 +489,15 @@ fn of_two_values_for_one_knob_the_last_stands() {
 #[test]
 fn where_the_end_of_an_apply_is_damaged_a_coupled_value_is_of_it_if_the_knob_is() {
     let ratio = "/proc/sys/vm/dirty_ratio";
-    for is_changed in [false, true] {
+    for (now, is_changed) in [("10\n", false), ("0xa\n", false), ("33\n", true)] {
         let machine = Machine::new();
         machine.write(ratio, "20\n");
         let mut session = Session::start(&machine, "root");
-        let plan = write(SWAPPINESS, "10\n", &json!({ "couples": [ratio] }));
+        let plan = write(
+            SWAPPINESS,
+            "10\n",
+            &json!({ "couples": [ratio], "verify": "integer" }),
+        );
         session.ok("apply", json!({ "plan": plan }));
         session.end();
         let confirmed = ktrial_agent::journal::line(&ktrial_agent::journal::Entry::Confirmed).unwrap();
@@ -501,9 +505,7 @@ fn where_the_end_of_an_apply_is_damaged_a_coupled_value_is_of_it_if_the_knob_is(
         machine.write(JOURNAL, &(journal + std::str::from_utf8(&confirmed).unwrap()));
         // What the kernel made of it.
         machine.write(ratio, "7\n");
-        if is_changed {
-            machine.write(SWAPPINESS, "33\n");
-        }
+        machine.write(SWAPPINESS, now);
         let mut session = Session::start(&machine, "root");
         let reply = session.ok("revert", json!({"select": "newest"}));
         let now = (machine.read(SWAPPINESS), machine.read(ratio));
