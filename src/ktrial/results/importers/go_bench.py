@@ -1,14 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Go's benchmark text: a run for each result line."""
+"""Go's benchmark text: a run for each result line.
+
+It has `key: value` lines, result lines and `Unit` lines; all else is talk and passed over.
+
+Values are tidied as the ecosystem does: ns become seconds, MB/s bytes a second; the unit after tidying names what was
+measured. A benchmark that failed has no result line but `--- FAIL: BenchmarkName`.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+
+import msgspec
 
 from ktrial.judge.model.asked import ImportOptions
+from ktrial.kit.formats.tool_output import numbered, unreadable, whole
+from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.importers._go_bench import GoResult, read_go_bench
 from ktrial.results.importers._shared import group_of
+from ktrial.results.importers._units import AS_IT_STANDS, Scale, signed_number
+
+_KEY = re.compile(r"([a-z][^\s:A-Z]*):(?:\s+(.*))?")
+_NAME = re.compile(r"Benchmark(?:[^a-z\s]\S*)?")
+_FAIL = re.compile(r"\s*--- FAIL: (Benchmark\S+)")
+_PROCESSORS = re.compile(r"(.+)-(\d{1,6})")
+_BETTER: Mapping[str, Direction] = {"higher": "higher", "lower": "lower"}
+_DIRECTIONS: Mapping[str, Direction] = {"sec/op": "lower", "B/s": "higher", "B/op": "lower", "allocs/op": "lower"}
+_BASES: Mapping[str, Unit] = {"sec/op": "s", "B/s": "B/s", "B/op": "B", "allocs/op": "count"}
+#: What follows `NAME-`.
+_ENDINGS: Mapping[str, Unit] = {
+    "B": "B",
+    "bytes": "B",
+    "B/s": "B/s",
+    "count": "count",
+    "ratio": "ratio",
+    "joules": "J",
+    "watts": "W",
+}
+#: So many NAME a second; bits and bytes may be thousands or millions of them.
+_RATE = re.compile(r"(?!.*(?:[Bb]|[Bb]its?|[Bb]ytes?)/s)\S+/s")
+
+
+class GoValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One pair of value and unit. `unit` is tidied, `base` what the value is in."""
+
+    unit: str
+    base: Unit
+    direction: Direction | None
+    value: float
+    original: str
+
+
+class GoResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One result line, or one failure (without values). `config` are the keys in force there."""
+
+    line: int
+    name: str
+    processors: int | None
+    iterations: int | None
+    values: tuple[GoValue, ...]
+    config: Mapping[str, str]
+
+
+def read_go_bench(data: bytes, source: str = "bench.txt") -> tuple[GoResult, ...]:
+    """Read all results in order; a text without one is refused."""
+    config: dict[str, str] = {}
+    better: dict[str, Direction] = {}
+    results: list[GoResult] = []
+    for line, text in numbered(data, source):
+        fields = text.split()
+        if match := _KEY.fullmatch(text):
+            config = {**config, match[1]: (match[2] or "").strip()}
+        elif text.startswith("Unit ") and len(fields) >= 3:
+            better |= _declared(fields)
+        elif match := _FAIL.match(text):
+            results.append(_result(line, match[1], None, (), config))
+        elif len(fields) >= 3 and _NAME.fullmatch(fields[0]) and fields[1].isascii() and fields[1].isdigit():
+            iterations = whole(fields[1], source, line, "iterations")
+            results.append(_result(line, fields[0], iterations, _values(fields[2:], source, line), config))
+    if not any(result.values for result in results):
+        raise unreadable(
+            source, None, "the whole text", "Go's benchmark text: no line is 'BenchmarkName iterations value unit'"
+        )
+    return tuple(_directed(result, better) for result in results)
+
+
+def _declared(fields: list[str]) -> dict[str, Direction]:
+    """`Unit` line: unit, then key=value pairs."""
+    said = dict(field.partition("=")[::2] for field in fields[2:])
+    return {tidied(fields[1])[0]: _BETTER[said["better"]]} if said.get("better") in _BETTER else {}
+
+
+def _result(
+    line: int, word: str, iterations: int | None, values: tuple[GoValue, ...], config: Mapping[str, str]
+) -> GoResult:
+    name = word.removeprefix("Benchmark") or word
+    match = _PROCESSORS.fullmatch(name)
+    return GoResult(
+        line=line,
+        name=match[1] if match else name,
+        processors=int(match[2]) if match else None,
+        iterations=iterations,
+        values=values,
+        config=config,
+    )
+
+
+def _values(fields: list[str], source: str, line: int) -> tuple[GoValue, ...]:
+    if len(fields) % 2:
+        raise unreadable(source, line, " ".join(fields), "pairs of value and unit")
+    found: dict[str, GoValue] = {}
+    for number, unit in zip(fields[::2], fields[1::2], strict=True):
+        text = signed_number(number, source, line, f"a value in {unit}")
+        name, scale = tidied(unit)
+        if name in found:
+            raise unreadable(source, line, f"{number} {unit}", "of a unit that the line did not have before")
+        value = scale.value(text, source, line, f"a value in {unit}")
+        found[name] = GoValue(unit=name, base=scale.unit, direction=None, value=value, original=f"{text} {unit}")
+    return tuple(found.values())
+
+
+def tidied(unit: str) -> tuple[str, Scale]:
+    """The unit that names what is measured, and how to come to its base."""
+    if unit == "MB/s":
+        return "B/s", Scale("B/s", 10**6)
+    if unit in {"ns", "ns/op"} or unit.startswith("ns/") or unit.endswith("-ns"):
+        return re.sub(r"(?:^|(?<=-))ns(?=$|/)", "sec", unit), Scale("s", 1, 10**9)
+    if unit == "sec" or unit.startswith("sec/") or unit.endswith("-sec"):
+        return unit, Scale("s")
+    if unit in _BASES:
+        return unit, Scale(_BASES[unit])
+    ending = unit.rpartition("-")[2]
+    if ending != unit and ending in _ENDINGS:
+        return unit, Scale(_ENDINGS[ending])
+    return unit, Scale("1/s") if _RATE.fullmatch(unit) else AS_IT_STANDS
+
+
+def _directed(result: GoResult, better: Mapping[str, Direction]) -> GoResult:
+    values = tuple(
+        msgspec.structs.replace(one, direction=better.get(one.unit, _DIRECTIONS.get(one.unit))) for one in result.values
+    )
+    return msgspec.structs.replace(result, values=values)
+
 
 NAME = "go-bench"
 WHAT = "Text of Go benchmarks (go test -bench) and of what prints like them."

@@ -1,12 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ktrial's own result files, `ktrial.bench/1`."""
+"""`ktrial.bench/1`: the result file of `ktrial bench -o`, read back from wherever it was carried."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.record import RunRecord
 from ktrial.judge.model.asked import ImportOptions
+from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
+from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.importers._ktrial_bench import SCHEMA, read_ktrial_bench
 from ktrial.results.importers._shared import has_schema
+from ktrial.results.importers._units import Scale
+
+SCHEMA = "ktrial.bench/1"
+
+
+class BenchMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """One number, as its record has it."""
+
+    outcome: str
+    value: float
+    unit: Unit
+    direction: Direction | None
+    original: str
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of every run's record; `whole` is all of it, where it has the form that is written today."""
+
+    run: int
+    benchmark: str
+    round: int
+    measurements: tuple[BenchMeasurement, ...]
+    failure: str | None
+    tool: str | None = None
+    tool_version: str | None = None
+    argv: tuple[str, ...] = ()
+    whole: RunRecord | None = None
+
+
+class _Hole(msgspec.Struct, frozen=True, kw_only=True):
+    """A benchmark that is missing, wholly or in some runs."""
+
+    benchmark: str
+    why: str
+
+
+class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A session's runs in order, without warm-ups, of which `warm_ups` is the number.
+
+    `missing` are the benchmarks without any run, and why.
+    """
+
+    session: str
+    suite: str
+    label: str | None
+    attributes: Mapping[str, str]
+    runs: tuple[_Record, ...]
+    warm_ups: int
+    missing: Mapping[str, str]
+
+
+def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
+    """Read a result."""
+    document = json_document(data, source)
+    if document.get("schema") != SCHEMA:
+        raise unreadable(source, None, repr(document.get("schema")), f"schema: {SCHEMA}")
+    session = json_table(document.get("session"), source, "session")
+    name, suite, label = (session.get(key) for key in ("session", "suite", "label"))
+    if not isinstance(name, str) or not isinstance(suite, str) or not isinstance(label, str | None):
+        raise unreadable(source, None, "session", "whole: its session, suite or label is no text")
+    records = [
+        _record(one, f"runs[{index}]", source)
+        for index, one in enumerate(json_list(document.get("runs"), source, "runs"))
+    ]
+    counted = tuple(one for one in records if one.round)
+    if not counted:
+        raise unreadable(source, None, "runs", "a list with runs that count: it has none")
+    return BenchFile(
+        session=name,
+        suite=suite,
+        label=label,
+        attributes=_attributes(session),
+        runs=counted,
+        warm_ups=len(records) - len(counted),
+        missing=_missing(document, counted, source),
+    )
+
+
+def _missing(document: Mapping[str, Any], runs: Sequence[_Record], source: str) -> dict[str, str]:
+    """The holes that no run tells of."""
+    there = {one.benchmark for one in runs}
+    try:
+        holes = msgspec.convert(document.get("holes", []), list[_Hole])
+    except msgspec.ValidationError as error:
+        raise unreadable(source, None, "holes", f"a list of benchmarks and reasons: {error}") from None
+    return {hole.benchmark: hole.why for hole in holes if hole.benchmark not in there}
+
+
+def _record(value: object, at: str, source: str) -> _Record:
+    try:
+        record = msgspec.convert({**json_table(value, source, at), "whole": None}, _Record)
+    except msgspec.ValidationError as error:
+        raise unreadable(source, None, at, f"a run's record: {error}") from None
+    if not record.measurements and record.failure is None:
+        raise unreadable(source, None, at, "a run's record: it has neither measurements nor a failure")
+    names = [one.outcome for one in record.measurements]
+    if len(set(names)) != len(names):
+        raise unreadable(source, None, at, "a run's record: an outcome stands twice")
+    for one in record.measurements:
+        Scale(one.unit).value(one.value, source, None, f"{at}: a value of {one.outcome}")
+    try:
+        whole = msgspec.convert(value, RunRecord)
+    except msgspec.ValidationError:
+        whole = None
+    return msgspec.structs.replace(record, whole=whole)
+
+
+def _attributes(session: Mapping[str, Any]) -> dict[str, str]:
+    names = ("session", "suite", "kernel_release", "boot_id", "ktrial_version")
+    return {name: text for name in names if isinstance(text := session.get(name), str)}
+
 
 NAME = "ktrial-bench"
 WHAT = "Result files of ktrial bench -o (ktrial.bench/1)."

@@ -1,13 +1,141 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mmtests' JSON: a group for each test name, a run for each sample."""
+"""mmtests' JSON: a group for each test name, a run for each sample.
+
+`compare-mmtests.pl --json-export` writes all compared kernels; there is the extract of one, too. Both are mmtests' own
+objects written out. `_ResultData` goes by operation: a list with an item for each iteration of
+the whole test, with `Values` and `SampleNrs`. `_DataType` is a number of its table of types: it tells the unit.
+Whether a tool's KB are 1000 or 1024 bytes is not told: 1000 are taken.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
 from ktrial.judge.model.asked import ImportOptions
+from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
+from ktrial.kit.outcome import Direction
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.foreign_names import stem
-from ktrial.results.importers._mmtests import MmtestsExtract, MmtestsValue, read_mmtests
 from ktrial.results.importers._shared import has_keys, labelled
+from ktrial.results.importers._units import AS_IT_STANDS, Scale, json_signed, signed_number
+
+#: Type -> unit as it is shown, scale.
+_TYPES: Mapping[int, tuple[str, Scale]] = {
+    1: ("s", Scale("s")),
+    2: ("ns", Scale("s", 1, 10**9)),
+    3: ("us", Scale("s", 1, 10**6)),
+    4: ("ms", Scale("s", 1, 10**3)),
+    5: ("cycles", Scale("count")),
+    6: ("bad actions", Scale("count")),
+    7: ("actions", Scale("count")),
+    8: ("actions/s", Scale("1/s")),
+    9: ("actions/min", Scale("1/s", 1, 60)),
+    10: ("ops/s", Scale("1/s")),
+    11: ("ops/min", Scale("1/s", 1, 60)),
+    13: ("KB/s", Scale("B/s", 10**3)),
+    14: ("MB/s", Scale("B/s", 10**6)),
+    15: ("Mbit/s", Scale("B/s", 10**6, 8)),
+    16: ("trans/s", Scale("1/s")),
+    17: ("trans/min", Scale("1/s", 1, 60)),
+    18: ("%", Scale("ratio", 1, 100)),
+    20: ("req/s", Scale("1/s")),
+}
+_PREFERRED: Mapping[object, Direction] = {"Higher": "higher", "Lower": "lower"}
+
+
+class MmtestsValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One sample of an operation, in the base unit; `iteration` counts from 1, `sample` is mmtests' own number."""
+
+    operation: str
+    iteration: int
+    sample: str
+    value: float
+    original: str
+
+
+class MmtestsExtract(msgspec.Struct, frozen=True, kw_only=True):
+    """One test on one kernel, as mmtests names it in `test_name`; None where an extract stands alone."""
+
+    module: str
+    test_name: str | None
+    unit: Scale
+    unit_known: bool
+    direction: Direction | None
+    values: tuple[MmtestsValue, ...]
+
+
+def read_mmtests(data: bytes, source: str = "mmtests.json") -> tuple[MmtestsExtract, ...]:
+    """Read an export of a comparison, or one extract."""
+    document = json_document(data, source)
+    if "_ExtractModules" in document:
+        modules = json_list(document["_ExtractModules"], source, "_ExtractModules")
+        if not modules:
+            raise unreadable(source, None, "_ExtractModules", "a list of what was compared: it is empty")
+        return tuple(_extract(one, f"_ExtractModules[{index}]", source) for index, one in enumerate(modules))
+    if "_ResultData" not in document:
+        raise unreadable(source, None, "the document", "mmtests': it has neither _ExtractModules nor _ResultData")
+    return (_extract(document, "the document", source),)
+
+
+def _extract(value: object, at: str, source: str) -> MmtestsExtract:
+    table = json_table(value, source, at)
+    module, name, kind = table.get("_ModuleName"), table.get("_TestName"), table.get("_DataType")
+    if not isinstance(module, str):
+        raise unreadable(source, None, repr(module), f"{at}._ModuleName: a text")
+    shown, scale = _TYPES.get(kind, ("", AS_IT_STANDS)) if isinstance(kind, int) else ("", AS_IT_STANDS)
+    operations = json_table(table.get("_ResultData"), source, f"{at}._ResultData")
+    values = tuple(
+        one
+        for operation, iterations in operations.items()
+        for one in _values(operation, iterations, (shown, scale), f"{at}._ResultData.{operation}", source)
+    )
+    if not values:
+        raise unreadable(source, None, f"{at}._ResultData", "a table of operations with values: it has none")
+    return MmtestsExtract(
+        module=module.removeprefix("Extract").lower() or module,
+        test_name=name if isinstance(name, str) else None,
+        unit=scale,
+        unit_known=bool(shown),
+        direction=_PREFERRED.get(table.get("_RatioPreferred")),
+        values=values,
+    )
+
+
+def _values(operation: str, iterations: object, unit: tuple[str, Scale], at: str, source: str) -> list[MmtestsValue]:
+    shown, scale = unit
+    found: list[MmtestsValue] = []
+    for number, one in enumerate(json_list(iterations, source, at)):
+        if one is None:
+            continue
+        place = f"{at}[{number}]"
+        table = json_table(one, source, place)
+        values = json_list(table.get("Values"), source, f"{place}.Values")
+        samples = json_list(table.get("SampleNrs"), source, f"{place}.SampleNrs")
+        if len(samples) != len(values):
+            raise unreadable(source, None, f"{len(samples)} items", f"{place}.SampleNrs: one for each of the values")
+        for index, (item, sample) in enumerate(zip(values, samples, strict=True)):
+            at_value = f"{place}.Values[{index}]"
+            text = _number(item, source, at_value)
+            found.append(
+                MmtestsValue(
+                    operation=operation,
+                    iteration=number + 1,
+                    sample=str(sample),
+                    value=scale.value(text, source, None, at_value),
+                    original=f"{text} {shown}".strip(),
+                )
+            )
+    return found
+
+
+def _number(item: object, source: str, at: str) -> str:
+    """Perl writes a number that it read from a text as a text."""
+    if isinstance(item, str):
+        return signed_number(item, source, None, at)
+    return str(json_signed(item, source, at))
+
 
 NAME = "mmtests"
 WHAT = "JSON of mmtests (compare-mmtests.pl --json-export)."

@@ -1,18 +1,198 @@
 # SPDX-License-Identifier: Apache-2.0
-"""composite.xml of the Phoronix Test Suite: a group for each system, a run for each raw value."""
+"""`composite.xml` of the Phoronix Test Suite: a group for each system, a run for each raw value.
+
+The file is data only: a document type, an entity or a nesting that no such file has ends the reading at once.
+`RawString` holds the runs, joined by `:`; a result without it holds a mean of runs that are not there, unless the times
+in `JSON` say that there was one run.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NoReturn
+from xml.parsers import expat
+
+import msgspec
 
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadRun
+from ktrial.kit.formats.tool_output import decoded, unreadable
+from ktrial.kit.json_strict import NotStrictJson, decode
+from ktrial.kit.outcome import Direction
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.foreign_names import slug
-from ktrial.results.importers._phoronix import PhoronixEntry, PhoronixFile, PhoronixResult, read_phoronix
 from ktrial.results.importers._shared import labelled
-from ktrial.results.importers._units import AS_IT_STANDS, scale_of
+from ktrial.results.importers._units import AS_IT_STANDS, scale_of, signed_number
+
+_DEEPEST = 12
+#: The displays of results that are one number.
+_BARS = frozenset(("BAR_GRAPH", "HORIZONTAL_BOX_PLOT", "BOX_PLOT", "BAR_ANALYZE_GRAPH"))
+_PROPORTIONS: Mapping[str, Direction] = {"HIB": "higher", "LIB": "lower"}
+
+
+class PhoronixEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One system's runs of one test, as their texts; empty where only a mean of them is told. `line` is the entry's."""
+
+    system: str
+    line: int
+    values: tuple[str, ...]
+
+
+class PhoronixResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One test. `scale` is the unit as the test calls it; `attributes` are what tells it from others."""
+
+    test: str
+    title: str
+    description: str
+    scale: str
+    direction: Direction | None
+    attributes: Mapping[str, str]
+    entries: tuple[PhoronixEntry, ...]
+
+
+class PhoronixFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole file. `systems` hold hardware, software and notes by name; `left_out` says of what, and why."""
+
+    systems: Mapping[str, Mapping[str, str]]
+    results: tuple[PhoronixResult, ...]
+    left_out: tuple[str, ...]
+
+
+class _Node:
+    """An element while its children come."""
+
+    def __init__(self, name: str, line: int) -> None:
+        self.name = name
+        self.line = line
+        self.children: list[_Node] = []
+        self.parts: list[str] = []
+
+    def all(self, name: str) -> list[_Node]:
+        return [child for child in self.children if child.name == name]
+
+    def text(self, name: str) -> str:
+        """The text of the first child of that name; empty when there is none."""
+        return next(("".join(child.parts).strip() for child in self.children if child.name == name), "")
+
+
+class _Tree:
+    """Builds nodes from a parser's events; refuses what is not plain data."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.parser = expat.ParserCreate("utf-8")
+        self.parser.buffer_text = True
+        self.parser.StartDoctypeDeclHandler = self._refuse
+        self.parser.EntityDeclHandler = self._refuse
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
+        self.open: list[_Node] = []
+        self.root: _Node | None = None
+
+    def _refuse(self, *_declared: object) -> NoReturn:
+        line = self.parser.CurrentLineNumber
+        raise unreadable(self.source, line, "<!DOCTYPE or <!ENTITY", "plain XML: no entity is read or expanded")
+
+    def _start(self, name: str, _attributes: Mapping[str, str]) -> None:
+        node = _Node(name, self.parser.CurrentLineNumber)
+        if len(self.open) >= _DEEPEST:
+            raise unreadable(self.source, node.line, f"<{name}>", f"within {_DEEPEST} levels of elements")
+        if self.open:
+            self.open[-1].children.append(node)
+        else:
+            self.root = node
+        self.open.append(node)
+
+    def _end(self, _name: str) -> None:
+        self.open.pop()
+
+    def _text(self, text: str) -> None:
+        self.open[-1].parts.append(text)
+
+
+def read_phoronix(data: bytes, source: str = "composite.xml") -> PhoronixFile:
+    """Read all results of bars; others (pictures, lines over time, pass or fail) are named in `left_out`."""
+    root = _root(data, source)
+    if root.name != "PhoronixTestSuite":
+        raise unreadable(source, root.line, f"<{root.name}>", "the root <PhoronixTestSuite>")
+    found = [(_result(node, source), node) for node in root.all("Result")]
+    if not found:
+        raise unreadable(source, root.line, "<PhoronixTestSuite>", "a file of results: it has no <Result>")
+    kept: list[PhoronixResult] = []
+    left_out: list[str] = []
+    for result, node in found:
+        display = node.text("DisplayFormat")
+        name = f"{result.title} ({result.description})" if result.description else result.title
+        if display and display not in _BARS:
+            left_out.append(f"{name}: left out: shown as {display}, which is not one number for each run")
+            continue
+        bare = [entry.system for entry in result.entries if not entry.values]
+        if bare:
+            left_out.append(f"{name}: left out of {', '.join(bare)}: only a mean of unknown runs is told")
+        kept.append(result)
+    systems = {node.text("Identifier"): _about(node) for node in root.all("System")}
+    return PhoronixFile(systems=systems, results=tuple(kept), left_out=tuple(left_out))
+
+
+def _root(data: bytes, source: str) -> _Node:
+    decoded(data, source)
+    tree = _Tree(source)
+    try:
+        tree.parser.Parse(data, True)
+    except expat.ExpatError as error:
+        what = expat.ErrorString(error.code) or "an error"
+        raise unreadable(source, error.lineno, what, "whole XML") from None
+    if tree.root is None:
+        raise unreadable(source, 1, "", "XML: it has no element")
+    return tree.root
+
+
+def _about(node: _Node) -> dict[str, str]:
+    names = {"hardware": "Hardware", "software": "Software", "notes": "Notes", "time": "TimeStamp"}
+    return {name: text for name, tag in names.items() if (text := node.text(tag))}
+
+
+def _result(node: _Node, source: str) -> PhoronixResult:
+    title = node.text("Title")
+    entries = [entry for data in node.all("Data") for entry in data.all("Entry")]
+    if not title or not entries:
+        raise unreadable(source, node.line, "<Result>", "whole: its <Title> or its <Data> with an <Entry> is missing")
+    numbers = node.text("DisplayFormat") in {"", *_BARS}
+    names = {"arguments": "Arguments", "app_version": "AppVersion", "description": "Description"}
+    return PhoronixResult(
+        test=node.text("Identifier") or title,
+        title=title,
+        description=node.text("Description"),
+        scale=node.text("Scale"),
+        direction=_PROPORTIONS.get(node.text("Proportion")),
+        attributes={name: text for name, tag in names.items() if (text := node.text(tag))},
+        entries=tuple(_entry(entry, source, numbers) for entry in entries),
+    )
+
+
+def _entry(node: _Node, source: str, numbers: bool) -> PhoronixEntry:
+    system = node.text("Identifier")
+    if not system:
+        raise unreadable(source, node.line, "<Entry>", "one with an <Identifier>")
+    raw, value = node.text("RawString"), node.text("Value")
+    texts = raw.split(":") if raw else [value] if _ran_once(node.text("JSON")) else []
+    if not numbers or not value:
+        return PhoronixEntry(system=system, line=node.line, values=())
+    values = tuple(signed_number(text, source, node.line, f"a run of {system}") for text in texts)
+    return PhoronixEntry(system=system, line=node.line, values=values)
+
+
+def _ran_once(text: str) -> bool:
+    """Whether the entry's JSON tells the time of exactly one run."""
+    try:
+        told = decode(text) if text else None
+    except NotStrictJson:
+        return False
+    times = told.get("test-run-times") if isinstance(told, dict) else None
+    return isinstance(times, str) and bool(times) and ":" not in times
+
 
 NAME = "phoronix"
 WHAT = "composite.xml of the Phoronix Test Suite."

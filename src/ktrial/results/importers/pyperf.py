@@ -1,15 +1,112 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pyperf's JSON: a run for each value."""
+"""pyperf's JSON: a run for each value.
+
+It has benchmarks, each of worker processes (runs), each of some values. Warm-ups stand apart.
+Metadata that all benchmarks share stands once at the top, and what all runs of one share in the benchmark.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from ktrial.judge.model.asked import ImportOptions
+from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.importers._pyperf import known, read_pyperf
 from ktrial.results.importers._shared import group_of, has_keys
+
+_VERSION = "1.0"
+
+
+class PyperfValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One value, per loop of the benchmark; `process` counts the workers from 1."""
+
+    process: int
+    value: float
+    metadata: Mapping[str, str]
+
+
+class PyperfBenchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """One benchmark: `unit` is `second`, `byte` or `integer`; `warm_ups` counts the values that were left out."""
+
+    name: str
+    unit: str
+    values: tuple[PyperfValue, ...]
+    warm_ups: int
+
+
+def read_pyperf(data: bytes, source: str = "pyperf.json") -> tuple[PyperfBenchmark, ...]:
+    """Read a suite of benchmarks."""
+    document = json_document(data, source)
+    version = document.get("version")
+    if version != _VERSION:
+        raise unreadable(source, None, repr(version), f"version: pyperf's format {_VERSION!r}")
+    benchmarks = json_list(document.get("benchmarks"), source, "'benchmarks'")
+    common = _metadata(document, "metadata", source)
+    if not benchmarks:
+        raise unreadable(source, None, "'benchmarks'", "a list of benchmarks: it is empty")
+    return tuple(_benchmark(one, common, f"benchmarks[{index}]", source) for index, one in enumerate(benchmarks))
+
+
+#: `Linux-6.12.9-example-x86_64-with-glibc2.36`.
+_PLATFORM = re.compile(r"Linux-(.+)-\w+-with-.+")
+_GOVERNOR = re.compile(r"governor:([\w-]+)")
+_DEGREES = re.compile(r"=(-?\d{1,3}(?:\.\d+)?) ?C(?:,|$)")
+
+
+def known(metadata: Mapping[str, str]) -> dict[str, str]:
+    """What the texts of the metadata hold, by the names that results have: kernel, governor, version, temperature."""
+    found: dict[str, str] = {}
+    if kernel := _PLATFORM.fullmatch(metadata.get("platform", "")):
+        found["kernel"] = kernel[1]
+    if governors := sorted(set(_GOVERNOR.findall(metadata.get("cpu_config", "")))):
+        found["governor"] = " and ".join(governors)
+    if degrees := _DEGREES.findall(metadata.get("cpu_temp", "")):
+        found["temperature_c"] = max(degrees, key=float)
+    if version := metadata.get("perf_version") or metadata.get("pyperf_version"):
+        found["tool_version"] = f"pyperf {version}"
+    return found
+
+
+def _benchmark(value: object, common: Mapping[str, str], at: str, source: str) -> PyperfBenchmark:
+    table = json_table(value, source, at)
+    metadata = {**common, **_metadata(table, f"{at}.metadata", source)}
+    name = metadata.get("name")
+    if name is None:
+        raise unreadable(source, None, at, "a benchmark with a name in its metadata")
+    unit = metadata.get("unit", "second")
+    if unit not in {"second", "byte", "integer"}:
+        raise unreadable(source, None, repr(unit), f"{at}.metadata.unit: second, byte or integer")
+    values: list[PyperfValue] = []
+    warm_ups = 0
+    runs = json_list(table.get("runs"), source, f"{at}.runs")
+    for number, one in enumerate(runs):
+        run = json_table(one, source, f"{at}.runs[{number}]")
+        warm_ups += len(json_list(run.get("warmups", []), source, f"{at}.runs[{number}].warmups"))
+        own = {**metadata, **_metadata(run, f"{at}.runs[{number}].metadata", source)}
+        for index, item in enumerate(json_list(run.get("values", []), source, f"{at}.runs[{number}].values")):
+            place = f"{at}.runs[{number}].values[{index}]"
+            values.append(PyperfValue(process=number + 1, value=_number(item, place, source), metadata=own))
+    if not values:
+        raise unreadable(source, None, f"{at} ({name})", "a benchmark with values: it has none")
+    return PyperfBenchmark(name=name, unit=unit, values=tuple(values), warm_ups=warm_ups)
+
+
+def _number(value: object, at: str, source: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0 or value > 1e30:
+        raise unreadable(source, None, repr(value), f"{at}: a number above 0")
+    return value
+
+
+def _metadata(table: Mapping[str, Any], at: str, source: str) -> dict[str, str]:
+    """What is a text or a number, as text."""
+    found = json_table(table.get("metadata", {}), source, at)
+    return {name: str(one) for name, one in found.items() if isinstance(one, str | int | float)}
+
 
 NAME = "pyperf"
 WHAT = "JSON of pyperf (-o FILE)."
