@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ktrial import __version__
 from ktrial.cli.main import cli
-from ktrial.cli.manpage import manual_page
-from ktrial.cli.reference import commands_page
+from ktrial.cli.manpage import commands_page, manual_page
 from ktrial.kernels.uarch.target_files import load_targets
 from ktrial.kernels.uarch.targets_text import targets_page
 from ktrial.tuning.catalog.loader import load_catalog

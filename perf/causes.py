@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.watch.diagnosis.diagnose import diagnose
-from ktrial.watch.diagnosis.symptom_files import load_symptoms
+from ktrial.watch.diagnosis.symptoms import load_symptoms
 from perf.arguments import argument, how_many
 from tests.support.recordings import recording
 

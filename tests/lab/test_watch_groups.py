@@ -24,7 +24,7 @@ from ktrial.tuning.plans.wire import wire_plan
 from ktrial.watch.diagnosis.diagnose import diagnose
 from ktrial.watch.diagnosis.model import Proposal
 from ktrial.watch.diagnosis.proposals import with_proposals
-from ktrial.watch.diagnosis.symptom_files import load_symptoms
+from ktrial.watch.diagnosis.symptoms import load_symptoms
 from tests.support.guest_recordings import recorded_in_guest, run_in_guest, with_frames
 from tests.support.machine import FakeMachine
 from tests.support.planted_stutters import named, told

@@ -7,7 +7,7 @@ import pytest
 
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.watch.diagnosis.diagnose import diagnose
-from ktrial.watch.diagnosis.symptom_files import load_symptoms
+from ktrial.watch.diagnosis.symptoms import load_symptoms
 from perf.causes import PLANTED
 from tests.support.recordings import recording
 

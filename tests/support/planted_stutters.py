@@ -19,7 +19,7 @@ from ktrial.recordings.model import Recording, Series
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.watch.diagnosis.diagnose import diagnose
 from ktrial.watch.diagnosis.model import Diagnosis
-from ktrial.watch.diagnosis.symptom_files import load_symptoms
+from ktrial.watch.diagnosis.symptoms import load_symptoms
 from tests.support import stutter_programs
 from tests.support.watching import run
 

@@ -49,7 +49,7 @@ _ARGUMENTS: dict[str, Any] = {
 }
 #: Arguments of single readers that are others than those.
 _OF_ITS_OWN: dict[str, dict[str, Any]] = {
-    "tuning.origin.formats.globs.fits": {"pattern": "a*b*c?[d-f]*"},
+    "tuning.origin.formats.words.fits": {"pattern": "a*b*c?[d-f]*"},
     "tuning.origin.formats.command_line.same_name": {"right": "a"},
     "tuning.origin.formats.sysctl_d.matches": {"key": "vm.swappiness"},
     "results.importers._units.signed_number": {"wanted": "a number"},
@@ -104,8 +104,8 @@ _OWN_WORDS = frozenset(
         *(
             "kernels.build.toolchain.choose",
             "kernels.uarch.patch_text.choice",
-            "kernels.uarch.marked.insert",
-            "kernels.uarch.marked.unified",
+            "kernels.uarch.patch.insert",
+            "kernels.uarch.patch.unified",
         ),
     }
 )

@@ -10,8 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktrial.cli.desktop_wiring import WithDesktop
-from ktrial.cli.frame_wiring import Closes
+from ktrial.cli.program_wiring import Closes, WithDesktop
 from ktrial.cli.root_session import connect_root, find_lent_root
 from ktrial.kit.errors import BadInput
 
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from ktrial.bench.suite_files import Faulty
     from ktrial.cli.app_guest import GuestHost
     from ktrial.cli.app_kernels import Kernels
-    from ktrial.cli.frame_wiring import FrameLogs
-    from ktrial.cli.tool_wiring import Tools
+    from ktrial.cli.program_wiring import FrameLogs, Tools
     from ktrial.evidence.file import BundleFolder
     from ktrial.judge.model.verdict import Verdict
     from ktrial.kit.scrub import Identity
@@ -398,7 +396,7 @@ class App(WithDesktop):
     @cached_property
     def tools(self) -> Tools:
         """Tools of benchmarks: built for this user, or in a container."""
-        from ktrial.cli.tool_wiring import Tools
+        from ktrial.cli.program_wiring import Tools
 
         return Tools()
 
@@ -465,13 +463,13 @@ class App(WithDesktop):
     @cached_property
     def frame_logs(self) -> FrameLogs:
         """Programs that log their frames, and where the logs lie."""
-        from ktrial.cli.frame_wiring import FrameLogs
+        from ktrial.cli.program_wiring import FrameLogs
 
         return FrameLogs(self.measuring_place, self._sessions)
 
     def lock_trials(self) -> None:
         """Keep other trials away from this machine, and other measurements of this user, until this command ends."""
-        from ktrial.cli.machine_lock import lock_machine
+        from ktrial.cli.hosts import lock_machine
 
         lock_machine(self.measuring_place.machine, lambda: self.user_session, self.say)
         self.lock_runs()

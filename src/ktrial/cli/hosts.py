@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a command works: on this machine, or in a guest."""
+"""Where a command works: on this machine, which one trial at a time has, or in a guest."""
 
 from __future__ import annotations
 
@@ -11,6 +11,21 @@ from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.cli.app_kernels import Kernels
+    from ktrial.machine.ports import Machine
+    from ktrial.tuning.state.lock import MachineLock
+
+
+def lock_machine(machine: MachineLock, session: Callable[[], Machine], say: Callable[[str], None]) -> None:
+    """Keep other trials away, and say what disturbs this one: builds by ktrial, load and pressure as `doctor` sees."""
+    from ktrial.tuning.doctor.confounders import load_now
+
+    if not machine.take():
+        return
+    for builder in machine.others_building():
+        say(f"a kernel is built on this machine meanwhile: {builder}")
+        say("  next: end this trial with Ctrl-C and let the build end first, or its runs are doubtful")
+    for found in load_now(session()):
+        say(f"disturbs: {found.found}; {found.advice}")
 
 
 def host_of(word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> GuestHost:

@@ -20,8 +20,8 @@ from ktrial import __version__
 from ktrial.cli import verbs
 from ktrial.cli.group import FolderGroup
 from ktrial.kit.errors import BadInput, KtrialError
-from ktrial.kit.plain_stream import plain_stream
 from ktrial.kit.plain_text import plain
+from ktrial.kit.streams import plain_stream
 
 
 class Verbs(FolderGroup):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and arguments that several verbs share, and how data is written."""
+"""Options, arguments and questions that several verbs share, and how data is written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,26 @@ from typing import Any, TypeVar
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
 from ktrial.kit.errors import BadInput
+
+ARCHITECTURES = ("x86_64", "arm64")
+
+arch_option = click.option(
+    "--arch",
+    type=click.Choice(ARCHITECTURES),
+    default=ARCHITECTURES[0],
+    show_default=True,
+    help="The architecture of the kernel, as its build calls it.",
+)
+
+
+def cpu_level(app: App) -> int | None:
+    """The x86-64 level of the CPU; None where it could not be told."""
+    level = app.user_session.facts(("cpu.level",)).value("cpu.level")
+    return level if isinstance(level, int) else None
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DURATION = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|s|m|min|h)?"

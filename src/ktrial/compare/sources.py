@@ -12,8 +12,7 @@ from ktrial.compare.arms import Arm, ComparedRun
 from ktrial.compare.runs import from_file, from_store
 from ktrial.judge.model.asked import AskedFile, AskedSource, ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
-from ktrial.results.foreign import Importer
-from ktrial.results.foreign_names import slug, stem
+from ktrial.results.foreign import Importer, slug, stem
 from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
 from ktrial.results.model import StoredSession
 from ktrial.results.ports import ReadResults

@@ -14,8 +14,7 @@ from ktrial.bench.guest_tools import GuestBootTime, GuestFailed, GuestPlace, Gue
 from ktrial.guests.agent_replies import read_replies
 from ktrial.kit.errors import BadRun
 from ktrial.kit.json_bytes import read_bytes
-from ktrial.machine.kernel_log import KernelRecord
-from ktrial.machine.kmsg import read_kmsg
+from ktrial.machine.kernel_log import KernelRecord, read_kmsg
 
 #: What makes a kernel tell, and room in its log for that.
 WORDS = ("initcall_debug", "log_buf_len=8M")

@@ -13,7 +13,7 @@ import numpy as np
 from ktrial.judge.model.comparison import TestResult
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.observational_layout import Layout, Scale
-from ktrial.judge.stats import blocked, floors, unpaired
+from ktrial.judge.stats import blocked, multiplicity, unpaired
 from ktrial.judge.stats.arrays import Array
 
 
@@ -73,7 +73,7 @@ def _blocked(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[st
     blocks = differences.shape[1]
     flips = ("sign-flip test of block differences", "sum", *blocked.sign_flip(differences))
     ranks = ("signed-rank test of block differences", "W+", *blocked.signed_rank(differences))
-    rank_test, flip_test = (*ranks, floors.blocked_floor(blocks)), (*flips, blocked.sign_flip_floor(blocks))
+    rank_test, flip_test = (*ranks, multiplicity.blocked_floor(blocks)), (*flips, blocked.sign_flip_floor(blocks))
     t_test = ("paired t-test", "t", *blocked.paired_t(differences), 0.0)
     if scale == "log":
         return "Hodges-Lehmann", blocked.hodges_lehmann(differences, alpha), [rank_test, flip_test, t_test]
@@ -83,7 +83,7 @@ def _blocked(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[st
 def _unpaired(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[str, Found, list[Tested]]:
     del scale
     n_control, n_arm = control.shape[1], arm.shape[1]
-    floor = floors.unpaired_floor(n_control, n_arm)
+    floor = multiplicity.unpaired_floor(n_control, n_arm)
     tests: list[Tested] = [
         ("permutation test of rank sums (Mann-Whitney)", "U", *unpaired.rank_sum(control, arm), floor)
     ]

@@ -11,8 +11,7 @@ import msgspec
 from ktrial.kit.errors import BadInput, UnreadableOutput
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.kit.toml_files import BUILT_IN, Place, read_toml
-from ktrial.machine.kernel_log import KernelLog, KernelLogDelta, LogPattern, new_lines
-from ktrial.machine.kmsg import read_kmsg
+from ktrial.machine.kernel_log import KernelLog, KernelLogDelta, LogPattern, new_lines, read_kmsg
 from ktrial.machine.ports import Machine
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was watched on a machine over time: series, events, frames, and how far they can be trusted.
+"""What was watched on a machine over time: series, events, frames, phases, and how far they can be trusted.
 
 All times are seconds on one clock that never steps; `unix_at_zero_s` says when its zero was, where that is known.
 Values lie in `array("d")`, which numpy reads without a copy; NaN is what was not there. Nothing ever becomes 0.
@@ -15,8 +15,24 @@ from math import isfinite, isnan, nan
 from typing import Literal
 
 import msgspec
+import numpy as np
 
+from ktrial.judge.stats.arrays import Array
+from ktrial.judge.stats.phases import Phases, find_phases
 from ktrial.recordings.latency import Latencies
+
+
+def phases_of(recording: Recording) -> Phases:
+    """The phases that rates of reclaim, allocation and faults tell."""
+    told = [(name, *rate_of(series)) for name, series in recording.series.items() if is_telling(name)]
+    return find_phases(told, recording.begin_s, recording.end_s)
+
+
+def rate_of(series: Series) -> tuple[Array, Array]:
+    """Moments and what a sign looks at: the value of a gauge, else the growth a second up to each moment."""
+    values = series.values if series.kind == "gauge" else rates(series)
+    return np.asarray(series.times_s), np.asarray(values)
+
 
 #: Rates whose level tells phases.
 TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.pgfault", "vmstat.pgmajfault")

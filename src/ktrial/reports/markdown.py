@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison as Markdown that reads well as it stands and on a code hosting site."""
+"""A comparison as Markdown that reads well as it stands and on a code hosting site.
+
+Also in the few lines that a build server shows beside a step.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,28 @@ from ktrial.kit.tables import clean
 from ktrial.reports.charts.drawing import MARKS
 from ktrial.reports.machines import HEADERS, NUMERIC, machine_rows
 from ktrial.reports.order import asked_only, by_level, by_weight, explored, short_names
-from ktrial.reports.protocol import protocol_rows
 from ktrial.reports.run_conditions import by_arm
-from ktrial.reports.sections import pair_name, tier_rows
+from ktrial.reports.sections import pair_name, protocol_rows, tier_rows
 from ktrial.reports.sentences import adjusted_words, known_of, made_with, notices
 from ktrial.reports.trial_sentences import came_to_rows, course_sentences, placebo_sentences
+
+
+def step_summary(comparison: Comparison) -> str:
+    """The answer, what one would notice, the verdicts, the figures of each arm, and the doubts."""
+    comparison = asked_only(comparison)
+    found = findings_list(comparison)
+    parts = [
+        f"### {escaped(comparison.title)}",
+        f"**{escaped(comparison.answer)}**",
+        f"Scope: {escaped(comparison.scope)}.",
+        notice_list(comparison),
+        verdict_table(comparison),
+        *([tiers] if (tiers := tier_table(comparison)) else []),
+        *(f"{escaped(one.name)}:\n\n{arms_table(one)}" for one in comparison.outcomes),
+        *([f"Findings:\n\n{found}"] if found else []),
+    ]
+    return "\n\n".join(parts) + "\n"
+
 
 #: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|~&#@$]|(?<=[a-zA-Z]):(?=//)|(?<=www)\.|^(?:[-+](?=\s|$)|-(?=-)|\d+[.)](?=\s|$))")

@@ -1,14 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiers that build on each other, as rows of a table: each against the one before it, and against the control."""
+"""Rows of tables: a protocol, and tiers that build on each other, each against the one before it and the control."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.verdict import Verdict
 from ktrial.judge.model.words import effect_text
 from ktrial.reports.order import by_weight
+
+
+def protocol_rows(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each value under its place in the document, as `design.cap`."""
+    return list(_rows(protocol, ""))
+
+
+def _rows(table: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from _rows(value, f"{above}{name}.")
+        elif isinstance(value, list | tuple):
+            yield f"{above}{name}", ", ".join(map(str, value))
+        else:
+            yield f"{above}{name}", "-" if value is None or value == {} else str(value)
 
 
 class TierRow(NamedTuple):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that another tool recorded, as importers hand them over."""
+"""Results that another tool recorded, as importers hand them over, and names for what foreign files do not name."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -10,6 +11,17 @@ import msgspec
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.outcome import Direction, Unit
+
+
+def stem(name: str) -> str:
+    """A file's name without its folder and its ending."""
+    base = name.rsplit("/", 1)[-1]
+    return base.rsplit(".", 1)[0] or base
+
+
+def slug(text: str) -> str:
+    """A benchmark's name out of any text: small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
 
 
 class ForeignMeasurement(msgspec.Struct, frozen=True, kw_only=True):

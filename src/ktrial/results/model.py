@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store keeps, as its readers see it."""
+"""What a store keeps, as its readers see it, and what of it is doubtful, from its records again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,24 @@ from typing import Any, Literal
 
 import msgspec
 
+from ktrial.bench.doubts import session_findings
 from ktrial.bench.record import RunRecord, Session, variation
+from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Direction, Unit
+
+
+def kept_findings(session: StoredSession, runs: Iterable[StoredRun]) -> tuple[Finding, ...]:
+    """As `bench` told them at its end; none of what was measured elsewhere, or recorded in another form."""
+    if session.origin != "bench":
+        return ()
+    documents = [{**run.document, "session": session.document} for run in runs if run.document is not None]
+    try:
+        made = msgspec.convert(session.document, Session)
+        records = msgspec.convert(documents, list[RunRecord])
+    except msgspec.ValidationError:
+        return ()
+    return session_findings(records, made.gates, made.label or "this session")
+
 
 #: `running` has a writer that is alive; one whose writer is gone becomes `interrupted`.
 RunState = Literal["running", "ok", "failed", "void", "interrupted"]

@@ -11,7 +11,7 @@ from ktrial.bench.adapters._agent_load_reply import read_load
 from ktrial.bench.watched import read_watched
 from ktrial.judge.model.log import decode
 from ktrial.kit.errors import BadInput, UnreadableOutput
-from ktrial.machine.timers import read_list_timers
+from ktrial.machine.disturbance import read_list_timers
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters.watch.adapter import BENCHMARK
-from ktrial.bench.around.recording import RunRecording
+from ktrial.bench.around.around_run import RunRecording
 from ktrial.bench.benchmark import RawOutput
 from ktrial.kit.errors import AgentError, BadInput, BadRun
 from ktrial.machine.facts import FactBook

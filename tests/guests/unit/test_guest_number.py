@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.guests.guest_number import read_number
 from ktrial.kit.errors import UnreadableOutput
+from ktrial.studies.bisect.measure import read_number
 
 REPLY = json.dumps({"id": 1, "ok": {"load": "wakeup", "results": {"p99_ns": 1500, "p99_9_ns": None, "kind": "timer"}}})
 

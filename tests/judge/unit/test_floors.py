@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.judge.stats.floors import blocked_floor, unpaired_floor
+from ktrial.judge.stats.multiplicity import blocked_floor, unpaired_floor
 
 
 @pytest.mark.parametrize("control, arm, floor", [(3, 3, 0.1), (4, 4, 2 / 70), (1, 1, 1.0), (5, 1, 1 / 3), (2, 0, 1.0)])

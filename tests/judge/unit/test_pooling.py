@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects  # type: ignore[import-untyped]
 
-from ktrial.judge.stats.pooling import PooledMachine, machine_effect, pool
+from ktrial.judge.stats.machines import PooledMachine, machine_effect, pool
 from ktrial.kit.errors import BadInput
 
 

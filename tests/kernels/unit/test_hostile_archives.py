@@ -29,10 +29,11 @@ from ktrial.kernels.images.kernel_module import read_module
 from ktrial.kernels.images.packages import kernel_of
 from ktrial.kernels.images.read_identity import identify, read_symbols
 from ktrial.kit.errors import BadInput, KtrialError
-from ktrial.kit.formats import compressed, cpio, packed
+from ktrial.kit.formats import cpio, packed
 from ktrial.kit.formats.elf import Elf
 from ktrial.recordings.formats import read_recording_file
 from ktrial.recordings.growing import GrowingRecording
+from ktrial.results.import_file import unpacked
 from tests.kernels.unit.test_kernel_image import lz4_stored
 from tests.support import kernels, written_recordings
 from tests.support.long_lines import CAP_S, at_most, at_most_bytes, slower
@@ -158,7 +159,7 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "packed": Subject(packed.opened, tuple(Sample(pack(TAR)) for pack in PACKERS.values())),
     "stream": Subject(packed.first_stream, (Sample(lzma.compress(TAR, lzma.FORMAT_ALONE)),)),
-    "gzip": Subject(lambda data: compressed.unpacked(data, "f", 1 << 28), (Sample(gzip.compress(TAR)),)),
+    "gzip": Subject(lambda data: unpacked(data, "f", 1 << 28), (Sample(gzip.compress(TAR)),)),
     "recording": Subject(lambda data: read_recording_file(data, "f"), (Sample(RECORDING),)),
     "growing": Subject(lambda data: GrowingRecording().feed(data), (Sample(RECORDING),)),
 }

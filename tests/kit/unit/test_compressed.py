@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from ktrial.kit.errors import KtrialError
-from ktrial.kit.formats.compressed import unpacked
+from ktrial.results.import_file import unpacked
 
 
 def test_files_that_were_packed_one_by_one_are_read_whole() -> None:

@@ -32,7 +32,6 @@ WITHOUT = {
         "recordings.blocks",
         "recordings.frame_loop",
         "recordings.merge",
-        "recordings.phases",
         "recordings.recording",
         "recordings.usage",
         "recordings.watching",

@@ -12,8 +12,7 @@ import pytest
 
 from ktrial.cli.main import cli, main
 from ktrial.kit.console import LiveLines
-from ktrial.kit.plain_stream import plain_stream
-from ktrial.kit.streams import draw, pass_on, tell
+from ktrial.kit.streams import draw, pass_on, plain_stream, tell
 from tests.support.tree import FakeRoot
 
 HOSTILE = "\x1b[31m\x9b2J\u202eevil\u2066\u2028\ufeff\r"

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import UnreadableOutput
-from ktrial.machine.kernel_log import KernelRecord
-from ktrial.machine.kmsg import read_kmsg
+from ktrial.machine.kernel_log import KernelRecord, read_kmsg
 
 #: Read from /dev/kmsg of Linux 6.18 in a Firecracker guest with `dd iflag=nonblock`.
 RECORDED = b"""\

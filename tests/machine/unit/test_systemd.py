@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ktrial.bench.around.idle import read_access_times
 from ktrial.kit.errors import UnreadableOutput
+from ktrial.machine.disturbance import read_list_timers
 from ktrial.machine.logins import LoginSession, read_session_ids, read_sessions
-from ktrial.machine.terminals import read_access_times
-from ktrial.machine.timers import read_list_timers
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "systemd"
 READERS: dict[str, Callable[[bytes, str], Any]] = {

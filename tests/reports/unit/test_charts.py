@@ -22,8 +22,8 @@ from ktrial.reports.charts.blocks import _quoted
 from ktrial.reports.charts.differences import round_differences
 from ktrial.reports.charts.drawing import PAGE, Chart, Style, cast_of, labels, spread_labels, value_axis
 from ktrial.reports.charts.forest import ticks
-from ktrial.reports.charts.points import Shown, select, thin
 from ktrial.reports.charts.quantiles import quantile_of
+from ktrial.reports.charts.runs import Shown, select, thin
 from ktrial.reports.charts.spread import bins, five_numbers
 from ktrial.reports.charts.svg import inline_svg, png_bytes, svg_bytes, svg_text
 from tests.support.comparisons import HOSTILE, arm_values, four_arms, hostile, large, two_arms

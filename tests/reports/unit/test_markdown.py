@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.kit.tables import clean
-from ktrial.reports.markdown import code_block, escaped, markdown
-from ktrial.reports.step_summary import step_summary
+from ktrial.reports.markdown import code_block, escaped, markdown, step_summary
 from tests.support.comparisons import four_arms, hostile, two_arms
 from tests.support.told_trials import a_trial, hostile_trial
 

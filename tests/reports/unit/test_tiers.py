@@ -9,10 +9,8 @@ from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.verdict import Effect
 from ktrial.reports.html import html_page
 from ktrial.reports.junit import junit_xml
-from ktrial.reports.markdown import markdown
-from ktrial.reports.protocol import protocol_rows
-from ktrial.reports.sections import tier_rows
-from ktrial.reports.step_summary import step_summary
+from ktrial.reports.markdown import markdown, step_summary
+from ktrial.reports.sections import protocol_rows, tier_rows
 from ktrial.reports.terminal import comparison_text
 from tests.support.comparisons import four_arms
 

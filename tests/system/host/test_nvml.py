@@ -13,8 +13,7 @@ import pytest
 
 from ktrial.machine.nvidia import Nvml, NvmlAbsent, NvmlFailed
 from ktrial.recordings.ktrial import read_recording
-from ktrial.watch.record.agent_watch import nvidia
-from ktrial.watch.record.head_source import NvidiaSource
+from ktrial.watch.record.agent_watch import NvidiaSource, nvidia
 from tests.support.written_recordings import START_NS, recording
 
 SOURCE = Path(__file__).resolve().parents[2] / "support" / "nvml.c"

@@ -20,7 +20,7 @@ from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
 from ktrial.machine.ports import Machine
 from ktrial.trial.arms.plan_arms import in_force
 from ktrial.trial.guests import prepare as guest_trial
-from ktrial.trial.guests.kernels import kernel_of
+from ktrial.trial.guests.model import kernel_of
 from ktrial.trial.guests.prepare import (
     GuestMeans,
     GuestReady,

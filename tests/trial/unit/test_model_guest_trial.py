@@ -8,8 +8,7 @@ import pytest
 
 from ktrial.kit.errors import BadInput
 from ktrial.trial.arms.manual import is_by_hand
-from ktrial.trial.guests.kernels import kernel_of
-from ktrial.trial.guests.model import perturbation, place_of, shape_of
+from ktrial.trial.guests.model import kernel_of, perturbation, place_of, shape_of
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import ArmFile, DesignFile, GuestFile, TrialFile, trial_text
 from ktrial.trial.protocol.read import check_trial_file, parse_trial_file

@@ -8,7 +8,7 @@ from ktrial.judge.model.log import Ended, TrialArm
 from ktrial.machine.gates import parse_gates
 from ktrial.trial.outcome.comparison import TrialFacts, comparison_of
 from ktrial.trial.outcome.text import announcement, block_line, cost_text, more_text, sight_text, trials_text
-from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.protocol.forecast import TrialForecast
 from ktrial.trial.record import ArmSettings, TrialSummary
 from tests.results.unit.test_trials import stored
 from tests.support.bench import outcome

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
-from ktrial.trial.protocol.forecast import forecast_of, planned_runs
-from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.protocol.forecast import TrialForecast, forecast_of, planned_runs
 from tests.support.trials import TIME, protocol
 
 KEY = ProfileKey(machine="m", suite="s", tool_versions={}, kernel_release="6", governor=None)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from ktrial.judge.judge import judge
 from ktrial.judge.model.log import OutcomeRule
-from ktrial.trial.run.trial_outlook import outlook
+from ktrial.trial.run.progress import outlook
 from tests.support.trials import TIME, log_of, pair_log, protocol
 
 

@@ -16,7 +16,7 @@ import pytest
 from ktrial.judge.judge import judge
 from ktrial.judge.model.log import Protocol
 from ktrial.trial.protocol.file import ArmFile, TrialFile
-from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.protocol.forecast import TrialForecast
 from ktrial.trial.record import ArmSettings
 from ktrial.trial.run.events import (
     BlockEnded,

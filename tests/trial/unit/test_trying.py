@@ -11,7 +11,7 @@ import pytest
 
 from ktrial.cli.shared.trial_start import agree_to_blindness
 from ktrial.kit.errors import Interrupted, Refused
-from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.protocol.forecast import TrialForecast
 
 BLIND = TrialForecast(wanted=0.05, smallest_effect=0.3, cap=9, needed=34, affordable=40, expected=9, affordable_s=60.0)
 

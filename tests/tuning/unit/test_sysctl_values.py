@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.tuning.origin.formats.sysctl_values import read_sysctl_values, sysctl_differences
+from ktrial.tuning.origin.formats.sysctl_d import read_sysctl_values, sysctl_differences
 
 
 def test_values_of_a_guest() -> None:

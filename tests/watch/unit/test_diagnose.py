@@ -14,8 +14,7 @@ from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.watch.diagnosis.diagnose import diagnose
 from ktrial.watch.diagnosis.model import Diagnosis
 from ktrial.watch.diagnosis.proposals import with_proposals
-from ktrial.watch.diagnosis.symptom_files import load_symptoms
-from ktrial.watch.diagnosis.symptoms import Sign, Symptom
+from ktrial.watch.diagnosis.symptoms import Sign, Symptom, load_symptoms
 from ktrial.watch.diagnosis.text import diagnosis_text
 from tests.support.machine import FakeMachine
 from tests.support.recordings import recording

@@ -6,8 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from ktrial.recordings.latency import Latencies, PowerState
-from ktrial.watch.diagnosis.devices import devices
-from ktrial.watch.diagnosis.diagnose_devices import device_rows, device_sentences
+from ktrial.watch.diagnosis.devices import device_rows, device_sentences, devices
 from ktrial.watch.diagnosis.model import DeviceFound
 from tests.support.recordings import recording
 

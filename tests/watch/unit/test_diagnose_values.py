@@ -15,7 +15,7 @@ from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.plans.resolve import check_words
 from ktrial.watch.diagnosis.model import Cause, Diagnosis, Proposal
 from ktrial.watch.diagnosis.proposals import with_proposals
-from ktrial.watch.diagnosis.symptom_files import load_symptoms
+from ktrial.watch.diagnosis.symptoms import load_symptoms
 from tests.support.machine import FakeMachine
 
 CATALOG = load_catalog()

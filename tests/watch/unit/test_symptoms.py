@@ -10,8 +10,7 @@ import pytest
 
 from ktrial.recordings.figures import WHOLE
 from ktrial.tuning.catalog.loader import load_catalog
-from ktrial.watch.diagnosis.symptom_files import load_symptoms
-from ktrial.watch.diagnosis.symptoms import Symptom
+from ktrial.watch.diagnosis.symptoms import Symptom, load_symptoms
 
 SYMPTOMS = load_symptoms(load_catalog())
 EVENTS = Path("agent/src/trace/events.rs").read_text()

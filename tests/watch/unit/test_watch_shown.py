@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ktrial.cli.shared.watch import WatchShown
-from ktrial.cli.shared.watch_drawing import draws
+from ktrial.cli.shared.watch_session import draws
 from ktrial.recordings.watching import Seen
 from tests.support.written_recordings import HEAD, START_NS, block, events
 
@@ -58,7 +58,7 @@ def test_programs_get_each_event(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_is_drawn_where_no_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not draws(True, as_json=False, shares_terminal=False)
-    monkeypatch.setattr("ktrial.cli.shared.watch_drawing.is_live", lambda stream, environment: True)
+    monkeypatch.setattr("ktrial.cli.shared.watch_session.is_live", lambda stream, environment: True)
     assert draws(None, as_json=False, shares_terminal=False)
     assert not draws(None, as_json=False, shares_terminal=True)
     assert draws(True, as_json=False, shares_terminal=True)

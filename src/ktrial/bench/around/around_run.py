@@ -1,33 +1,108 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens around each run: resets, conditions, energy, and the counters that a benchmark asks for."""
+"""What happens around each run: resets, conditions, energy, counters, and the recording beside it with its phases."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 import msgspec
 
 from ktrial.bench.around.idle import IdleWatch
 from ktrial.bench.around.inhibit import Quieter
 from ktrial.bench.around.resets import Resets
-from ktrial.bench.around.start_gate import Start, StartGates
-from ktrial.bench.benchmark import WATCHED, Invocation
+from ktrial.bench.around.start_gate import OTHERS_S, Start, StartGates
+from ktrial.bench.benchmark import PHASES, RECORDING, RECORDING_FAILED, WATCHED, Invocation
 from ktrial.bench.energy import INSTANTS, PATTERNS, EnergyCounter, consumed, counters, measurements
 from ktrial.bench.record import PreparedRun
-from ktrial.bench.run.ports import RunRecorder
+from ktrial.bench.run.ports import RunRecorder, RunWorld
+from ktrial.bench.schedule import Order
+from ktrial.bench.suite import Suite
 from ktrial.bench.watched import Watched
-from ktrial.kit.errors import BadRun
+from ktrial.kit.errors import BadRun, KtrialError
 from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.machine.disturbance import Quiet
 from ktrial.machine.ports import Clock, Machine
 from ktrial.machine.reading import Reading
 from ktrial.machine.run_conditions import Conditions
 from ktrial.machine.settle import Settled
-from ktrial.machine.watch_run import RunWatch
+from ktrial.machine.watch_run import ConditionWatch, RunWatch
+from ktrial.recordings.ktrial import read_recording
+from ktrial.recordings.model import is_telling
+from ktrial.tuning.state.snapshot import take_state
 
-if TYPE_CHECKING:
-    from ktrial.bench.around.recording import RunRecording
+
+def surroundings(
+    world: RunWorld, suite: Suite, order: Order, *, when_idle: bool = False, settle_s: float | None = None
+) -> Around:
+    """What happens around the suite's runs; asks for root where a reset needs it."""
+    purpose = suite.between.needs_root
+    root = world.root_session(purpose) if purpose is not None else None
+    machine = world.looking_session
+    folder = str(world.measuring_place.work)
+    conditions = ConditionWatch(machine, world.sampling, world.clock, folder, world.pack_samples, order.sample_period_s)
+    around = Around(
+        machine,
+        world.clock,
+        Resets(suite.between, world.executor, root),
+        Quieter(world.executor, world.clock, lock_screen=when_idle, desktop=world.desktop),
+        IdleWatch(world.executor, world.clock) if when_idle else None,
+        lambda: take_state(machine, world.catalog).canonical(),
+        StartGates(conditions, world.clock, order.gates, settle_s, OTHERS_S),
+    )
+    around.recorder = lambda: world.run_recorder
+    return around
+
+
+class RunRecording:
+    """Begins and ends with the run; what fails becomes a file that says why."""
+
+    def __init__(self, recorder: RunRecorder) -> None:
+        self._recorder = recorder
+        self._goes_on = False
+        self._data: bytes | None = None
+        self._failed: str | None = None
+
+    def begin(self) -> None:
+        """The run begins directly after this."""
+        try:
+            self._recorder.start()
+            self._goes_on = True
+        except KtrialError as error:
+            self._failed = error.message
+
+    def end(self) -> None:
+        """The run has ended."""
+        if not self._goes_on:
+            return
+        self._goes_on = False
+        try:
+            self._data = self._recorder.stop()
+        except KtrialError as error:
+            self._failed = error.message
+
+    def close(self) -> None:
+        """Whatever became of the run, nothing records any more."""
+        with suppress(KtrialError):
+            self.end()
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The recording and its phases, or why there is none."""
+        if self._failed is not None:
+            return {RECORDING_FAILED: self._failed.encode()}
+        return {} if self._data is None else {RECORDING: self._data, **_phases(self._data)}
+
+
+def _phases(data: bytes) -> dict[str, bytes]:
+    """The phases, where the recording can be read; what is wrong with it the benchmark says."""
+    from ktrial.recordings.model import phases_of
+
+    try:
+        recording = read_recording(data, RECORDING, is_telling)
+    except KtrialError:
+        return {}
+    return {PHASES: msgspec.json.encode([(one.name, one.begin_s, one.end_s) for one in phases_of(recording).phases])}
 
 
 class Around:
@@ -91,8 +166,6 @@ class Around:
         beside = self.gates.watch.beside() if self.gates is not None else None
         recorded = None
         if invocation.records and self.recorder is not None:
-            from ktrial.bench.around.recording import RunRecording
-
             recorded = RunRecording(self.recorder())
         return RunWatching(self, watched, beside, recorded)
 

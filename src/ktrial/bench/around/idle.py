@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether somebody uses the machine: what logind says of its sessions, or without it when terminals were read from."""
+"""Whether somebody uses the machine: what logind says of its sessions, or without it when terminals were read from.
+
+`find /dev … -printf '%A@ %p'` tells when each terminal was last read from.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,23 @@ from typing import NamedTuple
 from ktrial.bench.benchmark import Invocation, check_exit
 from ktrial.bench.run.ports import Executor
 from ktrial.kit.errors import BadRun, Refused
+from ktrial.kit.formats.tool_output import number, numbered, unreadable
 from ktrial.machine.logins import PROPERTIES, read_session_ids, read_sessions
 from ktrial.machine.ports import Clock
-from ktrial.machine.terminals import read_access_times
+
+
+def read_access_times(data: bytes, source: str) -> dict[str, float]:
+    """Seconds since 1970 by terminal. Raises UnreadableOutput."""
+    found: dict[str, float] = {}
+    for line_number, line in numbered(data, source):
+        seconds, _, path = line.strip().partition(" ")
+        if not path.startswith("/dev/"):
+            raise unreadable(source, line_number, line, "seconds and a terminal")
+        found[path] = number(seconds, source, line_number, "when a terminal was read from")
+    if not found:
+        raise unreadable(source, None, "", "seconds and a terminal")
+    return found
+
 
 #: The machine counts as idle after so many seconds without input.
 IDLE_S = 60.0

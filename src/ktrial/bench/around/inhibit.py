@@ -6,9 +6,8 @@ from __future__ import annotations
 from ktrial.bench.benchmark import Invocation, RawOutput, check_exit
 from ktrial.bench.run.ports import Desktop, Executor, RunningLoad
 from ktrial.kit.errors import BadRun
-from ktrial.machine.disturbance import Disturbance, Quiet
+from ktrial.machine.disturbance import Disturbance, Quiet, read_list_timers
 from ktrial.machine.ports import Clock
-from ktrial.machine.timers import read_list_timers
 
 #: How far ahead timers are looked for when nobody can say how long it takes.
 UNKNOWN_S = 3600.0

@@ -8,8 +8,7 @@ import sys
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.kernel_options import arch_option
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import arch_option, json_option, write_json
 
 
 @click.command(short_help="Show what this CPU is to compilers, and what they accept.")

@@ -29,7 +29,7 @@ def command(app: App, before: str, after: str, boots: bool, limit: str, as_json:
     from ktrial.kernels.images.images import read_kernel
     from ktrial.kernels.images.text import diff_json, diff_text
     from ktrial.kit.tables import columns
-    from ktrial.tuning.origin.formats.sysctl_values import sysctl_differences
+    from ktrial.tuning.origin.formats.sysctl_d import sysctl_differences
 
     limit_s = seconds(limit, "--limit")
     first, second = read_kernel(app.kernels.images, before), read_kernel(app.kernels.images, after)
@@ -46,7 +46,7 @@ def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
     from ktrial.guests.boot import BootLimits
     from ktrial.guests.programs import bring_for
     from ktrial.guests.text import failure_text
-    from ktrial.tuning.origin.formats.sysctl_values import read_sysctl_values
+    from ktrial.tuning.origin.formats.sysctl_d import read_sysctl_values
 
     kernel = app.kernels.images.find(word)
     guests = app.kernels.guests_for(kernel)

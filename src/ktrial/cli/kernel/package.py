@@ -39,7 +39,7 @@ def command(
     which begins anew. `ktrial kernel boot`, `inspect` and `trial` take the packages.
     """
     from ktrial.cli.shared.kernel_packages import packaged
-    from ktrial.kernels.build.kernel_package import packaged_text
+    from ktrial.kernels.kernel_package import packaged_text
     from ktrial.kit.tables import columns
 
     made = packaged(app, source, output, patches, jobs, anyway=anyway)

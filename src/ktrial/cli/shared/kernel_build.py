@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of `kernel build` after its options were read."""
+"""The steps of `kernel build` after its options were read. It says whose CPU time it takes, as trials do of theirs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from ktrial.kernels.build_record import KernelMade, PackageKind, Tool
     from ktrial.kernels.identity import KernelFound
     from ktrial.kernels.source import KernelSource
+
+
+def say_whom_a_build_disturbs(app: App) -> None:
+    """A trial that runs here: its runs are slower while a kernel is built."""
+    machine = app.measuring_place.machine
+    machine.build()
+    for trial in machine.others_trying():
+        app.say(f"a trial runs on this machine, and this build takes CPU time from it: {trial}")
+        app.say("  next: Ctrl-C ends the build; what was compiled stays, and the same command goes on")
 
 
 def launcher_of(cache: str, *, distributed: bool) -> str | None:
@@ -141,7 +150,6 @@ def _same(one: KernelMade, order: BuildOrder) -> bool:
 def _built(
     app: App, order: BuildOrder, make: Make, before: KernelMade | None, package: PackageKind | None
 ) -> KernelMade:
-    from ktrial.cli.shared.disturbing import say_whom_a_build_disturbs
     from ktrial.kernels.build.make_kernel import make_kernel
     from ktrial.kernels.build.packages import PACKINGS, Left, variables_of
     from ktrial.kernels.build.progress import BuildProgress

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from ktrial.cli.kernel_options import cpu_level
-from ktrial.cli.options import json_option
+from ktrial.cli.options import cpu_level, json_option
 from ktrial.kit.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:

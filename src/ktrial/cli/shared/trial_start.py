@@ -13,7 +13,7 @@ from ktrial.kit.errors import BadInput, Refused
 if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.trial.protocol.file import TrialFile
-    from ktrial.trial.protocol.trial_forecast import TrialForecast
+    from ktrial.trial.protocol.forecast import TrialForecast
     from ktrial.trial.run.prepare import Prepared
 
 

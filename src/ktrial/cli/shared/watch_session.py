@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One watch from its begin to the sum at its end, for a person or for a program."""
+"""One watch from its begin to the sum at its end, for a person or for a program.
+
+The live view is drawn in place on a terminal, of what is recorded anyway.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -12,8 +16,10 @@ import msgspec
 
 from ktrial.bench.run.tail import LineTail
 from ktrial.cli.options import write_json
-from ktrial.cli.shared.watch import WatchShown
+from ktrial.cli.shared.watch import WatchShown, untraced
 from ktrial.cli.shared.watched_programs import LinesAtEnd, frame_loop, watched_program
+from ktrial.kit.console import LiveLines, is_live
+from ktrial.kit.streams import draw
 from ktrial.machine.disks import disk_of
 from ktrial.recordings.frame_loop import LINES
 from ktrial.recordings.frames.lines import FramePattern
@@ -21,7 +27,64 @@ from ktrial.watch.record.frames import KeptFrames, Looks, TellsFrames
 from ktrial.watch.record.watch import WatchRequest, crowded_disk, lost_lines, read_back, watch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ktrial.cli.app import App
+    from ktrial.recordings.watching import Seen
+    from ktrial.watch.diagnosis.symptoms import Symptom
+
+
+def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:
+    """Whether to draw: asked for, or on a terminal that a program which is started does not write to as well."""
+    can = is_live(sys.stderr, os.environ) and not as_json
+    return can and (wanted if wanted is not None else not shares_terminal)
+
+
+class Drawn:
+    """Draws once a second on stderr; `frames_told` says that a log tells frames."""
+
+    def __init__(
+        self,
+        title: str,
+        symptoms: Mapping[str, Symptom],
+        *,
+        program: bool,
+        frames_told: bool = False,
+    ) -> None:
+        from ktrial.watch.record.live import LiveWatch
+
+        self._title = title
+        self._told = False
+        self._live = LiveWatch(symptoms, program=program, frames_told=frames_told)
+        self._view = LiveLines(lambda text: draw(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
+        self._cpu_s = time.process_time()
+
+    def seen(self, seen: Seen) -> None:
+        """Draw."""
+        self._live.seen(seen)
+        self._draw()
+
+    def handed(self, data: bytes) -> None:
+        """What the next picture shows."""
+        self._live.handed(data)
+        if not self._told and self._live.why_untraced is not None:
+            self._told = True
+            self._view.say(untraced(self._live.why_untraced))
+
+    def ended(self) -> None:
+        """The last picture stays, with what came at the end."""
+        self._draw()
+
+    def frames(self, frames: Sequence[tuple[int, float]]) -> None:
+        """Frames of a log."""
+        self._live.frames([end_ns / 1e9 for end_ns, _ in frames], [took_s for _, took_s in frames])
+
+    def _draw(self) -> None:
+        from ktrial.watch.record.live_view import watch_view
+
+        moment = self._live.moment(time.process_time() - self._cpu_s)
+        if moment is not None:
+            self._view.draw(watch_view(moment, title=self._title, width=self._view.columns))
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,12 +155,11 @@ def watch_session(app: App, asked: WatchOptions) -> None:
 
 
 def _shows(app: App, asked: WatchOptions, *, frames_told: bool) -> TellsFrames:
-    from ktrial.cli.shared.watch_drawing import Drawn, draws
 
     shares = asked.words is not None and (sys.stdout.isatty() or sys.stderr.isatty())
     if not draws(asked.live, as_json=asked.as_json, shares_terminal=shares):
         return WatchShown(asked.every_s, as_json=asked.as_json)
-    from ktrial.watch.diagnosis.symptom_files import load_symptoms
+    from ktrial.watch.diagnosis.symptoms import load_symptoms
 
     process = asked.wanted.process
     title = " ".join(asked.words) if asked.words else "the machine" if process is None else f"process {process}"

@@ -87,7 +87,7 @@ def command(
     ktrial bench -n 20 -- make -j4
     ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
     """
-    from ktrial.bench.around.surroundings import surroundings
+    from ktrial.bench.around.around_run import surroundings
     from ktrial.bench.measure import measure
     from ktrial.bench.suites import with_parameters
 

@@ -68,7 +68,7 @@ def command(
     from ktrial.kit.tables import columns
     from ktrial.watch.diagnosis.diagnose import diagnose
     from ktrial.watch.diagnosis.proposals import with_proposals
-    from ktrial.watch.diagnosis.symptom_files import load_symptoms
+    from ktrial.watch.diagnosis.symptoms import load_symptoms
     from ktrial.watch.diagnosis.text import diagnoses_text
 
     if frames_began is not None and isnan(frames_began):

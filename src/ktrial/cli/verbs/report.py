@@ -62,8 +62,7 @@ def _made(comparison: Comparison, ending: str, name: str | None, outcome: str | 
 
         return junit_xml(comparison)
     if ending == ".md":
-        from ktrial.reports.markdown import markdown
-        from ktrial.reports.step_summary import step_summary
+        from ktrial.reports.markdown import markdown, step_summary
 
         return (step_summary if summary else markdown)(comparison).encode()
     from ktrial.reports.charts.svg import png_bytes, svg_bytes

@@ -32,8 +32,7 @@ def command(app: App, place: str, name: str | None, as_json: bool) -> int:
     ktrial show 20261121T214239Z-1f2e3d/4 --raw stdout
     """
     from ktrial.kit.tables import columns
-    from ktrial.results.kept_doubts import kept_findings
-    from ktrial.results.model import summaries
+    from ktrial.results.model import kept_findings, summaries
     from ktrial.results.text import run_text, session_text
 
     session_name, slash, run_number = place.rpartition("/")

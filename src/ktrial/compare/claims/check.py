@@ -31,8 +31,8 @@ from ktrial.judge.model.words import (
 )
 from ktrial.judge.stats.printed_tukey import Bounds, PrintedGroup, p_of, q_of
 from ktrial.kit.errors import BadInput, UnknownName
-from ktrial.results.importers._margine import METRICS
 from ktrial.results.importers._units import scale_of
+from ktrial.results.importers.margine import METRICS
 
 #: Words that people use for every outcome of a kind.
 _GENERIC = {"latency": "s", "time": "s", "duration": "s", "rate": "1/s", "throughput": "1/s", "bandwidth": "B/s"}

@@ -1,21 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two arms that were measured on several machines: each machine by itself, and what they say together."""
+"""Several machines: what each says by itself of two arms, what holds on average, what to expect on one more."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from ktrial.judge.contrasts import Measured
 from ktrial.judge.model.comparison import MachineEffect, Pooled, TestResult
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.observational_layout import Layout, Order, Runs, Scale, lay_out
-from ktrial.judge.stats import pooling
+from ktrial.judge.sequential import as_array
 from ktrial.judge.stats.arrays import Array
+from ktrial.judge.stats.blocked import one_look
 from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
+
+#: Fewer machines are shown side by side and not pooled.
+FEWEST_MACHINES = 3
+
+
+class PooledMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect on one machine with the standard error that its one-look interval amounts to."""
+
+    machine: str
+    blocks: int
+    estimate: float
+    error: float
+    low: float
+    high: float
+
+
+class PooledEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean effect over machines with its interval; `tau` is the sd between machines, `i_squared` their share.
+
+    `predicted_low` and `predicted_high` bound the effect on one more machine. All but `i_squared` are logarithms.
+    """
+
+    machines: tuple[PooledMachine, ...]
+    estimate: float
+    low: float
+    high: float
+    predicted_low: float
+    predicted_high: float
+    tau: float
+    i_squared: float
+    confidence: float
+
+
+def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
+    """One machine's part, from all its blocks. Raises BadInput below seven of them, or where they have no spread."""
+    from scipy.special import stdtrit
+
+    values = as_array(differences)
+    found = one_look(values)
+    if found is None or len(values) < 7:
+        raise BadInput(
+            f"{machine}: {len(values)} blocks give no interval to pool",
+            hint="a trial that is part of a pool runs on to seven blocks",
+        )
+    estimate, low, high = found
+    if not high > low:
+        raise BadInput(f"{machine}: all blocks show the same difference, so that its weight is not known")
+    error = (high - low) / (2 * float(stdtrit(len(values) - 1, 0.975)))
+    return PooledMachine(machine=machine, blocks=len(values), estimate=estimate, error=error, low=low, high=high)
+
+
+def pool(machines: Sequence[PooledMachine], confidence: float = 0.95) -> PooledEffect:
+    """Random effects: DerSimonian-Laird between machines, Hartung-Knapp-Sidik-Jonkman never below it, prediction."""
+    from scipy.special import stdtrit
+
+    count = len(machines)
+    if count < FEWEST_MACHINES:
+        raise BadInput(f"{count} machines are shown side by side, not pooled", hint="three machines can be pooled")
+    effects = np.array([one.estimate for one in machines])
+    variances = np.array([one.error for one in machines]) ** 2
+    tau_squared, i_squared = _between(effects, variances)
+    weights = 1 / (variances + tau_squared)
+    mean = float((weights * effects).sum() / weights.sum())
+    scatter = float((weights * (effects - mean) ** 2).sum() / (count - 1))
+    error = math.sqrt(max(1.0, scatter) / float(weights.sum()))
+    share = (1 + confidence) / 2
+    half = float(stdtrit(count - 1, share)) * error
+    predicted = float(stdtrit(count - 2, share)) * math.sqrt(tau_squared + error**2)
+    return PooledEffect(
+        machines=tuple(machines),
+        estimate=mean,
+        low=mean - half,
+        high=mean + half,
+        predicted_low=mean - predicted,
+        predicted_high=mean + predicted,
+        tau=math.sqrt(tau_squared),
+        i_squared=i_squared,
+        confidence=confidence,
+    )
+
+
+def _between(effects: np.ndarray, variances: np.ndarray) -> tuple[float, float]:
+    """DerSimonian and Laird's variance between machines, and the share of the scatter that it explains."""
+    weights = 1 / variances
+    mean = (weights * effects).sum() / weights.sum()
+    scatter = float((weights * (effects - mean) ** 2).sum())
+    free = len(effects) - 1
+    scale = float(weights.sum() - (weights**2).sum() / weights.sum())
+    tau_squared = max(0.0, (scatter - free) / scale)
+    return tau_squared, max(0.0, 1 - free / scatter) if scatter > 0 else 0.0
+
 
 METHOD = "random effects over machines (Hartung-Knapp-Sidik-Jonkman)"
 _BY_ITSELF = "Hodges-Lehmann"
@@ -34,7 +128,7 @@ class Together(NamedTuple):
 def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Together:
     """One contrast over the machines of its runs, of which all must be known."""
     shown: list[MachineEffect] = []
-    kept: list[pooling.PooledMachine] = []
+    kept: list[PooledMachine] = []
     layouts: list[Layout] = []
     for machine in dict.fromkeys((*control.machines, *arm.machines)):
         one, layout, effect = _alone(str(machine), _of(control, machine), _of(arm, machine), scale)
@@ -42,11 +136,11 @@ def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Toget
         if effect is not None and layout is not None:
             kept.append(effect)
             layouts.append(layout)
-    if len(kept) < pooling.FEWEST_MACHINES:
+    if len(kept) < FEWEST_MACHINES:
         count = f"{len(kept)} machine{'s'[: len(kept) != 1]} of {len(shown)} can be pooled"
-        why = f"{count}, and at least {pooling.FEWEST_MACHINES} are needed: they are shown side by side"
+        why = f"{count}, and at least {FEWEST_MACHINES} are needed: they are shown side by side"
         return Together(Pooled(machines=tuple(shown)), None, None, why)
-    found = pooling.pool(kept, 1 - alpha)
+    found = pool(kept, 1 - alpha)
     whole = Pooled(
         machines=tuple(shown),
         predicted_low=found.predicted_low,
@@ -73,7 +167,7 @@ def _of(runs: Runs, machine: str | None) -> Runs:
 
 def _alone(
     name: str, control: Runs, arm: Runs, scale: Scale
-) -> tuple[MachineEffect, Layout | None, pooling.PooledMachine | None]:
+) -> tuple[MachineEffect, Layout | None, PooledMachine | None]:
     """One machine, and its part of the whole where it can have one."""
     if not len(control.scores) or not len(arm.scores):
         return MachineEffect(machine=name, blocks=0, why="it has not measured both arms"), None, None
@@ -86,7 +180,7 @@ def _alone(
         why = "values of zero or below have no ratio to pool"
         return MachineEffect(machine=name, blocks=blocks, why=why), None, None
     try:
-        found = pooling.machine_effect(name, (layout.arm - layout.control).tolist())
+        found = machine_effect(name, (layout.arm - layout.control).tolist())
     except BadInput as error:
         why = error.message.removeprefix(f"{name}: ")
         return MachineEffect(machine=name, blocks=blocks, why=why), None, None
@@ -94,7 +188,7 @@ def _alone(
     return MachineEffect(machine=name, blocks=blocks, effect=effect), layout, found
 
 
-def _layout(layouts: Sequence[Layout], kept: Sequence[pooling.PooledMachine]) -> Layout:
+def _layout(layouts: Sequence[Layout], kept: Sequence[PooledMachine]) -> Layout:
     """The machines as units; what is doubtful of one of them is doubtful of all."""
     order = next(one for one in _WORST if any(layout.order == one for layout in layouts))
     confounded = next((layout.confounded_by for layout in layouts if layout.confounded_by is not None), None)
@@ -110,7 +204,7 @@ def _layout(layouts: Sequence[Layout], kept: Sequence[pooling.PooledMachine]) ->
     )
 
 
-def _measured(found: pooling.PooledEffect) -> Measured:
+def _measured(found: PooledEffect) -> Measured:
     from scipy.special import stdtr, stdtrit
 
     free = len(found.machines) - 1

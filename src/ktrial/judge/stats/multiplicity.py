@@ -1,13 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What remains of p-values when several questions were asked."""
+"""The smallest p that a layout can reach at all, and what remains of p-values when several questions were asked."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from ktrial.judge.stats.arrays import Array
+
+#: Random relabellings of a test that cannot try all of them; p is at least 1 / (this + 1).
+RESAMPLES = 9_999
+
+
+def unpaired_floor(n_control: int, n_arm: int) -> float:
+    """Two-sided, of every test on labels that could be exchanged: two of all ways to pick the arm's units."""
+    if not n_control or not n_arm:
+        return 1.0
+    return min(1.0, 2 / math.comb(n_control + n_arm, n_arm))
+
+
+def blocked_floor(blocks: int) -> float:
+    """Two-sided, of every test on the signs of block differences."""
+    return min(1.0, math.ldexp(2.0, -blocks))
 
 
 def holm(p: Sequence[float]) -> Array:

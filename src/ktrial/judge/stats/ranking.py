@@ -10,8 +10,7 @@ from ktrial.judge.model.comparison import Pair, Pairwise
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.sequential import ALPHA, Array, block_differences
 from ktrial.judge.stats.blocked import one_look, signed_rank_p
-from ktrial.judge.stats.floors import blocked_floor
-from ktrial.judge.stats.multiplicity import holm
+from ktrial.judge.stats.multiplicity import blocked_floor, holm
 from ktrial.kit.errors import BadInput
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from ktrial.judge.stats.arrays import Array, find_sorted, mean_ranks, steps, without_dust
-from ktrial.judge.stats.floors import RESAMPLES, unpaired_floor
+from ktrial.judge.stats.multiplicity import RESAMPLES, unpaired_floor
 
 #: Up to this many pairs the distribution of rank sums is exact without ties, up to so many units also with ties.
 EXACT_PAIRS = 10_000

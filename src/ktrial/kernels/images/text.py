@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ktrial.kernels.build.kernel_objects import object_lines
 from ktrial.kernels.build_record import Flags
+from ktrial.kernels.built_objects import object_lines
 from ktrial.kernels.identity import (
     SHOWN,
     KernelFound,

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the patch that adds targets to a kernel tree, from the tree's own structure. Pure: texts in, texts out."""
+"""Makes the patch that adds targets to a kernel tree, from the tree's own structure. Pure: texts in, texts out.
+
+Its lines stand between marks, are taken out again exactly, and are shown as a unified diff.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ktrial.kernels.config.kconfig import Choice, Kconfig, KconfigEntry, read_kconfig
-from ktrial.kernels.uarch import marked
 from ktrial.kernels.uarch.patch_text import (
     LEVEL,
     NOT_IN_RUSTC,
@@ -28,6 +31,56 @@ from ktrial.kernels.uarch.patch_text import (
 from ktrial.kernels.uarch.targets import NATIVE, KernelTree, Target
 from ktrial.kernels.uarch.x86_makefile import FlagBlock, read_flag_block, read_tree_version
 from ktrial.kit.errors import Refused
+
+BEGIN, END = "ktrial-uarch: begin", "ktrial-uarch: end"
+_BEGIN = re.compile(rf"\s*(?:#|/\*) {BEGIN}(?: \*/)?\n?")
+_END = re.compile(rf"\s*(?:#|/\*) {END}(?: \*/)?\n?")
+
+
+def insert(text: str, after: Mapping[int, str], *, comment: str = "# {}") -> str:
+    """The text with more lines after the lines of these numbers, counted from 1; 0 is before the first."""
+    lines = text.splitlines(keepends=True)
+    result: list[str] = []
+    for number in range(len(lines) + 1):
+        if number:
+            result.append(lines[number - 1])
+        if number in after:
+            result += [comment.format(BEGIN) + "\n", after[number].rstrip("\n") + "\n", comment.format(END) + "\n"]
+    return "".join(result)
+
+
+def is_marked(text: str) -> bool:
+    """Whether there are marks in it."""
+    return BEGIN in text
+
+
+def without(text: str) -> str:
+    """The text without what stands between marks. Raises ValueError with the reason where marks do not pair."""
+    kept: list[str] = []
+    inside = 0
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        if _BEGIN.fullmatch(line):
+            if inside:
+                raise ValueError(f"line {number}: a mark begins within the one of line {inside}")
+            inside = number
+        elif _END.fullmatch(line):
+            if not inside:
+                raise ValueError(f"line {number}: a mark ends that never began")
+            inside = 0
+        elif not inside:
+            kept.append(line)
+    if inside:
+        raise ValueError(f"line {inside}: a mark begins and never ends")
+    return "".join(kept)
+
+
+def unified(path: str, old: str, new: str) -> str:
+    """The change of one file as a unified diff for `patch -p1`; empty where there is none."""
+    lines = difflib.unified_diff(
+        old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{path}", f"b/{path}", n=3
+    )
+    return "".join(lines)
+
 
 TOP = "Makefile"
 KCONFIG = "arch/x86/Kconfig.cpu"
@@ -55,13 +108,13 @@ class UarchPatch(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """A unified diff for `patch -p1`."""
-        return "".join(marked.unified(path, self.before[path], self.after[path]) for path in sorted(self.after))
+        return "".join(unified(path, self.before[path], self.after[path]) for path in sorted(self.after))
 
 
 def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
     """What a tree is. Raises Refused or UnreadableOutput where no known structure is found."""
     version = read_tree_version(files[TOP].encode(), TOP)
-    applied = any(marked.is_marked(text) for text in files.values())
+    applied = any(is_marked(text) for text in files.values())
     plain = _unmarked(files) if applied else files
     kconfig = read_kconfig(plain[KCONFIG].encode(), KCONFIG)
     block = read_flag_block(plain[MAKEFILE].encode(), MAKEFILE)
@@ -116,7 +169,7 @@ def _unmarked(files: Mapping[str, str]) -> dict[str, str]:
     plain = {}
     for path, text in files.items():
         try:
-            plain[path] = marked.without(text)
+            plain[path] = without(text)
         except ValueError as error:
             raise Refused(f"{path}: {error}", hint="put the file back as it came with the tree") from None
     return plain
@@ -195,7 +248,7 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
     lines = shift_lines(micro, covered=covered)
     if lines:
         additions[defaults[0] - 1] = lines
-    return marked.insert(text, additions)
+    return insert(text, additions)
 
 
 def _asks_for_rust(entry: KconfigEntry | None) -> bool:
@@ -208,7 +261,7 @@ def _edited_init(text: str) -> str:
     last = max((number for number, line in _numbered(rust) if line.startswith("depends on ")), default=0) if rust else 0
     if not last:
         raise Refused(f"{INIT}: RUST has no dependency to put another one behind, yet the tree gives flags to rustc")
-    return marked.insert(text, {last: f"\tdepends on !{NOT_IN_RUSTC}"})
+    return insert(text, {last: f"\tdepends on !{NOT_IN_RUSTC}"})
 
 
 def _numbered(entry: KconfigEntry) -> list[tuple[int, str]]:
@@ -217,8 +270,8 @@ def _numbered(entry: KconfigEntry) -> list[tuple[int, str]]:
 
 def _edited_makefile(text: str, block: FlagBlock, new: Sequence[Target]) -> str:
     if block.shape in ("cc-option", "list"):
-        return marked.insert(text, {block.last: flag_lines(new, block)})
-    return marked.insert(text, {block.first - 1: flag_lines(new, block), block.last: f"{block.indent}endif"})
+        return insert(text, {block.last: flag_lines(new, block)})
+    return insert(text, {block.first - 1: flag_lines(new, block), block.last: f"{block.indent}endif"})
 
 
 def _edited_masks(text: str) -> str:
@@ -234,4 +287,4 @@ def _edited_masks(text: str) -> str:
             f"{MASKS}: no REQUIRED_MASK4 and REQUIRED_MASK6 of one line each, and no {FEATURES} either: nothing would "
             "tell early boot code what a CPU must have"
         )
-    return marked.insert(text, {last: mask_lines(old)}, comment="/* {} */")
+    return insert(text, {last: mask_lines(old)}, comment="/* {} */")

@@ -10,9 +10,8 @@ from ktrial.kit.html_tags import Markup, Part, tag
 from ktrial.reports.order import by_level, by_weight
 from ktrial.reports.page.tables import anova_tables, arms_table, exclusions_table, table, tests_table
 from ktrial.reports.page.trial import protocol_parts
-from ktrial.reports.protocol import protocol_rows
 from ktrial.reports.run_conditions import by_arm
-from ktrial.reports.sections import pair_name
+from ktrial.reports.sections import pair_name, protocol_rows
 from ktrial.reports.sentences import adjusted_words, known_of, made_with, notices
 
 _MOST_CHANGES = 20

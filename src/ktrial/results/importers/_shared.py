@@ -21,8 +21,7 @@ from ktrial.recordings.frames.statistics import (
     FrameSamples,
     sampled_statistics,
 )
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.foreign_names import stem
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, stem
 
 
 def looks_like_json(head: bytes) -> bool:

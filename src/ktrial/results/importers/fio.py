@@ -9,8 +9,7 @@ from ktrial.bench.adapters.fio.output import FioDirection, FioJob, read_fio
 from ktrial.bench.adapters.fio.terse import is_fio_terse, read_fio_terse
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.foreign_names import slug
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import group_of, has_keys, measurement
 
 NAME = "fio"

@@ -18,8 +18,7 @@ import msgspec
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_quantity, json_table, unreadable
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.foreign_names import slug
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import has_keys, measurement
 
 

@@ -16,8 +16,7 @@ import msgspec
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import json_document, json_list, unreadable
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.foreign_names import slug, stem
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug, stem
 from ktrial.results.importers._shared import has_keys, labelled, looks_like_json
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, json_signed, scale_of
 

@@ -10,8 +10,7 @@ from msgspec import UNSET
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.recordings.frames.mangohud import SampledLog, is_mangohud, read_mangohud
 from ktrial.recordings.frames.statistics import BELOW_FPS, FRAME_OUTCOMES, frame_statistics
-from ktrial.results.foreign import ForeignResults, ForeignRun
-from ktrial.results.foreign_names import slug, stem
+from ktrial.results.foreign import ForeignResults, ForeignRun, slug, stem
 from ktrial.results.importers._shared import framed, group_of, sampled_run
 
 NAME = "mangohud"

@@ -16,8 +16,7 @@ import msgspec
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
 from ktrial.kit.outcome import Direction
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.foreign_names import stem
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, stem
 from ktrial.results.importers._shared import has_keys, labelled
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, json_signed, signed_number
 

@@ -10,8 +10,7 @@ from ktrial.bench.adapters.pgbench.output import PgbenchRun, read_pgbench
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tool_output import Quantity
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.foreign_names import slug
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import group_of, measurement
 
 NAME = "pgbench"

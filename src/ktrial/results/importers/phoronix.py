@@ -20,8 +20,7 @@ from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import decoded, unreadable
 from ktrial.kit.json_strict import NotStrictJson, decode
 from ktrial.kit.outcome import Direction
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.foreign_names import slug
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import labelled
 from ktrial.results.importers._units import AS_IT_STANDS, scale_of, signed_number
 

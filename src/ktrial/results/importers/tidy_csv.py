@@ -12,8 +12,7 @@ from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tidy_csv import Row, TidyTable, delimiter_of, is_of_blanks, read_tidy_csv
 from ktrial.kit.formats.tool_output import unreadable
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
-from ktrial.results.foreign_names import slug, stem
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug, stem
 from ktrial.results.importers._shared import group_of
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, known_units, scale_of, signed_number
 

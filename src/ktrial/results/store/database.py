@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a store by path or URL, brings its schema up to date, and says in plain words what a database complains of."""
+"""Opens a store by path or URL, brings its schema up to date with Alembic, and says what a database complains of."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import sqlite3
@@ -19,6 +20,33 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.mounts import MOUNTS, file_system
+
+#: Any number that others hardly use: one process at a time makes the tables.
+_ONE_AT_A_TIME = 0x6B747269616C
+_SCRIPTS = "ktrial.results.store:migrations"
+
+
+def migrate(engine: sa.Engine, found: str | None, shown: str) -> None:
+    """From version `found` (None: a new store) to the newest, in one transaction."""
+    # Most stores are of the newest, and Alembic takes longer to load than the rest of this module.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    config = Config()
+    config.set_main_option("script_location", _SCRIPTS)
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        raise KtrialError(
+            f"{shown} was made by a newer ktrial (its schema is {found})", hint="use that ktrial, or another --store"
+        )
+    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ONE_AT_A_TIME})
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
 
 #: The version of the schema that this ktrial writes: the newest file in `migrations/versions`.
 HEAD = "0003"
@@ -133,8 +161,6 @@ class Database:
             with self._speaking("opened"):
                 found = self._version()
                 if found != HEAD:
-                    from ktrial.results.store.migrate import migrate
-
                     migrate(self.engine, found, self.shown)
         except BaseException:
             self.close()

@@ -1,15 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The value of a commit: built once, booted in exact guests that differ in a word that means nothing."""
+"""The value of a commit: built once, booted in exact guests that differ in a word that means nothing.
+
+A program in a guest ends with it: a plain number, or a result in the agent's reply to a load.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 
+import msgspec
+
 from ktrial.bench.guest_tools import GuestRun
-from ktrial.guests.guest_number import read_number
 from ktrial.kit.commits import Untellable
 from ktrial.kit.errors import UnreadableOutput
+from ktrial.kit.json_strict import decode_as
+
+_LAST_LINE = "the program's last line"
+
+
+class _Ok(msgspec.Struct, frozen=True):
+    results: dict[str, object]
+
+
+class _NumberReply(msgspec.Struct, frozen=True):
+    ok: _Ok
+
+
+def read_number(output: bytes, outcome: str) -> float:
+    """The outcome in the last line: a number, or of a reply the result called so. Raises UnreadableOutput."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    last = lines[-1] if lines else b""
+    shown = last[:60].decode(errors="replace")
+    value: object = None
+    try:
+        value = float(last)
+    except ValueError:
+        try:
+            results = decode_as(last, _NumberReply).ok.results
+        except msgspec.DecodeError:
+            raise UnreadableOutput(_LAST_LINE, None, shown, "a number, or the agent's reply to a load") from None
+        if outcome not in results:
+            raise UnreadableOutput(_LAST_LINE, None, ", ".join(results), f"results with {outcome}") from None
+        value = results[outcome]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UnreadableOutput(_LAST_LINE, None, shown, f"{outcome} as a number")
+    return float(value)
+
 
 #: Gives the kernel of a commit. Raises Untellable.
 Image = Callable[[str], bytes]

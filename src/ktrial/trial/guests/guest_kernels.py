@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.kit.errors import Contradiction, KtrialError, Refused
 from ktrial.trial.arms.plan_arms import in_force
-from ktrial.trial.guests.kernels import kernel_of
+from ktrial.trial.guests.model import kernel_of
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.tuning.plans.model import Change, Plan, Refusal

@@ -12,7 +12,7 @@ from ktrial.judge.model.log import OutcomeRule, Protocol
 from ktrial.kit.tables import clean, labelled, paragraph
 from ktrial.machine.gate_words import gates_text
 from ktrial.trial.outcome.live_view import effect_figures
-from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.protocol.forecast import TrialForecast
 from ktrial.trial.record import ArmSettings, TrialSummary
 
 #: What makes a block not count: nothing that was measured.

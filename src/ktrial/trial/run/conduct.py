@@ -21,9 +21,8 @@ from ktrial.trial.arms.plan_arms import found_values
 from ktrial.trial.arms.scheduler import SchedulerSeat
 from ktrial.trial.outcome.scope import refuse_elsewhere
 from ktrial.trial.protocol import noise_profile as noise
-from ktrial.trial.protocol.forecast import forecast_of, planned_runs
+from ktrial.trial.protocol.forecast import TrialForecast, forecast_of, planned_runs
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
-from ktrial.trial.protocol.trial_forecast import TrialForecast
 from ktrial.trial.record import StoredTrial, protocol_sha256
 from ktrial.trial.run.boots import cut_off
 from ktrial.trial.run.events import NoiseBegan, TrialAnnounced, TrialListener, VisitWaits

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.bench.around.around_run import Around
+from ktrial.bench.around.around_run import Around, surroundings
 from ktrial.bench.around.load import Background
-from ktrial.bench.around.surroundings import surroundings
 from ktrial.bench.availability import examine_with
 from ktrial.bench.benchmark import Benchmark
 from ktrial.bench.measure import session_of

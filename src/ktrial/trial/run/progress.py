@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a trial shows that it goes on: a picture in place on a terminal, else a line per block as good in a log file.
 
-Everything is drawn by events, which come between runs only: nothing is drawn while one is measured.
+It tells how long the trial still takes: to its cap, and to where it will probably be decided. Everything is drawn by
+events, which come between runs only: nothing is drawn while one is measured.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ import statistics
 import sys
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
+from ktrial.judge.model.judgement import Judgement
+from ktrial.judge.model.log import Protocol
 from ktrial.kit import plain_json
 from ktrial.kit.console import LiveLines, is_live
 from ktrial.kit.streams import draw, tell
@@ -22,9 +27,49 @@ if TYPE_CHECKING:
     from ktrial.judge.model.judgement import Judgement
     from ktrial.judge.model.log import Protocol
     from ktrial.machine.ports import Clock
-    from ktrial.trial.protocol.trial_forecast import TrialForecast
+    from ktrial.trial.protocol.forecast import TrialForecast
     from ktrial.trial.run.events import TrialEvent, VisitBegan, VisitEnded
     from ktrial.trial.run.prepare import Prepared
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """Blocks and seconds that are left; null where nothing is known of them. `stop` is the expected last block."""
+
+    cap: int | None
+    stop: int | None
+    cap_s: float | None
+    stop_s: float | None
+
+
+def outlook(protocol: Protocol, judgement: Judgement | None, run_s: float | None, done: int) -> Outlook:
+    """From what the judge says and what a run takes; `done` runs of the present block are over."""
+    each = protocol.runs_per_visit
+    if protocol.replicate != "run" or "kernel" in protocol.varies:
+        # What lies between the visits is up to a person, or to a compiler.
+        run_s = None
+    if judgement is None:
+        first = protocol.cap
+        return Outlook(
+            cap=first, stop=None, cap_s=_left_s(first, 0, each * len(protocol.arms), run_s, done), stop_s=None
+        )
+    from ktrial.judge.outlook import expected_stop
+
+    stop = expected_stop(protocol, judgement)
+    alive = each * (len(protocol.arms) - len(judgement.dropped))
+    cap = judgement.cap if judgement.next.action != "stop" else None
+    return Outlook(
+        cap=judgement.cap,
+        stop=stop,
+        cap_s=_left_s(cap, judgement.blocks, alive, run_s, done),
+        stop_s=_left_s(stop, judgement.blocks, alive, run_s, done),
+    )
+
+
+def _left_s(last: int | None, blocks: int, runs: int, run_s: float | None, done: int) -> float | None:
+    if last is None or run_s is None:
+        return None
+    return max(0, (last - blocks) * runs - done) * run_s
+
 
 #: No faster than this, so that trials of very short runs are not slowed down.
 _DRAWN_EVERY_S = 0.2
@@ -158,7 +203,6 @@ class TrialProgress:
 
     def _lines(self, width: int) -> list[str]:
         from ktrial.trial.outcome.live_view import ShownMoment, profile_line, view
-        from ktrial.trial.run.trial_outlook import outlook
 
         if self._protocol is None:
             blocks = 0 if self._judgement is None else self._judgement.blocks

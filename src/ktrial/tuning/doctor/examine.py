@@ -1,21 +1,164 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examine a machine without root: what is tuned and by whom, what disturbs measuring now, what cannot be done here."""
+"""Examine a machine without root: what is tuned and by whom, what disturbs measuring now.
+
+It tells what cannot be measured or tuned there, and what would lift that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+import msgspec
+
+from ktrial.kit.mounts import MOUNTS, mount_options, read_only_mount
 from ktrial.kit.units import show_bytes
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
+from ktrial.machine.reading import Reading
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.doctor.confounders import CONFOUNDER_FILES, confounders
-from ktrial.tuning.doctor.limits import LIMIT_FILES, LIMIT_PATTERNS, limits
-from ktrial.tuning.doctor.model import Counts, Examination
+from ktrial.tuning.doctor.model import Counts, Examination, Limit
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.origin.configured import gather
 from ktrial.tuning.origin.origin import Origin
 from ktrial.tuning.origin.why import origins
+
+_EVENT_SOURCES = "/sys/bus/event_source/devices/*"
+_ENERGY = "/sys/class/powercap/intel-rapl:*/energy_uj"
+_HWMON_POWER = "/sys/class/hwmon/*/energy1_input"
+_PARANOID = "/proc/sys/kernel/perf_event_paranoid"
+LIMIT_PATTERNS = (_EVENT_SOURCES, _ENERGY, _HWMON_POWER)
+LIMIT_FILES = (MOUNTS, _PARANOID)
+_PROCESSOR_UNITS = ("cpu", "cpu_core", "cpu_atom", "armv8", "armv9", "apple_", "riscv")
+PARANOID_BLOCKS_USERS = 2
+
+
+class _LimitLook(msgspec.Struct, frozen=True):
+    """What the looks may use."""
+
+    facts: FactBook
+    readings: Mapping[str, Reading | None]
+    listed: Mapping[str, tuple[str, ...]]
+    is_root: bool
+
+    def text(self, path: str) -> str | None:
+        """A file's text."""
+        reading = self.readings.get(path)
+        return None if reading is None else reading.text
+
+
+def limits(
+    facts: FactBook,
+    readings: Mapping[str, Reading | None],
+    listed: Mapping[str, tuple[str, ...]],
+    *,
+    is_root: bool,
+) -> Iterator[Limit]:
+    """All limits; what could not be told is not guessed."""
+    look = _LimitLook(facts, readings, listed, is_root)
+    for each in _LOOKS:
+        yield from each(look)
+
+
+def _read_only(look: _LimitLook) -> Iterator[Limit]:
+    """A container's /proc/sys and /sys are mostly read-only."""
+    options = mount_options(look.text(MOUNTS) or "")
+    for mount, what in (("/proc/sys", "sysctls"), ("/sys", "settings below /sys")):
+        if read_only_mount(mount, options) is not None:
+            container = look.facts.value("container.kind")
+            inside = f" in this {container} container" if container not in (None, "none") else ""
+            yield Limit(
+                what=f"changing {what}",
+                why=f"{mount} is mounted read-only{inside}",
+                lift="run ktrial on the host, or start the container privileged",
+            )
+
+
+def _root(look: _LimitLook) -> Iterator[Limit]:
+    if look.is_root:
+        return
+    yield Limit(
+        what="knobs in debugfs and files that only root reads",
+        why="this session is not root",
+        lift="sudo ./ktrial doctor",
+    )
+
+
+def _debugfs(look: _LimitLook) -> Iterator[Limit]:
+    lockdown = look.facts.value("kernel.lockdown")
+    if lockdown not in (None, "none"):
+        yield Limit(
+            what="scheduler features and slices (debugfs), tracing of memory",
+            why=f"kernel lockdown is {lockdown}",
+            lift="switch Secure Boot off, or boot with lockdown=none where the kernel allows it",
+        )
+        return
+    if not look.is_root:
+        return
+    for name, what, folder in (
+        ("tracing.debugfs", "scheduler features and slices", "/sys/kernel/debug"),
+        ("tracing.tracefs", "tracing of wake-ups, reclaim and block I/O", "/sys/kernel/tracing"),
+    ):
+        if look.facts.value(name) is False:
+            kind = name.partition(".")[2]
+            yield Limit(
+                what=what, why=f"{kind} is not mounted or not in this kernel", lift=f"mount -t {kind} none {folder}"
+            )
+
+
+def _counters(look: _LimitLook) -> Iterator[Limit]:
+    names = [path.rpartition("/")[2] for path in look.listed.get(_EVENT_SOURCES, ())]
+    if not any(name == "cpu" or name.startswith(_PROCESSOR_UNITS[1:]) for name in names):
+        guest = look.facts.value("virtualisation.kind") not in (None, "none")
+        yield Limit(
+            what="hardware counters (cycles, cache misses)",
+            why="no performance monitoring unit" + (" is given to this guest" if guest else " was found"),
+            lift="let the hypervisor pass it on (for QEMU -cpu host,pmu=on)" if guest else "a kernel with its driver",
+        )
+        return
+    level = look.text(_PARANOID)
+    if not look.is_root and level is not None and level.lstrip("-").isdigit() and int(level) > PARANOID_BLOCKS_USERS:
+        yield Limit(
+            what="hardware counters",
+            why=f"kernel.perf_event_paranoid is {level}",
+            lift="sudo sysctl kernel.perf_event_paranoid=1, or measure as root",
+        )
+
+
+def _frequency(look: _LimitLook) -> Iterator[Limit]:
+    guest = look.facts.value("virtualisation.kind") not in (None, "none")
+    where = "the host's firmware and kernel decide" if guest else "a cpufreq driver: see firmware settings (CPPC, HWP)"
+    for name, what in (("cpufreq.driver", "clocks and governors"), ("cpuidle.driver", "idle states (C-states)")):
+        fact = look.facts.get(name)
+        if fact is not None and fact.absent is not None:
+            lift = where if name == "cpufreq.driver" or guest else "boot without idle=poll and with an idle driver"
+            yield Limit(what=what, why=f"{name.partition('.')[0]}: {fact.absent}", lift=lift)
+
+
+def _energy(look: _LimitLook) -> Iterator[Limit]:
+    if look.listed.get(_HWMON_POWER) or (look.listed.get(_ENERGY) and look.is_root):
+        return
+    if look.listed.get(_ENERGY):
+        yield Limit(what="energy", why="only root may read the RAPL counters", lift="measure as root")
+    elif look.facts.value("power.source") != "battery":
+        yield Limit(what="energy", why="no energy counter was found", lift="an external power meter")
+
+
+def _pressure(look: _LimitLook) -> Iterator[Limit]:
+    if look.facts.value("psi.available") is False:
+        yield Limit(what="pressure stall information", why="it is off in this kernel", lift="boot with psi=1")
+
+
+_LOOKS: tuple[Callable[[_LimitLook], Iterator[Limit]], ...] = (
+    _read_only,
+    _root,
+    _debugfs,
+    _counters,
+    _frequency,
+    _energy,
+    _pressure,
+)
+
 
 _STATE_NOT_SETTING = frozenset(("queue:rotational",))
 _SOFTWARE_DISKS = ("loop", "ram", "zram", "sr", "fd")

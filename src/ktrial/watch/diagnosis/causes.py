@@ -12,8 +12,7 @@ import numpy as np
 
 from ktrial.judge.stats.arrays import Array, Truth
 from ktrial.judge.stats.coincidence import Activity, merged
-from ktrial.recordings.model import Event, Recording, Series
-from ktrial.recordings.phases import rate_of
+from ktrial.recordings.model import Event, Recording, Series, rate_of
 from ktrial.watch.diagnosis.symptoms import Happening, Sign, Symptom
 
 

@@ -17,8 +17,7 @@ from ktrial.judge.stats.stutters import Episode, Stutters, chosen, episodes, lat
 from ktrial.judge.stats.time_blocks import Interval, mean_over
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_seconds
-from ktrial.recordings.model import Frames, Recording
-from ktrial.recordings.phases import phases_of, rate_of
+from ktrial.recordings.model import Frames, Recording, phases_of, rate_of
 from ktrial.watch.diagnosis.causes import AtWork, at_work
 from ktrial.watch.diagnosis.devices import devices
 from ktrial.watch.diagnosis.events import events

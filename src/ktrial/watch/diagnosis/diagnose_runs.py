@@ -14,8 +14,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.recordings.figures import PHASES, WATCH_OUTCOMES, watch_figures
 from ktrial.recordings.frames.statistics import BELOW_FPS, LeftOut
-from ktrial.recordings.model import Recording
-from ktrial.recordings.phases import phases_of
+from ktrial.recordings.model import Recording, phases_of
 from ktrial.results.exporters import csv as runs_csv
 from ktrial.results.model import SessionRuns, StoredMeasurement, StoredRun, StoredSession
 

@@ -15,7 +15,7 @@ from ktrial.reports.charts.svg import inline_svg
 from ktrial.reports.html import hashed
 from ktrial.reports.page.style import STYLE
 from ktrial.reports.page.tables import table
-from ktrial.watch.diagnosis.diagnose_devices import HEADERS, device_rows, device_sentences
+from ktrial.watch.diagnosis.devices import HEADERS, device_rows, device_sentences
 from ktrial.watch.diagnosis.latencies_chart import latencies_chart
 from ktrial.watch.diagnosis.model import Cause, Diagnosis, Worst
 from ktrial.watch.diagnosis.page_script import TIMELINE_SCRIPT, TIMELINE_STYLE

@@ -13,8 +13,7 @@ import numpy as np
 
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.machine.ports import Machine
-from ktrial.recordings.model import Recording
-from ktrial.recordings.phases import rate_of
+from ktrial.recordings.model import Recording, rate_of
 from ktrial.trial.protocol.from_words import default_suite
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.find import find_knob

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ktrial.judge.model.words import p_text
 from ktrial.kit.tables import clean, labelled, paragraph, table
 from ktrial.kit.units import show_bytes, show_seconds
-from ktrial.watch.diagnosis.diagnose_devices import HEADERS, device_rows, device_sentences
+from ktrial.watch.diagnosis.devices import HEADERS, device_rows, device_sentences
 from ktrial.watch.diagnosis.model import Cause, Diagnosis, Worst
 from ktrial.watch.diagnosis.tables import (
     CAUSES,

@@ -14,8 +14,7 @@ from ktrial.judge.stats.arrays import Array
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_bytes
 from ktrial.machine.ports import Machine
-from ktrial.recordings.model import GroupLimits, Recording, Series
-from ktrial.recordings.phases import rate_of
+from ktrial.recordings.model import GroupLimits, Recording, Series, rate_of
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.observe import observe
 from ktrial.watch.diagnosis.model import Diagnosis

@@ -8,8 +8,7 @@ import sys
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.kernel_options import arch_option, cpu_level
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import arch_option, cpu_level, json_option, write_json
 from ktrial.kit.errors import BadInput
 
 _ARM_COMPILER = "aarch64-linux-gnu-gcc"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.kernel_options import cpu_level
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import cpu_level, json_option, write_json
 
 if TYPE_CHECKING:
     from ktrial.kernels.build.tree import SourceTree

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by Alembic with the connection that `results.store.migrate` gives it."""
+"""Run by Alembic with the connection that `results.store.database` gives it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ import re
 import msgspec
 
 from ktrial.tuning.origin.formats import sysctl_d
-from ktrial.tuning.origin.formats.globs import fits
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
     FileReading,
@@ -24,6 +23,7 @@ from ktrial.tuning.origin.formats.lines import (
     split_lines,
     unread_line,
 )
+from ktrial.tuning.origin.formats.words import fits
 
 _MATCH_ONLY = frozenset(
     [

@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of a command line with quotes and backslashes, split as `shlex.split` does, in time that grows with the line.
+"""Words of a command line with quotes and backslashes, and patterns of names.
 
-That one needs four times as long for a word that is twice as long.
+Words are split as `shlex.split` does, in time that grows with the line: that one needs four times as long for a word
+that is twice as long.
 """
 
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
+
+#: No name in /proc, /sys or /dev is longer, and to read a long pattern takes time that grows with its square.
+_LONGEST = 255
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether the pattern (`*`, `?`, `[…]`) fits the whole name; one that is longer than any name fits none."""
+    return len(pattern) <= _LONGEST and fnmatchcase(name, pattern)
+
 
 #: What lies between two words, and the parts that a word is made of.
 _PART = re.compile(

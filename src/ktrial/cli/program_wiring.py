@@ -1,16 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of `wiring` that is about programs which log their frames."""
+"""The part of `wiring` that is about other programs: those that log frames, tools of benchmarks, the user's desktop."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ktrial.bench.around.session_bus import SessionDesktop
+    from ktrial.bench.run.container import Runtimes
     from ktrial.bench.run.foreground import AttachedLauncher, Captures, FreshLog
     from ktrial.bench.run.place import MeasuringPlace
+    from ktrial.bench.tools.toolbox import UserToolbox
+    from ktrial.bench.tools.workshop import Workshop
+
+
+class Tools:
+    """Where programs that measure come from when the machine has them not."""
+
+    @cached_property
+    def runtimes(self) -> Runtimes:
+        """The container runtimes of this machine."""
+        from ktrial.bench.run.container import Runtimes
+
+        return Runtimes()
+
+    @cached_property
+    def box(self) -> UserToolbox:
+        """The tools that were built for this user."""
+        from ktrial.agent.user_folders import tools_folder
+        from ktrial.bench.tools.toolbox import UserToolbox
+
+        return UserToolbox(tools_folder())
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Where tools are built; not entered yet."""
+        from ktrial.agent.user_folders import tools_work_folder
+        from ktrial.bench.tools.workshop import Workshop
+
+        return Workshop(tools_work_folder())
+
+
+class WithDesktop:
+    """What `App` has of the desktop."""
+
+    @cached_property
+    def desktop(self) -> SessionDesktop | None:
+        """The user's; None where no session bus leads to one."""
+        from ktrial.bench.around.session_bus import session_desktop
+
+        return session_desktop(os.environ)
 
 
 class FrameLogs:
