@@ -165,7 +165,7 @@ def test_the_migrations_make_the_tables_that_the_code_knows(store: Store, url: s
 def test_a_store_of_an_older_ktrial_is_brought_up_to_date(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as older:
         upgrade = command.upgrade
-        older.setattr("ktrial.results.store.database.command.upgrade", lambda config, _: upgrade(config, "0001"))
+        older.setattr("alembic.command.upgrade", lambda config, _: upgrade(config, "0001"))
         database = Database.open(url)
     with database.writing() as connection:
         values = "(1, 's1', 'quick', 'bench', 'plan', 5, '{}')"
