@@ -30,7 +30,8 @@ _FATES = {"caught": Fate.CAUGHT, "timeout": Fate.TIMED_OUT, "missed": Fate.SURVI
 #: A build and its tests take no longer, unless the mutant never ends.
 _BUILD_S, _TEST_S, _THEN_S = 600, 60, 900
 #: What a mutant started and what never ends goes with the tests that it is run by: agents in a loop slow the next ones.
-_ALONE = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
+_AS_ONESELF = () if os.geteuid() == 0 else ("--map-current-user",)
+_ALONE = ("unshare", *_AS_ONESELF, "--pid", "--mount-proc", "--fork", "--kill-child")
 #: Between two of these the clock is looked at.
 _AT_A_TIME = 10
 #: Statuses of cargo-mutants that tell the fates of mutants, not of itself: all caught, some missed, some timed out.

@@ -411,6 +411,17 @@ mod tests {
         Entry::Old(Old::nothing(step, path))
     }
 
+    /// Both steps have their old values, and the first one began.
+    fn whole() -> [Entry; 5] {
+        [
+            begin_of_two(),
+            old(0, FIRST),
+            old(1, SECOND),
+            Entry::Armed,
+            Entry::Writing { step: 0 },
+        ]
+    }
+
     /// A journal in which the lines of these numbers, from 1, are damaged.
     fn read_damaged(entries: &[Entry], numbers: &[usize]) -> Transaction {
         let mut lines: Vec<Vec<u8>> = entries
@@ -427,13 +438,7 @@ mod tests {
 
     #[test]
     fn an_old_value_is_lost_where_its_step_began() {
-        let entries = [
-            begin_of_two(),
-            old(0, FIRST),
-            old(1, SECOND),
-            Entry::Armed,
-            Entry::Writing { step: 0 },
-        ];
+        let entries = whole();
         let first = read_damaged(&entries, &[2]);
         assert_eq!(first.lost_olds(), [(0, FIRST.to_owned())]);
         assert!(!first.has_lost_more());
@@ -442,13 +447,7 @@ mod tests {
 
     #[test]
     fn a_damaged_line_that_told_of_the_armed_journal_is_no_lost_value() {
-        let entries = [
-            begin_of_two(),
-            old(0, FIRST),
-            old(1, SECOND),
-            Entry::Armed,
-            Entry::Writing { step: 0 },
-        ];
+        let entries = whole();
         let transaction = read_damaged(&entries, &[4]);
         assert!(transaction.armed && !transaction.has_lost_more());
         assert!(!read_damaged(&entries, &[3, 4]).has_lost_more());

@@ -133,7 +133,9 @@ impl<'a> Undo<'a> {
                 now.bytes == *told || rule.same_state(new, told, &now.bytes)
             }
             (Ok(now), Some(told), _) => now.bytes == *told,
-            (Err(_), None, How::File) => applied.is_some() || self.is_removal(old.step),
+            (Err(refusal), None, How::File) if refusal.outcome == Outcome::Absent => {
+                applied.is_some() || self.is_removal(old.step)
+            }
             // The line that told is damaged.
             (Ok(now), None, _) => !self.transaction.damage.is_empty() && self.is_as_written(old, &now.bytes),
             _ => false,

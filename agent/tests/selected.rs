@@ -37,7 +37,7 @@ fn numbers(reply: &Value) -> Vec<u64> {
         .collect()
 }
 
-/// Three transactions, the second of which is about something else.
+/// Three transactions: the first and the third write the same knob.
 fn three() -> (Machine, Session) {
     let machine = Machine::new();
     let mut session = Session::start(&machine, "root");
@@ -122,7 +122,7 @@ fn what_was_left_alone_is_taken_by_force_where_nothing_newer_is_in_force() {
         (vec![1], "60\n".to_owned())
     );
     let reply = session.ok("revert", json!({"select": "all", "force": true}));
-    assert_eq!(numbers(&reply).len(), 0, "it is as before");
+    assert_eq!(numbers(&reply).len(), 0, "nothing is left to restore");
 }
 
 #[test]

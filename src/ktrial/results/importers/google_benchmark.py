@@ -10,8 +10,9 @@ from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import json_document, json_list, json_quantity, json_table, unreadable
 from ktrial.kit.outcome import Direction, Unit
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import group_of, has_keys, measurement
+from ktrial.results.importers._units import json_signed
 
 NAME = "google-benchmark"
 WHAT = "JSON of Google Benchmark (--benchmark_out=FILE)."
@@ -90,8 +91,16 @@ def _measured(one: Mapping[str, Any], at: str, source: str) -> list[ForeignMeasu
                 )
             )
         elif key not in _TIMES and key not in _OWN and isinstance(value, int | float) and not isinstance(value, bool):
+            # The program chose the name: it may be that of a time.
+            count = json_signed(value, source, f"{at}.{key}")
             found.append(
-                ForeignMeasurement(outcome=key, value=float(value), unit="score", direction=None, original=str(value))
+                ForeignMeasurement(
+                    outcome=f"counter-{slug(key)}",
+                    value=float(count),
+                    unit="score",
+                    direction=None,
+                    original=str(value),
+                )
             )
     return found
 
