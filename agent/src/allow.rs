@@ -88,7 +88,7 @@ pub fn check(root: &Root, path: &str, purpose: Purpose) -> Result<PathBuf, Denia
             "{path} leads out of the tree of the machine"
         )));
     };
-    let is_link = admitted.kept > 0 && is_kernels_link(&asked, &resolved, admitted.kept);
+    let is_link = is_kernels_link(&asked, &resolved, admitted.kept);
     if resolved != asked && (!is_link || is_never(&resolved, purpose)) {
         judge(root, &resolved, purpose)
             .map_err(|why| Denial::Forbidden(format!("{path} is {resolved}, which {why}")))?;

@@ -348,4 +348,23 @@ mod tests {
         assert!(reach(&root, file, &rule("queue/scheduler")).is_ok());
         assert!(reach(&root, file, &rule("device/delete")).is_err());
     }
+    #[test]
+    fn the_old_of_a_couple_that_is_not_there_is_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let vm = folder.path().join("proc/sys/vm");
+        std::fs::create_dir_all(&vm).unwrap();
+        std::fs::write(vm.join("swappiness"), "60\n").unwrap();
+        let root = Root::new(folder.path());
+        let olds_with = |couple: &str| {
+            let write = serde_json::json!({"kind": "write", "path": "/proc/sys/vm/swappiness", "new": "10\n",
+                "verify": "integer", "couples": [couple]});
+            olds(&root, 0, &serde_json::from_value(write).unwrap())
+        };
+        let found = olds_with("/proc/sys/vm/dirty_ratio").unwrap();
+        assert_eq!(
+            found.iter().map(|old| old.absent).collect::<Vec<_>>(),
+            [false, true]
+        );
+        assert_eq!(olds_with("/etc/passwd").unwrap_err().outcome, Outcome::Forbidden);
+    }
 }

@@ -124,4 +124,14 @@ mod tests {
         assert!(!machine::exists(&context.root, "/usr/local/libexec/ktrial"));
         assert!(remove(&context).unwrap().is_empty());
     }
+    #[test]
+    fn a_folder_that_cannot_be_taken_away_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = Context::new(Role::Root, Root::new(folder.path()), "/var/lib/ktrial");
+        let of_agent = context.root.path(files::folder_of(AGENT));
+        fs::create_dir_all(of_agent.parent().unwrap()).unwrap();
+        fs::write(&of_agent, "").unwrap();
+        let message = remove(&context).unwrap_err().to_string();
+        assert!(message.contains(files::folder_of(AGENT)), "{message}");
+    }
 }

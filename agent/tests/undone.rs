@@ -140,6 +140,24 @@ fn a_recovery_that_ends_a_lease_leaves_alone_what_others_changed() {
 }
 
 #[test]
+fn the_end_of_a_session_ends_no_lease_that_was_confirmed_or_reverted() {
+    for (verb, ask) in [
+        ("confirm", json!({"transaction": 1})),
+        ("revert", json!({"select": {"only": 1}})),
+    ] {
+        let machine = Machine::new();
+        let mut session = Session::start(&machine, "root");
+        let leased = json!({"kind": "while-session"});
+        session.ok("apply", json!({"plan": plan(&leased)}));
+        session.ok(verb, ask);
+        // After a revert somebody else writes what the transaction wrote.
+        machine.write(SWAPPINESS, "10\n");
+        session.end();
+        assert_eq!(machine.read(SWAPPINESS), "10\n", "{verb}");
+    }
+}
+
+#[test]
 fn a_confirmed_lease_outlasts_its_deadline() {
     let machine = Machine::new();
     let mut session = Session::start(&machine, "root");
