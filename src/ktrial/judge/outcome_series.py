@@ -15,7 +15,7 @@ from ktrial.judge.observational_layout import Runs, Scale, is_usable
 from ktrial.judge.stats import diagnostics, factors, pairs
 from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.machines import within_machines
-from ktrial.judge.stats.modes import apart, two_modes, within_blocks
+from ktrial.judge.stats.modes import APART_FACTOR, apart, two_modes, within_blocks
 from ktrial.kit.finding import Finding, FindingLevel
 from ktrial.kit.outcome import Direction
 
@@ -194,13 +194,34 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
         {arm: of_arm.blocks for arm, of_arm in runs.items()},
     )
     seen = {arm: two_modes(of_arm) for arm, of_arm in scores.items()}
-    modes = {arm: found_two.low_share for arm, found_two in seen.items() if found_two is not None and found_two.clear}
+    modes = {
+        arm: found_two.low_share
+        for arm, found_two in seen.items()
+        if found_two is not None and found_two.clear and not _is_within_steps(question, arm)
+    }
     if modes:
         sentence = f"two modes in {_listed(modes)}: what differs may be how often each occurs (share of the worse mode)"
         found.append(Finding(kind="two-modes", level="suspect", sentence=sentence, values=modes))
     if scale == "log":
         found.extend(_apart({arm: of_arm for arm, of_arm in scores.items() if arm not in modes}, question.direction))
     return found
+
+
+#: Near values no farther apart than so many steps of their tool lie in groups whatever they are.
+_STEPS = 3
+
+
+def _is_within_steps(question: Question, arm: str) -> bool:
+    """Whether an arm's values differ by a few steps of the tool only: by its resolution, else the least difference."""
+    values = np.array([run.value for run in question.arms[arm] if is_usable(run.value)])
+    steps = np.diff(np.unique(values))
+    if (
+        not len(steps)
+        or values.max() >= APART_FACTOR * values.min()
+        or not diagnostics.coarse(values, question.resolution)
+    ):
+        return False
+    return float(steps.sum()) <= _STEPS * (question.resolution or float(steps.min())) * (1 + 1e-9)
 
 
 def _apart(scores: Mapping[str, Array], direction: Direction | None) -> Iterator[Finding]:

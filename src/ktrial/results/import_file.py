@@ -129,6 +129,8 @@ def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[st
         importer = _chosen(data, name, wanted, importers)
         _check_options(wanted.options, importer, file.name)
         results = importer.read(data, name, wanted.options)
+        if not importer.takes_columns:
+            results = _rearranged(results, wanted.options, name)
     except BadRun as error:
         read_as = (
             ""
@@ -148,6 +150,57 @@ def _check_options(options: ImportOptions, importer: Importer, name: str) -> Non
     ):
         if given and not takes:
             raise BadInput(f"{', '.join(given)}: of {of} only, and this is {importer.name}", file=name, hint=hint)
+
+
+def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> ForeignResults:
+    """The same with groups and blocks by what the runs tell, and without the runs that --where leaves out."""
+    if options.by is not None and options.label is not None:
+        raise BadInput("--label and --by both name the groups", file=name, hint="leave one of them out")
+    runs = _wanted(results.runs, options.where or (), name)
+    if options.block is not None:
+        blocks = _told(runs, options.block, "--block", name)
+        runs = tuple(msgspec.structs.replace(run, block=block) for run, block in zip(runs, blocks, strict=True))
+    if options.by is not None:
+        keys = [one.strip() for one in options.by.split(",")]
+        groups = zip(*(_told(runs, key, "--by", name) for key in keys), strict=True)
+        runs = tuple(
+            msgspec.structs.replace(
+                run,
+                group=" / ".join(group),
+                attributes={key: value for key, value in run.attributes.items() if key not in keys},
+            )
+            for run, group in zip(runs, groups, strict=True)
+        )
+    return msgspec.structs.replace(results, runs=runs)
+
+
+def _wanted(runs: Sequence[ForeignRun], where: Sequence[str], name: str) -> tuple[ForeignRun, ...]:
+    """The runs that tell a wanted value under each name; several of one name count."""
+    wanted: dict[str, set[str]] = {}
+    for text in where:
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise BadInput(f"--where {text!r}: it has no value", file=name, hint="write NAME=VALUE")
+        wanted.setdefault(key, set()).add(value.strip())
+    for key, values in wanted.items():
+        told = _told(runs, key, "--where", name)
+        runs = tuple(run for run, value in zip(runs, told, strict=True) if value in values)
+        if not runs:
+            raise BadInput("no run is so", file=name, hint=f"--where: {key} is {', '.join(sorted(set(told))[:12])}")
+    return tuple(runs)
+
+
+def _told(runs: Sequence[ForeignRun], key: str, option: str, name: str) -> list[str]:
+    """What each run tells under a name. Raises BadInput where one does not."""
+    told = [run.attributes.get(key) for run in runs]
+    found = [one for one in told if one is not None]
+    if len(found) == len(told):
+        return found
+    every = set.intersection(*(set(run.attributes) for run in runs)) if runs else set()
+    differing = sorted(one for one in every if len({run.attributes[one] for run in runs}) > 1)
+    names = f"these differ between runs: {', '.join(differing)}" if differing else "nothing that all tell differs"
+    count = f"{len(told) - len(found)} of {len(told)} runs do not tell it" if found else "no run tells it"
+    raise BadInput(f"{option} {key!r}: {count}", file=name, hint=names)
 
 
 _OTHERWISE = (

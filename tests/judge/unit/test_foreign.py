@@ -372,6 +372,18 @@ def test_two_modes_and_steps_are_findings() -> None:
     assert list(found["quantised"].values) == ["b"]
 
 
+def test_values_a_few_steps_of_the_tool_apart_are_no_two_modes() -> None:
+    rounded, apart = [124.0, 125.0] * 10, [124.0] * 10 + [129.0] * 9 + [125.0]
+    (answer,) = judge_foreign([asked("ab" * 20, {"a": rounded, "b": rounded[::-1]})])
+    assert "two-modes" not in kinds(answer)
+    assert "quantised" in kinds(answer)
+    (wide,) = judge_foreign([asked("ab" * 20, {"a": rounded, "b": apart})])
+    (finding,) = [one for one in wide.findings if one.kind == "two-modes"]
+    assert list(finding.values) == ["b"]
+    (told,) = judge_foreign([asked("ab" * 20, {"a": rounded, "b": apart}, resolution=2.0)])
+    assert "two-modes" not in kinds(told), "five is within three steps of two"
+
+
 @pytest.mark.parametrize("direction, values", [("lower", [4.45, 4.41, 8.92, 4.48]), ("higher", [2.2, 2.3, 1.1, 2.2])])
 def test_one_run_of_four_at_half_the_others_may_be_a_second_mode(direction: str, values: list[float]) -> None:
     (answer,) = judge_foreign([asked("abab" * 2, {"a": values, "b": times(4)}, direction=direction)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -203,9 +204,64 @@ def test_two_formats_that_claim_a_file_are_both_named() -> None:
 
 
 def test_options_of_tables_are_for_tables() -> None:
-    wanted = ImportRequest(options=ImportOptions(values=("time",), by="a"))
-    with pytest.raises(BadInput, match=r"--value, --by: of tables \(csv\) only, and this is hyperfine"):
+    wanted = ImportRequest(options=ImportOptions(values=("time",), unit="s"))
+    with pytest.raises(BadInput, match=r"--value, --unit: of tables \(csv\) only, and this is hyperfine"):
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
+
+
+#: As benchstat takes them: lines of configuration hold for the results below them.
+SECTIONS = b"""\
+host: x
+note: before
+BenchmarkA 1 100 ns/op
+Benchmarka_small 1 7 ns/op
+note: after
+host: y
+BenchmarkA 1 90 ns/op
+"""
+
+
+def in_sections(**options: Any) -> ForeignResults:
+    return read_results(ForeignFile("b.txt", SECTIONS), ImportRequest(options=ImportOptions(**options)), IMPORTERS)
+
+
+def test_what_runs_tell_groups_and_blocks_and_chooses_them() -> None:
+    runs = in_sections(by="note", block="host").runs
+    assert [(run.benchmark, run.group, run.block) for run in runs] == [
+        ("A", "before", "x"),
+        ("a_small", "before", "x"),
+        ("A", "after", "y"),
+    ]
+    assert [sorted(run.attributes) for run in runs] == [["host", "iterations"]] * 3
+    assert [run.group for run in in_sections(by="note, host").runs][::2] == ["before / x", "after / y"]
+    assert [run.benchmark for run in in_sections(where=("host=x", "host=z")).runs] == ["A", "a_small"]
+
+
+@pytest.mark.parametrize(
+    "options, message, hint",
+    [
+        ({"by": "nope"}, "--by 'nope': no run tells it", "these differ between runs: host, note"),
+        ({"block": "nope"}, "--block 'nope': no run tells it", "these differ between runs: host, note"),
+        ({"where": ("host",)}, "--where 'host': it has no value", "write NAME=VALUE"),
+        ({"where": ("host=z",)}, "no run is so", "--where: host is x, y"),
+        ({"by": "note", "label": "a"}, "--label and --by both name the groups", "leave one of them out"),
+    ],
+)
+def test_what_runs_do_not_tell_is_refused(options: dict[str, Any], message: str, hint: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(message)) as caught:
+        in_sections(**options)
+    assert caught.value.hint == hint
+
+
+def test_what_some_runs_tell_is_no_group() -> None:
+    late = ForeignFile("b.txt", SECTIONS.replace(b"note: before\n", b""))
+    with pytest.raises(BadInput, match="--by 'note': 2 of 3 runs do not tell it"):
+        read_results(late, ImportRequest(options=ImportOptions(by="note")), IMPORTERS)
+
+
+def test_talk_about_benchmarks_is_no_result() -> None:
+    talk = ForeignFile("b.txt", SECTIONS + b"Benchmarking 3 files\nBenchmarking 3 2 1\n")
+    assert len(read_results(talk, PLAIN, IMPORTERS).runs) == 3
 
 
 def test_a_rate_of_frames_is_for_logs_of_frames() -> None:

@@ -54,10 +54,14 @@ def table_options(command: F) -> F:
             click.option(
                 "--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values, as 'time(sec)'."
             ),
-            click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="csv: only rows with this value."),
+            click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only rows or runs that say so."),
             single("--groups", metavar="COLUMN,COLUMN", help="csv: columns of values, each of them a group."),
-            single("--by", metavar="COLUMN[,COLUMN]", help="csv: the columns that name what is compared."),
-            single("--block", metavar="COLUMN", help="csv: the column of what runs share across groups, as a host."),
+            single(
+                "--by",
+                metavar="NAME[,NAME]",
+                help="What names the groups: columns, or what runs tell (go-bench: note).",
+            ),
+            single("--block", metavar="NAME", help="What runs share across groups, as a host: likewise."),
             single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark."),
             single("--unit", metavar="UNIT", help="csv: the unit of the values, where no header tells it."),
             single("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better."),

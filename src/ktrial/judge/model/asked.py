@@ -15,7 +15,8 @@ from ktrial.kit.outcome import Direction
 class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user says of a file.
 
-    `below_fps` applies to logs of frames, all others but `label` to tables: columns by name, and what the file lacks.
+    `below_fps` applies to logs of frames. `by`, `block` and `where` name columns of a table, else what the runs of a
+    file tell beside their values. All others but `label` apply to tables: columns by name, and what the file lacks.
     What is newer than the digests of published questions is absent unless it was given, so that they still fit.
     """
 
@@ -42,13 +43,10 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_tables(self) -> tuple[str, ...]:
-        """The options of tables that were given, as they are spelled on the command line."""
+        """The options of tables alone that were given, as they are spelled on the command line."""
         given = {
             "--value": self.values,
-            "--where": self.where,
             "--groups": self.groups,
-            "--by": self.by,
-            "--block": self.block,
             "--benchmark": self.benchmark,
             "--unit": self.unit,
             "--direction": self.direction,

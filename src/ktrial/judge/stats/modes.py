@@ -84,7 +84,7 @@ def two_modes(values: Array) -> Modes | None:
 #: Of so many runs of one mode the widest gap is more than so many times as wide as either side in 1 of 100 cases.
 _APART = {4: 15.0, 5: 6.3, 6: 3.8, 7: 2.8, 8: 2.2, 9: 1.8, 10: 1.6, 11: 1.4}
 #: Groups are apart from this factor on.
-_APART_FACTOR = 1.5
+APART_FACTOR = 1.5
 
 
 class Apart(NamedTuple):
@@ -105,7 +105,7 @@ def apart(logs: Array) -> Apart | None:
     cut = int(gaps.argmax())
     lower, upper = ordered[: cut + 1], ordered[cut + 1 :]
     limit = _APART[min(count, max(_APART))]
-    if gaps[cut] < math.log(_APART_FACTOR) or gaps[cut] <= limit * max(np.ptp(lower), np.ptp(upper)):
+    if gaps[cut] < math.log(APART_FACTOR) or gaps[cut] <= limit * max(np.ptp(lower), np.ptp(upper)):
         return None
     few, many = (lower, upper) if len(lower) <= len(upper) else (upper, lower)
     return Apart(len(few), count, math.exp(float(np.median(few) - np.median(many))))

@@ -23,6 +23,8 @@ from ktrial.results.importers._units import AS_IT_STANDS, Scale, signed_number
 
 _KEY = re.compile(r"([a-z][^\s:A-Z]*):(?:\s+(.*))?")
 _NAME = re.compile(r"Benchmark(?:[^a-z\s]\S*)?")
+#: What is no name of `go test` is one where all after it is a result's; else it is talk ("Benchmarking 3 files").
+_LIKE_ONE = re.compile(r"Benchmark\S*\s+[0-9]+(?:\s+[0-9][0-9.eE+-]*\s+[^\s0-9]\S*)+")
 _FAIL = re.compile(r"\s*--- FAIL: (Benchmark\S+)")
 _PROCESSORS = re.compile(r"(.+)-(\d{1,6})")
 _BETTER: Mapping[str, Direction] = {"higher": "higher", "lower": "lower"}
@@ -76,7 +78,7 @@ def read_go_bench(data: bytes, source: str = "bench.txt") -> tuple[GoResult, ...
             better |= _declared(fields)
         elif match := _FAIL.match(text):
             results.append(_result(line, match[1], None, (), config))
-        elif len(fields) >= 3 and _NAME.fullmatch(fields[0]) and fields[1].isascii() and fields[1].isdigit():
+        elif _is_result(fields) or _LIKE_ONE.fullmatch(text.rstrip()):
             iterations = whole(fields[1], source, line, "iterations")
             results.append(_result(line, fields[0], iterations, _values(fields[2:], source, line), config))
     if not any(result.values for result in results):
@@ -84,6 +86,10 @@ def read_go_bench(data: bytes, source: str = "bench.txt") -> tuple[GoResult, ...
             source, None, "the whole text", "Go's benchmark text: no line is 'BenchmarkName iterations value unit'"
         )
     return tuple(_directed(result, better) for result in results)
+
+
+def _is_result(fields: list[str]) -> bool:
+    return len(fields) >= 3 and _NAME.fullmatch(fields[0]) is not None and fields[1].isascii() and fields[1].isdigit()
 
 
 def _declared(fields: list[str]) -> dict[str, Direction]:
@@ -146,7 +152,7 @@ def _directed(result: GoResult, better: Mapping[str, Direction]) -> GoResult:
 
 NAME = "go-bench"
 WHAT = "Text of Go benchmarks (go test -bench) and of what prints like them."
-_LINE = re.compile(rb"^Benchmark(?:[^a-z\s]\S*)?\s+\d+\s+\S+\s+\S+", re.MULTILINE)
+_LINE = re.compile(rb"^Benchmark(?:(?:[^a-z\s]\S*)?\s+\d+\s+\S+|\S+\s+\d+\s+\d[0-9.eE+-]*)\s+[^\s0-9]\S*", re.MULTILINE)
 
 
 def sniff(head: bytes, name: str) -> bool:
