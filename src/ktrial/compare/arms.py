@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -138,18 +138,20 @@ def places(arms: Sequence[Arm]) -> dict[str, int]:
     """Run -> its place in the order of all runs, from 1; nothing where no clock has seen them all.
 
     What a clock shows alike has the order of its file; runs of two arms that nothing else tells apart have none. Rows
-    of a file in which arms alternate may be sorted by the number of a run: without blocks they are no order.
+    of a file in which arms alternate may be sorted by the number of a run: without blocks they are no order. Nor are
+    those that lie sorted by an outcome.
     """
+    from ktrial.judge.stats.stretches import lie_sorted  # numpy
+
     runs = [(arm.name, run) for arm in arms for run in arm.runs]
     shared = set.intersection(*(set(run.clocks) for _, run in runs)) if runs else set()
     if not shared:
         return {}
     clock = min(shared, key=lambda name: (name.startswith(FILE), name in (WALL, LOCAL), name))
     ordered = sorted(runs, key=lambda one: (one[1].clocks[clock], *_in_file(one[1])))
-    if (
-        clock.startswith(FILE)
-        and any(run.block is None for _, run in runs)
-        and _alternate([name for name, _ in ordered])
+    if clock.startswith(FILE) and (
+        (any(run.block is None for _, run in runs) and _alternate([name for name, _ in ordered]))
+        or any(lie_sorted(series) for series in _by_outcome(ordered))
     ):
         return {}
     alike = (
@@ -158,6 +160,15 @@ def places(arms: Sequence[Arm]) -> dict[str, int]:
         if one[0] != other[0]
     )
     return {} if any(alike) else {run.name: place for place, (_, run) in enumerate(ordered, 1)}
+
+
+def _by_outcome(ordered: Sequence[tuple[str, ComparedRun]]) -> Iterable[Sequence[Sequence[float]]]:
+    """The values of each outcome, those of each arm and benchmark for themselves."""
+    found: dict[str, dict[tuple[str, str], list[float]]] = {}
+    for arm, run in ordered:
+        for one in run.measurements:
+            found.setdefault(one.outcome, {}).setdefault((arm, run.benchmark), []).append(one.value)
+    return (list(series.values()) for series in found.values())
 
 
 def _alternate(arms: Sequence[str]) -> bool:

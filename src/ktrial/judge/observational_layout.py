@@ -14,7 +14,7 @@ import numpy as np
 
 from ktrial.judge.model.question import Observation, Question
 from ktrial.judge.stats.arrays import Array
-from ktrial.judge.stats.stretches import stretches
+from ktrial.judge.stats.stretches import lie_sorted, stretches
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Direction
 
@@ -280,6 +280,12 @@ _FIXED_ORDER = Finding(
     sentence="the same arm came first in every block: what the second place does is counted to the arm",
 )
 
+_SORTED = Finding(
+    kind="sorted",
+    level="suspect",
+    sentence="the values lie sorted, so the order in which they were measured is lost: if runs depend on each other, "
+    "as samples of a log do, it cannot be seen",
+)
 _STRICT_TURNS = Finding(
     kind="fixed-order",
     level="suspect",
@@ -339,10 +345,12 @@ def _by_run(control: Runs, arm: Runs, confounded: str | None) -> Layout:
             sentence="runs of one arm that follow each other are taken together: only the change of arms was repeated",
         )
         return _make(control, arm, groups, _empty("visit", order, confounded, [finding]))
+    singles = [[i] for i in range(len(control.scores))], [[i] for i in range(len(arm.scores))]
+    if order == "unknown" and lie_sorted([control.scores.tolist(), arm.scores.tolist()]):
+        return _make(control, arm, singles, _empty("run", order, confounded, [_SORTED]))
     if order != "interleaved" and (found := _by_stretch(control, arm)) is not None:
         groups, told = found
         return _make(control, arm, groups, _empty(STRETCH, order, confounded, [told]))
-    singles = [[i] for i in range(len(control.scores))], [[i] for i in range(len(arm.scores))]
     strict = order == "interleaved" and len(visits) == len(control.scores) + len(arm.scores) >= 8
     return _make(control, arm, singles, _empty("run", order, confounded, [_STRICT_TURNS] if strict else []))
 

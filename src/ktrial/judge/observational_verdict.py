@@ -59,6 +59,7 @@ def _obstacle(case: Case) -> str | None:
     return case.explored
 
 
+_NO_DIRECTION = "which way is better is not known"
 _MOSTLY = "so many values are equal that what is typical does not differ; it tells nothing of what is rare"
 
 
@@ -66,7 +67,7 @@ def _cause(case: Case) -> str | None:
     """Why a difference, or none, may not be the arm's doing."""
     if cause := _confounded(case):
         return cause
-    return "which way is better is not known" if case.direction is None and not is_equivalent(case) else None
+    return _NO_DIRECTION if case.direction is None and not is_equivalent(case) else None
 
 
 def _seen(case: Case, cause: str) -> tuple[Verdict, str]:
@@ -77,7 +78,7 @@ def _seen(case: Case, cause: str) -> tuple[Verdict, str]:
         return "no difference seen", f"the interval holds zero ({cause})"
     if case.p_adjusted > case.alpha:
         return "no difference seen", f"{_chance(case)} ({cause})"
-    return "different", f"cause open: {cause}"
+    return "different", cause if cause == _NO_DIRECTION else f"cause open: {cause}"
 
 
 def _doubt(case: Case) -> str | None:

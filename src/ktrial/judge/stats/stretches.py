@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -23,6 +25,20 @@ def stretches(scores: Array) -> list[list[int]] | None:
     if length == 1:
         return None
     return [part.tolist() for part in np.array_split(np.arange(runs), max(1, runs // length))]
+
+
+#: Values that lie sorted by luck alone do so in fewer cases than this.
+_LUCK = 0.001
+
+
+def lie_sorted(series: Sequence[Sequence[float]]) -> bool:
+    """Whether all of them lie sorted in one direction, as in a table that was: then rows are in no order of time."""
+    luck, rises, falls = 2.0, True, True
+    for values in series:
+        luck /= math.factorial(min(len(set(values)), 20))
+        rises = rises and all(one <= other for one, other in pairwise(values))
+        falls = falls and all(one >= other for one, other in pairwise(values))
+    return luck < _LUCK and (rises or falls)
 
 
 def _length(scores: Array) -> int:
