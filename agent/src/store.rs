@@ -209,12 +209,9 @@ impl Store {
     /// Takes the mark of a lease away.
     pub fn clear_holder(&self, id: u64) -> io::Result<()> {
         let mark = self.holder_path(id);
-        // A disk that cannot be written refuses to remove what is not there, too.
-        if fs::symlink_metadata(&mark).is_err() {
-            return Ok(());
-        }
-        match fs::remove_file(mark) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        match fs::remove_file(&mark) {
+            // A disk that cannot be written refuses to remove what is not there, too.
+            Err(error) if fs::symlink_metadata(&mark).is_ok() => Err(error),
             _ => Ok(()),
         }
     }
@@ -502,6 +499,27 @@ mod tests {
             fs::set_permissions(&store.folder, fs::Permissions::from_mode(0o777)).unwrap();
             assert_eq!(store.prepare().unwrap_err().kind, Kind::Journal);
         }
+    }
+
+    #[test]
+    fn folders_that_are_not_there_hold_nothing_and_those_that_cannot_be_looked_at_are_told() {
+        let (_folder, store) = store();
+        assert!(!store.is_there().unwrap());
+        assert_eq!(store.load(1).unwrap_err().kind, Kind::NotFound);
+        let parent = store.folder.parent().unwrap();
+        fs::create_dir_all(parent.parent().unwrap()).unwrap();
+        fs::write(parent, "").unwrap();
+        assert_eq!(store.is_there().unwrap_err().kind, Kind::Io);
+        assert_eq!(store.load(1).unwrap_err().kind, Kind::Io);
+    }
+
+    #[test]
+    fn a_mark_that_is_not_there_is_away_and_one_that_stays_is_told() {
+        let (_folder, store) = store();
+        store.prepare().unwrap();
+        store.clear_holder(1).unwrap();
+        fs::create_dir(store.holder_path(1)).unwrap();
+        assert!(store.clear_holder(1).is_err());
     }
 
     #[test]

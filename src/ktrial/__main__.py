@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the command line: `python -m ktrial`, and the wheel's `ktrial`."""
 
-import gc
 import os
 import signal
 import sys
@@ -18,7 +17,6 @@ def _find_packages() -> None:
 
 def run() -> int:
     """Run the command line with the process's own arguments and streams; the result is the exit status."""
-    gc.disable()  # a command is over before there is anything to collect
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
     if sys.stderr is None:
@@ -34,6 +32,9 @@ def run() -> int:
     if sys.flags.no_site:
         _find_packages()
     try:
+        from ktrial.kit.startup import collect_nothing
+
+        collect_nothing()
         if os.geteuid() == 0 and not _may_stay_root():
             return 5
         from ktrial.cli.main import main
@@ -64,14 +65,10 @@ def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process at once: `main` closed its sessions, and taking modules down one by one costs time."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except OSError:  # whoever read it has gone, and knows
-            continue
-    os._exit(status)
+    """End the process at once."""
+    from ktrial.kit.startup import end
+
+    end(status)
 
 
 if __name__ == "__main__":

@@ -178,8 +178,8 @@ def test_explaining_a_knob_loads_neither_plans_nor_trials() -> None:
     """What `ktrial explain` loads, with trials of the knob in the ledger: perf/startup times it."""
     code = (
         "import sys, importlib\n"
-        "from ktrial.cli.main import cli, _load_msgspec\n"
-        "_load_msgspec()\n"
+        "from ktrial.kit.startup import load_msgspec\n"
+        "load_msgspec()\nfrom ktrial.cli.main import cli\n"
         "for name in ('cli.verbs.explain', 'cli.shared.ledger', 'tuning.knobs.explain', 'tuning.knobs.knob_text',"
         " 'studies.ledger.ledger_now', 'studies.ledger.text', 'tuning.catalog.cache', 'agent.session',"
         " 'studies.ledger.file'):\n"

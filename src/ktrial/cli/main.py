@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import io
 import os
 import signal
@@ -21,6 +20,7 @@ from ktrial.cli import verbs
 from ktrial.cli.group import FolderGroup
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.plain_text import plain
+from ktrial.kit.startup import load_msgspec
 from ktrial.kit.streams import plain_stream
 
 
@@ -35,7 +35,7 @@ class Verbs(FolderGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb; what goes on to run it needs msgspec."""
         if not set(ctx.help_option_names) & set(args):
-            _load_msgspec()
+            load_msgspec()
         return super().resolve_command(ctx, args)
 
 
@@ -83,21 +83,6 @@ def cli(
     ctx.call_on_close(ctx.obj.close)
     if ctx.obj.host is not None:
         ctx.obj.host.check_verb(ctx.invoked_subcommand)
-
-
-def _load_msgspec() -> None:
-    """Load msgspec without typing_extensions, which others bring: what it takes from there is in typing since 3.11.
-
-    That is a fifteenth of what a short command takes.
-    """
-    if "typing_extensions" in sys.modules:
-        return
-    hidden: dict[str, object] = sys.modules  # type: ignore[assignment]
-    hidden["typing_extensions"] = None
-    try:
-        importlib.import_module("msgspec")
-    finally:
-        del sys.modules["typing_extensions"]
 
 
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:

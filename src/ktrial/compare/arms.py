@@ -138,8 +138,8 @@ def places(arms: Sequence[Arm]) -> dict[str, int]:
     """Run -> its place in the order of all runs, from 1; nothing where no clock has seen them all.
 
     What a clock shows alike has the order of its file; runs of two arms that nothing else tells apart have none. Rows
-    of a file in which arms alternate may be sorted by the number of a run: without blocks they are no order. Nor are
-    those that lie sorted by an outcome.
+    of a file in which arms alternate, or that lie sorted by an outcome, are no order without blocks: somebody may have
+    sorted them.
     """
     from ktrial.judge.stats.stretches import lie_sorted  # numpy
 
@@ -149,11 +149,10 @@ def places(arms: Sequence[Arm]) -> dict[str, int]:
         return {}
     clock = min(shared, key=lambda name: (name.startswith(FILE), name in (WALL, LOCAL), name))
     ordered = sorted(runs, key=lambda one: (one[1].clocks[clock], *_in_file(one[1])))
-    if clock.startswith(FILE) and (
-        (any(run.block is None for _, run in runs) and _alternate([name for name, _ in ordered]))
-        or any(lie_sorted(series) for series in _by_outcome(ordered))
-    ):
-        return {}
+    if clock.startswith(FILE) and any(run.block is None for _, run in runs):
+        alternates = _alternate([name for name, _ in ordered])
+        if alternates or any(lie_sorted(series) for series in _by_outcome(ordered)):
+            return {}
     alike = (
         one[1].clocks[clock] == other[1].clocks[clock] and _in_file(one[1])[0] != _in_file(other[1])[0]
         for one, other in pairwise(ordered)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktrial.judge.stats.arrays import Array
+from ktrial.kit.startup import load_special
 
 #: How the arms of a screening are called: this and, in hexadecimal, which of its settings are on, the first lowest.
 ARM_PREFIX = "on-"
@@ -133,7 +134,7 @@ def coefficients(
     outcomes: int = 1,
 ) -> list[tuple[float, float, float]]:
     """Effect of every setting with its interval, which has the error of naming; beside those that are named."""
-    from scipy import special
+    special = load_special()
 
     score = np.asarray(differences, dtype=np.float64)
     signs = configurations[: len(score)].astype(np.float64)
@@ -154,7 +155,7 @@ def coefficients(
 
 def _last_coefficient(signs: Array, score: Array, direction: Direction) -> _Fit | None:
     """Least squares; the one-sided p of the last column's effect (two-sided for 0), None where it cannot be told."""
-    from scipy import special
+    special = load_special()
 
     solved, _, rank, _ = np.linalg.lstsq(signs, score, rcond=None)
     effects: Array = np.asarray(solved, dtype=np.float64)

@@ -13,6 +13,7 @@ from ktrial.judge.sequential import Array
 from ktrial.judge.stats.modes import two_modes, within_blocks
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import ANOTHER
+from ktrial.kit.startup import load_special
 from ktrial.machine.gates import Readings
 
 #: So many failures in one arm and none in the other decide the trial; fewer happen by chance with a flaky tool.
@@ -149,7 +150,7 @@ def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> 
     variance = float(rest @ rest) / free * float(inverse[1, 1])
     if variance <= 0:
         return None
-    from scipy.special import stdtr
+    stdtr = load_special().stdtr
 
     return 2 * float(stdtr(free, -abs(float(fitted[1])) / math.sqrt(variance)))
 

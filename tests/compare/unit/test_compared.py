@@ -47,14 +47,15 @@ def test_a_time_counts_before_the_order_of_a_file_which_tells_apart_what_has_one
 
 
 def test_a_file_that_lies_sorted_by_a_result_is_in_no_order() -> None:
-    def places_of(values: list[float], clock: str = "file x") -> dict[str, int]:
-        runs = [a_run(f"f#{n}", measured(value), clocks={clock: n}) for n, value in enumerate(values, 1)]
+    def places_of(values: list[float], clock: str = "file x", block: str | None = None) -> dict[str, int]:
+        runs = [a_run(f"f#{n}", measured(value), clocks={clock: n}, block=block) for n, value in enumerate(values, 1)]
         return places([arm("a", *runs[:6]), arm("b", *runs[6:])])
 
     rising = [float(n) for n in (1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 4, 5)]
     assert places_of(rising) == {}
     assert places_of(rising[::-1]) == {}
     assert len(places_of(rising, WALL)) == 12, "a time of day is an order"
+    assert len(places_of(rising, block="r")) == 12, "and so are rows that a column says belong together"
     assert len(places_of([*rising[:6], *rising[:5:-1]])) == 12, "one arm rises and one falls"
     assert len(places_of([1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0])) == 12, "few values may do so"
 

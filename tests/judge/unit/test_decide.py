@@ -44,7 +44,7 @@ def test_a_difference_that_was_seen_is_named_beside_what_it_may_come_from() -> N
 @pytest.mark.parametrize(
     "given, verdict, why",
     [
-        (case(0.03, 0.05, direction=None), "different", "cause open: which way is better"),
+        (case(0.03, 0.05, direction=None), "different", "which way is better"),
         (case(-0.03, 0.05, direction=None), "no difference seen", "holds zero (which way is better"),
         (case(-0.01, 0.01, direction=None), "equivalent", "margin"),
         (case(0.03, 0.05, order="sequence"), "different", "cause open: time and arm are confounded"),

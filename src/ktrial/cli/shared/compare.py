@@ -296,8 +296,9 @@ def reproducible() -> tuple[str, ...]:
 
 def versions() -> dict[str, str]:
     """Of what computes."""
-    from importlib.metadata import version
+    import numpy as np
+    import scipy
 
     from ktrial import __version__
 
-    return {"ktrial": __version__, "numpy": version("numpy"), "scipy": version("scipy")}
+    return {"ktrial": __version__, "numpy": np.__version__, "scipy": scipy.__version__}

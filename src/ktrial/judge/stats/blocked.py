@@ -7,10 +7,12 @@ import functools
 import math
 
 import numpy as np
-from scipy import special
 
 from ktrial.judge.stats.arrays import Array, find_sorted, mean_ranks, steps, without_dust
 from ktrial.judge.stats.multiplicity import RESAMPLES, blocked_floor
+from ktrial.kit.startup import load_special
+
+special = load_special()
 
 #: Up to this many blocks the distribution of signed ranks is exact; beyond it the normal one is closer than any data.
 EXACT_BLOCKS = 100

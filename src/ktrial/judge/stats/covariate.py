@@ -6,11 +6,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
 
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.observational_layout import Layout, Scale
 from ktrial.judge.stats.arrays import Array
+from ktrial.kit.startup import load_special
+
+special = load_special()
 
 #: What the covariate of an observation is.
 NAME = "start temperature"

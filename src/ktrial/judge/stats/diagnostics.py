@@ -8,10 +8,12 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from scipy import special
 
 from ktrial.judge.model.comparison import Check
 from ktrial.judge.stats.arrays import Array
+from ktrial.kit.startup import load_special
+
+special = load_special()
 
 #: Of longer series so many runs, evenly spaced, tell the drift.
 DRIFT_RUNS = 400

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from ktrial.judge.model.comparison import Anova, AnovaRow
 from ktrial.judge.stats.arrays import Array, mean_ranks
+from ktrial.kit.startup import load_special
+
+special = load_special()
 
 Labels = npt.NDArray[np.int64]
 #: What arms do in one block and not in another.

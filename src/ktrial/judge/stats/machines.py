@@ -19,6 +19,7 @@ from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.blocked import one_look
 from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
+from ktrial.kit.startup import load_special
 
 #: Fewer machines are shown side by side and not pooled.
 FEWEST_MACHINES = 3
@@ -54,7 +55,7 @@ class PooledEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
     """One machine's part, from all its blocks. Raises BadInput below seven of them, or where they have no spread."""
-    from scipy.special import stdtrit
+    stdtrit = load_special().stdtrit
 
     values = as_array(differences)
     found = one_look(values)
@@ -72,7 +73,7 @@ def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
 
 def pool(machines: Sequence[PooledMachine], confidence: float = 0.95) -> PooledEffect:
     """Random effects: DerSimonian-Laird between machines, Hartung-Knapp-Sidik-Jonkman never below it, prediction."""
-    from scipy.special import stdtrit
+    stdtrit = load_special().stdtrit
 
     count = len(machines)
     if count < FEWEST_MACHINES:
@@ -205,7 +206,8 @@ def _layout(layouts: Sequence[Layout], kept: Sequence[PooledMachine]) -> Layout:
 
 
 def _measured(found: PooledEffect) -> Measured:
-    from scipy.special import stdtr, stdtrit
+    special = load_special()
+    stdtr, stdtrit = special.stdtr, special.stdtrit
 
     free = len(found.machines) - 1
     error = (found.high - found.low) / (2 * float(stdtrit(free, (1 + found.confidence) / 2)))

@@ -9,13 +9,15 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import special
 
 from ktrial.judge.model.comparison import Pair, Pairwise
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.observational_layout import Scale
 from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.factors import Model
+from ktrial.kit.startup import load_special
+
+special = load_special()
 
 #: What 1 - P can tell from nothing; a smaller p is given as this.
 SMALLEST = 1e-15

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from scipy import special
 
 from ktrial.judge.stats.arrays import Array, mean_ranks
+from ktrial.kit.startup import load_special
+
+special = load_special()
 
 #: A stretch is so many times as long as runs stay alike.
 TIMES = 4

@@ -8,10 +8,12 @@ import itertools
 import math
 
 import numpy as np
-from scipy import special
 
 from ktrial.judge.stats.arrays import Array, find_sorted, mean_ranks, steps, without_dust
 from ktrial.judge.stats.multiplicity import RESAMPLES, unpaired_floor
+from ktrial.kit.startup import load_special
+
+special = load_special()
 
 #: Up to this many pairs the distribution of rank sums is exact without ties, up to so many units also with ties.
 EXACT_PAIRS = 10_000

@@ -13,7 +13,7 @@ from ktrial.results.importers._shared import group_of, has_keys, looks_like_json
 
 NAME = "schbench"
 WHAT = "schbench's text, or its JSON (-j FILE)."
-_TEXT = re.compile(rb"(?:Latenc\w+|RPS) percentiles \((?:usec|requests)\)")
+_TEXT = re.compile(rb"(?:Latenc\w{1,4}|RPS) percentiles \((?:usec|requests)\)")
 _JSON = re.compile(rb'"(?:wakeup|request)_latency(?:_pct|"\s*:)')
 
 

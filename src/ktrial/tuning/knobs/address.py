@@ -88,7 +88,7 @@ def group_pattern(selector: str) -> str | None:
             f"{selector!r} names no control group",
             hint="its path below /sys/fs/cgroup, without a / at its ends: user.slice/user-1000.slice",
         )
-    return re.sub(r"\?|\[[^\]/]*\]", "*", selector)
+    return re.sub(r"\?|\[[^\]/]{0,100}\]", "*", selector)
 
 
 def selects(selector: str, label: str, record: Mapping[str, Any] | None, *, nested: bool = False) -> bool:

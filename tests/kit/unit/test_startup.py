@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What loads sooner is the same as what loads whole, and does not stand in the way of what loads after it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+#: In an order of its own, in a process that has loaded nothing yet.
+AFTER = """
+from ktrial.kit.startup import load_special
+special = load_special()
+assert load_special() is special
+print(special.ndtr(1.5), special.ndtri(0.975), special.stdtr(7, -2.0), special.stdtrit(7, 0.975))
+print(special.fdtrc(2, 9, 3.0), special.chdtrc(4, 5.0))
+import numpy.testing
+numpy.testing.assert_allclose(numpy.fft.rfft([1.0, 2.0]), [3.0, -1.0])
+assert numpy.random.default_rng(1).normal() and numpy.ma.masked is not None
+from scipy import optimize, stats
+print(stats.studentized_range.sf(3.5, 3, 12), stats.t.ppf(0.9, 5), optimize.brentq(lambda x: x * x - 2, 0, 2))
+print(special.logsumexp([1.0, 2.0]))
+"""
+OWN = "special = load_special()\nassert load_special() is special\n"
+WHOLE = AFTER.replace("from ktrial.kit.startup import load_special", "from scipy import special").replace(OWN, "")
+
+
+def printed(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_functions_are_those_of_scipy_and_the_rest_of_it_loads_after_them() -> None:
+    assert printed(AFTER) == printed(WHOLE)
+
+
+def test_what_is_for_other_arrays_is_not_loaded() -> None:
+    program = "import sys\nfrom ktrial.kit.startup import load_special\nload_special()\nprint(*sys.modules)"
+    loaded = printed(program).split()
+    assert "scipy.special" in loaded
+    assert not {"numpy.testing", "numpy.f2py", "numpy.random", "unittest"} & set(loaded)
