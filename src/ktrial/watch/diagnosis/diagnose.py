@@ -17,15 +17,15 @@ from ktrial.judge.stats.stutters import Episode, Stutters, chosen, episodes, lat
 from ktrial.judge.stats.time_blocks import Interval, mean_over
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_seconds
-from ktrial.recordings.model import Frames, Recording, phases_of, rate_of
+from ktrial.recordings.model import Event, Frames, Recording, phases_of, rate_of
 from ktrial.watch.diagnosis.causes import AtWork, at_work
 from ktrial.watch.diagnosis.devices import devices
-from ktrial.watch.diagnosis.events import events
 from ktrial.watch.diagnosis.model import (
     Aggressor,
     Cause,
     Diagnosis,
     EpisodeFound,
+    EventsFound,
     Lane,
     PhaseFound,
     PressureLine,
@@ -94,7 +94,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
         aggressors=_aggressors(recording, stutters),
         figures=_figures(recording, working, bounds),
         devices=devices(recording),
-        events=events(recording),
+        events=_events_of(recording),
         lanes=_lanes(working, recording),
         pressures=_pressures(recording),
         late=_longest(stutters),
@@ -392,7 +392,7 @@ def _without_frames(recording: Recording, phases: Phases, working: Sequence[AtWo
         unexplained=0,
         figures=_figures(recording, working, [(phase.begin_s, phase.end_s) for phase in phases.phases]),
         devices=devices(recording),
-        events=events(recording),
+        events=_events_of(recording),
         lanes=_lanes(working, recording),
         pressures=_pressures(recording),
         findings=(lacking, *_findings(recording, phases, None)),
@@ -408,3 +408,32 @@ _NOTHING = Stutters(
     share=Interval(estimate=0.0),
     per_hour=Interval(estimate=0.0),
 )
+
+
+#: So many threads are named.
+_THREADS = 3
+
+
+def _events_of(recording: Recording) -> tuple[EventsFound, ...]:
+    """Each kind that was listened for and met, the most frequent first."""
+    by_kind: dict[str, list[Event]] = {}
+    for event in recording.events:
+        by_kind.setdefault(event.kind, []).append(event)
+    found = [_of_kind(kind, of_kind, recording) for kind, of_kind in by_kind.items()]
+    return tuple(sorted(found, key=lambda one: (-one.count, one.kind)))
+
+
+def _of_kind(kind: str, of_kind: list[Event], recording: Recording) -> EventsFound:
+    ended = [(event.duration_s, event.begin_s) for event in of_kind if event.duration_s is not None]
+    longest = max(ended, key=lambda one: one[0], default=None)
+    sources = {event.source for event in of_kind}
+    threads = Counter(event.thread for event in of_kind if event.thread)
+    return EventsFound(
+        kind=kind,
+        count=len(of_kind),
+        longest_s=None if longest is None else longest[0],
+        longest_at_s=None if longest is None else longest[1],
+        together_s=sum(took_s for took_s, _ in ended) if ended else None,
+        lost=sum(source.lost for source in recording.sources if source.name in sources),
+        threads=dict(threads.most_common(_THREADS)),
+    )
