@@ -267,6 +267,23 @@ mod tests {
     }
 
     #[test]
+    fn what_the_system_says_has_a_meaning() {
+        assert_eq!(meaning(Errno::NOENT), Outcome::Absent);
+        assert_eq!(meaning(Errno::NODEV), Outcome::Vanished);
+        assert_eq!(meaning(Errno::INVAL), Outcome::Invalid);
+        assert_eq!(meaning(Errno::RANGE), Outcome::Invalid);
+        assert_eq!(meaning(Errno::ACCESS), Outcome::Refused);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let (folder, _) = tree();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("proc/sys/vm/swappiness", &link).unwrap();
+        assert!(write_at(&link, b"7").is_err());
+    }
+
+    #[test]
     fn reads_and_writes_bytes_and_names_what_fails() {
         let (_folder, root) = tree();
         write(&root, "/proc/sys/vm/swappiness", b"7", Purpose::Write).unwrap();

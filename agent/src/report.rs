@@ -227,3 +227,36 @@ fn look_at_file(context: &Context, file: &FileStep) -> Look {
         Err(_) => (Outcome::Unreadable, wanted, None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Role;
+    use crate::root::Root;
+
+    #[test]
+    fn a_knob_is_in_force_as_wanted_or_as_the_kernel_took_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = Context::new(Role::Root, Root::new(folder.path()), "/var/lib/ktrial");
+        let knob = folder.path().join("proc/sys/vm/swappiness");
+        std::fs::create_dir_all(knob.parent().unwrap()).unwrap();
+        let write: Write = serde_json::from_value(serde_json::json!({"path": "/proc/sys/vm/swappiness",
+            "new": "300\n", "verify": "integer"}))
+        .unwrap();
+        let clamped = Bytes::from("200\n");
+        for (now, applied, outcome) in [
+            ("300\n", None, Outcome::InForce),
+            ("300\n", Some(&clamped), Outcome::InForce),
+            ("200\n", Some(&clamped), Outcome::InForce),
+            ("200\n", None, Outcome::Drifted),
+            ("60\n", Some(&clamped), Outcome::Drifted),
+        ] {
+            std::fs::write(&knob, now).unwrap();
+            assert_eq!(
+                look_at_knob(&context, &write, applied).0,
+                outcome,
+                "{now} {applied:?}"
+            );
+        }
+    }
+}

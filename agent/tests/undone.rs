@@ -567,3 +567,20 @@ fn a_file_whose_removal_broke_off_in_a_damaged_journal_comes_back() {
     assert_eq!(machine.read(SWAPPINESS), "60\n");
     assert_eq!(machine.read(FILE), "vm.swappiness = 99\n");
 }
+
+#[test]
+fn what_lies_in_the_place_of_a_file_and_cannot_be_read_is_not_taken_for_nothing() {
+    let machine = Machine::new();
+    let mut session = Session::start(&machine, "root");
+    session.ok("apply", json!({"plan": keep()}));
+    fs::remove_file(machine.path(FILE)).unwrap();
+    fs::create_dir(machine.path(FILE)).unwrap();
+    let reply = session.ok("revert", json!({"select": "all"}));
+    assert_eq!(
+        outcomes(&reply["transactions"][0]),
+        ["restored", "failed"],
+        "{reply}"
+    );
+    assert_eq!(machine.read(SWAPPINESS), "60\n");
+    assert!(machine.path(FILE).is_dir());
+}
