@@ -29,7 +29,7 @@ def command(app: App, path: Path, as_json: bool) -> int:
     ktrial recheck found.tar.zst
     """
     from ktrial.cli.shared.rechecked import rechecked
-    from ktrial.evidence.recheck_text import rechecked_text
+    from ktrial.evidence.differences import rechecked_text
     from ktrial.kit.tables import columns
 
     found = rechecked(app, path)
