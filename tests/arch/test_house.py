@@ -120,26 +120,36 @@ def test_a_class_has_its_name_alone() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-def test_verbs_are_short() -> None:
-    for path in sorted([*(SOURCE / "cli" / "verbs").glob("*.py"), *(SOURCE / "cli" / "kernel").rglob("*.py")]):
-        lines = path.read_text(encoding="utf-8").count("\n")
-        assert lines <= 150, f"{path.name} has {lines} lines: arguments, one service call, rendering, exit status"
+#: So many lines at most has a module or file of the agent, without its tests; a verb; and a function.
+MOST, MOST_OF_A_VERB, MOST_OF_A_FUNCTION = 500, 150, 60
+#: A module that is one thing may have so many, if it stands here with the reason.
+MOST_OF_ONE_THING = 600
+LONGER: dict[str, str] = {}
 
 
-def test_modules_and_functions_are_small() -> None:
+def lines_by_place() -> dict[str, tuple[int, int]]:
+    """What is too long if it is longer than the second number: files by their paths, functions by path and name."""
+    found = {}
     for path in SOURCE.rglob("*.py"):
-        lines = path.read_bytes().count(b"\n")
-        assert lines <= 500, f"{path.relative_to(ROOT)} is longer than 500 lines"
+        place = str(path.relative_to(ROOT))
+        is_verb = re.match(r"src/ktrial/cli/(?:verbs|kernel)/", place)
+        found[place] = path.read_bytes().count(b"\n"), MOST_OF_A_VERB if is_verb else MOST
         for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
-                assert length <= 60, f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {length} lines"
-
-
-def test_agent_modules_are_small() -> None:
-    for path in sorted((ROOT / "agent" / "src").rglob("*.rs")):
+                found[f"{place}:{node.lineno} {node.name}"] = length, MOST_OF_A_FUNCTION
+    for path in (ROOT / "agent" / "src").rglob("*.rs"):
         code = path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0]
-        assert code.count("\n") <= 500, f"{path.relative_to(ROOT)} is longer than 500 lines"
+        found[str(path.relative_to(ROOT))] = code.count("\n"), MOST
+    return found
+
+
+def test_files_and_functions_can_be_read_without_scrolling_for_long() -> None:
+    long = {place: lines for place, (lines, most) in lines_by_place().items() if lines > most}
+    assert {place: lines for place, lines in long.items() if place not in LONGER} == {}
+    assert {place: lines for place, lines in long.items() if lines > MOST_OF_ONE_THING} == {}
+    assert set(LONGER) <= set(long), "what is short again needs no reason"
+    assert all(len(why.split()) >= 5 for why in LONGER.values())
 
 
 def test_every_source_file_names_its_licence() -> None:
