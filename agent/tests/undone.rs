@@ -62,6 +62,10 @@ fn wherever_the_journal_has_no_more_room_all_is_put_back() {
         let mut session = Session::short_of_room(&machine, room as u64);
         let error = session.error("apply", json!({"plan": keep()}));
         assert_eq!(error["kind"], "journal", "{room}: {error}");
+        assert!(
+            error["message"].as_str().unwrap().contains("000001.journal"),
+            "{error}"
+        );
         session.end();
         assert_eq!(machine.content(), start, "{room}");
         // A tmpfs refuses to set more room aside than may be written, and nothing is begun.
@@ -74,6 +78,21 @@ fn wherever_the_journal_has_no_more_room_all_is_put_back() {
         assert_eq!(recovered(&machine), state, "{room}");
         assert_eq!(machine.content(), start, "{room}");
     }
+}
+
+#[test]
+fn room_is_set_aside_for_all_that_may_follow() {
+    let machine = Machine::new();
+    let mut session = Session::start(&machine, "root");
+    let mut long = keep();
+    long["title"] = json!("x".repeat(60_000));
+    session.ok("apply", json!({ "plan": long }));
+    let journal = fs::metadata(machine.path(JOURNAL)).unwrap();
+    let (length, room) = (journal.len(), journal.blocks() * 512);
+    assert!(
+        (2 * 60_000 + 16_384..4 * length).contains(&room),
+        "{room} for {length}"
+    );
 }
 
 #[test]
