@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -15,6 +16,8 @@ from ktrial.results.store.database import Database
 from ktrial.results.store.schema import noise_profiles, trial_events, trials
 from ktrial.trial.kept import KeptTrial
 from ktrial.trial.record import StoredTrial
+
+_TRIALS = sa.select(trials.c.document).order_by(trials.c.started_unix_ms.desc(), trials.c.key.desc())
 
 
 class StoredTrials:
@@ -55,23 +58,27 @@ class StoredTrials:
 
     def all(self) -> tuple[StoredTrial, ...]:
         """All trials, the newest first."""
-        chosen = sa.select(trials.c.document).order_by(trials.c.started_unix_ms.desc(), trials.c.key.desc())
+        return self._chosen(_TRIALS)
+
+    def _chosen(self, chosen: sa.Select[Any]) -> tuple[StoredTrial, ...]:
         with self._open_database().reading() as connection:
             return tuple(msgspec.json.decode(row.document, type=StoredTrial) for row in connection.execute(chosen))
 
     def find(self, name: str | None) -> StoredTrial:
         """A trial by its name or the beginning of it; the newest without one."""
-        every = self.all()
-        if not every:
-            raise BadInput("no trial was made here yet", hint="`ktrial try vm.swappiness=10` makes one")
-        found = [one for one in every if name is None or one.trial.startswith(name)]
-        exact = [one for one in found if one.trial == name]
-        if name is None or exact or len(found) == 1:
-            return (exact or found)[0]
+        found = self._chosen(_TRIALS.limit(1) if name is None else _TRIALS.where(trials.c.trial == name))
+        if name and not found:
+            begin_so = self._chosen(_TRIALS.where(trials.c.trial.startswith(name, autoescape=True)))
+            found = tuple(one for one in begin_so if one.trial.startswith(name))  # SQLite takes A and a for the same
+        if len(found) == 1:
+            return found[0]
         if found:
             some = ", ".join(one.trial for one in found[:3])
             raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of one: {some}")
-        raise UnknownName("trial", name, [one.trial for one in every], hint="`ktrial trial list` lists them")
+        every = [one.trial for one in self.all()]
+        if name is None or not every:
+            raise BadInput("no trial was made here yet", hint="`ktrial try vm.swappiness=10` makes one")
+        raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
 
     def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
         """Noise profiles of a suite on a machine, the newest first."""
@@ -97,11 +104,13 @@ class StoredTrials:
 
     def of_session(self, session: str) -> tuple[KeptTrial, ...]:
         """The trials whose runs are in a session, the oldest first."""
-        return tuple(self._kept(one) for one in reversed(self.all()) if one.session == session)
+        found = self._chosen(_TRIALS.where(trials.c.session == session))
+        return tuple(self._kept(one) for one in reversed(found))
 
     def named(self, name: str) -> KeptTrial | None:
         """The trial of exactly this name."""
-        return next((self._kept(one) for one in self.all() if one.trial == name), None)
+        found = self._chosen(_TRIALS.where(trials.c.trial == name))
+        return self._kept(found[0]) if found else None
 
     def bring(self, trials: Iterable[KeptTrial]) -> None:
         """Keep trials that were made elsewhere, all or none. Their noise profile is that of another machine."""

@@ -76,6 +76,14 @@ def test_trials_are_found_by_their_beginning_and_the_newest_without_a_name(trial
     with pytest.raises(UnknownName) as caught:
         trials.find("quik-1")
     assert caught.value.nearest[0] == "quick-1"
+    for other in ("SLOW", "s%w", "sl_w"):
+        with pytest.raises(UnknownName):
+            trials.find(other)
+    named = trials.named("quick-2")
+    assert named is not None
+    assert named.stored == stored("quick-2", 1)
+    assert trials.named("quick") is None
+    assert [one.stored.trial for one in trials.of_session(stored("quick-1").session)] == ["quick-1"]
 
 
 def test_profiles_are_kept_the_newest_first(trials: StoredTrials) -> None:
