@@ -121,9 +121,10 @@ class _Body:
         self._others = others
         self._figures = 0
         self.cast = cast_of(comparison)
-        self._wide = comparison_charts(comparison, Style(palette=PAGE, width=_WIDE, titled=False))
-        self._narrow = comparison_charts(comparison, Style(palette=PAGE, width=_NARROW, titled=False))
-        self._beside = comparison_charts(comparison, Style(palette=PAGE, width=_BESIDE, titled=False))
+        placed = (*_EFFECTS, *_OF_SECTIONS)
+        wide, narrow, beside = (Style(palette=PAGE, width=width, titled=False) for width in (_WIDE, _NARROW, _BESIDE))
+        self._wide, self._narrow = (comparison_charts(comparison, style, placed) for style in (wide, narrow))
+        self._beside = comparison_charts(comparison, beside, without=placed)
 
     def headline(self) -> list[Markup]:
         """The pictures beside the answer: all effects, in a form for wide and one for narrow screens."""
@@ -158,7 +159,7 @@ class _Body:
         return [] if found is None else [found, *self._pictures("machines")]
 
     def _together(self) -> list[Part]:
-        figures = [self._figure(chart, None) for chart in self._beside if not _has_its_place(chart)]
+        figures = [self._figure(chart, None) for chart in self._beside]
         return [tag("div", figures, class_="charts")] if figures else []
 
     def _trial(self) -> list[Section]:
@@ -212,11 +213,6 @@ class _Body:
             tag("details", tag("summary", f"{chart.title} as a table"), twin(chart, self.cast), id=anchor),
             class_="marks" if chart.marks else None,
         )
-
-
-def _has_its_place(chart: Chart) -> bool:
-    """Whether a picture of all outcomes stands in a section of its own."""
-    return chart.name in _EFFECTS or chart.name.partition("-")[0] in _OF_SECTIONS
 
 
 def _plot(chart: Chart, prefix: str, name: str, kind: str) -> Markup:

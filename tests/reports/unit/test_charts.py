@@ -63,6 +63,14 @@ def test_specifications_are_valid() -> None:
         altair.Root.validate(chart.spec)
 
 
+def test_charts_of_some_kinds_are_drawn_alone() -> None:
+    names = [chart.name for chart in comparison_charts(ALL["trial"], Style())]
+    only = [chart.name for chart in comparison_charts(ALL["trial"], Style(), ("forest", "course"))]
+    without = [chart.name for chart in comparison_charts(ALL["trial"], Style(), without=("forest", "course"))]
+    assert (only, sorted(only + without)) == (["forest", "course"], sorted(names))
+    assert "forest" not in without
+
+
 def test_which_charts_there_are() -> None:
     assert [chart.name for chart in comparison_charts(ALL["two"], Style())] == ["forest", "quantiles-1"]
     assert [chart.name for chart in comparison_charts(ALL["four"], Style())] == ["forest", "ratios"]

@@ -2,14 +2,15 @@
 """Charts of a comparison: one file for each kind, found by walking.
 
 A module holds PLACE, its place in the order of charts, and either `of_comparison(comparison, style)` or
-`of_outcome(comparison, outcome, style)`; both return the charts that these data allow, often none.
+`of_outcome(comparison, outcome, style)`; both return the charts that these data allow, often none. The name of a chart
+is that of its module, or begins with it and a hyphen.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from types import ModuleType
 
 from ktrial.judge.model.comparison import Comparison, OutcomeComparison
@@ -21,9 +22,13 @@ def _modules(function: str) -> list[ModuleType]:
     return sorted((one for one in found if hasattr(one, function)), key=lambda one: int(one.PLACE))
 
 
-def comparison_charts(comparison: Comparison, style: Style) -> tuple[Chart, ...]:
-    """The charts that show all outcomes at once."""
-    return _all(module.of_comparison(comparison, style) for module in _modules("of_comparison"))
+def comparison_charts(
+    comparison: Comparison, style: Style, only: Container[str] | None = None, without: Container[str] = ()
+) -> tuple[Chart, ...]:
+    """The charts that show all outcomes at once; `only` those of some modules, or `without` them."""
+    kinds = {module.__name__.rpartition(".")[2]: module for module in _modules("of_comparison")}
+    wanted = [module for kind, module in kinds.items() if (only is None or kind in only) and kind not in without]
+    return _all(module.of_comparison(comparison, style) for module in wanted)
 
 
 def outcome_charts(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> tuple[Chart, ...]:
