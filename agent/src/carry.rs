@@ -227,8 +227,13 @@ mod tests {
         assert_eq!(found(Some(3)), None);
         assert!(found(Some(2)).is_some(), "it came, and to another CPU");
         assert!(found(None).is_some(), "nothing tells whether it came");
-        std::fs::write(irq.join("effective_affinity"), "2\n").unwrap();
-        assert_eq!(found(Some(2)), None);
+        let effective = irq.join("effective_affinity");
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(LOOK * 2);
+            std::fs::write(effective, "2\n").unwrap();
+        });
+        assert_eq!(found(Some(2)), None, "a little later it is");
+        late.join().unwrap();
     }
 
     #[test]

@@ -349,6 +349,24 @@ mod tests {
         assert!(reach(&root, file, &rule("device/delete")).is_err());
     }
     #[test]
+    fn a_couple_that_may_not_be_read_forbids_the_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let vm = folder.path().join("proc/sys/vm");
+        std::fs::create_dir_all(&vm).unwrap();
+        std::fs::write(vm.join("swappiness"), "60\n").unwrap();
+        let root = Root::new(folder.path());
+        for (couple, outcome) in [
+            ("/proc/sys/vm/dirty_ratio", Outcome::Ready),
+            ("/etc/passwd", Outcome::Forbidden),
+        ] {
+            let plan = serde_json::json!({"schema": "ktrial.plan/2", "steps": [{"kind": "write",
+                "path": "/proc/sys/vm/swappiness", "new": "10\n", "verify": "integer", "couples": [couple]}]});
+            let plan: Plan = serde_json::from_value(plan).unwrap();
+            assert_eq!(super::plan(&root, &plan, true)[0].outcome, outcome, "{couple}");
+        }
+    }
+
+    #[test]
     fn the_old_of_a_couple_that_is_not_there_is_that() {
         let folder = tempfile::tempdir().unwrap();
         let vm = folder.path().join("proc/sys/vm");

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jeepney import HeaderFields, MessageType, message_bus, new_method_return
+from jeepney.io.blocking import Proxy, open_dbus_connection
 
-from ktrial.bench.around.session_bus import Bus, BusError, read_message, text
 from tests.support.kept import records
 from tests.system.test_bench import home, run
 
 __all__ = ["home"]
-BUS = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
 NAME = "org.freedesktop.ScreenSaver"
-COOKIE = (4711).to_bytes(4, "little")
+COOKIE = 4711
 
 
 class ScreenSaver(threading.Thread):
@@ -26,26 +26,22 @@ class ScreenSaver(threading.Thread):
 
     def __init__(self, address: str) -> None:
         super().__init__(daemon=True)
-        self.asked: list[tuple[str | int, bytes]] = []
-        self.bus = Bus(address)
-        body = text(NAME) + bytes(-len(text(NAME)) % 4 + 4)
-        assert self.bus.call(*BUS, "RequestName", "su", body).body == b"\1\0\0\0"
-        self.sender = self.bus._socket
-        self.sender.settimeout(60)
+        self.asked: list[tuple[str, tuple[object, ...]]] = []
+        self.bus = open_dbus_connection(f"unix:path={address}")
+        assert Proxy(message_bus, self.bus).RequestName(NAME) == (1,)
 
     def run(self) -> None:
         while True:
             try:
-                message = read_message(self.bus.take)
-            except (BusError, OSError):
+                message = self.bus.receive(timeout=60)
+            except OSError:
                 return
-            if message.kind != 1:
+            if message.header.message_type is not MessageType.method_call:
                 continue
-            self.asked.append((message.fields[3], message.body))
-            inhibits = message.fields[3] == "Inhibit"
-            signature: dict[int, str | int] = {8: "u"} if inhibits else {}
-            reply = {5: message.serial, 6: message.fields[7], **signature}
-            self.bus.send(2, reply, COOKIE if inhibits else b"")
+            member = message.header.fields[HeaderFields.member]
+            self.asked.append((member, message.body))
+            given = ("u", (COOKIE,)) if member == "Inhibit" else (None, ())
+            self.bus.send(new_method_return(message, *given))
 
 
 @pytest.fixture
@@ -65,10 +61,10 @@ def test_the_screen_saver_is_inhibited_while_runs_are_made(home: Path, address: 
     desktop.start()
     ran = run("bench", "-n", "1", "--", "true")
     assert ran.status == 0, ran.err
-    assert desktop.asked == [("Inhibit", text("ktrial", "measurement")), ("UnInhibit", COOKIE)]
+    assert desktop.asked == [("Inhibit", ("ktrial", "measurement")), ("UnInhibit", (COOKIE,))]
     (record,) = records(home)
     assert "idle" in record["session"]["held_off"]
-    desktop.sender.shutdown(socket.SHUT_RDWR)
+    desktop.bus.sock.shutdown(socket.SHUT_RDWR)
     desktop.join(10)
     desktop.bus.close()
 

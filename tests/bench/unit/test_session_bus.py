@@ -1,57 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of the session bus, and where it is."""
+"""Where the session bus is, and what is said where nothing sensible answers there."""
 
 from __future__ import annotations
 
-import io
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ktrial.bench.around.session_bus import BusError, Message, Take, encoded, read_message, session_desktop, text
-
-FIELDS: dict[int, str | int] = {1: "/org/x", 2: "org.x", 3: "Inhibit", 5: 7, 6: "org.x", 8: "ss"}
-MESSAGE = encoded(2, 3, FIELDS, text("ktrial", "why"))
-
-
-def taking(data: bytes) -> Take:
-    stream = io.BytesIO(data)
-
-    def take(count: int) -> bytes:
-        found = stream.read(count)
-        if len(found) < count:
-            raise BusError("ended")
-        return found
-
-    return take
-
-
-def test_a_message_is_read_as_it_was_written() -> None:
-    assert read_message(taking(MESSAGE)) == Message(2, 3, FIELDS, text("ktrial", "why"), "<")
-
-
-def test_a_message_in_the_other_order_of_bytes() -> None:
-    header = b"\5\1u\0" + (9).to_bytes(4, "big")
-    lengths = b"".join(number.to_bytes(4, "big") for number in (4, 1, len(header)))
-    found = read_message(taking(b"B\2\0\1" + lengths + header + b"\0\0\0\x2a"))
-    assert (found.fields, found.body, found.order) == ({5: 9}, b"\0\0\0\x2a", ">")
-
-
-@given(st.binary(max_size=80), st.integers(0, len(MESSAGE)), st.integers(0, 30))
-def test_whatever_comes_is_read_or_refused(data: bytes, at: int, gone: int) -> None:
-    for told in (data, b"l\2\0\1" + data, MESSAGE[:at] + data + MESSAGE[at + gone :]):
-        try:
-            found = read_message(taking(told))
-        except BusError:
-            continue
-        assert found.order in "<>"
-
-
-def test_a_message_without_end_is_refused() -> None:
-    with pytest.raises(BusError, match="a message of"):
-        read_message(taking(b"l\2\0\1" + b"\xff" * 12))
+from ktrial.bench.around import session_bus
+from ktrial.bench.around.session_bus import SessionDesktop, session_desktop
 
 
 def test_where_the_bus_is(tmp_path: Path) -> None:
@@ -61,3 +22,42 @@ def test_where_the_bus_is(tmp_path: Path) -> None:
     assert gone is not None
     assert gone.keep_awake("a test") == "session bus: No such file or directory"
     gone.release()
+
+
+@contextmanager
+def answering(path: Path, answers: list[bytes]) -> Iterator[SessionDesktop]:
+    """A bus that says these things one after the other, each to something that was said to it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                for answer in answers:
+                    connection.recv(4096)
+                    connection.sendall(answer)
+                connection.recv(4096)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield SessionDesktop(f"unix:path={path}")
+
+
+@pytest.mark.parametrize(
+    "answers, said",
+    [
+        ([b"REJECTED EXTERNAL\r\n"], "the session bus does not let this user in"),
+        ([b"OK 1234deadbeef\r\n", b"no message of any kind, but long enough"], "session bus: "),
+        ([b"OK 1234deadbeef\r\n", b"l\2\0\1" + b"\xff" * 12 + b"\0" * 64], "session bus: "),
+        ([b"OK 1234deadbeef\r\n", b""], "session bus: "),
+    ],
+)
+def test_what_is_no_bus_is_said(
+    answers: list[bytes], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_bus, "_LIMIT_S", 0.5)
+    with answering(tmp_path / "bus", answers) as desktop:
+        told = desktop.keep_awake("a test")
+        assert told is not None
+        assert told.startswith(said), told
+        desktop.release()
