@@ -26,7 +26,7 @@ def test_where_the_bus_is(tmp_path: Path) -> None:
 
 @contextmanager
 def answering(path: Path, answers: list[bytes]) -> Iterator[SessionDesktop]:
-    """A bus that says these things one after the other, each to something that was said to it."""
+    """A bus that says the first to whoever wants to be let in, and the second to the first message."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(str(path))
         server.listen()
@@ -34,8 +34,10 @@ def answering(path: Path, answers: list[bytes]) -> Iterator[SessionDesktop]:
         def serve() -> None:
             connection, _ = server.accept()
             with connection:
-                for answer in answers:
-                    connection.recv(4096)
+                said = b""
+                for answer, mark in zip(answers, (b"AUTH EXTERNAL", b"Hello"), strict=False):
+                    while mark not in said or (mark != b"Hello" and not said.endswith(b"\r\n")):
+                        said += connection.recv(4096)
                     connection.sendall(answer)
                 connection.recv(4096)
 
