@@ -155,7 +155,7 @@ def read_results(
     """The runs of a result file of any format that `ktrial import` reads."""
     from ktrial.results.import_file import ForeignFile, ImportRequest
     from ktrial.results.import_file import read_results as read
-    from ktrial.results.importers.registry import all_importers
+    from ktrial.results.importers import all_importers
 
     return read(
         ForeignFile(name, data), ImportRequest(options=options or ImportOptions(), as_format=as_format), all_importers()
@@ -176,7 +176,7 @@ def compare_files(
     from ktrial.compare.sources import ComparedSource, ReadingOptions, gather, pick_control
     from ktrial.kit.files import read_file
     from ktrial.results.import_file import LIMIT_BYTES
-    from ktrial.results.importers.registry import all_importers
+    from ktrial.results.importers import all_importers
 
     reading = ReadingOptions(
         options=options or ImportOptions(),

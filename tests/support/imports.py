@@ -11,7 +11,7 @@ import msgspec
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
-from ktrial.results.importers.registry import all_importers
+from ktrial.results.importers import all_importers
 
 FOLDER = Path(__file__).parents[1] / "golden" / "imports"
 CASES = sorted(path for path in FOLDER.glob("*/*") if path.is_dir())

@@ -243,7 +243,7 @@ class App(WithDesktop):
         from ktrial.bench.adapters import all_benchmarks
         from ktrial.bench.suite_files import load_benchmarks
 
-        return load_benchmarks([config_folder(), *self._catalogs], all_benchmarks(), self._faulty)
+        return load_benchmarks([config_folder(), *self._catalogs], all_benchmarks(self.say), self._faulty)
 
     @cached_property
     def suites(self) -> dict[str, Suite]:
@@ -328,9 +328,9 @@ class App(WithDesktop):
     @cached_property
     def importers(self) -> dict[str, Importer]:
         """Readers of other tools' results, by name."""
-        from ktrial.results.importers.registry import all_importers
+        from ktrial.results.importers import all_importers
 
-        return all_importers()
+        return all_importers(self.say)
 
     @cached_property
     def run_store(self) -> Recorder:

@@ -20,7 +20,7 @@ from ktrial.compare.sources import MOST_ARMS, ComparedSource, ReadingOptions, ga
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.machine.facts import Fact, FactBook
-from ktrial.results.importers.registry import all_importers
+from ktrial.results.importers import all_importers
 from ktrial.results.model import stored_run, stored_session
 from ktrial.results.ports import Results
 from ktrial.results.store.database import Database

@@ -16,7 +16,7 @@ from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.outcome import Unit
 from ktrial.results.exporters import run_exporters
 from ktrial.results.foreign import ForeignResults
-from ktrial.results.importers.registry import all_importers
+from ktrial.results.importers import all_importers
 from ktrial.results.model import SessionRuns, StoredMeasurement, StoredRun
 from tests.support.stores import a_run, a_session
 

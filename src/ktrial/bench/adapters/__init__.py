@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks: one folder each, found by walking.
+"""Benchmarks: one folder each, found by walking, and those that other packages bring.
 
 Each folder is a package (it has an `__init__.py`) whose module `adapter` holds BENCHMARK, or several in BENCHMARKS.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
+from types import ModuleType
 
 from ktrial.bench.benchmark import Benchmark
+from ktrial.kit.plug_ins import BENCHMARK, of_others
 
 
 def tools() -> tuple[str, ...]:
@@ -17,14 +20,30 @@ def tools() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
 
-def all_benchmarks() -> dict[str, Benchmark]:
-    """Every benchmark by name, in the order of the folders."""
+def all_benchmarks(leave_out: Callable[[str], None] = lambda _: None) -> dict[str, Benchmark]:
+    """Every benchmark by name, in the order of the folders; `leave_out` is told of others' that cannot be used."""
     found: dict[str, Benchmark] = {}
     for tool in tools():
-        adapter = importlib.import_module(f"{__name__}.{tool}.adapter")
-        several = getattr(adapter, "BENCHMARKS", None)
-        for benchmark in (adapter.BENCHMARK,) if several is None else several:
+        for benchmark in _of(importlib.import_module(f"{__name__}.{tool}.adapter")):
             if benchmark.name in found:
                 raise ValueError(f"two benchmarks are called {benchmark.name}")
             found[benchmark.name] = benchmark
+    for name, adapter in of_others(BENCHMARK, leave_out):
+        for benchmark in _of(adapter):
+            lacking = [member for member in _MEMBERS if not hasattr(benchmark, member)]
+            if lacking:
+                leave_out(f"the benchmark {name} is left out: it has no `{lacking[0]}`")
+            elif benchmark.name in found:
+                leave_out(f"the benchmark {name} is left out: there is one called {benchmark.name} already")
+            else:
+                found[benchmark.name] = benchmark
     return found
+
+
+#: All that a benchmark has.
+_MEMBERS = tuple(name for name in vars(Benchmark) if not name.startswith("_"))
+
+
+def _of(adapter: ModuleType) -> tuple[Benchmark, ...]:
+    several = getattr(adapter, "BENCHMARKS", None)
+    return (adapter.BENCHMARK,) if several is None else tuple(several)

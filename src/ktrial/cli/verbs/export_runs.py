@@ -12,13 +12,13 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import session_names
 from ktrial.cli.shared.bench import check_output
-from ktrial.kit.errors import KtrialError
+from ktrial.kit.errors import KtrialError, UnknownName
 from ktrial.results.exporters import run_formats
 
 
 @click.command(short_help="Write results in another tool's format.")
 @click.argument("sessions", nargs=-1, required=True, shell_complete=session_names, metavar="SESSION…")
-@click.option("--format", "format_", type=click.Choice(run_formats()), required=True, help="What to write.")
+@click.option("--format", "format_", metavar="|".join(run_formats()), required=True, help="What to write.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE, not to stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
@@ -37,7 +37,10 @@ def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | No
 
     check_output(output, force=force)
     chosen = [app.store.session(name) for name in sessions]
-    _, write = run_exporters()[format_]
+    exporters = run_exporters(app.say)
+    if format_ not in exporters:
+        raise UnknownName("format", format_, exporters, hint=f"formats: {', '.join(exporters)}")
+    _, write = exporters[format_]
     made = write(
         [
             SessionRuns(session=one, runs=tuple(app.store.runs(one.session)), date=iso_date(one.started_unix_ms))

@@ -47,7 +47,11 @@ def command(
         raise BadInput(f"-o {output}: no kind of report", hint=f"end its name in one of {', '.join(_ENDINGS)}")
     check_output(output, force=force)
     comparison = read_comparison(file)
+    from ktrial.reports.charts import left_out
+
     write_file(output, _made(comparison, ending, name, outcome, summary=summary))
+    for told in left_out():
+        app.say(told)
     app.say(f"written: {output}")
     return 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of a comparison: one file for each kind, found by walking.
+"""Charts of a comparison: one file for each kind, found by walking, and those that other packages bring.
 
 A module holds PLACE, its place in the order of charts, and either `of_comparison(comparison, style)` or
 `of_outcome(comparison, outcome, style)`; both return the charts that these data allow, often none. The name of a chart
@@ -11,14 +11,29 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Container, Iterable
+from functools import cache
 from types import ModuleType
 
 from ktrial.judge.model.comparison import Comparison, OutcomeComparison
+from ktrial.kit.plug_ins import CHART, of_others
 from ktrial.reports.charts.drawing import Chart, Style
+
+
+@cache
+def _of_others() -> tuple[tuple[ModuleType, ...], tuple[str, ...]]:
+    """Those of other packages, and what is to be told of those that cannot be used."""
+    left_out: list[str] = []
+    return tuple(module for _, module in of_others(CHART, left_out.append)), tuple(left_out)
+
+
+def left_out() -> tuple[str, ...]:
+    """Charts of other packages that cannot be used, each with the reason."""
+    return _of_others()[1]
 
 
 def _modules(function: str) -> list[ModuleType]:
     found = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    found += _of_others()[0]
     return sorted((one for one in found if hasattr(one, function)), key=lambda one: int(one.PLACE))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results in other tools' formats: one file for each, found by walking.
+"""Results in other tools' formats: one file for each, found by walking, and those that other packages bring.
 
 The module of a format is called as it, and holds NAME, WHAT (one sentence) and `write(sessions) -> Exported`.
 """
@@ -11,19 +11,26 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ktrial.kit.plug_ins import EXPORTER, of_others
+
 if TYPE_CHECKING:
     from ktrial.results.model import Exported, SessionRuns
 
 
-def run_exporters() -> dict[str, tuple[str, Callable[[Sequence[SessionRuns]], Exported]]]:
-    """Format -> what it is, and its writer."""
-    found = {}
-    for module in pkgutil.iter_modules(__path__):
-        exporter = importlib.import_module(f"{__name__}.{module.name}")
-        found[exporter.NAME] = (exporter.WHAT, exporter.write)
+def run_exporters(
+    leave_out: Callable[[str], None] = lambda _: None,
+) -> dict[str, tuple[str, Callable[[Sequence[SessionRuns]], Exported]]]:
+    """Format -> what it is, and its writer; `leave_out` is told of those of other packages that cannot be used."""
+    own = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+    found = {exporter.NAME: (exporter.WHAT, exporter.write) for exporter in own}
+    for name, exporter in of_others(EXPORTER, leave_out):
+        if exporter.NAME in found:
+            leave_out(f"the exporter {name} is left out: there is one called {exporter.NAME} already")
+        else:
+            found[exporter.NAME] = exporter.WHAT, exporter.write
     return found
 
 
 def run_formats() -> tuple[str, ...]:
-    """Names of all formats, without loading them."""
+    """Names of ktrial's own formats, without loading them."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
