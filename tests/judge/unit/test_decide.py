@@ -58,6 +58,7 @@ def test_a_difference_that_was_seen_is_named_beside_what_it_may_come_from() -> N
             "chance among 9 comparisons (adjusted p = 0.06) (time and arm",
         ),
         (case(0.0, 0.0, order="sequence"), "inconclusive", "nothing varies"),
+        (case(None, None, order="sequence"), "inconclusive", "there is no interval (time and arm are confounded)"),
         (case(0.001, 0.01, order="sequence"), "different", "time and arm are confounded"),
         (case(-0.01, 0.01, order="unknown"), "no difference seen", "holds zero (in which order"),
         (case(-0.01, 0.01, confounded_by="boot"), "no difference seen", "holds zero (boot and arm are confounded)"),
@@ -116,7 +117,10 @@ def test_equal_values_are_equivalent_only_where_the_step_is_known() -> None:
 
 @pytest.mark.parametrize(
     "low, high, expected",
-    [(0.03, 0.05, "yes"), (0.01, 0.05, "likely"), (0.001, 0.03, "unclear"), (-0.05, -0.03, "yes")],
+    [
+        *((0.03, 0.05, "yes"), (0.01, 0.05, "likely"), (0.001, 0.03, "unclear"), (-0.05, -0.03, "yes")),
+        *((-0.01, 0.03, "unclear"), (-0.01, 0.06, "likely"), (0.01, 0.03, "likely")),
+    ],
 )
 def test_whether_it_matters(low: float, high: float, expected: str) -> None:
     assert worth(effect(low, high), 0.02) == expected

@@ -10,7 +10,7 @@ import pytest
 
 from ktrial.machine.facts import Fact
 from ktrial.machine.reading import Reading
-from ktrial.tuning.doctor.examine import examine
+from ktrial.tuning.doctor.examine import _STATE_NOT_SETTING, _tunable, examine
 from ktrial.tuning.doctor.model import Counts, Examination
 from ktrial.tuning.doctor.text import doctor_json, doctor_text
 from tests.support.knobs import catalog
@@ -251,3 +251,12 @@ def test_json_names_its_schema() -> None:
     assert data["schema"] == "ktrial.doctor/1"
     assert data["differ"][0]["address"] == "vm.swappiness"
     assert data["counts"]["differ"] == 1
+
+
+def test_what_is_a_state_or_of_the_build_is_no_setting_of_the_machine() -> None:
+    every = catalog()
+    found = {knob.id for knob in _tunable(every)}
+    assert "vm.swappiness" in found
+    assert {knob.id for knob in every.knobs.values() if knob.kind == "boot"} & found
+    assert not _STATE_NOT_SETTING & found
+    assert not {knob.id for knob in every.knobs.values() if not knob.files and knob.kind != "boot"} & found
