@@ -32,6 +32,8 @@ _BUILD_S, _TEST_S, _THEN_S = 600, 60, 900
 #: What a mutant started and what never ends goes with the tests that it is run by: agents in a loop slow the next ones.
 _AS_ONESELF = () if os.geteuid() == 0 else ("--map-current-user",)
 _ALONE = ("unshare", *_AS_ONESELF, "--pid", "--mount-proc", "--fork", "--kill-child")
+#: What joins flags that have no bit in common is the same either way; nothing else is joined by it here.
+_JOINED = "replace | with ^"
 #: Between two of these the clock is looked at.
 _AT_A_TIME = 10
 #: Statuses of cargo-mutants that tell the fates of mutants, not of itself: all caught, some missed, some timed out.
@@ -151,12 +153,12 @@ class Agent:
 def named(names: Sequence[str], told: Sequence[Mapping[str, Any]]) -> dict[Mutant, tuple[str, Mapping[str, Any]]]:
     """Mutants as cargo-mutants lists them, in words and as JSON, under names without lines and columns.
 
-    Those that lie outside functions are left out.
+    Those that lie outside functions are left out, as are those that change nothing.
     """
     seen: Counter[str] = Counter()
     found = {}
     for name, one in zip(names, told, strict=True):
-        if one["function"] is None:
+        if one["function"] is None or name.endswith(_JOINED) or f"{_JOINED} in " in name:
             continue
         function = one["function"]["function_name"]
         _, _, _, what = name.split(":", 3)

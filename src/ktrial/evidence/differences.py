@@ -11,7 +11,6 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.judge.model.comparison import Comparison
-from ktrial.judge.model.verdict import Effect
 from ktrial.kit.tables import labelled, paragraph
 
 #: Numbers that differ by less, relatively, are equal.
@@ -84,10 +83,6 @@ def _figures(comparison: Comparison) -> Any:
         }
         for one in comparison.outcomes
     }
-
-
-def _ends(effect: Effect | None) -> tuple[float | None, ...]:
-    return () if effect is None else (effect.estimate, effect.low, effect.high)
 
 
 def _walk(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:

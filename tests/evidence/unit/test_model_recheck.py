@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.evidence.differences import comparison_differences, same_figures
+from ktrial.evidence.differences import (
+    Difference,
+    Rechecked,
+    UnreadData,
+    comparison_differences,
+    rechecked_text,
+    same_figures,
+)
 from ktrial.judge.model.comparison import Comparison
+from ktrial.kit.finding import Finding
 from tests.support.comparisons import two_arms
 
 MADE = two_arms(4)
@@ -34,6 +42,10 @@ WAYS = [
     if way[0] not in ("asked", "asked_sha256", "schema")
     and way[-1] not in ("schema", "unit", "direction", "role", "verdict", "worth", "level", "scale")
 ]
+
+
+def finding(value: Any) -> Finding:
+    return Finding(kind="k", level="note", sentence="s", values={"v": value})
 
 
 def changed(way: tuple[Any, ...]) -> Comparison:
@@ -99,3 +111,53 @@ def test_of_long_texts_the_difference_is_shown(where: int) -> None:
     )
     assert "Q" in found.told
     assert len(found.told) < 300
+
+
+def test_what_was_rechecked_is_told_with_the_answer_last() -> None:
+    differences = [Difference(kind="measurement", where=f"run {number}", told="1 is stored") for number in range(14)]
+    found = Rechecked(
+        file="found.tar.zst",
+        runs=5,
+        outcomes=3,
+        question_sha256="ab",
+        differences=(*differences, Difference(kind="hash", where="raw", told="bytes differ")),
+        unread=(UnreadData(run="a/1", reason="no reader"), UnreadData(run="a/2", reason="no reader")),
+        notes=("the store is newer",),
+    )
+    shown = [line for number in range(12) for line in ("", f"run {number}", "  1 is stored")]
+    assert rechecked_text(found, width=80).splitlines() == [
+        "file        found.tar.zst",
+        "runs        5, 3 read again",
+        "question    SHA-256 ab",
+        "outcomes    3 computed again",
+        "not read    2 runs: no reader",
+        "note        the store is newer",
+        *shown,
+        *("", "raw", "  bytes differ"),
+        *("", "2 more of the kind measurement; --json has all"),
+        *("", "15 differences"),
+    ]
+    only = msgspec.structs.replace(found, question_sha256=None, differences=differences[:1], unread=(), notes=())
+    assert rechecked_text(only, width=80).splitlines() == [
+        "file        found.tar.zst",
+        "runs        5, 5 read again",
+        *("", "run 0", "  1 is stored", "", "1 difference"),
+    ]
+    assert rechecked_text(msgspec.structs.replace(only, differences=()), width=80).endswith("\n\nall equal\n")
+
+
+def test_true_is_no_number() -> None:
+    one, other = (msgspec.structs.replace(MADE, findings=(finding(value),)) for value in (True, 1.0))
+    (found,) = comparison_differences(one, other)
+    assert found.told == "true is stored, 1.0 comes out"
+
+
+def test_of_texts_of_two_lengths_the_end_is_shown() -> None:
+    long = "a" * 300
+    one, other = (msgspec.structs.replace(MADE, title=text) for text in (long, f"{long}b"))
+    (found,) = comparison_differences(one, other)
+    stored, again = found.told.split(" is stored, ")
+    assert stored.startswith("…a")
+    assert again.removesuffix(" comes out").endswith('ab"')
+    (found,) = comparison_differences(msgspec.structs.replace(MADE, title=f"b{long}"), other)
+    assert found.told.startswith('"b'), "where they differ from the first letter on, from there"
