@@ -502,14 +502,52 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_are_not_there_hold_nothing_and_those_that_cannot_be_looked_at_are_told() {
+    fn the_time_of_the_boot_is_what_the_kernel_says() {
+        let (folder, store) = store();
+        assert_eq!(store.booted_unix_s(), None);
+        fs::create_dir(folder.path().join("proc")).unwrap();
+        for (said, told) in [
+            ("cpu 1\nbtime 1700000000\nctxt 2\n", Some(1_700_000_000)),
+            ("btime x\n", None),
+        ] {
+            fs::write(folder.path().join("proc/stat"), said).unwrap();
+            assert_eq!(store.booted_unix_s(), told);
+        }
+    }
+
+    #[test]
+    fn the_lock_is_private_and_names_its_owner_and_no_link_is_followed() {
+        let (folder, store) = store();
+        store.prepare().unwrap();
+        let path = store.folder.join("lock");
+        let held = store.lock().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            format!("{:<10}\n", std::process::id())
+        );
+        let told = busy(&path).message;
+        assert!(
+            told.starts_with(&format!("process {} holds", std::process::id())),
+            "{told}"
+        );
+        assert!(busy(&folder.path().join("none"))
+            .message
+            .starts_with("another process holds"));
+        drop(held);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(open_lock(&link).is_err());
+        assert!(open_to_read(&link).is_err());
+        assert_eq!(first_words(&link), "");
+    }
+
+    #[test]
+    fn a_journal_whose_folder_is_none_cannot_be_read() {
         let (_folder, store) = store();
-        assert!(!store.is_there().unwrap());
-        assert_eq!(store.load(1).unwrap_err().kind, Kind::NotFound);
         let parent = store.folder.parent().unwrap();
         fs::create_dir_all(parent.parent().unwrap()).unwrap();
         fs::write(parent, "").unwrap();
-        assert_eq!(store.is_there().unwrap_err().kind, Kind::Io);
         assert_eq!(store.load(1).unwrap_err().kind, Kind::Io);
     }
 
