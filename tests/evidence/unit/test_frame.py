@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import io
 import random
+import shutil
 import tarfile
+from pathlib import Path
 
 import pytest
 import zstandard
 
 from ktrial.evidence import file
-from ktrial.evidence.file import _Frame, _next
+from ktrial.evidence.file import BundleFolder, _Frame, _next
 from ktrial.evidence.model import MANIFEST
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, KtrialError
 
 BLOCK = 512
 
@@ -72,3 +74,31 @@ def test_members_of_no_bytes_and_of_the_most_are_taken(monkeypatch: pytest.Monke
     assert _next(frame(header(7)), "b") == (MANIFEST, 7)
     with pytest.raises(BadInput, match=r"is said to have 8 bytes; the limit is 7"):
         _next(frame(header(8)), "b")
+
+
+def test_a_member_that_is_damaged_is_noted_by_who_only_looks(tmp_path: Path) -> None:
+    bundles = BundleFolder(tmp_path / "work")
+    writer = bundles.new()
+    digest = writer.raw(b"one")
+    writer.write(tmp_path / "sound", ())
+    content = zstandard.ZstdDecompressor().decompressobj().decompress((tmp_path / "sound").read_bytes())
+    (tmp_path / "bad").write_bytes(zstandard.compress(content.replace(b"one\0", b"two\0")))
+    with pytest.raises(BadInput):
+        bundles.open(tmp_path / "bad")
+    found = bundles.examine(tmp_path / "bad")
+    assert found.damaged == {f"raw/{digest}"}
+    assert not bundles.examine(tmp_path / "sound").damaged
+    bundles.close()
+
+
+def test_a_bundle_that_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    bundles = BundleFolder(tmp_path / "work")
+    writer = bundles.new()
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "x").touch()
+    with pytest.raises(KtrialError, match="taken cannot be written: ") as caught:
+        writer.write(tmp_path / "taken", ())
+    assert caught.value.hint == "free some space"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "work"]
+    shutil.rmtree(tmp_path / "work")
+    bundles.close()  # what is away is no fault

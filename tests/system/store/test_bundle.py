@@ -27,6 +27,7 @@ from ktrial.evidence import file as bundle_module
 from ktrial.evidence.file import BundleFolder
 from ktrial.evidence.pack import Scrubbing, bring_back, make_bundle
 from ktrial.evidence.reparse import reparse_run
+from ktrial.evidence.unpack import BundleResults
 from ktrial.kit.errors import BadInput, KtrialError, Refused
 from ktrial.kit.scrub import Identity
 from ktrial.results.store.database import Database
@@ -113,6 +114,17 @@ def test_a_bundle_is_equal_after_a_way_through_the_other_database(
     assert unpacked(one, other, tmp_path).skipped == ("s1", "s2")
     assert unpacked(one, here, tmp_path).skipped == ("s1", "s2"), "it comes back to where it was made"
     assert not list((tmp_path / "work").iterdir())
+
+
+def test_the_sessions_of_a_bundle_are_read_as_those_of_a_store(store: Store, tmp_path: Path) -> None:
+    for place, name in enumerate(("old", "new", "middle")):
+        started = 1_700_000_000_000 + 1000 * (0, 2, 1)[place]
+        store.begin(a_session(name, started_unix_ms=started, document={"session": name}))
+        store.save(a_run(1, session=name), {})
+    bundles = BundleFolder(tmp_path / "work")
+    found = BundleResults(bundles.examine(packed(store, tmp_path)))
+    assert [one.session for one in found.sessions()] == ["new", "middle", "old"]
+    bundles.close()
 
 
 def test_nobody_is_named_in_a_bundle(store: Store, tmp_path: Path) -> None:
