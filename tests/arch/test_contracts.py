@@ -182,11 +182,12 @@ def package(tmp_path: Path) -> Path:
     (folder / "other_reader.py").write_text(READER)
     (folder / "other_half.py").write_text("NAME = 'half'\n")
     (folder / "other_broken.py").write_text("import nothing_of_the_kind\n")
+    (folder / "other_end.py").write_text("raise SystemExit(7)\n")
     info = folder / "other-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[ktrial.importers]\none = other_reader\nhalf = other_half\nbroken = other_broken\n"
+        "[ktrial.importers]\none = other_reader\nhalf = other_half\nbroken = other_broken\nend = other_end\n"
     )
     return folder
 
@@ -200,6 +201,7 @@ def test_importers_of_other_packages_are_found_and_broken_ones_named(package: Pa
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "the importer broken of other is left out: ModuleNotFoundError: No module named 'nothing_of_the_kind'",
+        "the importer end of other is left out: SystemExit: 7",
         "the importer half of other is left out: it has no `WHAT`; it has no `sniff`; it has no `read`",
         "True",
     ]

@@ -41,8 +41,8 @@ def comparison_charts(
     comparison: Comparison, style: Style, only: Container[str] | None = None, without: Container[str] = ()
 ) -> tuple[Chart, ...]:
     """The charts that show all outcomes at once; `only` those of some modules, or `without` them."""
-    kinds = {module.__name__.rpartition(".")[2]: module for module in _modules("of_comparison")}
-    wanted = [module for kind, module in kinds.items() if (only is None or kind in only) and kind not in without]
+    kinds = [(module.__name__.rpartition(".")[2], module) for module in _modules("of_comparison")]
+    wanted = [module for kind, module in kinds if (only is None or kind in only) and kind not in without]
     return _all(module.of_comparison(comparison, style) for module in wanted)
 
 
