@@ -19,7 +19,7 @@ _RAW = b"\xef\xbe\xed\xfe"
 _LINE = re.compile(
     r"(?P<label>[A-Za-z]{3}) (?P<host>\S+) (?P<epoch>\d{9,11}) \S+ \S+ (?P<interval>\d{1,9})(?: (?P<rest>.*))?"
 )
-_PROCESS = re.compile(r"(?P<pid>\d{1,10}) \((?P<name>.*)\) (?P<state>\S) (?P<rest>.*)")
+_PROCESS = re.compile(r"(?=[^\n]*\Z)(?P<pid>\d{1,10}) \((?P<name>.*)\) (?P<state>\S) (?P<rest>.*)")
 _CPU = ("system", "user", "nice", "idle", "iowait", "irq", "softirq", "steal")
 _PSI = ("cpu.some", "memory.some", "memory.full", "io.some", "io.full")
 #: Processes that are kept: those with the most memory.

@@ -15,7 +15,7 @@ from ktrial.kit.errors import BadInput, UnreadableOutput
 #: How a symbol of Linux is typed.
 TYPES = ("bool", "tristate", "int", "hex", "string")
 _TYPE = re.compile(rf"(?:def_)?({'|'.join(TYPES)})\b")
-_PROMPT = re.compile(r"""(?:(?:bool|tristate|int|hex|string|prompt)\s+)["'].*?["'](?:\s+if\s+(.*))?""")
+_PROMPT = re.compile(r"""(?=[^\n]*\Z)(?:(?:bool|tristate|int|hex|string|prompt)\s+)["'].*?["'](?:\s+if\s+(.*))?""")
 _SELECT = re.compile(r"(?:select|imply)\s+([A-Z0-9a-z_]+)(?:\s+if\s+(.*))?")
 _DEPENDS = re.compile(r"depends\s+on\s+(.*)")
 _RANGE = re.compile(r"range\s+(\S+)\s+(\S+)(?:\s+if\s+.*)?")
