@@ -316,6 +316,15 @@ mod tests {
     use super::*;
     use crate::forms::Form;
 
+    fn with_swappiness() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let vm = folder.path().join("proc/sys/vm");
+        std::fs::create_dir_all(&vm).unwrap();
+        std::fs::write(vm.join("swappiness"), "60\n").unwrap();
+        let root = Root::new(folder.path());
+        (folder, root)
+    }
+
     fn sysctl(path: &str) -> Form {
         serde_json::from_value(serde_json::json!({"sysctl.d": [{"path": path, "value": "1"}]})).unwrap()
     }
@@ -350,11 +359,7 @@ mod tests {
     }
     #[test]
     fn a_couple_that_may_not_be_read_forbids_the_step() {
-        let folder = tempfile::tempdir().unwrap();
-        let vm = folder.path().join("proc/sys/vm");
-        std::fs::create_dir_all(&vm).unwrap();
-        std::fs::write(vm.join("swappiness"), "60\n").unwrap();
-        let root = Root::new(folder.path());
+        let (_folder, root) = with_swappiness();
         for (couple, outcome) in [
             ("/proc/sys/vm/dirty_ratio", Outcome::Ready),
             ("/etc/passwd", Outcome::Forbidden),
@@ -368,11 +373,7 @@ mod tests {
 
     #[test]
     fn the_old_of_a_couple_that_is_not_there_is_that() {
-        let folder = tempfile::tempdir().unwrap();
-        let vm = folder.path().join("proc/sys/vm");
-        std::fs::create_dir_all(&vm).unwrap();
-        std::fs::write(vm.join("swappiness"), "60\n").unwrap();
-        let root = Root::new(folder.path());
+        let (_folder, root) = with_swappiness();
         let olds_with = |couple: &str| {
             let write = serde_json::json!({"kind": "write", "path": "/proc/sys/vm/swappiness", "new": "10\n",
                 "verify": "integer", "couples": [couple]});

@@ -171,9 +171,10 @@ def compare_files(
     options: ImportOptions | None = None,
 ) -> Comparison:
     """What `ktrial compare NAME=FILE…` finds: every outcome that the files of the arms share."""
-    from ktrial.compare.compare import About, CompareQuery, foreign_judge
+    from ktrial.compare.compare import About, CompareQuery
     from ktrial.compare.compare import compare as compared
     from ktrial.compare.sources import ComparedSource, ReadingOptions, gather, pick_control
+    from ktrial.judge.observational import judge_foreign
     from ktrial.kit.files import read_file
     from ktrial.results.import_file import LIMIT_BYTES
     from ktrial.results.importers import all_importers
@@ -188,11 +189,7 @@ def compare_files(
         ComparedSource(word=name, name=name, target=name, files=tuple(map(str, files))) for name, files in arms.items()
     ]
     first, others = pick_control(gather(sources, _no_store, reading).arms, control)
-    return compared(first, others, CompareQuery(margin=margin), About(), foreign_judge(_SWING))
-
-
-#: What `compare` doubts unless it is told otherwise.
-_SWING = 0.25
+    return compared(first, others, CompareQuery(margin=margin), About(), judge_foreign)
 
 
 def _no_store() -> NoReturn:

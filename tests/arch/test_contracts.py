@@ -207,6 +207,48 @@ def test_importers_of_other_packages_are_found_and_broken_ones_named(package: Pa
     ]
 
 
+def test_a_plug_in_that_fails_when_it_is_used_is_named_and_stops_nothing_else(package: Path) -> None:
+    (package / "other_reader.py").write_text(READER.replace('name.endswith(".one")', "1 / 0"))
+    code = """
+import os
+os.geteuid = lambda: 1000
+from ktrial.judge.model.asked import ImportOptions
+from ktrial.kit.errors import KtrialError
+from ktrial.results.importers import all_importers
+one = all_importers(lambda told: None if "left out" in told else print(told))["one-number"]
+print(one.sniff(b"", "a.one"))
+try:
+    one.read(b"x", "a.one", ImportOptions())
+except KtrialError as error:
+    print(error.message)
+"""
+    done = python(code, path=f"{ROOT / 'src'}:{package}")
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "the importer one failed: ZeroDivisionError: division by zero",
+        "False",
+        "the importer one failed: ValueError: could not convert string to float: b'x'",
+    ]
+
+
+def test_a_chart_of_another_package_that_fails_leaves_the_report_whole(package: Path) -> None:
+    (package / "other_chart.py").write_text("PLACE = 1\n\n\ndef of_comparison(comparison, style):\n    return 1 / 0\n")
+    (package / "other-1.0.dist-info/entry_points.txt").write_text("[ktrial.charts]\nbad = other_chart\n")
+    code = """
+import os
+os.geteuid = lambda: 1000
+from ktrial.reports.charts import comparison_charts, left_out
+from ktrial.reports.charts.drawing import Style
+from tests.support.comparisons import two_arms
+print([chart.name for chart in comparison_charts(two_arms(6), Style())], left_out())
+"""
+    done = python(code, path=f"{ROOT / 'src'}:{ROOT}:{package}")
+    assert done.stderr == ""
+    assert done.stdout.strip() == (
+        "['forest', 'quantiles-1'] ('the chart other_chart failed: ZeroDivisionError: division by zero',)"
+    )
+
+
 def test_root_loads_nothing_of_others(package: Path) -> None:
     code = LISTED.replace("import sys\n", "import os\nos.geteuid = lambda: 0\n")
     done = python(code, path=f"{ROOT / 'src'}:{package}")

@@ -2,7 +2,7 @@
 """Plug-ins: what a module of each kind has, one checker that knows it, and those that other packages bring.
 
 A package brings one with an entry point, as `[project.entry-points."ktrial.importers"]` with `mytool = "mine.reader"`.
-One that lacks something is named and left out; none is loaded by a process of root's.
+One that lacks something is named and left out, one that fails when it is used is named; none is loaded by root.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from ktrial.kit.errors import KtrialError
 
 #: What something is: of this type, or a function of so many arguments.
 Wanted = type | int
@@ -76,8 +78,26 @@ def _of_function(name: str, value: object, count: int) -> str | None:
     return None
 
 
-def of_others(contract: Contract, leave_out: Callable[[str], None]) -> Iterator[tuple[str, ModuleType]]:
-    """Modules of this kind that other packages bring, by name; `leave_out` is told of those that cannot be used."""
+Result = TypeVar("Result")
+
+
+def guarded(function: Callable[..., Result], what: str) -> Callable[..., Result]:
+    """A function of another package, whose faults become errors that name it."""
+
+    def called(*arguments: object) -> Result:
+        try:
+            return function(*arguments)
+        except KtrialError:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (as below)
+            hint = "tell who made it, or remove its package"
+            raise KtrialError(f"{what} failed: {type(error).__name__}: {error}", hint=hint) from None
+
+    return called
+
+
+def of_others(contract: Contract, warn: Callable[[str], None]) -> Iterator[tuple[str, ModuleType]]:
+    """Modules of this kind from other packages, by name; `warn` gets a sentence for each that cannot be used."""
     if os.geteuid() == 0 or not _are_there():
         return
     from importlib.metadata import entry_points
@@ -93,7 +113,7 @@ def of_others(contract: Contract, leave_out: Callable[[str], None]) -> Iterator[
             yield point.name, module
         else:
             package = point.dist.name if point.dist is not None else point.value
-            leave_out(f"the {contract.kind} {point.name} of {package} is left out: {'; '.join(wrong)}")
+            warn(f"the {contract.kind} {point.name} of {package} is left out: {'; '.join(wrong)}")
 
 
 def _are_there() -> bool:

@@ -20,21 +20,21 @@ def tools() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
 
-def all_benchmarks(leave_out: Callable[[str], None] = lambda _: None) -> dict[str, Benchmark]:
-    """Every benchmark by name, in the order of the folders; `leave_out` is told of others' that cannot be used."""
+def all_benchmarks(warn: Callable[[str], None] = lambda _: None) -> dict[str, Benchmark]:
+    """Every benchmark by name, by folder; `warn` gets a sentence for each of another package that cannot be used."""
     found: dict[str, Benchmark] = {}
     for tool in tools():
         for benchmark in _of(importlib.import_module(f"{__name__}.{tool}.adapter")):
             if benchmark.name in found:
                 raise ValueError(f"two benchmarks are called {benchmark.name}")
             found[benchmark.name] = benchmark
-    for name, adapter in of_others(BENCHMARK, leave_out):
+    for name, adapter in of_others(BENCHMARK, warn):
         for benchmark in _of(adapter):
             lacking = [member for member in _MEMBERS if not hasattr(benchmark, member)]
             if lacking:
-                leave_out(f"the benchmark {name} is left out: it has no `{lacking[0]}`")
+                warn(f"the benchmark {name} is left out: it has no `{lacking[0]}`")
             elif benchmark.name in found:
-                leave_out(f"the benchmark {name} is left out: there is one called {benchmark.name} already")
+                warn(f"the benchmark {name} is left out: there is one called {benchmark.name} already")
             else:
                 found[benchmark.name] = benchmark
     return found

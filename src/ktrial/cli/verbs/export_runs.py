@@ -16,9 +16,20 @@ from ktrial.kit.errors import KtrialError, UnknownName
 from ktrial.results.exporters import run_formats
 
 
+def _formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in run_formats() if name.startswith(incomplete)]
+
+
 @click.command(short_help="Write results in another tool's format.")
 @click.argument("sessions", nargs=-1, required=True, shell_complete=session_names, metavar="SESSION…")
-@click.option("--format", "format_", metavar="|".join(run_formats()), required=True, help="What to write.")
+@click.option(
+    "--format",
+    "format_",
+    metavar="|".join(run_formats()),
+    required=True,
+    shell_complete=_formats,
+    help="What to write.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE, not to stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
@@ -36,10 +47,10 @@ def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | No
     from ktrial.results.text import iso_date
 
     check_output(output, force=force)
-    chosen = [app.store.session(name) for name in sessions]
     exporters = run_exporters(app.say)
     if format_ not in exporters:
         raise UnknownName("format", format_, exporters, hint=f"formats: {', '.join(exporters)}")
+    chosen = [app.store.session(name) for name in sessions]
     _, write = exporters[format_]
     made = write(
         [

@@ -15,25 +15,28 @@ from functools import cache
 from types import ModuleType
 
 from ktrial.judge.model.comparison import Comparison, OutcomeComparison
-from ktrial.kit.plug_ins import CHART, of_others
+from ktrial.kit.errors import KtrialError
+from ktrial.kit.plug_ins import CHART, guarded, of_others
 from ktrial.reports.charts.drawing import Chart, Style
+
+#: Why charts of other packages could not be drawn, each once.
+_FAILED: dict[str, None] = {}
 
 
 @cache
-def _of_others() -> tuple[tuple[ModuleType, ...], tuple[str, ...]]:
-    """Those of other packages, and what is to be told of those that cannot be used."""
-    left_out: list[str] = []
-    return tuple(module for _, module in of_others(CHART, left_out.append)), tuple(left_out)
+def _of_others() -> tuple[ModuleType, ...]:
+    return tuple(module for _, module in of_others(CHART, _FAILED.setdefault))
 
 
 def left_out() -> tuple[str, ...]:
-    """Charts of other packages that cannot be used, each with the reason."""
-    return _of_others()[1]
+    """A sentence for each chart of another package that could not be drawn so far."""
+    _of_others()
+    return tuple(_FAILED)
 
 
 def _modules(function: str) -> list[ModuleType]:
     found = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-    found += _of_others()[0]
+    found += _of_others()
     return sorted((one for one in found if hasattr(one, function)), key=lambda one: int(one.PLACE))
 
 
@@ -43,13 +46,24 @@ def comparison_charts(
     """The charts that show all outcomes at once; `only` those of some modules, or `without` them."""
     kinds = [(module.__name__.rpartition(".")[2], module) for module in _modules("of_comparison")]
     wanted = [module for kind, module in kinds if (only is None or kind in only) and kind not in without]
-    return _all(module.of_comparison(comparison, style) for module in wanted)
+    return _all(_drawn(module, "of_comparison", comparison, style) for module in wanted)
 
 
 def outcome_charts(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> tuple[Chart, ...]:
     """The charts of one outcome."""
-    makers: list[Callable[..., Iterable[Chart]]] = [module.of_outcome for module in _modules("of_outcome")]
-    return _all(make(comparison, outcome, style) for make in makers)
+    return _all(_drawn(module, "of_outcome", comparison, outcome, style) for module in _modules("of_outcome"))
+
+
+def _drawn(module: ModuleType, function: str, *arguments: object) -> Iterable[Chart]:
+    """The charts of a module; one of another package that fails has none."""
+    make: Callable[..., Iterable[Chart]] = getattr(module, function)
+    if module.__name__.startswith(f"{__name__}."):
+        return make(*arguments)
+    try:
+        return guarded(lambda: tuple(make(*arguments)), f"the chart {module.__name__}")()
+    except KtrialError as error:
+        _FAILED.setdefault(error.message)
+        return ()
 
 
 def _all(made: Iterable[Iterable[Chart]]) -> tuple[Chart, ...]:

@@ -11,23 +11,23 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ktrial.kit.plug_ins import EXPORTER, of_others
+from ktrial.kit.plug_ins import EXPORTER, guarded, of_others
 
 if TYPE_CHECKING:
     from ktrial.results.model import Exported, SessionRuns
 
 
 def run_exporters(
-    leave_out: Callable[[str], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> dict[str, tuple[str, Callable[[Sequence[SessionRuns]], Exported]]]:
-    """Format -> what it is, and its writer; `leave_out` is told of those of other packages that cannot be used."""
+    """Format -> what it is, and its writer; `warn` gets a sentence for each of another package that cannot be used."""
     own = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
     found = {exporter.NAME: (exporter.WHAT, exporter.write) for exporter in own}
-    for name, exporter in of_others(EXPORTER, leave_out):
+    for name, exporter in of_others(EXPORTER, warn):
         if exporter.NAME in found:
-            leave_out(f"the exporter {name} is left out: there is one called {exporter.NAME} already")
+            warn(f"the exporter {name} is left out: there is one called {exporter.NAME} already")
         else:
-            found[exporter.NAME] = exporter.WHAT, exporter.write
+            found[exporter.NAME] = exporter.WHAT, guarded(exporter.write, f"the exporter {name}")
     return found
 
 

@@ -12,12 +12,15 @@ import pkgutil
 from collections.abc import Callable
 from types import ModuleType
 
-from ktrial.kit.plug_ins import IMPORTER, of_others
+import msgspec
+
+from ktrial.kit.errors import KtrialError
+from ktrial.kit.plug_ins import IMPORTER, guarded, of_others
 from ktrial.results.foreign import Importer
 
 
-def all_importers(leave_out: Callable[[str], None] = lambda _: None) -> dict[str, Importer]:
-    """Every importer by name, sorted; `leave_out` is told of those of other packages that cannot be used."""
+def all_importers(warn: Callable[[str], None] = lambda _: None) -> dict[str, Importer]:
+    """Every importer by name, sorted; `warn` gets a sentence for each one of another package that cannot be used."""
     found: dict[str, Importer] = {}
     for info in pkgutil.iter_modules(__path__):
         if info.name.startswith("_"):
@@ -26,10 +29,10 @@ def all_importers(leave_out: Callable[[str], None] = lambda _: None) -> dict[str
         if importer.name in found:
             raise ValueError(f"two importers are called {importer.name}")
         found[importer.name] = importer
-    for name, module in of_others(IMPORTER, leave_out):
-        importer = _made(module)
+    for name, module in of_others(IMPORTER, warn):
+        importer = _guarded(_made(module), f"the importer {name}", warn)
         if importer.name in found:
-            leave_out(f"the importer {name} is left out: there is one called {importer.name} already")
+            warn(f"the importer {name} is left out: there is one called {importer.name} already")
         else:
             found[importer.name] = importer
     return dict(sorted(found.items()))
@@ -44,3 +47,17 @@ def _made(module: ModuleType) -> Importer:
         takes_columns=getattr(module, "TAKES_COLUMNS", False),
         takes_frames=getattr(module, "TAKES_FRAMES", False),
     )
+
+
+def _guarded(importer: Importer, what: str, warn: Callable[[str], None]) -> Importer:
+    """The same; if it fails at a look at a file, it does not know the file, and others may read it."""
+    look = guarded(importer.sniff, what)
+
+    def sniff(head: bytes, name: str) -> bool:
+        try:
+            return bool(look(head, name))
+        except KtrialError as error:
+            warn(error.message)
+            return False
+
+    return msgspec.structs.replace(importer, sniff=sniff, read=guarded(importer.read, what))
