@@ -97,7 +97,8 @@ install_locked() {
         --only-binary :all: --no-deps -r "$2" >&2 9>&-
 }
 
-# RUSTFLAGS of the environment would replace those that make the agent static.
+# RUSTFLAGS of the environment would replace those that make the agent static. Who starts from a checkout waits for the
+# build: it leaves out what makes that of a wheel small and long, the optimisation across crates by one thread.
 build_agent() {
     rust=$(find_rust) || fail 'no usable Rust compiler found'
     cargo=${rust% *}
@@ -109,12 +110,24 @@ build_agent() {
     (
         unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS
         export CARGO_BUILD_TARGET="$host" RUSTC="$rustc"
+        export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
         cd agent
         "$cargo" build --release --locked --bin ktrial-agent --target-dir "$root/agent/target" >&2 9>&-
     ) || fail "the agent did not build; cargo's messages are above"
     cp "agent/target/$host/release/ktrial-agent" .setup/bin/ktrial-agent.new
     mv -f .setup/bin/ktrial-agent.new .setup/bin/ktrial-agent
     stamp .setup/agent-stamp "$key"
+}
+
+# The two long parts at once. An interrupt reaches both sides of a pipe, which it does not for a job in the background.
+make_environment_beside_agent() {
+    {
+        build_agent
+        echo built
+    } | {
+        make_environment
+        [ "$(cat)" = built ]
+    }
 }
 
 # Compiles the modules, so that a start as root, which writes no bytecode, finds it. (The catalog's fast form is kept in
@@ -145,8 +158,7 @@ take_lock
 for _ in 1 2 3; do
     # As old as the beginning of the round: a file changed during it counts as newer, and another round is made.
     printf '%s\n' "$root" >.setup/stamp.new
-    make_environment
-    build_agent
+    make_environment_beside_agent
     compile_python
     [ -n "$(changed_since .setup/stamp.new)" ] || break
 done

@@ -8,6 +8,7 @@ import signal
 import statistics
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,15 @@ def checkout(tmp_path: Path) -> FakeCheckout:
     return FakeCheckout.make(tmp_path)
 
 
-def wait_for(checkout: FakeCheckout, line: str) -> None:
+def wait_until(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
-    while line not in checkout.log.read_text():
-        assert time.monotonic() < deadline, f"{line!r} never came: {checkout.log.read_text()}"
+    while not is_so():
+        assert time.monotonic() < deadline, "it never was so"
         time.sleep(0.01)
+
+
+def wait_for(checkout: FakeCheckout, line: str) -> None:
+    wait_until(lambda: line in checkout.log.read_text())
 
 
 def wait_until_asleep(group: int) -> None:
@@ -45,7 +50,8 @@ def environments(checkout: FakeCheckout) -> list[Path]:
 
 
 def kinds(done: list[str]) -> list[str]:
-    return [line.split()[0] for line in done if "=" not in line.split()[0]]
+    """What was done, in alphabetical order: the environment and the agent are made at once."""
+    return sorted(line.split()[0] for line in done if "=" not in line.split()[0])
 
 
 @pytest.mark.parametrize("shell", ["dash", "busybox sh", "bash --posix"])
@@ -53,7 +59,7 @@ def test_first_start_sets_up_and_later_ones_are_silent(checkout: FakeCheckout, s
     command: tuple[str | Path, ...] = (*shell.split(), checkout.root / "ktrial", "--version")
     first = checkout.start(*command)
     assert first.returncode == 0, first.stderr
-    assert kinds(checkout.done()) == ["venv", "pip", "cargo"]
+    assert kinds(checkout.done()) == ["cargo", "pip", "venv"]
     assert "ktrial: building the agent" in first.stderr
     later = checkout.start(*command)
     assert (later.returncode, later.stderr, later.stdout) == (0, "", first.stdout)
@@ -88,7 +94,7 @@ def test_two_at_once_set_up_once_and_the_second_says_that_it_waits(checkout: Fak
     assert (first.returncode, second.returncode) == (0, 0), (first_err, second.stderr)
     assert "waiting" in second.stderr
     assert "waiting" not in first_err
-    assert kinds(checkout.done()) == ["venv", "pip", "cargo"]
+    assert kinds(checkout.done()) == ["cargo", "pip", "venv"]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
@@ -96,6 +102,9 @@ def test_two_at_once_set_up_once_and_the_second_says_that_it_waits(checkout: Fak
 def test_an_interrupted_set_up_is_gone_on_with(checkout: FakeCheckout, step: str, sent: signal.Signals) -> None:
     begun = checkout.begin(SLOW_PIP="60" if step == "pip" else "0", SLOW_CARGO="60")
     wait_for(checkout, step)
+    wait_for(checkout, "cargo")
+    if step == "cargo":
+        wait_until(lambda: (checkout.root / ".venv/ktrial-stamp").exists())
     wait_until_asleep(begun.pid)
     os.killpg(begun.pid, sent)
     begun.communicate(timeout=20)
@@ -104,7 +113,7 @@ def test_an_interrupted_set_up_is_gone_on_with(checkout: FakeCheckout, step: str
     checkout.done()
     again = checkout.start()
     assert again.returncode == 0, again.stderr
-    assert kinds(checkout.done()) == (["venv", "pip", "cargo"] if step == "pip" else ["cargo"])
+    assert kinds(checkout.done()) == (["cargo", "pip", "venv"] if step == "pip" else ["cargo"])
     assert len(environments(checkout)) == 1
     assert checkout.start().stderr == ""
 
@@ -150,7 +159,7 @@ def test_a_library_that_cannot_be_preloaded_changes_nothing(checkout: FakeChecko
 def test_a_file_dated_in_the_future_does_not_keep_the_set_up_busy(checkout: FakeCheckout) -> None:
     tomorrow = time.time() + 86400
     os.utime(checkout.root / "agent/src/main.rs", (tomorrow, tomorrow))
-    for done in (["venv", "pip", "cargo"], []):
+    for done in (["cargo", "pip", "venv"], []):
         started = checkout.start("timeout", "20", checkout.root / "ktrial", "--version")
         assert started.returncode == 0
         assert kinds(checkout.done()) == done
@@ -169,7 +178,7 @@ def test_a_changed_lock_makes_another_environment_and_takes_the_old_one_away(che
     with (checkout.root / "setup/requirements.lock").open("a") as file:
         file.write("# changed\n")
     checkout.start()
-    assert kinds(checkout.done()) == ["venv", "pip"]
+    assert kinds(checkout.done()) == ["pip", "venv"]
     (new,) = environments(checkout)
     assert new != old
     assert (checkout.root / ".venv").resolve() == new
@@ -183,7 +192,7 @@ def test_a_moved_checkout_is_set_up_anew(checkout: FakeCheckout, tmp_path: Path)
     started = checkout.start(moved / "ktrial", "--version")
     assert started.returncode == 0, started.stderr
     assert started.stdout.splitlines()[0] == str(moved / ".venv/bin/python")
-    assert kinds(checkout.done()) == ["venv", "pip", "cargo"]
+    assert kinds(checkout.done()) == ["cargo", "pip", "venv"]
 
 
 def test_an_environment_that_somebody_else_made_is_left_alone(checkout: FakeCheckout) -> None:
