@@ -50,6 +50,18 @@ class FakeMachine:
         return Reading(data=value.encode(), mode=0o644)
 
 
+def step_told(**fields: Any) -> dict[str, Any]:
+    """A step in a reply of the agent, with all that any of its replies tells of one."""
+    blank = dict.fromkeys(("value", "now", "wanted", "old", "new"))
+    return {"step": 0, "path": "/p", "outcome": "accepted", **blank, "message": "", **fields}
+
+
+def transaction_told(**fields: Any) -> dict[str, Any]:
+    """A transaction in a reply of the agent, likewise."""
+    kept = {"title": "", "lease": {"kind": "keep"}, "began_unix_ms": 0, "this_boot": True}
+    return {"transaction": 1, "state": "applied", **kept, "steps": [], **fields}
+
+
 def _fits(path: str, pattern: str) -> bool:
     parts, wanted = path.split("/"), pattern.split("/")
     if wanted[-1] == "**" and len(parts) >= len(wanted):

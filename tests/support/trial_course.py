@@ -28,7 +28,7 @@ from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.trial_resume import untold
 from ktrial.tuning.plans.model import Change, Plan
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeSampling, FakeSleep, FakeStore, answer
-from tests.support.machine import FakeMachine
+from tests.support.machine import FakeMachine, step_told, transaction_told
 from tests.support.samples import LEVEL
 from tests.support.trials import protocol
 
@@ -94,7 +94,7 @@ class TunableMachine(FakeMachine):
         self.open[self._last] = {step["path"]: (str(self.files[step["path"]]), step["new"]) for step in steps}
         self.files |= {step["path"]: step["new"] for step in steps}
         self.history.append(", ".join(f"{step['knob']}={step['new'].strip()}" for step in steps))
-        told = [{"path": step["path"], "outcome": "accepted", "message": ""} for step in steps]
+        told = [step_told(path=step["path"]) for step in steps]
         return {"transaction": self._last, "state": "applied", "steps": told}
 
     def _revert(self, select: Mapping[str, int]) -> dict[str, Any]:
@@ -103,9 +103,9 @@ class TunableMachine(FakeMachine):
             ours = self.files.get(path) == new
             if ours:
                 self.files[path] = old
-            steps.append({"path": path, "outcome": "restored" if ours else "changed-by-others", "message": ""})
+            steps.append(step_told(path=path, outcome="restored" if ours else "changed-by-others"))
         self.history.append("as found")
-        return {"transactions": [{"transaction": select["only"], "steps": steps}]}
+        return {"transactions": [transaction_told(transaction=select["only"], state="reverted", steps=steps)]}
 
     def _verify(self, transaction: int | None = None) -> dict[str, Any]:
         wanted = self.open if transaction is None else {transaction: self.open[transaction]}
@@ -114,12 +114,12 @@ class TunableMachine(FakeMachine):
                 {
                     "transaction": number,
                     "steps": [
-                        {
-                            "path": path,
-                            "outcome": "in-force" if self.files.get(path) == new else "drifted",
-                            "wanted": new,
-                            "now": self.files.get(path),
-                        }
+                        step_told(
+                            path=path,
+                            outcome="in-force" if self.files.get(path) == new else "drifted",
+                            wanted=new,
+                            now=self.files.get(path),
+                        )
                         for path, (_, new) in paths.items()
                     ],
                 }

@@ -14,6 +14,7 @@ from ktrial.machine.kernel_log import KernelLogDelta
 from ktrial.machine.ports import Machine, Sampling, SleepClock
 from ktrial.machine.run_conditions import Conditions, Telemetry, shown_at
 from ktrial.machine.sensors import Samples, summarise
+from ktrial.machine.transactions import verify
 from ktrial.machine.watch_kernel_log import KernelLogWatch
 
 #: Two looks at the clocks differ by far less, and no machine falls asleep and wakes up within it.
@@ -85,13 +86,13 @@ class ConditionWatch:
     def misread(self) -> tuple[str, ...]:
         """Paths of transactions that were in force at the first look and no longer read back as set."""
         try:
-            told = self.machine.request("verify")["transactions"]
+            verified = verify(self.machine)
         except AgentError as error:
             if error.kind == "lost":
                 raise
             return ()
         now = frozenset(
-            step["path"] for transaction in told for step in transaction["steps"] if step["outcome"] == "in-force"
+            step.path for transaction in verified for step in transaction.steps if step.outcome == "in-force"
         )
         if self._in_force is None:
             self._in_force = now

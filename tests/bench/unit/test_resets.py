@@ -16,13 +16,15 @@ from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Between, Task
 from ktrial.machine.facts import Fact, FactBook
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
-from tests.support.machine import FakeMachine
+from tests.support.machine import FakeMachine, step_told, transaction_told
 
 AREAS = [
     {"name": "/dev/zram0", "kind": "partition", "size_bytes": 4096, "used_bytes": 1000, "priority": 100},
     {"name": "/swapfile", "kind": "file", "size_bytes": 4096, "used_bytes": 20, "priority": -2},
     {"name": "/dev/sdb1", "kind": "partition", "size_bytes": 4096, "used_bytes": 0, "priority": -3},
 ]
+
+SWAPON_FAILS = step_told(message="swapon: no")
 
 
 def machine(areas: Any = AREAS, available: int = 1 << 30) -> FakeMachine:
@@ -75,12 +77,16 @@ def test_nothing_swapped_out_is_nothing_to_do() -> None:
         (machine(areas=Fact(unknown="no table")), {}, "cannot be told: no table"),
         (
             machine(),
-            {"apply": {"transaction": 4, "state": "rolled-back", "steps": [{"message": "swapoff: no memory"}]}},
+            {"apply": {"transaction": 4, "state": "rolled-back", "steps": [step_told(message="swapoff: no memory")]}},
             "swapoff: no memory",
         ),
         (
             machine(),
-            {"revert": {"transactions": [{"state": "unfinished", "steps": [{"message": "swapon: no"}]}]}},
+            {
+                "revert": {
+                    "transactions": [transaction_told(state="unfinished", steps=[step_told(message="swapon: no")])]
+                }
+            },
             "does not come on again: swapon: no",
         ),
     ],

@@ -25,7 +25,7 @@ from ktrial.machine.gates import GATES, parse_gates
 from ktrial.machine.sensors import Gone
 from ktrial.machine.watch_run import TELEMETRY, ConditionWatch
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeSampling, FakeSleep, FakeStore, answer
-from tests.support.machine import FakeMachine
+from tests.support.machine import FakeMachine, step_told
 from tests.support.samples import LEVEL, NARROW, TICKS
 
 UNITS = {
@@ -265,7 +265,7 @@ def test_a_suspend_makes_a_run_void() -> None:
 
 def in_force(**outcomes: str) -> dict[str, Any]:
     """The reply to `verify` for one transaction: name -> outcome."""
-    steps = [{"step": 0, "path": f"/proc/sys/vm/{name}", "outcome": outcome} for name, outcome in outcomes.items()]
+    steps = [step_told(path=f"/proc/sys/vm/{name}", outcome=outcome) for name, outcome in outcomes.items()]
     return {"transactions": [{"transaction": 1, "steps": steps}]}
 
 

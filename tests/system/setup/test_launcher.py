@@ -104,7 +104,7 @@ def test_an_interrupted_set_up_is_gone_on_with(checkout: FakeCheckout, step: str
     wait_for(checkout, step)
     wait_for(checkout, "cargo")
     if step == "cargo":
-        wait_until(lambda: (checkout.root / ".venv/ktrial-stamp").exists())
+        wait_until((checkout.root / ".venv/ktrial-stamp").exists)
     wait_until_asleep(begun.pid)
     os.killpg(begun.pid, sent)
     begun.communicate(timeout=20)

@@ -16,7 +16,7 @@ from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.wire import wire_plan
 from tests.support.bench import FakeExecutor, answer
-from tests.support.machine import FakeMachine
+from tests.support.machine import FakeMachine, step_told
 
 NAME = "irqbalance.service"
 EMPTY = Plan(title="", changes=(), same=(), refusals=())
@@ -83,7 +83,7 @@ def test_one_that_cannot_be_known_is_refused(executor: FakeExecutor, why: str) -
 
 def test_one_that_the_agent_never_starts_is_refused_before_anything_runs() -> None:
     machine = FakeMachine({})
-    machine.answers["plan"] = {"steps": [{"step": 0, "outcome": "ready", "message": ""}]}
+    machine.answers["plan"] = {"steps": [step_told(outcome="ready")]}
     trial = file(stopped="stopped")
     plans = with_services(trial, dict.fromkeys(trial.arms, EMPTY), {NAME: "started"})
     refuse_others(machine, plans)

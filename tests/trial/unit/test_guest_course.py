@@ -29,6 +29,7 @@ from ktrial.trial.run.loop import Standing
 from ktrial.trial.run.prepare import Prepared
 from ktrial.tuning.plans.model import Plan
 from tests.support.bench import FakeClock, outcome
+from tests.support.machine import step_told, transaction_told
 from tests.support.trial_course import FACTS, Logs, MortalStore, alike, orders_in, plan_of, steady
 from tests.support.trials import protocol
 
@@ -81,8 +82,7 @@ class FakeLab:
         replies: list[dict[str, Any]] = [{"id": 1, "ok": {"facts": {"boot.id": {"value": f"{block}-{arm}"}}}}]
         requests = [json.loads(line) for line in files["/ktrial/settings"].splitlines()]
         for one in requests[1:]:
-            step = {"path": "/p", "outcome": "accepted", "message": ""}
-            replies.append({"id": one["id"], "ok": {"transaction": 1, "state": "applied", "steps": [step]}})
+            replies.append({"id": one["id"], "ok": transaction_told(steps=[step_told()])})
         for line in files["/ktrial/loads"].splitlines():
             request = json.loads(line)
             value = self._values(block, arm, request["parameters"]["seed"])

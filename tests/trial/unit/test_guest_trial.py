@@ -35,7 +35,7 @@ from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import ArmFile, DesignFile, GuestFile, TrialFile
 from ktrial.tuning.plans.model import Plan
 from tests.support.knobs import catalog, profile
-from tests.support.machine import FakeMachine
+from tests.support.machine import FakeMachine, step_told, transaction_told
 
 BENCHMARKS = all_benchmarks()
 SUITES = load_suites([], BENCHMARKS)
@@ -63,9 +63,8 @@ class Scouted(FakeMachine):
         if do == "kernel_log":
             return {"oldest": 1, "newest": 1, "log": self.log, "truncated": False}
         if do == "apply":
-            step = {"path": "", "outcome": "accepted", "message": ""}
-            return {"transaction": 1, "state": "applied", "steps": [step]}
-        return {"transactions": [{"transaction": 1, "steps": []}]}
+            return transaction_told(steps=[step_told()])
+        return {"transactions": [transaction_told()]}
 
 
 class FakeLab:

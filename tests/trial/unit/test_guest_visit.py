@@ -11,6 +11,7 @@ from ktrial.bench.guest_tools import Begun, GuestRun, ProgramEnded, Shape
 from ktrial.bench.suite import Task
 from ktrial.machine.facts import FactBook
 from ktrial.trial.guests.guest_visit import GuestTask, came_of
+from tests.support.machine import step_told, transaction_told
 
 RUN = GuestRun(
     shape=Shape(mode="exact", memory_bytes=1 << 29, cpus=1),
@@ -63,7 +64,7 @@ def test_a_good_visit_has_an_output_for_each_run_and_knows_its_boot() -> None:
                 FACTS,
                 {
                     "id": 2,
-                    "ok": {"state": "rolled-back", "steps": [{"path": "/p", "outcome": "failed", "message": "EINVAL"}]},
+                    "ok": transaction_told(state="rolled-back", steps=[step_told(outcome="failed", message="EINVAL")]),
                 },
             ],
             {},

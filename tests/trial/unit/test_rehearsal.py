@@ -11,6 +11,7 @@ from ktrial.kit.errors import BadInput, BadRun
 from ktrial.trial.arms.rehearsal import rehearse
 from ktrial.tuning.plans.model import Plan
 from tests.support.knobs import KNOBS, knob
+from tests.support.machine import step_told, transaction_told
 from tests.support.trial_course import FOUND, PAGE_CLUSTER, SWAPPINESS, TunableMachine, plan_of
 
 NOTHING = Plan("control", (), (), ())
@@ -24,11 +25,11 @@ class Refusing(TunableMachine):
         if not refused:
             return super()._apply(plan)
         told = [
-            {"path": "/first", "outcome": "rolled-back", "message": "put back, because another step failed"},
-            *({"path": step["path"], "outcome": "refused", "message": "Invalid argument"} for step in refused),
-            {"path": "/last", "outcome": "not-tried", "message": "not tried, because another step failed"},
+            step_told(path="/first", outcome="rolled-back", message="put back, because another step failed"),
+            *(step_told(path=step["path"], outcome="refused", message="Invalid argument") for step in refused),
+            step_told(path="/last", outcome="not-tried", message="not tried, because another step failed"),
         ]
-        return {"transaction": 1, "state": "rolled-back", "steps": told}
+        return transaction_told(state="rolled-back", steps=told)
 
 
 def test_each_setting_is_in_force_once_and_taken_back() -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 
 import pytest
 
+from ktrial.machine.transactions import Applied, AppliedStep, State
 from ktrial.trial.arms.arms import refusal_of
 
-BACK = {"path": "/proc/sys/vm/swappiness", "outcome": "rolled-back", "message": "another step failed"}
-OTHERWISE = {"path": "/sys/block/zram0", "outcome": "clamped", "message": "is set up otherwise than wanted"}
-REFUSED = {"path": "/proc/sys/vm/dirty_ratio", "outcome": "refused", "message": "Invalid argument"}
-DONE = {"path": "/proc/sys/vm/page-cluster", "outcome": "accepted", "message": ""}
+
+def step(path: str, outcome: str, message: str) -> AppliedStep:
+    return AppliedStep(step=0, path=path, outcome=outcome, now=None, message=message)
+
+
+BACK = step("/proc/sys/vm/swappiness", "rolled-back", "another step failed")
+OTHERWISE = step("/sys/block/zram0", "clamped", "is set up otherwise than wanted")
+REFUSED = step("/proc/sys/vm/dirty_ratio", "refused", "Invalid argument")
+DONE = step("/proc/sys/vm/page-cluster", "accepted", "")
 
 
 @pytest.mark.parametrize(
@@ -25,5 +31,5 @@ DONE = {"path": "/proc/sys/vm/page-cluster", "outcome": "accepted", "message": "
     ],
     ids=["in force", "taken otherwise", "refused", "swap otherwise", "both", "none told"],
 )
-def test_the_step_to_blame_is_named(steps: tuple[dict[str, str], ...], state: str, why: str | None) -> None:
-    assert refusal_of({"steps": list(steps), "state": state}) == why
+def test_the_step_to_blame_is_named(steps: tuple[AppliedStep, ...], state: State, why: str | None) -> None:
+    assert refusal_of(Applied(transaction=1, state=state, steps=steps)) == why

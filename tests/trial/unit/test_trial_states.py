@@ -13,7 +13,7 @@ from ktrial.trial.run.guards import writer_of
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.state.snapshot import take_state
-from tests.support.machine import FakeMachine
+from tests.support.machine import FakeMachine, step_told, transaction_told
 
 FILES = {
     "/proc/sys/vm/swappiness": "60\n",
@@ -109,12 +109,12 @@ DRIFT = ArmDrift(address="vm.swappiness", path="/proc/sys/vm/swappiness", wanted
 
 def test_another_transaction_of_ktrial_is_named(catalog: Catalog) -> None:
     machine = FakeMachine({})
-    steps = [{"path": DRIFT.path, "old": "60", "new": "33"}]
+    steps = [step_told(path=DRIFT.path, old="60", new="33")]
     machine.answers["status"] = {
         "transactions": [
-            {"transaction": 4, "title": "vm.swappiness=33", "state": "applied", "steps": steps},
-            {"transaction": 5, "title": "trial t, arm case", "state": "applied", "steps": steps},
-            {"transaction": 6, "title": "over", "state": "reverted", "steps": steps},
+            transaction_told(transaction=4, title="vm.swappiness=33", steps=steps),
+            transaction_told(transaction=5, title="trial t, arm case", steps=steps),
+            transaction_told(transaction=6, title="over", state="reverted", steps=steps),
         ]
     }
     assert writer_of(machine, catalog, DRIFT, 5) == "transaction 4 of ktrial set it (vm.swappiness=33)"

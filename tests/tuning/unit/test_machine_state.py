@@ -21,7 +21,7 @@ from ktrial.tuning.state.snapshot import (
     take_state,
 )
 from ktrial.tuning.state.state import StateValue
-from tests.support.machine import FakeMachine
+from tests.support.machine import FakeMachine, step_told, transaction_told
 
 FILES: dict[str, str | Reading] = {
     "/proc/sys/vm/swappiness": "60\n",
@@ -94,8 +94,8 @@ def test_declared_by_name_profile_couple_and_transaction(catalog: Catalog) -> No
     )
     machine.answers["status"] = {
         "transactions": [
-            {"transaction": 3, "state": "applied", "steps": [{"step": 0, "path": "/proc/sys/vm/unheard_of"}]},
-            {"transaction": 2, "state": "reverted", "steps": [{"step": 0, "path": "/proc/sys/vm/odd"}]},
+            transaction_told(transaction=3, steps=[step_told(path="/proc/sys/vm/unheard_of")]),
+            transaction_told(transaction=2, state="reverted", steps=[step_told(path="/proc/sys/vm/odd")]),
         ]
     }
     declarations = (*declared_knobs(["vm/swappiness"], catalog), *declared_transactions(machine, catalog))
@@ -115,16 +115,16 @@ def test_declared_by_name_profile_couple_and_transaction(catalog: Catalog) -> No
 @pytest.mark.parametrize("path", ["", "systemctl stop tuned"])
 def test_a_step_without_a_file_declares_nothing(catalog: Catalog, path: str) -> None:
     machine = FakeMachine({})
-    step = {"step": 0, "path": path}
-    machine.answers["status"] = {"transactions": [{"transaction": 1, "state": "applied", "steps": [step]}]}
+    step = step_told(path=path)
+    machine.answers["status"] = {"transactions": [transaction_told(steps=[step])]}
     assert declared_transactions(machine, catalog) == ()
 
 
 def test_what_the_kernel_changes_with_a_transaction_is_declared(catalog: Catalog) -> None:
     files = {"/proc/sys/vm/dirty_ratio": "20\n", "/proc/sys/vm/dirty_bytes": "0\n"}
     machine = FakeMachine({"/proc/sys/vm/dirty_ratio": "0\n", "/proc/sys/vm/dirty_bytes": "4096\n"})
-    step = {"step": 0, "path": "/proc/sys/vm/dirty_bytes", "knob": "vm.dirty_bytes"}
-    machine.answers["status"] = {"transactions": [{"transaction": 1, "state": "applied", "steps": [step]}]}
+    step = step_told(path="/proc/sys/vm/dirty_bytes", knob="vm.dirty_bytes")
+    machine.answers["status"] = {"transactions": [transaction_told(steps=[step])]}
     declarations = declared_transactions(machine, catalog)
     found = compare_states(take_state(FakeMachine(files), catalog), take_state(machine, catalog), declarations)
     assert found.undeclared == ()

@@ -16,7 +16,7 @@ from ktrial.tuning.origin.origin import Origin
 from ktrial.tuning.origin.why import origins, vendor_settings
 from ktrial.tuning.origin.why_text import origins_text
 from tests.support.knobs import KNOBS, catalog, knob
-from tests.support.machine import FakeMachine
+from tests.support.machine import FakeMachine, step_told, transaction_told
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 THP = knob(
@@ -101,24 +101,12 @@ def test_an_unreadable_file_is_no_verdict() -> None:
 
 
 def test_ktrial_has_the_last_word() -> None:
-    step = {"step": 0, "path": SWAPPINESS, "knob": "vm.swappiness", "old": "60\n", "new": "10\n"}
+    step = step_told(path=SWAPPINESS, knob="vm.swappiness", old="60\n", new="10\n")
     status = {
         "transactions": [
-            {"transaction": 3, "title": "vm.swappiness=10", "state": "applied", "this_boot": True, "steps": [step]},
-            {
-                "transaction": 2,
-                "title": "old",
-                "state": "reverted",
-                "this_boot": True,
-                "steps": [{**step, "new": "5\n"}],
-            },
-            {
-                "transaction": 1,
-                "title": "old",
-                "state": "applied",
-                "this_boot": False,
-                "steps": [{**step, "new": "6\n"}],
-            },
+            transaction_told(transaction=3, title="vm.swappiness=10", steps=[step]),
+            transaction_told(transaction=2, title="old", state="reverted", steps=[{**step, "new": "5\n"}]),
+            transaction_told(transaction=1, title="old", this_boot=False, steps=[{**step, "new": "6\n"}]),
         ]
     }
     files: dict[str, str | Reading] = {SWAPPINESS: "10\n", "/etc/sysctl.d/a.conf": "vm.swappiness = 10\n"}

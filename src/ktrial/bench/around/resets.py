@@ -12,6 +12,7 @@ from ktrial.bench.run.ports import Executor
 from ktrial.bench.suite import Between
 from ktrial.kit.errors import AgentError, BadRun
 from ktrial.machine.ports import Machine
+from ktrial.machine.transactions import Applied, decoded, revert
 
 #: Share of the available memory that what is swapped out may take when it comes back.
 _ROOM = 0.8
@@ -72,15 +73,12 @@ class Resets:
             "lease": {"kind": "while-session"},
             "steps": [_off_and_on(area) for area in used],
         }
-        applied = root.request("apply", plan=plan)
-        if applied["state"] != "applied":
-            raise BadRun(
-                "; ".join(step["message"] for step in applied["steps"] if step.get("message")) or "swapoff failed"
-            )
-        reverted = root.request("revert", select={"only": applied["transaction"]})
-        (transaction,) = reverted["transactions"]
-        if transaction["state"] != "reverted":
-            said = "; ".join(step["message"] for step in transaction["steps"] if step.get("message"))
+        applied = decoded("apply", root.request("apply", plan=plan), Applied)
+        if applied.state != "applied":
+            raise BadRun("; ".join(step.message for step in applied.steps if step.message) or "swapoff failed")
+        reverted = revert(root, applied.transaction)
+        if reverted.state != "reverted":
+            said = "; ".join(step.message for step in reverted.steps if step.message)
             raise BadRun(f"swap is off and does not come on again: {said}; `ktrial recover` tries again")
         return f"{wanted} bytes came back from {names}"
 

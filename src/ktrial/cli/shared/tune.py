@@ -14,7 +14,7 @@ import msgspec
 from ktrial.cli.shared.bench import give_programs_of, refuse_faulty
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnknownName
-from ktrial.tuning.plans.unsettled import UNFINISHED, unfinished
+from ktrial.machine.transactions import IN_FORCE, UNFINISHED, unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,13 +120,13 @@ def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool)
     if plan.refusals:
         first = plan.refusals[0]
         raise KtrialError(f"{first.address} cannot be kept: {first.reason}", hint="nothing was applied")
-    answer = apply_plan(root, plan, {"kind": "keep"})
-    failed = [step for step in answer["steps"] if step["outcome"] not in {"accepted", "clamped"}]
-    if answer["state"] != "applied" or failed:
-        said = f"{failed[0]['path']}: {failed[0]['message']}" if failed else answer["state"]
-        hint = unfinished(answer) if answer["state"] == UNFINISHED else "all is as it was"
+    done = apply_plan(root, plan, {"kind": "keep"})
+    failed = [step for step in done.steps if step.outcome not in IN_FORCE]
+    if done.state != "applied" or failed:
+        said = f"{failed[0].path}: {failed[0].message}" if failed else done.state
+        hint = unfinished(done) if done.state == UNFINISHED else "all is as it was"
         raise KtrialError(f"what was proven could not be applied: {said}", hint=hint)
-    return msgspec.structs.replace(receipt, transaction=int(answer["transaction"]))
+    return msgspec.structs.replace(receipt, transaction=done.transaction)
 
 
 def keep_receipt(app: App, receipt: TuneReceipt) -> Path:

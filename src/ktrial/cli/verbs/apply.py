@@ -96,22 +96,24 @@ def _lease(for_: str | None, confirm: str | None) -> dict[str, Any]:
 def _carry_out(root: AgentSession, plan: Plan, lease: dict[str, Any], *, keep_going: bool, as_json: bool) -> int | None:
     """Apply and say what came of it: the transaction, or None when nothing is in force."""
     from ktrial.kit.tables import columns
+    from ktrial.machine.transactions import IN_FORCE, Applied, decoded
     from ktrial.tuning.plans.confirm import held_back, put_back
-    from ktrial.tuning.plans.resolve import apply_plan
     from ktrial.tuning.plans.transaction_text import apply_text
+    from ktrial.tuning.plans.wire import wire_plan
 
     with held_back() as presses:
-        answer = apply_plan(root, plan, lease, keep_going=keep_going)
-    if presses.count and answer["state"] == "applied":
-        put_back(root, int(answer["transaction"]))
+        answer = root.request("apply", plan=wire_plan(plan, lease, keep_going=keep_going))
+    applied = decoded("apply", answer, Applied)
+    if presses.count and applied.state == "applied":
+        put_back(root, applied.transaction)
         raise KeyboardInterrupt(presses.number)
     if as_json:
         write_json({"schema": "ktrial.applied/1", **answer})
     else:
         steps = [change.address for change in plan.changes] + ["zram"]
-        sys.stdout.write(apply_text(answer, steps, width=columns()))
-    in_force = any(step["outcome"] in {"accepted", "clamped"} for step in answer["steps"])
-    return int(answer["transaction"]) if answer["state"] == "applied" and in_force else None
+        sys.stdout.write(apply_text(applied, steps, width=columns()))
+    in_force = any(step.outcome in IN_FORCE for step in applied.steps)
+    return applied.transaction if applied.state == "applied" and in_force else None
 
 
 def _nothing(app: App, plan: Plan, as_json: bool) -> int:

@@ -21,15 +21,16 @@ def command(app: App, as_json: bool) -> int:
     """
     from ktrial.cli.shared.arm_commands import recover_commands
     from ktrial.kit.tables import columns
-    from ktrial.tuning.plans.transaction_text import is_open, revert_text
+    from ktrial.machine.transactions import RevertReply, decoded, is_open
+    from ktrial.tuning.plans.transaction_text import revert_text
 
     undone = recover_commands(app)
     answer = app.root_session("recovering").request("recover")
-    traces = answer.get("traces", ())
-    for name in traces:
+    done = decoded("recover", answer, RevertReply)
+    for name in done.traces:
         app.say(f"ended the tracing of an agent that is gone: {name}")
     if as_json:
         write_json({"schema": "ktrial.reverted/1", **answer})
-    elif answer["transactions"] or not (undone or traces):
-        sys.stdout.write(revert_text(answer["transactions"], width=columns()))
-    return int(is_open(answer["transactions"]))
+    elif done.transactions or not (undone or done.traces):
+        sys.stdout.write(revert_text(done.transactions, width=columns()))
+    return int(is_open(done.transactions))

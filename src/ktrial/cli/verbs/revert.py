@@ -29,22 +29,20 @@ def command(app: App, to: int | None, all_: bool, only: int | None, force: bool,
     values until they are restored; --force restores them too.
     """
     from ktrial.kit.tables import columns
-    from ktrial.tuning.plans.transaction_text import has_left_some, is_open, revert_text
-    from ktrial.tuning.plans.unsettled import left_alone
+    from ktrial.machine.transactions import RevertReply, decoded, is_open, left_alone, status
+    from ktrial.tuning.plans.transaction_text import has_left_some, revert_text
 
     if [to is not None, all_, only is not None].count(True) > 1:
         raise BadInput("--to, --all and --only exclude each other")
     select: Any = {"to": to} if to is not None else {"only": only} if only is not None else "all" if all_ else "newest"
     session = app.root_session("reverting")
     answer = session.request("revert", select=select, force=force)
+    done = decoded("revert", answer, RevertReply).transactions
     if as_json:
         write_json({"schema": "ktrial.reverted/1", **answer})
     else:
-        sys.stdout.write(revert_text(answer["transactions"], width=columns()))
-    done = answer["transactions"]
-    left = (
-        [] if done else [left_alone(one) for one in session.request("status")["transactions"] if one.get("left_alone")]
-    )
+        sys.stdout.write(revert_text(done, width=columns()))
+    left = [] if done else [left_alone(one) for one in status(session).transactions if one.left_alone]
     for sentence in left:
         app.say(sentence)
     return int(is_open(done) or has_left_some(done) or bool(left))

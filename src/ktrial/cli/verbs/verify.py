@@ -18,13 +18,15 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, transaction: int | None, as_json: bool) -> int:
     """Read back every applied setting. Exit status 3 when one no longer holds."""
     from ktrial.kit.tables import columns
+    from ktrial.machine.transactions import VerifyReply, decoded
     from ktrial.tuning.plans.transaction_text import verify_text
 
     root = app.root_session("reading back what was applied")
     answer = root.request("verify", **({} if transaction is None else {"transaction": transaction}))
+    verified = decoded("verify", answer, VerifyReply).transactions
     if as_json:
         write_json({"schema": "ktrial.verified/1", **answer})
     else:
-        sys.stdout.write(verify_text(answer["transactions"], width=columns()))
-    drifted = any(step["outcome"] != "in-force" for item in answer["transactions"] for step in item["steps"])
+        sys.stdout.write(verify_text(verified, width=columns()))
+    drifted = any(step.outcome != "in-force" for one in verified for step in one.steps)
     return 3 if drifted else 0

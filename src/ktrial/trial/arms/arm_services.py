@@ -13,6 +13,7 @@ from ktrial.bench.run.ports import Executor
 from ktrial.bench.run.undoable_command import ArmCheck, ArmExtras
 from ktrial.kit.errors import BadInput
 from ktrial.machine.ports import Machine
+from ktrial.machine.transactions import checked
 from ktrial.trial.arms.plan_arms import in_force
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.tuning.plans.model import Plan, ServiceStep
@@ -76,10 +77,10 @@ def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
         if plan.service is None:
             continue
         alone = Plan(title=plan.title, changes=(), same=(), refusals=(), service=plan.service)
-        (step,) = machine.request("plan", plan=wire_plan(alone, {"kind": "while-session"}))["steps"]
-        if step["outcome"] == "forbidden":
+        (step,) = checked(machine, wire_plan(alone, {"kind": "while-session"}))
+        if step.outcome == "forbidden":
             raise BadInput(
-                f"arm {name}: {step['message']}", hint="let a person do it: `manual`, with `expect`, in the arm"
+                f"arm {name}: {step.message}", hint="let a person do it: `manual`, with `expect`, in the arm"
             )
 
 

@@ -9,14 +9,12 @@ from typing import Any
 import msgspec
 
 from ktrial.kit.errors import KtrialError, StalePlan
-from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading
+from ktrial.machine.transactions import IN_FORCE, Applied, revert, text_of, verify
 from ktrial.tuning.plans.model import Change, Plan
 from ktrial.tuning.plans.resolve import apply_plan
 
-#: Outcomes of a step after which its value is in force.
-_IN_FORCE = frozenset(("accepted", "clamped"))
 #: What becomes of the steps before and after the one that fails.
 _FOR_OTHERS = frozenset(("rolled-back", "not-tried"))
 _LEASE: Mapping[str, Any] = {"kind": "while-session"}
@@ -107,10 +105,9 @@ class Arms:
         transaction, self._transaction, self._present = self._transaction, None, None
         if transaction is None or self._root is None:
             return
-        (ended,) = self._root.request("revert", select={"only": transaction})["transactions"]
-        failed = [step for step in ended["steps"] if step["outcome"] == "failed"]
+        failed = [step for step in revert(self._root, transaction).steps if step.outcome == "failed"]
         if failed:
-            said = f"{failed[0]['path']} could not be put back: {failed[0]['message']}"
+            said = f"{failed[0].path} could not be put back: {failed[0].message}"
             raise ArmLost(said, hint="`ktrial recover` tries again")
 
     def drifted(self) -> tuple[ArmDrift, ...]:
@@ -130,15 +127,15 @@ class Arms:
         """Steps of the present arm that others have overwritten."""
         if self._transaction is None or self._root is None:
             return
-        (found,) = self._root.request("verify", transaction=self._transaction)["transactions"]
-        for step in found["steps"]:
-            if step["outcome"] in {"drifted", "gone"}:
-                change = self._found.get(step["path"])
+        (found,) = verify(self._root, self._transaction)
+        for step in found.steps:
+            if step.outcome in {"drifted", "gone"}:
+                change = self._found.get(step.path)
                 yield ArmDrift(
-                    address=change.address if change is not None else step["path"],
-                    path=step["path"],
-                    wanted=_text(step.get("wanted")) or "",
-                    now=_text(step.get("now")),
+                    address=change.address if change is not None else step.path,
+                    path=step.path,
+                    wanted=text_of(step.wanted) or "",
+                    now=text_of(step.now),
                 )
 
     def _changed_beside(self, arm: str | None) -> Iterator[ArmDrift]:
@@ -157,30 +154,25 @@ class Arms:
     def _apply(self, arm: str, plan: Plan) -> int:
         if self._root is None:
             raise ArmLost(f"the arm {arm} needs root, and there is none")
-        answer = apply_plan(self._root, plan, _LEASE)
-        said = refusal_of(answer)
+        applied = apply_plan(self._root, plan, _LEASE)
+        said = refusal_of(applied)
         if said is not None:
             raise ArmLost(f"the arm {arm} could not be brought into force: {said}", hint="all is as it was")
-        return int(answer["transaction"])
+        return applied.transaction
 
 
-def refusal_of(answer: Mapping[str, Any]) -> str | None:
+def refusal_of(applied: Applied) -> str | None:
     """Why a plan that was applied is not in force; None where it is."""
-    failed = [step for step in answer["steps"] if step["outcome"] not in _IN_FORCE]
+    failed = [step for step in applied.steps if step.outcome not in IN_FORCE]
     if failed:
         # Swap that is set up otherwise than wanted is in force, and the reason why nothing else is.
-        own = [step for step in (*failed, *answer["steps"]) if step["outcome"] not in _FOR_OTHERS | {"accepted"}]
+        own = [step for step in (*failed, *applied.steps) if step.outcome not in _FOR_OTHERS | {"accepted"}]
         one = own[0] if own else failed[0]
-        return f"{one['path']}: {one['message']}"
-    return None if answer["state"] == "applied" else str(answer["state"])
+        return f"{one.path}: {one.message}"
+    return None if applied.state == "applied" else applied.state
 
 
 def changes_of(plans: Mapping[str, Plan]) -> Iterator[Change]:
     """All changes of all arms."""
     for plan in plans.values():
         yield from plan.changes
-
-
-def _text(value: Any) -> str | None:
-    """Bytes of the agent as text."""
-    return None if value is None else read_bytes(value).decode(errors="replace").strip()

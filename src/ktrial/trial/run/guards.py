@@ -10,6 +10,7 @@ from ktrial.kit.errors import AgentError, LimitPassed, Refused
 from ktrial.machine.ports import Machine, Sampling
 from ktrial.machine.run_conditions import TEMPERATURES
 from ktrial.machine.sensors import Samples
+from ktrial.machine.transactions import UNFINISHED, RevertReply, decoded, status, unfinished
 from ktrial.trial.arms.arms import ArmDrift, NamesWriter
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.trial.protocol.limits import SafetyLimits
@@ -17,7 +18,6 @@ from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.origin.why import origins
-from ktrial.tuning.plans.unsettled import UNFINISHED, unfinished
 
 #: Sources of samples that the limits need.
 SOURCES = ("temperature", "pressure")
@@ -92,13 +92,13 @@ def writer_of(machine: Machine, catalog: Catalog, drift: ArmDrift, own: int | No
 
 def _transaction(machine: Machine, drift: ArmDrift, own: int | None) -> str | None:
     try:
-        told = machine.request("status")["transactions"]
+        told = status(machine).transactions
     except AgentError:
         return None
     for one in reversed(told):
-        paths = {step["path"] for step in one["steps"]}
-        if one["transaction"] != own and one["state"] == "applied" and drift.path in paths:
-            return f"transaction {one['transaction']} of ktrial set it ({one['title']})"
+        paths = {step.path for step in one.steps}
+        if one.transaction != own and one.state == "applied" and drift.path in paths:
+            return f"transaction {one.transaction} of ktrial set it ({one.title})"
     return None
 
 
@@ -115,14 +115,13 @@ def recover(world: TrialWorld, session: Machine) -> None:
     """Finish what an earlier ktrial was killed in, where this session may: what is found then is what was there."""
     if not session.is_root:
         return
-    told = session.request("status")["transactions"]
-    if not any(one["state"] == UNFINISHED for one in told):
+    if not any(one.state == UNFINISHED for one in status(session).transactions):
         return
-    for one in session.request("recover")["transactions"]:
-        if one["state"] == UNFINISHED:
+    for one in decoded("recover", session.request("recover"), RevertReply).transactions:
+        if one.state == UNFINISHED:
             world.say(unfinished(one))
         else:
-            world.say(f"transaction {one['transaction']} was unfinished; what it had changed was put back")
+            world.say(f"transaction {one.transaction} was unfinished; what it had changed was put back")
 
 
 @contextmanager

@@ -10,17 +10,16 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from ktrial.kit.errors import AgentError
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading
+from ktrial.machine.transactions import Status, status, unsettled
 from ktrial.tuning.origin.formats import command_line, modprobe_d, sysctl_d, tmpfiles_d, tuned, udev, zram_generator
 from ktrial.tuning.origin.formats.lines import Assignment, FileReading, ForeignFormatError, Unread
 from ktrial.tuning.origin.origin import Source
-from ktrial.tuning.plans.unsettled import unsettled
 
 COMMAND_LINE = "/proc/cmdline"
 ACTIVE_PROFILE = "/etc/tuned/active_profile"
@@ -113,10 +112,10 @@ def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
     for reader in readers:
         claims += reader(files, unread)
     untold = list(files.untold)
-    status: Mapping[str, Any] = {}
+    told = Status()
     if not vendor_only:
-        status, why_not = _status(machine)
-        claims += _transactions(status)
+        told, why_not = _status(machine)
+        claims += _transactions(told)
         untold += [why_not] if why_not else []
     merged = _sysctl(files)
     return Claims(
@@ -124,7 +123,7 @@ def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
         others=tuple(claims),
         unread=(*merged.unread, *unread),
         untold=tuple(untold),
-        unsettled=tuple(unsettled(status)),
+        unsettled=tuple(unsettled(told)),
     )
 
 
@@ -219,33 +218,33 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
     return _last_of_each("tuned", (item for assignments in units.values() for item in assignments))
 
 
-def _status(machine: Machine) -> tuple[Mapping[str, Any], str | None]:
+def _status(machine: Machine) -> tuple[Status, str | None]:
     """What ktrial's own journals tell, and why that cannot be told."""
     try:
-        return machine.request("status"), None
+        return status(machine), None
     except AgentError as error:
         why = error.message if machine.is_root else "only root reads its journal, as with `sudo ./ktrial …`"
-        return {}, f"what ktrial itself changed: {why}"
+        return Status(), f"what ktrial itself changed: {why}"
 
 
-def _transactions(status: Mapping[str, Any]) -> list[ConfiguredValue]:
+def _transactions(told: Status) -> list[ConfiguredValue]:
     """What ktrial itself changed since this boot."""
     found: list[Assignment] = []
-    for transaction in status.get("transactions", ()):
-        if not transaction.get("this_boot", True) or transaction.get("state") not in ("applied", "confirmed"):
+    for one in told.transactions:
+        if not one.this_boot or one.state != "applied":
             continue
-        for step in transaction.get("steps", ()):
-            new = step.get("new")
-            if isinstance(step.get("path"), str) and isinstance(new, str):
-                title = f"transaction {transaction['transaction']}: {transaction.get('title', '')}"
+        text = f"transaction {one.transaction}: {one.title or ''}"
+        for step in one.steps:
+            if isinstance(step.new, str):
+                value = step.new.strip()
                 found.append(
                     Assignment(
                         kind="path",
-                        name=step["path"],
-                        value=new.strip(),
+                        name=step.path,
+                        value=value,
                         file="ktrial",
-                        line_number=int(transaction["transaction"]),
-                        text=title,
+                        line_number=one.transaction,
+                        text=text,
                     )
                 )
     return _last_of_each("ktrial", found)

@@ -11,6 +11,7 @@ import msgspec
 
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Barred, InstanceState, KnobState
+from ktrial.machine.transactions import checked
 
 #: Where root adds knobs, on the machine that they are written on.
 ADDED = "/etc/ktrial/knobs.d"
@@ -36,9 +37,9 @@ def _forbidden(machine: Machine, paths: Iterable[str]) -> Iterator[tuple[str, st
     steps = [{"kind": "write", "path": path, "new": "0", "verify": "exact"} for path in paths]
     for start in range(0, len(steps), _MOST_STEPS):
         plan = {"schema": "ktrial.plan/2", "steps": steps[start : start + _MOST_STEPS]}
-        for step in machine.request("plan", plan=plan)["steps"]:
-            if step["outcome"] == "forbidden":
-                yield step["path"], step["message"]
+        for step in checked(machine, plan):
+            if step.outcome == "forbidden":
+                yield step.path, step.message
 
 
 def _marked(state: KnobState, forbidden: Mapping[str, str], file: str) -> KnobState:

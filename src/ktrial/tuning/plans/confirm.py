@@ -107,10 +107,11 @@ def _answer(limit_s: float) -> bool:
 def put_back(root: AgentSession, transaction: int) -> None:
     """Revert one transaction and say so; one that its lease has ended already is fine."""
     from ktrial.kit.tables import columns
+    from ktrial.machine.transactions import revert
     from ktrial.tuning.plans.transaction_text import revert_text
 
     try:
-        answer = root.request("revert", select={"only": transaction})
+        reverted = revert(root, transaction)
     except AgentError as error:
         if error.kind == "not-found":
             sys.stderr.write(f"Transaction {transaction}: all was put back.\n")
@@ -119,4 +120,4 @@ def put_back(root: AgentSession, transaction: int) -> None:
             sys.stderr.write(f"ktrial: {error.message}; the lease puts all back\n")
             return
         raise
-    sys.stderr.write(revert_text(answer["transactions"], width=columns()))
+    sys.stderr.write(revert_text([reverted], width=columns()))

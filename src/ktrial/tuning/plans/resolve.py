@@ -10,6 +10,7 @@ from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import InstanceState
+from ktrial.machine.transactions import Applied, decoded
 from ktrial.machine.when import Truth, evaluate
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_address, parse_assignment
@@ -130,6 +131,6 @@ def _cleared_by_partner(setting: Setting, catalog: Catalog) -> bool:
     return mutual and setting.value == 0
 
 
-def apply_plan(root: Machine, plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False) -> dict[str, Any]:
-    """Carry the plan out as one transaction; the agent's answer."""
-    return root.request("apply", plan=wire_plan(plan, lease, keep_going=keep_going))
+def apply_plan(root: Machine, plan: Plan, lease: Mapping[str, Any]) -> Applied:
+    """Carry the plan out as one transaction."""
+    return decoded("apply", root.request("apply", plan=wire_plan(plan, lease)), Applied)

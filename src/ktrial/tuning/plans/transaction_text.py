@@ -5,10 +5,22 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from ktrial.kit.json_bytes import Base64
 from ktrial.kit.tables import paragraph, table
-from ktrial.tuning.plans.unsettled import UNFINISHED, unfinished, unsettled
+from ktrial.machine.transactions import (
+    IN_FORCE,
+    UNFINISHED,
+    Applied,
+    AppliedStep,
+    Journaled,
+    Reverted,
+    RevertedStep,
+    Status,
+    TransactionCheck,
+    unfinished,
+    unsettled,
+)
 
 _APPLY = {
     "accepted": "in force",
@@ -29,6 +41,7 @@ _NEXT = {
     errno.EACCES: "a security module or the file's rights forbid it; `ktrial doctor` says what cannot be tuned here",
     errno.EBUSY: "something uses it now: stop that first (`ktrial doctor` names other tuners)",
 }
+_AS_BEFORE = {"restored", "unchanged"}
 _LEFT = {"changed-by-others", "left-alone"}
 _SAID = {"absent", "refused", "invalid", "vanished", "failed"}
 _REVERT = {
@@ -42,66 +55,62 @@ _REVERT = {
 }
 
 
-def apply_text(answer: Mapping[str, Any], names: Sequence[str], *, width: int) -> str:
+def apply_text(applied: Applied, names: Sequence[str], *, width: int) -> str:
     """Outcome of an apply; names[i] is the knob of step i."""
-    steps = answer["steps"]
-    if answer["state"] == "applied" and all(step["outcome"] == "accepted" for step in steps):
-        count = len({step["step"] for step in steps})
+    steps, is_applied = applied.steps, applied.state == "applied"
+    if is_applied and all(step.outcome == "accepted" for step in steps):
+        count = len({step.step for step in steps})
         subject = "1 setting is" if count == 1 else f"{count} settings are"
-        return f"{subject} in force (transaction {answer['transaction']}).\n"
+        return f"{subject} in force (transaction {applied.transaction}).\n"
     rows = [
-        (_name(step, names), _sentence(step, _APPLY))
-        for step in steps
-        if step["outcome"] != "accepted" or answer["state"] != "applied"
+        (_name(step, names), _sentence(step, _APPLY)) for step in steps if step.outcome != "accepted" or not is_applied
     ]
     body = table(("knob", "outcome"), rows, width=width) + _unsteered(steps, names, width) + _next(steps, width)
-    if answer["state"] == "applied":
-        done = sum(step["outcome"] in {"accepted", "clamped"} for step in steps)
-        return f"{body}\n\n{done} in force (transaction {answer['transaction']}); the rest above.\n"
-    if answer["state"] == UNFINISHED:
-        return f"{body}\n\n{paragraph(unfinished(answer), width=width)}\n"
+    if is_applied:
+        done = sum(step.outcome in IN_FORCE for step in steps)
+        return f"{body}\n\n{done} in force (transaction {applied.transaction}); the rest above.\n"
+    if applied.state == UNFINISHED:
+        return f"{body}\n\n{paragraph(unfinished(applied), width=width)}\n"
     return f"{body}\n\nNothing was changed: all was put back.\n"
 
 
-def _next(steps: Sequence[Mapping[str, Any]], width: int) -> str:
-    found = {number: _NEXT[number] for step in steps if (number := step.get("errno")) in _NEXT}
+def _next(steps: Sequence[AppliedStep], width: int) -> str:
+    found = {step.errno: _NEXT[step.errno] for step in steps if step.errno in _NEXT}
     return "".join(f"\n\n{paragraph(f'next: {step}', width=width)}" for step in found.values())
 
 
-def revert_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str:
+def revert_text(transactions: Sequence[Reverted], *, width: int) -> str:
     """Outcome of a revert or a recover."""
     if not transactions:
         return "Nothing to do.\n"
     parts = []
     for transaction in transactions:
-        steps = transaction["steps"]
-        restored = sum(step["outcome"] in {"restored", "unchanged"} for step in steps)
+        steps, number = transaction.steps, transaction.transaction
+        restored = sum(step.outcome in _AS_BEFORE for step in steps)
         done = f"{restored} of {len(steps)} as before." if steps else "its journal holds no change that is known."
-        head = f"Transaction {transaction['transaction']}: {done}"
-        others = [step for step in steps if step["outcome"] not in {"restored", "unchanged"}]
+        head = f"Transaction {number}: {done}"
+        others = [step for step in steps if step.outcome not in _AS_BEFORE]
         rows = [(_name(step, ()), _sentence(step, _REVERT)) for step in others]
         parts.append(head + ("\n" + table(("knob", "outcome"), rows, width=width) if rows else ""))
-        if transaction.get("state") == UNFINISHED:
+        if transaction.state == UNFINISHED:
             parts.append(paragraph(unfinished(transaction), width=width))
         elif has_left_some([transaction]):
-            parts.append(
-                f"next: `ktrial revert --only {transaction['transaction']} --force` puts back what was left alone"
-            )
+            parts.append(f"next: `ktrial revert --only {number} --force` puts back what was left alone")
     return "\n".join(parts) + "\n"
 
 
-def verify_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str:
+def verify_text(transactions: Sequence[TransactionCheck], *, width: int) -> str:
     """Whether what was applied still holds."""
     if not transactions:
         return "Nothing is applied.\n"
     rows = []
     total = 0
     for transaction in transactions:
-        total += len(transaction["steps"])
+        total += len(transaction.steps)
         rows += [
-            (_name(step, ()), step["outcome"], _value(step.get("wanted")), _value(step.get("now")))
-            for step in transaction["steps"]
-            if step["outcome"] != "in-force"
+            (step.path, step.outcome, _value(step.wanted), _value(step.now))
+            for step in transaction.steps
+            if step.outcome != "in-force"
         ]
     if not rows:
         return "The one setting is in force.\n" if total == 1 else f"All {total} settings are in force.\n"
@@ -109,61 +118,45 @@ def verify_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str
     return f"{body}\n\n{total - len(rows)} of {total} settings are in force.\n"
 
 
-def status_text(answer: Mapping[str, Any], *, width: int) -> str:
+def status_text(status: Status, *, width: int) -> str:
     """Transactions on this machine, newest first."""
     parts = []
-    live = [item for item in answer["transactions"] if item["state"] in {"applied", UNFINISHED}]
+    live = [one for one in status.transactions if one.state in {"applied", UNFINISHED}]
     if live:
         rows = [
-            (
-                str(item["transaction"]),
-                item["title"] or "(lost)",
-                item["state"],
-                _lease(item),
-                str(len(item["steps"])),
-            )
-            for item in reversed(live)
+            (str(one.transaction), one.title or "(lost)", one.state, _lease(one), str(len(one.steps)))
+            for one in reversed(live)
         ]
         parts.append(table(("no.", "what", "state", "lease", "steps"), rows, width=width))
     else:
         parts.append("Nothing is applied.")
-    over = len(answer["transactions"]) - len(live)
+    over = len(status.transactions) - len(live)
     if over:
         parts.append(f"{over} earlier {'transaction' if over == 1 else 'transactions'} reverted or gone with a reboot.")
-    parts += [paragraph(sentence, width=width) for sentence in unsettled(answer)]
+    parts += [paragraph(sentence, width=width) for sentence in unsettled(status)]
     return "\n\n".join(parts) + "\n"
 
 
-def _lease(item: Mapping[str, Any]) -> str:
-    kind = item["lease"]["kind"]
-    left_ms = item.get("left_ms")
-    if kind == "until-confirmed" and isinstance(left_ms, int):
+def _lease(transaction: Journaled) -> str:
+    kind, left_ms = transaction.lease.kind, transaction.left_ms
+    if kind == "until-confirmed" and left_ms is not None:
         return f"reverts in {left_ms // 1000} s"
     names = {"keep": "until reverted or reboot", "while-session": "while its session lasts"}
-    return names.get(kind, str(kind))
+    return names.get(kind, kind)
 
 
-def is_open(transactions: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a revert or a recover left something undone."""
-    failed = any(step["outcome"] == "failed" for item in transactions for step in item["steps"])
-    return failed or any(item.get("state") == UNFINISHED for item in transactions)
-
-
-def has_left_some(transactions: Sequence[Mapping[str, Any]]) -> bool:
+def has_left_some(transactions: Sequence[Reverted]) -> bool:
     """Whether a revert left alone what others changed."""
-    return any(step["outcome"] in _LEFT for item in transactions for step in item["steps"])
+    return any(step.outcome in _LEFT for one in transactions for step in one.steps)
 
 
-def _name(step: Mapping[str, Any], names: Sequence[str]) -> str:
-    number = step.get("step")
-    if isinstance(number, int) and number < len(names):
-        return names[number]
-    return str(step.get("knob") or step.get("path") or f"step {number}")
+def _name(step: AppliedStep | RevertedStep, names: Sequence[str]) -> str:
+    return names[step.step] if step.step < len(names) else step.path
 
 
-def _unsteered(steps: Sequence[Mapping[str, Any]], names: Sequence[str], width: int) -> str:
+def _unsteered(steps: Sequence[AppliedStep], names: Sequence[str], width: int) -> str:
     """How many interrupts stayed where they were."""
-    outcomes = [step["outcome"] for step in steps if _name(step, names).startswith("irq:smp_affinity")]
+    outcomes = [step.outcome for step in steps if _name(step, names).startswith("irq:smp_affinity")]
     stayed = sum(outcome in {"ignored", "refused"} for outcome in outcomes)
     if not stayed:
         return ""
@@ -172,21 +165,19 @@ def _unsteered(steps: Sequence[Mapping[str, Any]], names: Sequence[str], width: 
     return "\n\n" + paragraph(said, width=width)
 
 
-def _sentence(step: Mapping[str, Any], words: Mapping[str, str]) -> str:
+def _sentence(step: AppliedStep | RevertedStep, words: Mapping[str, str]) -> str:
     """An outcome in words, with what the system said and the value found where there are such."""
-    outcome = str(step["outcome"])
-    said = str(step.get("message") or "").removeprefix(f"{step.get('path')}: ")
-    if outcome == "clamped" and said:
+    said = step.message.removeprefix(f"{step.path}: ")
+    if step.outcome == "clamped" and said:
         return said
-    value = step.get("now", step.get("value"))
-    details = [said if outcome in _SAID else "", f"now {_value(value)}" if value is not None else ""]
-    more = "; ".join(detail for detail in details if detail)
-    return words.get(outcome, outcome) + (f" ({more})" if more else "")
+    now = f"now {_value(step.now)}" if step.now is not None else ""
+    more = "; ".join(detail for detail in (said if step.outcome in _SAID else "", now) if detail)
+    return words.get(step.outcome, step.outcome) + (f" ({more})" if more else "")
 
 
-def _value(value: Any) -> str:
+def _value(value: str | Base64 | None) -> str:
     if value is None:
         return "-"
-    if isinstance(value, Mapping):
-        return f"{len(str(value.get('base64', '')))} bytes of base64"
-    return " ".join(str(value).split())
+    if isinstance(value, Base64):
+        return f"{len(value.base64)} bytes of base64"
+    return " ".join(value.split())

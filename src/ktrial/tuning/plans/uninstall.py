@@ -3,32 +3,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from ktrial.kit.errors import KtrialError
 from ktrial.machine.ports import Machine
-from ktrial.tuning.plans.unsettled import UNFINISHED
+from ktrial.machine.transactions import Reverted, RevertReply, decoded, is_open
 
 
 class Uninstalled(msgspec.Struct, frozen=True):
     """What was reverted and removed."""
 
-    reverted: tuple[dict[str, Any], ...]
+    reverted: tuple[Reverted, ...]
     files: tuple[str, ...]
 
     @property
     def failed(self) -> bool:
         """Whether a value could not be put back."""
-        failed = any(step["outcome"] == "failed" for item in self.reverted for step in item["steps"])
-        return failed or any(item["state"] == UNFINISHED for item in self.reverted)
+        return is_open(self.reverted)
 
 
 def uninstall(root: Machine, *, force: bool) -> Uninstalled:
     """Recover, revert all, remove unit and journal. The journal stays while something could not be put back."""
-    recovered = root.request("recover")["transactions"]
-    reverted = root.request("revert", select="all", force=force)["transactions"]
+    recovered = decoded("recover", root.request("recover"), RevertReply).transactions
+    reverted = decoded("revert", root.request("revert", select="all", force=force), RevertReply).transactions
     gone = Uninstalled((*recovered, *reverted), tuple(root.request("recovery", install=False)["files"]))
     if gone.failed:
         raise KtrialError(

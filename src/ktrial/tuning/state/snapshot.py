@@ -14,13 +14,13 @@ from ktrial.kit.toml_files import BUILT_IN, read_toml
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading
+from ktrial.machine.transactions import UNFINISHED, status
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import parse_address
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.observe import observe, with_couples
 from ktrial.tuning.knobs.profile import Profile
 from ktrial.tuning.plans.model import Request
-from ktrial.tuning.plans.unsettled import UNFINISHED
 from ktrial.tuning.state.diff import Declaration, StateDifference, difference
 from ktrial.tuning.state.state import FACTS, MachineState, StateValue, fact_values, file_text
 
@@ -120,14 +120,14 @@ def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[De
 def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declaration, ...]:
     """What transactions in force changed; raises AgentError where this session may not read the journal."""
     found: list[Declaration] = []
-    for transaction in machine.request("status")["transactions"]:
-        if transaction["state"] in _IN_FORCE:
-            by = f"transaction {transaction['transaction']}"
-            for step in transaction["steps"]:
-                if step["path"].startswith("/"):
-                    found.append(Declaration(by=by, path=step["path"]))
-                if str(step.get("knob", "")).partition("@")[0] in catalog.knobs:
-                    found += coupled_with(step["knob"], by, catalog)
+    for transaction in status(machine).transactions:
+        if transaction.state in _IN_FORCE:
+            by = f"transaction {transaction.transaction}"
+            for step in transaction.steps:
+                if step.path.startswith("/"):
+                    found.append(Declaration(by=by, path=step.path))
+                if step.knob is not None and step.knob.partition("@")[0] in catalog.knobs:
+                    found += coupled_with(step.knob, by, catalog)
     return tuple(found)
 
 

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent replies about transactions, decoded in this one place, and what of it somebody has to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from ktrial.kit.errors import AgentError
+from ktrial.kit.json_bytes import Base64, read_bytes
+from ktrial.machine.ports import Machine
+
+T = TypeVar("T")
+State = Literal["applied", "unfinished", "rolled-back", "reverted", "gone-with-boot"]
+UNFINISHED = "unfinished"
+#: Outcomes of a step after which its value is in force.
+IN_FORCE = frozenset(("accepted", "clamped"))
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What a step of a plan would meet."""
+
+    step: int
+    path: str
+    outcome: str
+    now: str | Base64 | None
+    message: str
+
+
+class PlanReply(msgspec.Struct, frozen=True):
+    """What a plan that is not carried out would meet."""
+
+    steps: tuple[Checked, ...]
+
+
+class AppliedStep(msgspec.Struct, frozen=True):
+    """What became of a step; `now` was read back after the write, or after it was put back."""
+
+    step: int
+    path: str
+    outcome: str
+    now: str | Base64 | None = msgspec.field(name="value")
+    message: str
+    errno: int | None = None
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What became of a plan. `unfinished` says why it is, and what to do."""
+
+    transaction: int
+    state: State
+    steps: tuple[AppliedStep, ...]
+    unfinished: str | None = None
+
+
+class RevertedStep(msgspec.Struct, frozen=True):
+    """What became of a step when it was put back."""
+
+    step: int
+    path: str
+    outcome: str
+    now: str | Base64 | None
+    message: str
+
+
+class Reverted(msgspec.Struct, frozen=True):
+    """What became of a transaction that was to be undone."""
+
+    transaction: int
+    state: State
+    steps: tuple[RevertedStep, ...]
+    unfinished: str | None = None
+
+
+class RevertReply(msgspec.Struct, frozen=True):
+    """What a revert or a recovery did. `traces` are those of agents that are gone, which it ended."""
+
+    transactions: tuple[Reverted, ...]
+    traces: tuple[str, ...] = ()
+
+
+class StepCheck(msgspec.Struct, frozen=True):
+    """How a step stands."""
+
+    step: int
+    path: str
+    outcome: str
+    wanted: str | Base64 | None
+    now: str | Base64 | None
+
+
+class TransactionCheck(msgspec.Struct, frozen=True):
+    """How the steps of a transaction stand that were not left out of it."""
+
+    transaction: int
+    steps: tuple[StepCheck, ...]
+
+
+class VerifyReply(msgspec.Struct, frozen=True):
+    """Whether transactions are still as they were left."""
+
+    transactions: tuple[TransactionCheck, ...]
+
+
+class JournaledStep(msgspec.Struct, frozen=True):
+    """What a step changed, as the journal tells it."""
+
+    step: int
+    path: str
+    old: str | Base64 | None
+    new: str | Base64 | None
+    knob: str | None = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """How long a transaction stays in force."""
+
+    kind: Literal["keep", "until-confirmed", "while-session"]
+    seconds: int | None = None
+
+
+class Journaled(msgspec.Struct, frozen=True):
+    """A transaction as its journal tells it. The title is null where that is lost.
+
+    `left_alone` are paths that a revert left, because others had changed them.
+    """
+
+    transaction: int
+    title: str | None
+    state: State
+    lease: Lease
+    began_unix_ms: int | None
+    this_boot: bool
+    steps: tuple[JournaledStep, ...]
+    unfinished: str | None = None
+    left_alone: tuple[str, ...] = ()
+    left_ms: int | None = None
+    deadline_unix_ms: int | None = None
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    """A journal with a damaged line, or a file that is no journal."""
+
+    file: str
+    message: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """All journals of a machine."""
+
+    transactions: tuple[Journaled, ...] = ()
+    damaged: tuple[Complaint, ...] = ()
+    skipped: tuple[Complaint, ...] = ()
+
+
+def decoded(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
+    """A reply as its type. Raises AgentError for one that is not as agreed."""
+    try:
+        return msgspec.convert(answer, shape)
+    except msgspec.ValidationError as error:
+        raise AgentError("lost", f"the agent's answer to {do!r} is not as agreed: {error}") from None
+
+
+def status(machine: Machine) -> Status:
+    """All journals of the machine. Raises AgentError where this session may not read them."""
+    return decoded("status", machine.request("status"), Status)
+
+
+def verify(machine: Machine, transaction: int | None = None) -> tuple[TransactionCheck, ...]:
+    """How the steps of one transaction stand, or of all in force."""
+    only = {} if transaction is None else {"transaction": transaction}
+    return decoded("verify", machine.request("verify", **only), VerifyReply).transactions
+
+
+def checked(machine: Machine, plan: Mapping[str, Any]) -> tuple[Checked, ...]:
+    """What the steps of a plan would meet; nothing is carried out."""
+    return decoded("plan", machine.request("plan", plan=plan), PlanReply).steps
+
+
+def revert(machine: Machine, transaction: int) -> Reverted:
+    """Undo one transaction."""
+    answer = machine.request("revert", select={"only": transaction})
+    (reverted,) = decoded("revert", answer, RevertReply).transactions
+    return reverted
+
+
+def text_of(value: str | Base64 | None) -> str | None:
+    """Bytes of a reply as text."""
+    return None if value is None else read_bytes(value).decode(errors="replace").strip()
+
+
+def unfinished(transaction: Applied | Reverted | Journaled) -> str:
+    """That a transaction is unfinished, why, and what to do."""
+    why = transaction.unfinished or "`ktrial recover` tries again"
+    return f"transaction {transaction.transaction} is unfinished: {why}"
+
+
+def left_alone(transaction: Journaled) -> str:
+    """What a revert left alone, and what puts it back."""
+    number, paths = transaction.transaction, transaction.left_alone
+    what = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    return (
+        f"transaction {number} was reverted, but {what} was changed by somebody else and left alone: "
+        f"`ktrial revert --only {number} --force` restores the old value{'s'[: len(paths) > 1]}"
+    )
+
+
+def unsettled(told: Status) -> Iterator[str]:
+    """Unfinished transactions, what reverts left alone, lines that cannot be trusted, and what is no journal."""
+    yield from (unfinished(one) for one in told.transactions if one.state == UNFINISHED)
+    yield from (left_alone(one) for one in told.transactions if one.left_alone)
+    damaged: dict[str, list[str]] = {}
+    for one in told.damaged:
+        damaged.setdefault(one.file, []).append(one.message)
+    for file, messages in damaged.items():
+        more = f"; and {len(messages) - 1} more" if len(messages) > 1 else ""
+        yield f"damaged: {file}: {messages[0]}{more}"
+    yield from (f"skipped: {one.file}: {one.message}" for one in told.skipped)
+
+
+def is_open(transactions: Sequence[Reverted]) -> bool:
+    """Whether a revert or a recovery left something undone."""
+    failed = any(step.outcome == "failed" for one in transactions for step in one.steps)
+    return failed or any(one.state == UNFINISHED for one in transactions)
