@@ -386,4 +386,37 @@ mod tests {
         );
         assert_eq!(olds_with("/etc/passwd").unwrap_err().outcome, Outcome::Forbidden);
     }
+
+    #[test]
+    fn what_is_already_so_is_told() {
+        let (_folder, root) = with_swappiness();
+        let wanted = |new: &str| {
+            let step = serde_json::json!({"kind": "write", "path": "/proc/sys/vm/swappiness", "new": new, "verify": "integer"});
+            let steps = serde_json::json!({"schema": crate::plan::SCHEMA, "steps": [step]});
+            plan(&root, &Plan::from_value(steps).unwrap(), true)
+                .remove(0)
+                .outcome
+        };
+        assert_eq!(wanted("60\n"), Outcome::Same);
+        assert_eq!(wanted("10\n"), Outcome::Ready);
+    }
+
+    #[test]
+    fn a_file_without_a_place_is_absent_and_one_that_is_too_long_is_refused() {
+        let (folder, root) = with_swappiness();
+        let step = serde_json::json!({"kind": "file", "path": "/etc/sysctl.d/90-ktrial.conf",
+            "holds": {"sysctl.d": [{"path": "/proc/sys/vm/swappiness", "value": "10"}]}});
+        let steps = serde_json::json!({"schema": crate::plan::SCHEMA, "steps": [step]});
+        let steps = Plan::from_value(steps).unwrap();
+        for as_root in [false, true] {
+            assert_eq!(plan(&root, &steps, as_root)[0].outcome, Outcome::Absent);
+        }
+        std::fs::create_dir_all(folder.path().join("etc/sysctl.d")).unwrap();
+        assert_eq!(plan(&root, &steps, true)[0].outcome, Outcome::Ready);
+        let long = vec![b'#'; machine::READ_LIMIT_BYTES + 1];
+        std::fs::write(folder.path().join("etc/sysctl.d/90-ktrial.conf"), long).unwrap();
+        let looked = plan(&root, &steps, true).remove(0);
+        assert_eq!(looked.outcome, Outcome::Refused);
+        assert!(looked.message.contains("holds more than"), "{}", looked.message);
+    }
 }

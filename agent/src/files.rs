@@ -193,4 +193,11 @@ mod tests {
         .unwrap_err();
         assert_eq!(refusal.outcome, Outcome::Forbidden);
     }
+
+    #[test]
+    fn what_cannot_be_taken_away_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(remove_if_there(folder.path()).is_err());
+        assert!(remove_if_there(&folder.path().join("gone")).is_ok());
+    }
 }

@@ -444,4 +444,10 @@ mod tests {
         line[12] ^= 1;
         assert!(parse(&line).damage[0].is_last);
     }
+
+    #[test]
+    fn what_is_as_long_as_a_header_and_is_none_was_not_begun_by_us() {
+        assert!(is_begun(&[b'x'; HEADER_BYTES - 1]));
+        assert!(!is_begun(&[b'x'; HEADER_BYTES]));
+    }
 }

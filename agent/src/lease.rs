@@ -92,7 +92,7 @@ fn first_words(mut stdout: impl Read + AsFd) -> Vec<u8> {
     let mut said = vec![0; TALK_BYTES];
     let waited = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&wait));
     let length = match waited {
-        Ok(ready) if ready > 0 => stdout.read(&mut said).unwrap_or(0),
+        Ok(1..) => stdout.read(&mut said).unwrap_or(0),
         _ => 0,
     };
     said.truncate(length);
@@ -192,7 +192,7 @@ fn wait(context: &Context, id: u64, watch: &File, deadline_boot_ms: Option<u64>)
         }
         let mut drained = [0; 4096];
         let mut reader = watch;
-        while reader.read(&mut drained).is_ok_and(|length| length > 0) {}
+        while matches!(reader.read(&mut drained), Ok(1..)) {}
     }
 }
 

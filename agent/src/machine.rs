@@ -327,4 +327,43 @@ mod tests {
         assert!(!is_made_up(&root, "/proc/sys/vm/swappiness"));
         assert!(is_made_up(&Root::new("/"), "/proc/version"));
     }
+
+    #[test]
+    fn nothing_is_read_through_a_link_and_a_pipe_is_not_waited_for() {
+        let (folder, _) = tree();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("proc/sys/vm/swappiness", &link).unwrap();
+        assert!(read_at(&link).is_err());
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR).unwrap();
+        assert_eq!(read_at(&pipe).unwrap().bytes, Bytes::default());
+    }
+
+    #[test]
+    fn what_nobody_may_write_is_read_only_and_what_root_may_is_not() {
+        let (folder, root) = tree();
+        let path = "/proc/sys/vm/swappiness";
+        let set = |mode| {
+            let rights = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(root.path(path), rights).unwrap();
+        };
+        set(0o444);
+        let refusal = probe_write(&root, path, true).unwrap_err();
+        assert_eq!(refusal.message, format!("{path} is read-only on this kernel"));
+        set(0o644);
+        assert!(probe_write(&root, path, true).is_ok());
+        if rustix::process::geteuid().is_root() {
+            let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(folder.path(), open).unwrap();
+            let as_nobody = |as_root| {
+                let look = || {
+                    rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
+                    probe_write(&root, path, as_root).is_ok()
+                };
+                std::thread::scope(|scope| scope.spawn(look).join().unwrap())
+            };
+            assert!(as_nobody(false), "root could write it");
+            assert!(!as_nobody(true));
+        }
+    }
 }

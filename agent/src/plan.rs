@@ -55,18 +55,6 @@ pub enum Lease {
     WhileSession,
 }
 
-impl Lease {
-    /// The lease's word.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Keep => "keep",
-            Self::UntilConfirmed { .. } => "until-confirmed",
-            Self::WhileSession => "while-session",
-        }
-    }
-}
-
 /// One step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]

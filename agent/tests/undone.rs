@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const JOURNAL: &str = "/var/lib/ktrial/transactions/000001.journal";
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+const AFFINITY: &str = "/proc/irq/7/smp_affinity";
 const FILE: &str = "/etc/sysctl.d/90-ktrial.conf";
 const NEW_FILE: &str = "vm.swappiness = 10\n";
 
@@ -353,24 +354,28 @@ fn what_is_in_force_is_kept_however_many_came_and_went_since() {
     assert_eq!(machine.content(), start);
 }
 
-#[test]
-fn a_step_that_fails_is_put_back_where_the_others_go_on() {
-    let machine = Machine::new();
-    let irq = "/proc/irq/7";
-    fs::create_dir_all(machine.path(irq)).unwrap();
-    machine.write("/proc/irq/7/smp_affinity", "f\n");
+/// A plan that goes on after its first step, which the kernel takes and does not carry out.
+fn with_an_interrupt_that_stays(machine: &Machine) -> Value {
+    fs::create_dir_all(machine.path("/proc/irq/7")).unwrap();
+    machine.write(AFFINITY, "f\n");
     machine.write("/proc/irq/7/effective_affinity", "8\n");
     let mut plan = keep();
     plan["keep_going"] = json!(true);
     plan["steps"].as_array_mut().unwrap().insert(
         0,
-        json!({"kind": "write", "path": "/proc/irq/7/smp_affinity", "new": "3\n", "verify": "mask",
+        json!({"kind": "write", "path": AFFINITY, "new": "3\n", "verify": "mask",
             "effective": "/proc/irq/7/effective_affinity"}),
     );
+    plan
+}
+
+#[test]
+fn a_step_that_fails_is_put_back_where_the_others_go_on() {
+    let machine = Machine::new();
     let mut session = Session::start(&machine, "root");
-    let reply = session.ok("apply", json!({ "plan": plan }));
+    let reply = session.ok("apply", json!({"plan": with_an_interrupt_that_stays(&machine)}));
     assert_eq!(outcomes(&reply), ["ignored", "accepted", "accepted"]);
-    assert_eq!(machine.read("/proc/irq/7/smp_affinity"), "f\n");
+    assert_eq!(machine.read(AFFINITY), "f\n");
     assert_eq!(machine.read(SWAPPINESS), "10\n");
 }
 
@@ -602,4 +607,64 @@ fn what_lies_in_the_place_of_a_file_and_cannot_be_read_is_not_taken_for_nothing(
     );
     assert_eq!(machine.read(SWAPPINESS), "60\n");
     assert!(machine.path(FILE).is_dir());
+}
+
+#[test]
+fn a_step_that_did_not_hold_is_none_of_the_transaction() {
+    let machine = Machine::new();
+    let mut session = Session::start(&machine, "root");
+    let reply = session.ok("apply", json!({"plan": with_an_interrupt_that_stays(&machine)}));
+    assert_eq!(outcomes(&reply), ["ignored", "accepted", "accepted"], "{reply}");
+    // What it does not hold others may change.
+    machine.write(AFFINITY, "5\n");
+    let reply = session.ok("revert", json!({"select": "newest"}));
+    let report = &reply["transactions"][0];
+    assert_eq!(outcomes(report), ["unchanged", "restored", "restored"], "{reply}");
+    assert_eq!(machine.read(AFFINITY), "5\n");
+}
+
+#[test]
+fn a_knob_gets_its_owner_back() {
+    if !is_root() {
+        return;
+    }
+    let machine = Machine::new();
+    applied(&machine);
+    std::os::unix::fs::chown(machine.path(SWAPPINESS), Some(65_534), Some(65_534)).unwrap();
+    let mut session = Session::start(&machine, "root");
+    session.ok("revert", json!({"select": "newest"}));
+    let now = fs::metadata(machine.path(SWAPPINESS)).unwrap();
+    assert_eq!((now.uid(), now.gid()), (0, 0));
+}
+
+/// Two transactions whose leases end with the session; the second one writes another knob.
+fn leased_twice(session: &mut Session, between: impl FnOnce(&mut Session)) {
+    let leased = json!({"kind": "while-session"});
+    session.ok("apply", json!({"plan": plan(&leased)}));
+    between(session);
+    let mut other = write("/proc/sys/kernel/features", "A C\n", &json!({}));
+    other["lease"] = leased;
+    session.ok("apply", json!({ "plan": other }));
+}
+
+#[test]
+fn a_lease_whose_holder_was_killed_ends_with_the_session() {
+    let machine = Machine::new();
+    let start = machine.content();
+    let mut session = Session::start(&machine, "root");
+    leased_twice(&mut session, |_| machine.kill_holders());
+    session.end();
+    assert_eq!(machine.content(), start);
+}
+
+#[test]
+fn a_holder_that_is_done_is_waited_for() {
+    let machine = Machine::new();
+    let mut session = Session::start(&machine, "root");
+    leased_twice(&mut session, |session| {
+        session.ok("revert", json!({"select": {"only": 1}}));
+        eventually("its holder ends", || machine.holders().is_empty());
+        assert_eq!(session.zombies(), 1);
+    });
+    assert_eq!(session.zombies(), 0);
 }

@@ -312,4 +312,41 @@ mod tests {
         assert!(contents.damage.is_empty());
         assert!(contents.valid_bytes > valid);
     }
+
+    #[test]
+    fn what_lies_behind_the_last_complete_line_is_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut writer) = new_writer(&folder);
+        writer.append(&Entry::Armed).unwrap();
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, [whole.as_slice(), b"torn"].concat()).unwrap();
+        Writer::open(&path, whole.len()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), whole);
+    }
+
+    #[test]
+    fn only_a_full_disk_is_written_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut writer) = new_writer(&folder);
+        writer.append(&Entry::Armed).unwrap();
+        let length = fs::read(&path).unwrap().len();
+        fs::create_dir(folder.path().join("000001.journal.new")).unwrap();
+        assert!(Writer::open(&path, length).unwrap().sync().is_err());
+    }
+
+    #[test]
+    fn room_for_the_first_entries_is_set_aside_in_a_new_file_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut writer) = new_writer(&folder);
+        writer.reserve(1 << 16).unwrap();
+        writer.disk = Disk::Refused;
+        writer.sync().unwrap();
+        assert!(fs::metadata(&path).unwrap().blocks() >= (1 << 16) / 512);
+    }
+
+    #[test]
+    fn a_disk_that_does_not_sync_took_nothing() {
+        // A file of the kernel's own cannot be synced.
+        assert!(bring_to_disk(&File::open("/proc/self/status").unwrap()).is_err());
+    }
 }

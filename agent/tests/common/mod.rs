@@ -244,6 +244,16 @@ impl Session {
         reply["error"].clone()
     }
 
+    /// How many processes that it started are over and not waited for.
+    pub fn zombies(&self) -> usize {
+        let parent = format!(") Z {} ", self.process.id());
+        let all = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+        let is_own = |folder: &PathBuf| {
+            fs::read_to_string(folder.join("stat")).is_ok_and(|stat| stat.contains(&parent))
+        };
+        all.filter(is_own).count()
+    }
+
     /// Ends the input; the agent must end well.
     pub fn end(mut self) {
         drop(self.input.take());
