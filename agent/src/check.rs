@@ -419,4 +419,44 @@ mod tests {
         assert_eq!(looked.outcome, Outcome::Refused);
         assert!(looked.message.contains("holds more than"), "{}", looked.message);
     }
+
+    #[test]
+    fn a_file_is_already_so_with_its_content_and_its_mode() {
+        let (folder, root) = with_swappiness();
+        std::fs::create_dir_all(folder.path().join("etc/sysctl.d")).unwrap();
+        let file = folder.path().join("etc/sysctl.d/90-ktrial.conf");
+        let outcome = |holds: serde_json::Value| {
+            let step =
+                serde_json::json!({"kind": "file", "path": "/etc/sysctl.d/90-ktrial.conf", "holds": holds});
+            let steps = serde_json::json!({"schema": crate::plan::SCHEMA, "steps": [step]});
+            plan(&root, &Plan::from_value(steps).unwrap(), true)[0].outcome
+        };
+        let ten = serde_json::json!({"sysctl.d": [{"path": "/proc/sys/vm/swappiness", "value": "10"}]});
+        let put = |content: &str, mode| {
+            std::fs::write(&file, content).unwrap();
+            let rights = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&file, rights).unwrap();
+        };
+        assert_eq!(outcome(serde_json::Value::Null), Outcome::Same);
+        put("vm.swappiness = 10\n", 0o644);
+        assert_eq!(outcome(ten.clone()), Outcome::Same);
+        assert_eq!(outcome(serde_json::Value::Null), Outcome::Ready);
+        put("vm.swappiness = 10\n", 0o600);
+        assert_eq!(outcome(ten.clone()), Outcome::Ready);
+        put("vm.swappiness = 20\n", 0o644);
+        assert_eq!(outcome(ten), Outcome::Ready);
+    }
+
+    #[test]
+    fn a_device_is_described_with_what_it_has() {
+        let swap = zram::Swap {
+            size_bytes: 4096,
+            algorithm: Some("zstd".to_owned()),
+            priority: None,
+        };
+        assert_eq!(
+            describe(&swap),
+            Bytes::from("size_bytes=4096 algorithm=zstd priority=none\n")
+        );
+    }
 }

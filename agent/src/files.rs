@@ -199,5 +199,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(remove_if_there(folder.path()).is_err());
         assert!(remove_if_there(&folder.path().join("gone")).is_ok());
+        fs::write(folder.path().join("file"), "x").unwrap();
+        assert!(remove_if_there(&folder.path().join("file/below")).is_ok());
     }
 }

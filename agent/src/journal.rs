@@ -450,4 +450,24 @@ mod tests {
         assert!(is_begun(&[b'x'; HEADER_BYTES - 1]));
         assert!(!is_begun(&[b'x'; HEADER_BYTES]));
     }
+
+    #[test]
+    fn a_journal_of_a_newer_version_is_refused_by_its_number() {
+        let plan = serde_json::json!({"schema": crate::plan::SCHEMA, "steps": [
+            {"kind": "write", "path": "/proc/sys/vm/swappiness", "new": "1", "verify": "integer"}]});
+        let begin = Entry::Begin(Box::new(Begin {
+            version: VERSION + 1,
+            transaction: 1,
+            boot_id: String::new(),
+            at_unix_ms: 0,
+            plan: crate::plan::Plan::from_value(plan).unwrap(),
+        }));
+        let contents = parse(&line(&begin).unwrap());
+        assert_eq!(contents.entries, []);
+        let message = &contents.damage[0].message;
+        assert!(
+            message.starts_with(&format!("version {} of the journal", VERSION + 1)),
+            "{message}"
+        );
+    }
 }

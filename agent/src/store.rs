@@ -651,4 +651,27 @@ mod tests {
         let (_folder, store) = store();
         assert_eq!(store.load(7).unwrap_err().kind, Kind::NotFound);
     }
+
+    #[test]
+    fn what_a_user_may_not_read_is_told_as_that() {
+        let (folder, store) = store();
+        store.prepare().unwrap();
+        fs::write(store.journal_path(1), "").unwrap();
+        let file = open_to_read(&store.journal_path(1)).unwrap();
+        assert!(rustix::io::fcntl_getfd(&file)
+            .unwrap()
+            .contains(rustix::io::FdFlags::CLOEXEC));
+        if rustix::process::geteuid().is_root() {
+            for open in [folder.path(), &store.folder, &store.journals_folder()] {
+                fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            fs::set_permissions(store.journal_path(1), fs::Permissions::from_mode(0o600)).unwrap();
+            let as_nobody = || {
+                rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
+                store.load(1).unwrap_err().kind
+            };
+            let kind = std::thread::scope(|scope| scope.spawn(as_nobody).join().unwrap());
+            assert_eq!(kind, Kind::Privilege);
+        }
+    }
 }

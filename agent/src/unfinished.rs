@@ -110,3 +110,38 @@ fn paths(transaction: &Transaction, steps: &[usize]) -> String {
         few => few.join(", "),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{parse, Contents, Old};
+    use std::io;
+    use std::path::Path;
+
+    fn transaction(contents: Contents) -> Transaction {
+        Transaction::new(1, Path::new("000001.journal"), contents, "now", true)
+    }
+
+    #[test]
+    fn a_journal_that_the_disk_does_not_give_is_told_from_a_damaged_one() {
+        let mut unread = parse(b"");
+        unread.break_off(&io::Error::other("no medium"));
+        assert_eq!(
+            damaged_lines(&transaction(unread)),
+            "000001.journal cannot be read from line 1 on (no medium)"
+        );
+        assert_eq!(
+            damaged_lines(&transaction(parse(b"x\n"))),
+            "line 1 of 000001.journal is damaged"
+        );
+    }
+
+    #[test]
+    fn of_many_paths_three_are_named() {
+        let mut of_many = transaction(parse(b""));
+        let old = |step| Old::nothing(step, &format!("/{step}"));
+        of_many.olds = (0..5).map(old).collect();
+        assert_eq!(paths(&of_many, &[0, 1, 2]), "/0, /1, /2");
+        assert_eq!(paths(&of_many, &[0, 1, 2, 3, 4]), "/0, /1, /2 and 2 more");
+    }
+}

@@ -447,6 +447,8 @@ fn what_is_no_journal_is_named_and_skipped() {
     for (name, put) in intruders() {
         put(&folder.join(name));
     }
+    // What is left beside one is none, and not in the way.
+    fs::write(folder.join("000001.journal.new"), "left").unwrap();
     // It says who holds the lock, or the lease.
     for name in ["lock", "000001.holder"] {
         let file = machine.state().join(name);
@@ -490,6 +492,15 @@ fn a_journal_of_somebody_else_is_skipped_by_root() {
     let status = session.ok("status", json!({}));
     assert_eq!(status["transactions"], json!([]));
     assert_eq!(status["skipped"][0]["message"], "it does not belong to root");
+    std::os::unix::fs::chown(machine.state(), Some(1234), None).unwrap();
+    let error = session.error("status", json!({}));
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("does not belong to root"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -735,5 +746,18 @@ fn a_lease_that_nobody_holds_is_unfinished() {
         let status = session.ok("status", json!({}));
         assert_eq!(only(&status)["state"], "reverted");
         assert_eq!(only(&status).get("unfinished"), None);
+    }
+}
+
+#[test]
+fn where_plan_and_end_are_lost_what_was_read_back_tells_whose_a_value_is() {
+    for (now, after) in [("10\n", "60\n"), ("33\n", "33\n")] {
+        let (machine, _, journal) = applied();
+        let lost = damaged(&damaged(&journal, "\"begin\"").0, "\"applied\"").0;
+        machine.write(JOURNAL, &lost);
+        machine.write(SWAPPINESS, now);
+        let mut session = Session::start(&machine, "root");
+        session.ok("revert", json!({"select": {"only": 1}}));
+        assert_eq!(machine.read(SWAPPINESS), after);
     }
 }

@@ -112,6 +112,7 @@ fn a_step_that_began_is_put_back_though_nothing_tells_how_it_ended() {
         }
         assert_eq!(recovered(&machine), "rolled-back");
         assert_eq!(machine.content(), start, "{begun}");
+        assert!(!machine.read(JOURNAL).contains("\"reverting\""));
     }
 }
 
@@ -531,7 +532,12 @@ fn of_two_values_for_one_knob_the_last_stands() {
 #[test]
 fn where_the_end_of_an_apply_is_damaged_a_coupled_value_is_of_it_if_the_knob_is() {
     let ratio = "/proc/sys/vm/dirty_ratio";
-    for (now, is_changed) in [("10\n", false), ("0xa\n", false), ("33\n", true)] {
+    for (found, own, coupled) in [
+        ("10\n", "60\n", "20\n"),
+        ("0xa\n", "60\n", "20\n"),
+        ("33\n", "33\n", "7\n"),
+        ("60\n", "60\n", "7\n"),
+    ] {
         let machine = Machine::new();
         machine.write(ratio, "20\n");
         let mut session = Session::start(&machine, "root");
@@ -547,15 +553,10 @@ fn where_the_end_of_an_apply_is_damaged_a_coupled_value_is_of_it_if_the_knob_is(
         machine.write(JOURNAL, &(journal + std::str::from_utf8(&confirmed).unwrap()));
         // What the kernel made of it.
         machine.write(ratio, "7\n");
-        machine.write(SWAPPINESS, now);
+        machine.write(SWAPPINESS, found);
         let mut session = Session::start(&machine, "root");
         let reply = session.ok("revert", json!({"select": "newest"}));
         let now = (machine.read(SWAPPINESS), machine.read(ratio));
-        let (own, coupled) = if is_changed {
-            ("33\n", "7\n")
-        } else {
-            ("60\n", "20\n")
-        };
         assert_eq!(now, (own.to_owned(), coupled.to_owned()), "{reply}");
     }
 }
@@ -667,4 +668,68 @@ fn a_holder_that_is_done_is_waited_for() {
         assert_eq!(session.zombies(), 1);
     });
     assert_eq!(session.zombies(), 0);
+}
+
+#[test]
+fn what_an_interrupted_revert_was_at_is_put_back_whatever_is_there() {
+    let machine = Machine::new();
+    let start = machine.content();
+    applied(&machine);
+    let mut session = Session::start(&machine, "root");
+    session.ok("revert", json!({"select": "newest"}));
+    session.end();
+    let journal = machine.read(JOURNAL);
+    machine.write(JOURNAL, &journal[..ends(&journal, "reverting")[0]]);
+    machine.write(SWAPPINESS, "33\n");
+    assert_eq!(recovered(&machine), "reverted");
+    assert_eq!(machine.content(), start);
+}
+
+const HOT_REMOVE: &str = "/sys/class/zram-control/hot_remove";
+
+/// Devices by their number and size.
+fn with_zram(machine: &Machine, devices: &[(u32, &str)]) {
+    fs::create_dir_all(machine.path("/sys/class/zram-control")).unwrap();
+    machine.write("/proc/swaps", "Filename Type Size Used Priority\n");
+    machine.write("/sys/class/zram-control/hot_add", "0\n");
+    machine.write(HOT_REMOVE, "");
+    for (number, size) in devices {
+        let folder = format!("/sys/block/zram{number}");
+        fs::create_dir_all(machine.path(&folder)).unwrap();
+        for (name, content) in [
+            ("disksize", *size),
+            ("comp_algorithm", "[lzo] zstd\n"),
+            ("reset", ""),
+        ] {
+            machine.write(&format!("{folder}/{name}"), content);
+        }
+    }
+}
+
+fn new_device() -> Value {
+    json!({"schema": "ktrial.plan/2", "steps": [{"kind": "zram", "size_bytes": 8192, "swap": false}]})
+}
+
+#[test]
+fn the_device_that_was_made_is_taken_away_again_and_no_other() {
+    let machine = Machine::new();
+    with_zram(&machine, &[(0, "0\n"), (5, "0\n")]);
+    let mut session = Session::start(&machine, "root");
+    session.ok("apply", json!({"plan": new_device()}));
+    session.ok("revert", json!({"select": "newest"}));
+    assert_eq!(machine.read(HOT_REMOVE), "0");
+}
+
+#[test]
+fn of_a_device_that_was_made_and_not_written_down_the_new_and_idle_one_goes() {
+    let machine = Machine::new();
+    with_zram(&machine, &[(0, "0\n")]);
+    let mut session = Session::start(&machine, "root");
+    session.ok("apply", json!({"plan": new_device()}));
+    session.end();
+    let journal = machine.read(JOURNAL);
+    machine.write(JOURNAL, &journal[..ends(&journal, "writing")[0]]);
+    with_zram(&machine, &[(0, "0\n"), (5, "0\n"), (6, "4096\n")]);
+    recovered(&machine);
+    assert_eq!(machine.read(HOT_REMOVE), "5");
 }

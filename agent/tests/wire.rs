@@ -50,6 +50,7 @@ fn a_stale_plan_is_a_conflict_and_changes_nothing() {
     let error = session.error("apply", json!({"plan": keep()}));
     assert_eq!(error["kind"], "conflict");
     assert_eq!(error["details"][0]["now"], "33\n");
+    assert_eq!(error["details"][0]["expect"], "60\n");
     assert_eq!(machine.content(), start);
     assert_eq!(session.ok("status", json!({}))["transactions"], json!([]));
 }
