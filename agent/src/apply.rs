@@ -8,6 +8,7 @@ use crate::carry::{self, Done};
 use crate::check::{self, Check};
 use crate::context::{boot_ms, unix_ms, Context};
 use crate::error::{Error, Kind, Result};
+use crate::files::sync_folder;
 use crate::journal::{self, Begin, Entry, Writer};
 use crate::lease;
 use crate::machine::{self, Outcome, Refusal};
@@ -175,10 +176,7 @@ impl<'a> Applying<'a> {
     fn arm(&mut self) -> std::io::Result<()> {
         self.unsynced = false;
         self.writer.sync()?;
-        self.transaction
-            .file
-            .parent()
-            .map_or(Ok(()), journal::sync_folder)
+        self.transaction.file.parent().map_or(Ok(()), sync_folder)
     }
 
     fn append(&mut self, entry: Entry) -> std::io::Result<()> {

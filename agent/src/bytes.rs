@@ -9,6 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::Write;
 use std::ops::Deref;
 
+/// Longest line of either side of the protocol, its newline included.
+pub const LINE_BYTES: usize = 4 << 20;
+
 /// Two digits for each byte.
 #[must_use]
 pub fn hexadecimal(bytes: &[u8]) -> String {

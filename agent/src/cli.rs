@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: sessions for the head, and the same requests by hand.
 
-use crate::context::{Context, Role};
+use crate::context::{Context, Role, Told};
 use crate::error::{Error, Kind, Result};
 use crate::exec::stopped;
 use crate::launch;
 use crate::lease;
-use crate::load::{self, Told};
+use crate::load;
 use crate::network;
 use crate::oom;
 use crate::plan::{Lease, Plan};

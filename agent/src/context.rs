@@ -2,14 +2,14 @@
 //! What a session of the agent works with.
 
 use crate::error::{Error, Kind, Result};
-use crate::lease::Holder;
-use crate::load::Told;
 use crate::root::Root;
 use crate::store::Store;
 use rustix::time::{clock_gettime, ClockId};
 use serde::Serialize;
 use serde_json::{json, Value};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::process::Child;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a session may do.
@@ -20,6 +20,36 @@ pub enum Role {
     Root,
     /// Reads and runs commands.
     User,
+}
+
+/// What tells a running load to end early, besides its limit.
+#[derive(Debug, Clone, Copy)]
+pub enum Told {
+    /// Nothing does.
+    Never,
+    /// The end of standard input; the next request on it too for a load that runs until it is told.
+    ByInput {
+        /// The next request has been read already.
+        waiting: bool,
+    },
+}
+
+/// The process that holds a lease, as the session sees it.
+#[derive(Debug)]
+pub struct Holder {
+    /// The transaction.
+    pub id: u64,
+    pub(crate) process: Child,
+    /// Closes when the agent ends, however it ends.
+    pub(crate) session: Option<OwnedFd>,
+}
+
+impl Holder {
+    /// Whether the lease ends with the session.
+    #[must_use]
+    pub fn is_session(&self) -> bool {
+        self.session.is_some()
+    }
 }
 
 /// A session's machine, journal and leases.

@@ -24,8 +24,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::bytes::Bytes;
+use crate::context::Told;
 use crate::error::{Error, Kind, Result};
-use crate::load::Told;
 use crate::network::Helper;
 use crate::root::Root;
 use crate::sys;

@@ -3,7 +3,6 @@
 
 use crate::allow::{self, Purpose};
 use crate::fault;
-use crate::journal::sync_folder;
 use crate::machine::Refusal;
 use crate::root::Root;
 use rustix::fs::{Gid, Mode, OFlags, Uid};
@@ -123,6 +122,20 @@ pub(crate) fn remove_if_there(file: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(()),
         other => other,
     }
+}
+
+/// Brings a folder's entries to the disk.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    fault::point();
+    let opened = rustix::fs::open(
+        folder,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    rustix::fs::fsync(opened)?;
+    fault::folder_synced(folder);
+    fault::point();
+    Ok(())
 }
 
 #[cfg(test)]

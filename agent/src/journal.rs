@@ -10,7 +10,7 @@ use crate::zram::Swap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-pub(crate) use writer::{sync_folder, Writer};
+pub(crate) use writer::Writer;
 
 /// The version of the format that this agent writes.
 pub const VERSION: u32 = 2;

@@ -2,12 +2,11 @@
 //! Leases: a small detached process per leased transaction, which reverts it when the lease ends. It outlives the
 //! terminal, the head and the agent, and ends as soon as the transaction is confirmed or over.
 
-use crate::context::{boot_ms, Context};
+use crate::context::{boot_ms, Context, Holder};
 use crate::error::{Error, Kind, Result};
 use crate::plan::Lease;
 use crate::revert;
 use crate::sys;
-use crate::transaction::{State, Transaction};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify;
 use rustix::pipe::PipeFlags;
@@ -25,24 +24,6 @@ const TALK_BYTES: usize = 400;
 
 /// Longest sleep of a holder: monotonic sleeps stand still while the machine is suspended.
 const NAP_MS: u64 = 30_000;
-
-/// The process that holds a lease, as the session sees it.
-#[derive(Debug)]
-pub struct Holder {
-    /// The transaction.
-    pub id: u64,
-    process: Child,
-    /// Closes when the agent ends, however it ends.
-    session: Option<OwnedFd>,
-}
-
-impl Holder {
-    /// Whether the lease ends with the session.
-    #[must_use]
-    pub fn is_session(&self) -> bool {
-        self.session.is_some()
-    }
-}
 
 /// Starts the holder of a transaction's lease and waits until it is in charge. `deadline_boot_ms`: of an
 /// `until-confirmed` lease; without it the lease ends with the session.
@@ -202,13 +183,6 @@ fn nap(ms: u64) -> Timespec {
         tv_sec: ms / 1000,
         tv_nsec: ms % 1000 * 1_000_000,
     }
-}
-
-/// Whether a lease is in force by its journal, and nobody will end it: its holder is gone, or ended it and could not write
-/// that down.
-pub fn is_abandoned(context: &Context, transaction: &Transaction) -> bool {
-    let is_leased = transaction.state() == State::Applied && transaction.lease() != Lease::Keep;
-    is_leased && !(transaction.this_boot && context.store.is_held(transaction.id))
 }
 
 /// Whether the transaction is still there, in force or in the making, and leased.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few programs that a plan may have run as root, and what undoes each.
 
+use crate::facts::unescape;
 use crate::machine::{Outcome, Refusal};
 use crate::oom;
 use crate::root::Root;
 use crate::services;
-use crate::zram;
 use rustix::io::Errno;
 use rustix::process::{kill_process_group, Pid, Signal};
 use std::io::Read;
@@ -186,7 +186,7 @@ pub fn check(root: &Root, forward: &[String], undo: &[String]) -> Result<(), Ref
 
 /// Refuses an area that is not swapped to, or that would come on again with another priority.
 fn check_swap(root: &Root, area: &str, again: &[&str]) -> Result<(), Refusal> {
-    let Some(priority) = zram::priority_of(root, area)? else {
+    let Some(priority) = priority_of(root, area)? else {
         return Err(Refusal {
             outcome: Outcome::Absent,
             errno: Errno::NOENT.raw_os_error(),
@@ -273,6 +273,21 @@ fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, 
             Err(error) => return Err(format!("could not be waited for: {error}")),
         }
     }
+}
+
+/// The priority of a swap area by the name that the kernel shows of it; none when it is not swapped to.
+pub fn priority_of(root: &Root, area: &str) -> Result<Option<i32>, Refusal> {
+    let swaps = "/proc/swaps";
+    let text = root
+        .read_text(swaps)
+        .map_err(|error| Refusal::of("read", swaps, &error))?;
+    let line = text
+        .lines()
+        .skip(1)
+        .find(|line| line.split_whitespace().next().map(unescape).as_deref() == Some(area));
+    Ok(line
+        .and_then(|line| line.split_whitespace().nth(4))
+        .and_then(|number| number.parse().ok()))
 }
 
 #[cfg(test)]

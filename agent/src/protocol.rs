@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The protocol: framing of lines, requests, roles, replies.
 
-use crate::context::{Context, Role};
+use crate::bytes::LINE_BYTES;
+use crate::context::{Context, Role, Told};
 use crate::error::{Error, Kind, Result};
-use crate::load::Told;
 use crate::requests::{self, REQUESTS};
 use crate::sys;
 use serde_json::{json, Map, Value};
 use std::io::{self, BufRead, Write};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-
-/// The version of the protocol that this agent speaks.
-pub const VERSION: u64 = 1;
-
-/// Longest line of either side, its newline included.
-pub const LINE_BYTES: usize = 4 << 20;
 
 /// One line of input.
 #[derive(Debug, PartialEq, Eq)]

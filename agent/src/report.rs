@@ -6,7 +6,6 @@ use crate::bytes::Bytes;
 use crate::check;
 use crate::context::{boot_ms, unix_ms, Context};
 use crate::error::{Error, Kind, Result};
-use crate::lease;
 use crate::machine::{self, Outcome};
 use crate::plan::{FileStep, Step, Write};
 use crate::revert;
@@ -42,7 +41,7 @@ pub fn status(context: &Context) -> Result<Value> {
 }
 
 fn describe(context: &Context, transaction: &Transaction) -> Value {
-    let is_abandoned = lease::is_abandoned(context, transaction);
+    let is_abandoned = context.store.is_abandoned(transaction);
     let begin = transaction.begin.as_ref();
     let steps: Vec<Value> = (0..transaction.step_count())
         .map(|step| describe_step(transaction, step))

@@ -5,7 +5,7 @@ use crate::allow::Purpose;
 use crate::apply;
 use crate::bytes::Bytes;
 use crate::check;
-use crate::context::{Context, Role};
+use crate::context::{Context, Role, Told};
 use crate::error::{Error, Kind, Result};
 use crate::exec;
 use crate::facts;
@@ -13,11 +13,10 @@ use crate::forget;
 use crate::grant;
 use crate::kernel_log;
 use crate::list;
-use crate::load::{self, Told};
+use crate::load;
 use crate::machine::{self, Outcome};
 use crate::oom;
 use crate::plan::Plan;
-use crate::protocol;
 use crate::recovery;
 use crate::report;
 use crate::revert::{self, Select};
@@ -27,6 +26,9 @@ use crate::watch;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
+
+/// The version of the protocol that this agent speaks.
+pub const VERSION: u64 = 1;
 
 /// A request: its name, who may make it, what it does.
 #[derive(Debug)]
@@ -192,18 +194,18 @@ struct Hello {
 
 fn hello(context: &mut Context, value: Value) -> Result<Value> {
     let hello: Hello = fields(value)?;
-    if hello.protocol != protocol::VERSION {
+    if hello.protocol != VERSION {
         let message = format!(
             "head {} speaks protocol {}, agent {} speaks {}",
             hello.head,
             hello.protocol,
             env!("CARGO_PKG_VERSION"),
-            protocol::VERSION
+            VERSION
         );
         return Err(Error::new(Kind::Version, message).hint("install head and agent of the same release"));
     }
     Ok(json!({
-        "protocol": protocol::VERSION,
+        "protocol": VERSION,
         "agent": env!("CARGO_PKG_VERSION"),
         "role": context.role,
         "uid": rustix::process::geteuid().as_raw(),

@@ -4,7 +4,6 @@
 use crate::context::{boot_ms, unix_ms, Context};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Entry, Writer};
-use crate::lease;
 use crate::machine::Outcome;
 use crate::plan::Lease;
 use crate::root::Root;
@@ -183,7 +182,7 @@ fn is_lease_over(context: &Context, transaction: &Transaction) -> bool {
         (None, Some(deadline)) => deadline <= unix_ms(),
         _ => false,
     };
-    late || lease::is_abandoned(context, transaction)
+    late || context.store.is_abandoned(transaction)
 }
 
 /// Makes a lease `keep`.

@@ -2,9 +2,11 @@
 //! The state folder: journals, the machine's lock, marks of lease holders.
 
 use crate::error::{Error, Kind, Result};
-use crate::journal::{self, sync_folder};
+use crate::files::sync_folder;
+use crate::journal;
+use crate::plan::Lease;
 use crate::root::Root;
-use crate::transaction::Transaction;
+use crate::transaction::{State, Transaction};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -204,6 +206,14 @@ impl Store {
             std::thread::sleep(Duration::from_millis(10));
         }
         false
+    }
+
+    /// Whether a lease is in force by its journal, and nobody will end it: its holder is gone, or ended it and could not write
+    /// that down.
+    #[must_use]
+    pub fn is_abandoned(&self, transaction: &Transaction) -> bool {
+        let is_leased = transaction.state() == State::Applied && transaction.lease() != Lease::Keep;
+        is_leased && !(transaction.this_boot && self.is_held(transaction.id))
     }
 
     /// Takes the mark of a lease away.

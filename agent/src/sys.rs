@@ -17,7 +17,7 @@ pub use children::{
     CPUS_FAILED,
 };
 pub use memory::{page_bytes, thread_faults, HugePages, Mapping};
-pub use nvme::{nvme_autonomous_transitions, nvme_identify_controller};
+pub use nvme::{nvme_autonomous_transitions, nvme_identify_controller, IDENTIFY_BYTES};
 
 /// The kernel's log, as far as this session may read it.
 ///

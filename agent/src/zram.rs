@@ -5,7 +5,7 @@ use crate::allow::Purpose;
 use crate::facts::unescape;
 use crate::machine::{self, Outcome, Refusal};
 use crate::plan::ZramStep;
-use crate::programs;
+use crate::programs::{self, priority_of};
 use crate::root::Root;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -61,21 +61,6 @@ pub fn state(root: &Root, path: &str) -> Result<Swap, Refusal> {
 /// The device file of a folder `/sys/block/zramN`.
 pub fn device_file(path: &str) -> String {
     format!("/dev/{}", path.rsplit('/').next().unwrap_or_default())
-}
-
-/// The priority of a swap area by the name that the kernel shows of it; none when it is not swapped to.
-pub fn priority_of(root: &Root, area: &str) -> Result<Option<i32>, Refusal> {
-    let swaps = "/proc/swaps";
-    let text = root
-        .read_text(swaps)
-        .map_err(|error| Refusal::of("read", swaps, &error))?;
-    let line = text
-        .lines()
-        .skip(1)
-        .find(|line| line.split_whitespace().next().map(unescape).as_deref() == Some(area));
-    Ok(line
-        .and_then(|line| line.split_whitespace().nth(4))
-        .and_then(|number| number.parse().ok()))
 }
 
 /// Whether a device can be taken over and given back: it is not set up, or is nothing but swap.

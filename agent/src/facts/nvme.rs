@@ -12,10 +12,7 @@ use serde_json::Value;
 use super::probe::{list, text, Probe};
 use super::{Machine, Sink};
 use crate::root::Root;
-use crate::sys;
-
-/// Size of the Identify Controller data structure.
-pub const IDENTIFY_BYTES: usize = 4096;
+use crate::sys::{self, IDENTIFY_BYTES};
 
 const CLASS: &str = "/sys/class/nvme";
 const STATE_COUNT_AT: usize = 263;

@@ -3,7 +3,7 @@
 
 use super::{line, Entry, LIMIT_BYTES};
 use crate::fault;
-use crate::files::remove_if_there;
+use crate::files::{remove_if_there, sync_folder};
 use rustix::fs::{FallocateFlags, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -181,20 +181,6 @@ fn bring_to_disk(file: &File) -> io::Result<()> {
     if flags.contains(StatVfsMountFlags::RDONLY) {
         return Err(Errno::ROFS.into());
     }
-    Ok(())
-}
-
-/// Brings a folder's entries to the disk.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    fault::point();
-    let opened = rustix::fs::open(
-        folder,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    rustix::fs::fsync(opened)?;
-    fault::folder_synced(folder);
-    fault::point();
     Ok(())
 }
 

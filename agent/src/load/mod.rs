@@ -22,6 +22,7 @@ mod tcp;
 mod wakeup;
 pub mod zram;
 
+use crate::context::Told;
 use crate::error::{Error, Kind, Result};
 use clock::now_ns;
 use histogram::Histogram;
@@ -55,18 +56,6 @@ pub struct Request {
     pub cpus: Option<Vec<u32>>,
     /// Seconds after which the load is ended.
     pub limit_s: f64,
-}
-
-/// What tells a running load to end early, besides its limit.
-#[derive(Debug, Clone, Copy)]
-pub enum Told {
-    /// Nothing does.
-    Never,
-    /// The end of standard input; the next request on it too for a load that runs until it is told.
-    ByInput {
-        /// The next request has been read already.
-        waiting: bool,
-    },
 }
 
 /// Why a load ended.

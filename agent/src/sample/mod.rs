@@ -38,9 +38,10 @@ mod zram;
 pub(crate) use cgroup::{limits_of, open as cgroup_of};
 pub(crate) use threads::open as threads_of;
 
+use crate::context::Told;
 use crate::error::{Error, Kind, Result};
 use crate::load::clock::{now_ns, thread_cpu_ns};
-use crate::load::{Ended, Told};
+use crate::load::Ended;
 use crate::root::Root;
 use recording::Recording;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};

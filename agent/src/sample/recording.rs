@@ -3,7 +3,7 @@
 
 use super::feed::{Cell, LIE, MISSING};
 use super::set::Set;
-use crate::protocol::LINE_BYTES;
+use crate::bytes::LINE_BYTES;
 use crate::root::Root;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;

@@ -25,6 +25,8 @@ struct NvmeCommand {
 
 /// `NVME_IOCTL_ADMIN_CMD`: read and write, type `N`, number 0x41, 72 bytes.
 const NVME_ADMIN_COMMAND: libc::Ioctl = 0xc048_4e41;
+/// Bytes of the Identify Controller data structure.
+pub const IDENTIFY_BYTES: usize = 4096;
 const IDENTIFY: u8 = 0x06;
 const GET_FEATURES: u8 = 0x0a;
 const CONTROLLER_STRUCTURE: u32 = 1;
@@ -35,7 +37,7 @@ const AUTONOMOUS_TRANSITIONS: u32 = 0x0c;
 /// # Errors
 /// Not an `NVMe` device, no privilege, or the controller refuses.
 pub fn nvme_identify_controller(device: &File) -> io::Result<Vec<u8>> {
-    let mut data = vec![0; crate::facts::nvme::IDENTIFY_BYTES];
+    let mut data = vec![0; IDENTIFY_BYTES];
     nvme_admin(device, IDENTIFY, CONTROLLER_STRUCTURE, &mut data)?;
     Ok(data)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::super::{run, Request, Told};
+use super::super::{run, Request};
 use super::*;
+use crate::context::Told;
 use serde_json::Value;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
