@@ -19,7 +19,7 @@ from ktrial.tuning.knobs.reference import reference_pages
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 #: What the agent writes and reads as root, built into it.
-ALLOWED = REFERENCE.parents[1] / "agent" / "src" / "allow" / "catalog.txt"
+ALLOWED = REFERENCE.parents[1] / "agent" / "src" / "transact" / "allow" / "catalog.txt"
 
 
 def pages() -> dict[str, str]:

@@ -24,11 +24,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::bytes::Bytes;
-use crate::context::Told;
 use crate::error::{Error, Kind, Result};
 use crate::network::Helper;
 use crate::root::Root;
 use crate::sys;
+use crate::transact::context::Told;
 pub use request::Request;
 use stopped::Refusal;
 use stragglers::Watched;

@@ -7,5 +7,5 @@ fn main() -> ExitCode {
     if ktrial_agent::guest::is_first() {
         ktrial_agent::guest::main();
     }
-    ktrial_agent::cli::main()
+    ktrial_agent::session::cli::main()
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Arbitrary and mutated input: always an answer, never a panic, never a write outside the journal's account.
 
-use ktrial_agent::context::{Context, Role};
-use ktrial_agent::forms::{self, Form};
-use ktrial_agent::journal;
-use ktrial_agent::plan::Plan;
-use ktrial_agent::protocol;
 use ktrial_agent::root::Root;
+use ktrial_agent::session::protocol;
 use ktrial_agent::trace::format::Format;
 use ktrial_agent::trace::page::{Layout, Lost};
+use ktrial_agent::transact::context::{Context, Role};
+use ktrial_agent::transact::forms::{self, Form};
+use ktrial_agent::transact::journal;
+use ktrial_agent::transact::plan::Plan;
 use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;

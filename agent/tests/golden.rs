@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The examples of `tests/golden/formats/`, which the tests of the other half read too.
 
-use ktrial_agent::context::{Context, Role};
 use ktrial_agent::error::Kind;
-use ktrial_agent::journal;
-use ktrial_agent::plan::Plan;
-use ktrial_agent::protocol;
 use ktrial_agent::root::Root;
+use ktrial_agent::session::protocol;
+use ktrial_agent::transact::context::{Context, Role};
+use ktrial_agent::transact::journal;
+use ktrial_agent::transact::plan::Plan;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs;

@@ -313,7 +313,10 @@ fn resolve_if_open(session: &mut Session, is_over: bool) {
 
 /// The line that a lease became `keep`.
 fn confirmed() -> String {
-    String::from_utf8(ktrial_agent::journal::line(&ktrial_agent::journal::Entry::Confirmed).unwrap()).unwrap()
+    String::from_utf8(
+        ktrial_agent::transact::journal::line(&ktrial_agent::transact::journal::Entry::Confirmed).unwrap(),
+    )
+    .unwrap()
 }
 
 #[test]

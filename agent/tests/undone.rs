@@ -548,7 +548,9 @@ fn where_the_end_of_an_apply_is_damaged_a_coupled_value_is_of_it_if_the_knob_is(
         );
         session.ok("apply", json!({ "plan": plan }));
         session.end();
-        let confirmed = ktrial_agent::journal::line(&ktrial_agent::journal::Entry::Confirmed).unwrap();
+        let confirmed =
+            ktrial_agent::transact::journal::line(&ktrial_agent::transact::journal::Entry::Confirmed)
+                .unwrap();
         let journal = machine.read(JOURNAL).replace("\"applied\"", "\"applief\"");
         machine.write(JOURNAL, &(journal + std::str::from_utf8(&confirmed).unwrap()));
         // What the kernel made of it.

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,30 @@ def imports(path: Path) -> frozenset[str]:
 
 def package_of(name: str) -> str:
     return name.split(".")[1] if name.startswith("ktrial.") else ""
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    paths = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in SOURCE.rglob("*.py")}
+    graph = {name: (imports(path) - {name}) & paths.keys() for name, path in paths.items()}
+    assert len(tuple(TopologicalSorter(graph).static_order())) == len(paths)
+
+
+def test_no_modules_of_the_agent_use_each_other_in_a_circle() -> None:
+    source = ROOT / "agent" / "src"
+    paths = {"::".join(path.relative_to(source).with_suffix("").parts): path for path in source.rglob("*.rs")}
+    graph = {name: _used_by(path) & paths.keys() - {name} for name, path in paths.items() if name != "lib"}
+    assert graph["transact::apply"] >= {"transact::lease", "transact::undo"}
+    assert len(tuple(TopologicalSorter(graph).static_order())) == len(paths) - 1
+
+
+def _used_by(path: Path) -> set[str]:
+    """Each module that is named by its whole path, outside tests."""
+    text = path.read_text(encoding="utf-8").partition("#[cfg(test)]\nmod tests")[0]
+    found: set[str] = set()
+    for used in re.findall(r"\bcrate((?:::[a-z_]+)+)", text):
+        parts = used.split("::")[1:]
+        found.update("::".join(parts[:end]) for end in range(1, len(parts) + 1))
+    return found
 
 
 def test_every_package_has_its_place_in_the_order() -> None:
@@ -107,7 +132,7 @@ def test_the_clock_that_may_step_is_for_people_only() -> None:
     sources = [*SOURCE.rglob("*.py"), *(ROOT / "agent" / "src").rglob("*.rs")]
     found = {str(path.relative_to(ROOT)) for path in sources if wall.search(path.read_text(encoding="utf-8"))}
     # The stamp of a run record, the moments that the journal names, steps in a recording.
-    readers = {"agent/src/context.rs", "agent/src/watch/group.rs"}
+    readers = {"agent/src/transact/context.rs", "agent/src/watch/group.rs"}
     assert found == {"src/ktrial/agent/clock.py", *readers}
 
 

@@ -189,12 +189,12 @@ def test_every_importer_is_in_the_list() -> None:
 
 def test_every_file_of_transactions_and_of_the_allow_list_is_in_the_list() -> None:
     listed = {file.file for one in groups("agent") for file in one.files}
-    source = ROOT / "agent/src"
-    uses = re.compile(r"^use crate::(?:journal|transaction|undo)\b", re.MULTILINE)
+    source = ROOT / "agent/src/transact"
+    uses = re.compile(r"^use crate::transact::(?:journal|transaction|undo)\b", re.MULTILINE)
     of_transactions = [path for path in source.glob("*.rs") if uses.search(path.read_text(encoding="utf-8"))]
     of_allow_list = [path for path in (source / "allow").rglob("*.rs") if path.name != "tests.rs"]
     there = {str(path.relative_to(ROOT)) for path in (*of_transactions, *of_allow_list)}
-    assert there >= {"agent/src/revert.rs", "agent/src/allow/pattern.rs"}
+    assert there >= {"agent/src/transact/revert.rs", "agent/src/transact/allow/pattern.rs"}
     assert sorted(there - listed) == []
 
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::probe::{list, text, Probe};
 use super::{Machine, Sink};
 use crate::root::Root;
-use crate::sys::{self, IDENTIFY_BYTES};
+use crate::sys;
 
 const CLASS: &str = "/sys/class/nvme";
 const STATE_COUNT_AT: usize = 263;
@@ -159,6 +159,7 @@ fn number_or_word(text: String) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::IDENTIFY_BYTES;
 
     /// A drive as the specification lays it out: three operational states and two idle ones.
     fn drive() -> Vec<u8> {

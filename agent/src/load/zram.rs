@@ -8,15 +8,15 @@
 use super::clock::now_ns;
 use super::files::Aligned;
 use super::{carry_out, memory, seconds, within, Load, Measured, Prepared, Request, Run};
-use crate::apply;
 use crate::bytes::hexadecimal;
 use crate::bytes::Bytes;
-use crate::context::Context;
 use crate::error::{Error, Kind, Result};
-use crate::plan::{Lease, Plan, Step, ZramStep, SCHEMA};
-use crate::revert::{self, Select};
-use crate::transaction::State;
-use crate::zram;
+use crate::transact::apply;
+use crate::transact::context::Context;
+use crate::transact::plan::{Lease, Plan, Step, ZramStep, SCHEMA};
+use crate::transact::revert::{self, Select};
+use crate::transact::transaction::State;
+use crate::transact::zram;
 use rustix::fs::{open, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Map, Value};
@@ -369,8 +369,8 @@ pub fn take(context: &mut Context, part: &Bytes, first: bool) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Role;
     use crate::root::Root;
+    use crate::transact::context::Role;
 
     fn context() -> (tempfile::TempDir, Context) {
         let folder = tempfile::tempdir().unwrap();

@@ -3,9 +3,9 @@
 
 use super::group;
 use super::Request;
-use crate::context::Context;
 use crate::load::clock::now_ns;
 use crate::root::Root;
+use crate::transact::context::Context;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::{run, Request};
 use super::*;
-use crate::context::Told;
+use crate::transact::context::Told;
 use serde_json::Value;
 use std::os::unix::net::UnixListener;
 use std::path::Path;

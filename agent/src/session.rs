@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sessions: the lines of the protocol, the requests, and the command line.
+
+pub mod cli;
+pub(crate) mod grant;
+pub(crate) mod list;
+pub mod protocol;
+pub(crate) mod requests;
+pub(crate) mod show;

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Taking the state folder away, once nothing in it is needed any more.
+
+use crate::error::{Error, Kind, Result};
+use crate::transact::context::Context;
+use std::fs;
+
+/// Removes the state folder; says which folder, or nothing where there was none. Refused while a transaction is in
+/// force or unfinished: its old values would be lost.
+pub fn forget(context: &Context) -> Result<Vec<String>> {
+    context.need_root()?;
+    if !context.store.is_there()? {
+        return Ok(Vec::new());
+    }
+    let lock = context.store.lock()?;
+    let needed: Vec<String> = context
+        .store
+        .transactions()?
+        .iter()
+        .filter(|transaction| transaction.is_open())
+        .map(|transaction| transaction.id.to_string())
+        .collect();
+    if !needed.is_empty() {
+        let message = format!("transactions {} are not undone", needed.join(", "));
+        return Err(Error::new(Kind::Conflict, message).hint("revert them first"));
+    }
+    fs::remove_dir_all(context.root.path(&context.state))
+        .map_err(|error| Error::io("remove", &context.state, &error))?;
+    drop(lock);
+    Ok(vec![context.state.clone()])
+}

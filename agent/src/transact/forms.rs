@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Configuration files that a plan may put: which kind of file, which keys. They are rendered here; a plan never holds
+//! bytes of a file. `docs/formats.md` has the kinds.
+
+use crate::transact::allow::Purpose;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// Longest value; udev leaves lines out that are longer than 16 KiB.
+const VALUE_BYTES: usize = 1024;
+const LINE_BYTES: usize = 8192;
+
+/// Longest file.
+const FILE_BYTES: usize = 256 << 10;
+
+/// Beside letters and digits: what no reader of these files takes for a quote, an escape, a comment or a specifier.
+const IN_VALUES: &str = " _.,:/+=-";
+const IN_NAMES: &str = "_.:+-";
+
+/// What a configuration file holds, by the kind of file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Form {
+    /// Settings of the kernel, written at every boot.
+    #[serde(rename = "sysctl.d")]
+    Sysctl(Vec<Setting>),
+    /// Files that are written at every boot.
+    #[serde(rename = "tmpfiles.d")]
+    Tmpfiles(Vec<Setting>),
+    /// Parameters that modules are loaded with.
+    #[serde(rename = "modprobe.d")]
+    Modprobe(Vec<Parameter>),
+    /// Attributes that devices get when they appear.
+    #[serde(rename = "udev")]
+    Udev(Vec<Rule>),
+    /// Swap in compressed memory, set up at every boot.
+    #[serde(rename = "zram-generator")]
+    ZramGenerator(Vec<Device>),
+}
+
+/// One value of one file of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// The file.
+    pub path: String,
+    /// What is written to it.
+    pub value: String,
+}
+
+/// A parameter of a module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// The module.
+    pub module: String,
+    /// Its parameter.
+    pub parameter: String,
+    /// The value that it is loaded with.
+    pub value: String,
+}
+
+/// What some devices get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Which devices: `ACTION`, `SUBSYSTEM`, `KERNEL` and `ATTR{…}` with the pattern that each must fit.
+    #[serde(rename = "match")]
+    pub matches: BTreeMap<String, String>,
+    /// What is written to them, in order.
+    pub set: Vec<Attribute>,
+}
+
+/// A file in a device's folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attribute {
+    /// The file.
+    pub attribute: String,
+    /// What is written to it.
+    pub value: String,
+}
+
+/// A zram device of the generator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Device {
+    /// `zram` and a number.
+    pub device: String,
+    /// Its size in MiB, as a formula of `ram`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zram_size: Option<String>,
+    /// Compression algorithm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression_algorithm: Option<String>,
+    /// Priority of the swap on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap_priority: Option<i32>,
+    /// The memory in MiB above which there is no device, or `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_memory_limit: Option<String>,
+    /// The most memory in MiB that it takes, as a formula of `ram`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zram_resident_limit: Option<String>,
+}
+
+/// What a file brings about: a write to one of these places, or a read (which of them it is depends on the device).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach {
+    /// Paths of the machine; `*` stands for the name of any device.
+    pub places: Vec<String>,
+    /// What for.
+    pub purpose: Purpose,
+}
+
+/// Where files of a kind lie.
+struct Kind {
+    name: &'static str,
+    folder: &'static str,
+    ending: &'static str,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind::new("sysctl.d", "/etc/sysctl.d", ".conf"),
+    Kind::new("tmpfiles.d", "/etc/tmpfiles.d", ".conf"),
+    Kind::new("modprobe.d", "/etc/modprobe.d", ".conf"),
+    Kind::new("udev", "/etc/udev/rules.d", ".rules"),
+    Kind::new("zram-generator", "/etc/systemd/zram-generator.conf.d", ".conf"),
+];
+
+impl Kind {
+    const fn new(name: &'static str, folder: &'static str, ending: &'static str) -> Self {
+        Self { name, folder, ending }
+    }
+
+    fn has(&self, path: &str) -> bool {
+        path.rsplit_once('/')
+            .is_some_and(|(folder, name)| folder == self.folder && name.ends_with(self.ending))
+    }
+}
+
+type Checked = Result<(), String>;
+
+/// Refuses a file that a plan cannot put or remove at a path.
+///
+/// # Errors
+///
+/// Why it cannot.
+pub fn check(path: &str, form: Option<&Form>) -> Checked {
+    let Some(kind) = KINDS.iter().find(|kind| kind.has(path)) else {
+        let places = KINDS.map(|kind| format!("{}/*{}", kind.folder, kind.ending));
+        return Err(format!(
+            "{path:?} is no place for a file of a plan; those are {}",
+            places.join(", ")
+        ));
+    };
+    let name = path.rsplit('/').next().unwrap_or_default();
+    made_of("the name of the file", name, IN_NAMES)?;
+    match form {
+        Some(form) if form.name() != kind.name => Err(format!(
+            "{path} is a file of {}, and holds what belongs into one of {}",
+            kind.name,
+            form.name()
+        )),
+        Some(form) => form.check(),
+        None => Ok(()),
+    }
+}
+
+impl Form {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Sysctl(_) => KINDS[0].name,
+            Self::Tmpfiles(_) => KINDS[1].name,
+            Self::Modprobe(_) => KINDS[2].name,
+            Self::Udev(_) => KINDS[3].name,
+            Self::ZramGenerator(_) => KINDS[4].name,
+        }
+    }
+
+    fn check(&self) -> Checked {
+        match self {
+            Self::Sysctl(settings) => all(settings, Setting::check_sysctl),
+            Self::Tmpfiles(settings) => all(settings, Setting::check_tmpfiles),
+            Self::Modprobe(parameters) => all(parameters, Parameter::check),
+            Self::Udev(rules) => all(rules, Rule::check),
+            Self::ZramGenerator(devices) => all(devices, Device::check),
+        }?;
+        self.check_once()?;
+        let text = self.render();
+        if text.len() > FILE_BYTES {
+            return Err(format!("the file would have more than {FILE_BYTES} bytes"));
+        }
+        match text.lines().find(|line| line.len() > LINE_BYTES) {
+            Some(_) => Err(format!("a line would have more than {LINE_BYTES} bytes")),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing may stand twice: readers differ in which of two counts.
+    fn check_once(&self) -> Checked {
+        let keys: Vec<String> = match self {
+            Self::Sysctl(settings) | Self::Tmpfiles(settings) => {
+                settings.iter().map(|setting| setting.path.clone()).collect()
+            }
+            Self::Modprobe(parameters) => parameters.iter().map(Parameter::path).collect(),
+            Self::Udev(_) => Vec::new(),
+            Self::ZramGenerator(devices) => devices.iter().map(|device| device.device.clone()).collect(),
+        };
+        let mut seen = BTreeSet::new();
+        match keys.iter().find(|key| !seen.insert(*key)) {
+            Some(key) => Err(format!("{key} stands twice")),
+            None => Ok(()),
+        }
+    }
+
+    /// What the file will have its reader write and read.
+    #[must_use]
+    pub fn reaches(&self) -> Vec<Reach> {
+        let write = |path: String| Reach {
+            places: vec![path],
+            purpose: Purpose::Write,
+        };
+        match self {
+            Self::Sysctl(settings) | Self::Tmpfiles(settings) => settings
+                .iter()
+                .map(|setting| write(setting.path.clone()))
+                .collect(),
+            Self::Modprobe(parameters) => parameters.iter().map(|one| write(one.path())).collect(),
+            Self::Udev(rules) => rules.iter().flat_map(Rule::reaches).collect(),
+            Self::ZramGenerator(_) => Vec::new(),
+        }
+    }
+
+    /// The file's text.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let lines: Vec<String> = match self {
+            Self::Sysctl(settings) => settings.iter().map(Setting::sysctl).collect(),
+            Self::Tmpfiles(settings) => settings.iter().map(Setting::tmpfiles).collect(),
+            Self::Modprobe(parameters) => parameters.iter().map(Parameter::line).collect(),
+            Self::Udev(rules) => rules.iter().map(Rule::line).collect(),
+            Self::ZramGenerator(devices) => devices.iter().map(Device::section).collect(),
+        };
+        lines.concat()
+    }
+}
+
+fn all<Entry>(entries: &[Entry], check: fn(&Entry) -> Checked) -> Checked {
+    if entries.is_empty() {
+        return Err("the file would hold nothing; `holds` of null removes it".to_owned());
+    }
+    entries.iter().try_for_each(check)
+}
+
+/// Refuses a text that is empty, too long or has other characters than ASCII letters, digits and `more`.
+fn made_of(what: &str, text: &str, more: &str) -> Checked {
+    let fits = |character: char| character.is_ascii_alphanumeric() || more.contains(character);
+    if text.is_empty() || text.len() > VALUE_BYTES {
+        return Err(format!("{what} has 1 to {VALUE_BYTES} bytes"));
+    }
+    if text.chars().all(fits) {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} is {text:?}; it may have letters, digits and `{more}`"
+    ))
+}
+
+fn check_value(of: &str, value: &str, more: &str) -> Checked {
+    let what = format!("the value of {of}");
+    made_of(&what, value, more)?;
+    if value.trim() == value {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} is {value:?}; it neither begins nor ends with a space"
+    ))
+}
+
+/// Refuses what is no plain path below a folder.
+fn check_components(path: &str, rest: &str) -> Checked {
+    for component in rest.split('/') {
+        made_of(&format!("each part of {path:?}"), component, IN_NAMES)?;
+        if component.starts_with(['.', '-']) {
+            return Err(format!("{path:?} has a part that begins with `.` or `-`"));
+        }
+    }
+    Ok(())
+}
+
+impl Setting {
+    fn sysctl_key(&self) -> Option<&str> {
+        self.path.strip_prefix("/proc/sys/")
+    }
+
+    fn check_sysctl(&self) -> Checked {
+        let Some(key) = self.sysctl_key() else {
+            return Err(format!("{:?} does not lie below /proc/sys", self.path));
+        };
+        if !key.contains('/') {
+            return Err(format!("{:?} is no file in a folder of /proc/sys", self.path));
+        }
+        check_components(&self.path, key)?;
+        check_value(&self.path, &self.value, IN_VALUES)
+    }
+
+    fn check_tmpfiles(&self) -> Checked {
+        let Some(rest) = self.path.strip_prefix('/') else {
+            return Err(format!("{:?} is no absolute path", self.path));
+        };
+        check_components(&self.path, rest)?;
+        if self.value == "-" {
+            return Err(format!("the value of {} is \"-\", which means none", self.path));
+        }
+        check_value(&self.path, &self.value, IN_VALUES)
+    }
+
+    fn sysctl(&self) -> String {
+        let key = self.sysctl_key().unwrap_or_default();
+        // Where the first separator is a slash, dots belong to the names: those of devices have some.
+        let key = if key.contains('.') {
+            key.to_owned()
+        } else {
+            key.replace('/', ".")
+        };
+        format!("{key} = {}\n", self.value)
+    }
+
+    fn tmpfiles(&self) -> String {
+        format!("w {} - - - - {}\n", self.path, self.value)
+    }
+}
+
+impl Parameter {
+    fn check(&self) -> Checked {
+        made_of("the name of the module", &self.module, "_-")?;
+        if self.module.starts_with('-') {
+            return Err(format!("{:?} is no name of a module", self.module));
+        }
+        made_of("the name of the parameter", &self.parameter, "_")?;
+        check_value(
+            &format!("{}.{}", self.module, self.parameter),
+            &self.value,
+            "_.,:/+-",
+        )
+    }
+
+    fn path(&self) -> String {
+        let module = self.module.replace('-', "_");
+        format!("/sys/module/{module}/parameters/{}", self.parameter)
+    }
+
+    fn line(&self) -> String {
+        format!("options {} {}={}\n", self.module, self.parameter, self.value)
+    }
+}
+
+/// The attribute in `ATTR{…}`.
+fn attribute_of(key: &str) -> Option<&str> {
+    key.strip_prefix("ATTR{")?.strip_suffix('}')
+}
+
+impl Rule {
+    fn check(&self) -> Checked {
+        let subsystem = self.subsystem();
+        if subsystem.is_empty() {
+            return Err("a rule says of which SUBSYSTEM the devices are".to_owned());
+        }
+        made_of("SUBSYSTEM", subsystem, "_-")?;
+        for (key, pattern) in &self.matches {
+            match (key.as_str(), attribute_of(key)) {
+                ("ACTION" | "SUBSYSTEM" | "KERNEL", _) => {}
+                (_, Some(attribute)) => check_components(key, attribute)?,
+                _ => {
+                    return Err(format!(
+                    "{key:?} is nothing that a rule matches by: ACTION, SUBSYSTEM, KERNEL and ATTR{{…}} are"
+                ))
+                }
+            }
+            check_value(key, pattern, &format!("{IN_VALUES}*?[]|"))?;
+        }
+        if self.set.is_empty() {
+            return Err("a rule sets an attribute at least".to_owned());
+        }
+        self.set.iter().try_for_each(|one| {
+            check_components(&one.attribute, &one.attribute)?;
+            check_value(&one.attribute, &one.value, IN_VALUES)
+        })
+    }
+
+    fn subsystem(&self) -> &str {
+        self.matches.get("SUBSYSTEM").map_or("", String::as_str)
+    }
+
+    fn reaches(&self) -> Vec<Reach> {
+        let reach = |attribute: &str, purpose| Reach {
+            places: self.places(attribute),
+            purpose,
+        };
+        let read = self.matches.keys().filter_map(|key| attribute_of(key));
+        let read = read.map(|attribute| reach(attribute, Purpose::Read));
+        let written = self.set.iter().map(|one| reach(&one.attribute, Purpose::Write));
+        written.chain(read).collect()
+    }
+
+    /// Where an attribute of these devices lies.
+    fn places(&self, attribute: &str) -> Vec<String> {
+        let subsystem = self.subsystem();
+        let mut folders = vec![
+            format!("/sys/class/{subsystem}"),
+            format!("/sys/bus/{subsystem}/devices"),
+        ];
+        if subsystem == "block" {
+            folders.insert(0, "/sys/block".to_owned());
+        }
+        folders
+            .iter()
+            .map(|folder| format!("{folder}/*/{attribute}"))
+            .collect()
+    }
+
+    fn line(&self) -> String {
+        let first = ["ACTION", "SUBSYSTEM", "KERNEL"];
+        let named = first.iter().filter_map(|key| self.matches.get_key_value(*key));
+        let others = self.matches.iter().filter(|(key, _)| attribute_of(key).is_some());
+        let matches = named
+            .chain(others)
+            .map(|(key, pattern)| format!("{key}==\"{pattern}\""));
+        let set = self
+            .set
+            .iter()
+            .map(|one| format!("ATTR{{{}}}=\"{}\"", one.attribute, one.value));
+        matches.chain(set).collect::<Vec<_>>().join(", ") + "\n"
+    }
+}
+
+impl Device {
+    fn check(&self) -> Checked {
+        if !is_zram(&self.device) {
+            return Err(format!("{:?} is not zram and a number", self.device));
+        }
+        for (key, value) in self.keys() {
+            let more = if key == "compression-algorithm" {
+                "_-"
+            } else {
+                " .+-*/(),"
+            };
+            check_value(key, &value, more)?;
+        }
+        match self.swap_priority {
+            Some(priority) if !(-1..=32_767).contains(&priority) => {
+                Err("swap-priority is -1 to 32767".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn keys(&self) -> Vec<(&'static str, String)> {
+        let priority = self.swap_priority.map(|priority| priority.to_string());
+        let keys = [
+            ("zram-size", &self.zram_size),
+            ("compression-algorithm", &self.compression_algorithm),
+            ("swap-priority", &priority),
+            ("host-memory-limit", &self.host_memory_limit),
+            ("zram-resident-limit", &self.zram_resident_limit),
+        ];
+        let told = keys
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value.clone()?)));
+        told.collect()
+    }
+
+    fn section(&self) -> String {
+        let mut section = format!("[{}]\n", self.device);
+        for (key, value) in self.keys() {
+            let _ = writeln!(section, "{key} = {value}");
+        }
+        section
+    }
+}
+
+/// Whether it is the name of a zram device.
+#[must_use]
+pub fn is_zram(name: &str) -> bool {
+    name.strip_prefix("zram").is_some_and(|number| {
+        !number.is_empty() && number.len() <= 4 && number.bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod tests;

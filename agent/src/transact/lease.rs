@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Leases: a small detached process per leased transaction, which reverts it when the lease ends. It outlives the
+//! terminal, the head and the agent, and ends as soon as the transaction is confirmed or over.
+
+use crate::error::{Error, Kind, Result};
+use crate::sys;
+use crate::transact::context::{boot_ms, Context, Holder};
+use crate::transact::plan::Lease;
+use crate::transact::revert;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fs::inotify;
+use rustix::pipe::PipeFlags;
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+
+/// How long a holder may take to say that it is there.
+const START_SECONDS: i64 = 10;
+
+/// What a holder says when it is in charge; anything else is the reason why it cannot be.
+const READY: u8 = b'\n';
+const TALK_BYTES: usize = 400;
+
+/// Longest sleep of a holder: monotonic sleeps stand still while the machine is suspended.
+const NAP_MS: u64 = 30_000;
+
+/// Starts the holder of a transaction's lease and waits until it is in charge. `deadline_boot_ms`: of an
+/// `until-confirmed` lease; without it the lease ends with the session.
+pub fn start(context: &mut Context, id: u64, deadline_boot_ms: Option<u64>) -> Result<()> {
+    reap(context);
+    let failed = |error: std::io::Error| {
+        Error::new(Kind::Io, format!("start the holder of the lease: {error}")).hint("nothing was changed")
+    };
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg("hold")
+        .arg("--root")
+        .arg(context.root.base())
+        .args(["--state", &context.state]);
+    command
+        .args(["--transaction", &id.to_string()])
+        .env_clear()
+        .current_dir("/");
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let session = if let Some(deadline) = deadline_boot_ms {
+        command
+            .args(["--deadline-boot-ms", &deadline.to_string()])
+            .stdin(Stdio::null());
+        None
+    } else {
+        let (theirs, ours) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        command.stdin(Stdio::from(theirs));
+        Some(ours)
+    };
+    let mut process = command.spawn().map_err(failed)?;
+    let said = process.stdout.take().map(first_words).unwrap_or_default();
+    context.holders.push(Holder { id, process, session });
+    match said.split_first() {
+        Some((&READY, _)) => Ok(()),
+        Some(_) => Err(failed(std::io::Error::other(String::from_utf8_lossy(&said)))),
+        None => Err(failed(std::io::Error::other("it did not take charge"))),
+    }
+}
+
+/// What a new holder says: that it is in charge, or why it cannot be; nothing where it says nothing in time.
+fn first_words(mut stdout: impl Read + AsFd) -> Vec<u8> {
+    let wait = Timespec {
+        tv_sec: START_SECONDS,
+        tv_nsec: 0,
+    };
+    let mut said = vec![0; TALK_BYTES];
+    let waited = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&wait));
+    let length = match waited {
+        Ok(1..) => stdout.read(&mut said).unwrap_or(0),
+        _ => 0,
+    };
+    said.truncate(length);
+    said
+}
+
+/// Forgets holders that are done; one that was killed still has its transaction.
+fn reap(context: &mut Context) {
+    let store = &context.store;
+    let is_open = |id| store.load(id).is_ok_and(|transaction| transaction.is_open());
+    context
+        .holders
+        .retain_mut(|holder| matches!(holder.process.try_wait(), Ok(None)) || is_open(holder.id));
+}
+
+/// What a holder does: waits for the end of the lease, then reverts. `deadline_boot_ms`: of an `until-confirmed` lease;
+/// without it the lease ends with standard input.
+pub fn hold(context: &Context, id: u64, deadline_boot_ms: Option<u64>) -> Result<()> {
+    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("{what}: {error}"));
+    // Fails only for a process that leads its group already, which is as far from the terminal.
+    if let Err(errno) = rustix::process::setsid() {
+        eprintln!("ktrial-agent: setsid: {errno}");
+    }
+    let (mark, watch) = match take_charge(context, id) {
+        Ok(taken) => taken,
+        Err(error) => {
+            say(error.message.as_bytes()).map_err(|error| failed("report", error))?;
+            return Err(error);
+        }
+    };
+    say(&[READY]).map_err(|error| failed("report", error))?;
+    let over = wait(context, id, &File::from(watch), deadline_boot_ms);
+    let result = if over { end(context, id) } else { Ok(()) };
+    drop(mark);
+    context
+        .store
+        .clear_holder(id)
+        .map_err(|error| failed("clear the mark of the lease", error))?;
+    result
+}
+
+/// Marks the lease as held, and watches the journals.
+fn take_charge(context: &Context, id: u64) -> Result<(impl Sized, OwnedFd)> {
+    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("{what}: {error}"));
+    let mark = context
+        .store
+        .mark_holder(id)
+        .map_err(|error| failed("mark the lease", error))?;
+    let watch =
+        inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).map_err(|errno| {
+            failed(
+                "inotify (INOTIFY_USER in the kernel's configuration)",
+                errno.into(),
+            )
+        })?;
+    // The folder, as another file may come in the place of the journal.
+    let journal = context.store.journal_path(id);
+    inotify::add_watch(
+        &watch,
+        journal.parent().unwrap_or(&journal),
+        inotify::WatchFlags::MODIFY | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::DELETE,
+    )
+    .map_err(|errno| failed("watch the journals", errno.into()))?;
+    Ok((mark, watch))
+}
+
+/// Tells the agent that this process is in charge, or why not, and lets go of its pipe.
+fn say(words: &[u8]) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(words)?;
+    stdout.flush()?;
+    let null = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+/// Sleeps until the lease is over (true) or the transaction does not need it any more (false).
+fn wait(context: &Context, id: u64, watch: &File, deadline_boot_ms: Option<u64>) -> bool {
+    loop {
+        if !is_needed(context, id) {
+            return false;
+        }
+        let left = deadline_boot_ms.map(|deadline| deadline.saturating_sub(boot_ms()));
+        if left == Some(0) {
+            return true;
+        }
+        let nap = left.map(|left| nap(left.min(NAP_MS)));
+        let stdin = std::io::stdin();
+        let mut events = vec![PollFd::new(watch, PollFlags::IN)];
+        if left.is_none() {
+            events.push(PollFd::new(&stdin, PollFlags::IN));
+        }
+        let ended = poll(&mut events, nap.as_ref()).is_ok()
+            && events.get(1).is_some_and(|event| !event.revents().is_empty());
+        if ended {
+            return true;
+        }
+        let mut drained = [0; 4096];
+        let mut reader = watch;
+        while matches!(reader.read(&mut drained), Ok(1..)) {}
+    }
+}
+
+fn nap(ms: u64) -> Timespec {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    Timespec {
+        tv_sec: ms / 1000,
+        tv_nsec: ms % 1000 * 1_000_000,
+    }
+}
+
+/// Whether the transaction is still there, in force or in the making, and leased.
+fn is_needed(context: &Context, id: u64) -> bool {
+    let loaded = context.store.load(id);
+    loaded.is_ok_and(|transaction| transaction.is_open() && transaction.lease() != Lease::Keep)
+}
+
+fn end(context: &Context, id: u64) -> Result<()> {
+    let _uninterrupted = sys::Uninterrupted::begin();
+    let _lock = context.store.lock_waiting()?;
+    if !is_needed(context, id) {
+        return Ok(());
+    }
+    revert::undo(context, &context.store.load(id)?, revert::Ask::DUE).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_words, nap, READY};
+    use std::fs::File;
+    use std::io::Write;
+
+    #[test]
+    fn a_nap_has_seconds_and_what_is_left_of_them() {
+        for (ms, seconds, nanoseconds) in [(0, 0, 0), (999, 0, 999_000_000), (61_002, 61, 2_000_000)] {
+            let found = nap(ms);
+            assert_eq!((found.tv_sec, found.tv_nsec), (seconds, nanoseconds));
+        }
+    }
+
+    #[test]
+    fn a_holder_says_that_it_is_in_charge_or_why_not_or_ends_without_a_word() {
+        for said in [&[READY][..], b"inotify: not here", b""] {
+            let (theirs, ours) = rustix::pipe::pipe().unwrap();
+            File::from(ours).write_all(said).unwrap();
+            assert_eq!(first_words(File::from(theirs)), said);
+        }
+    }
+}

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The few programs that a plan may have run as root, and what undoes each.
+
+use crate::facts::unescape;
+use crate::oom;
+use crate::root::Root;
+use crate::transact::machine::{Outcome, Refusal};
+use crate::transact::services;
+use rustix::io::Errno;
+use rustix::process::{kill_process_group, Pid, Signal};
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Folders that are searched, in order; never `PATH`.
+const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// Longest time that a program may take (rewriting a boot loader's files takes minutes on slow disks).
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Bytes of a program's talk that go into a message.
+const TALK_BYTES: usize = 400;
+
+/// A program, and which arguments it may get.
+struct Program {
+    name: &'static str,
+    fits: fn(&[&str]) -> bool,
+}
+
+/// All that the agent runs: what a step of a plan may be ([`check`]), what sets zram up, and what undoes steps in
+/// journals of older versions, which could do more.
+const PROGRAMS: [Program; 7] = [
+    Program {
+        name: "mkswap",
+        fits: |arguments| matches!(arguments, [device] if is_zram(device)),
+    },
+    Program {
+        name: "swapon",
+        fits: |arguments| match arguments {
+            [area] => is_swap_area(area),
+            ["-p", priority, area] => priority.parse::<u16>().is_ok() && is_swap_area(area),
+            _ => false,
+        },
+    },
+    Program {
+        name: "swapoff",
+        fits: |arguments| matches!(arguments, [area] if is_plain_path(area)),
+    },
+    Program {
+        name: "modprobe",
+        fits: |arguments| matches!(arguments, [module] | ["-r", module] if is_module(module)),
+    },
+    Program {
+        name: "systemctl",
+        fits: |arguments| match arguments {
+            ["daemon-reload"] => true,
+            ["start" | "stop" | "restart" | "reload" | "try-restart" | "enable" | "disable" | "mask"
+            | "unmask", unit] => is_unit(unit),
+            _ => false,
+        },
+    },
+    Program {
+        name: "update-grub",
+        fits: |arguments| arguments.is_empty(),
+    },
+    Program {
+        name: "grub-mkconfig",
+        fits: |arguments| matches!(arguments, ["-o", "/boot/grub/grub.cfg" | "/boot/grub2/grub.cfg"]),
+    },
+];
+
+fn is_zram(device: &str) -> bool {
+    let number = device.strip_prefix("/dev/zram");
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn is_plain_path(path: &str) -> bool {
+    path.starts_with('/') && path.split('/').all(|part| part != ".." && part != ".")
+}
+
+/// A block device, or a file that nobody but root can change or put another one in the place of: memory goes there.
+fn is_swap_area(path: &str) -> bool {
+    let Ok(real) = std::fs::canonicalize(path) else {
+        return is_plain_path(path);
+    };
+    // In a folder with the sticky bit, such as /tmp, nobody can take away what is root's.
+    let roots_alone = |part: &Path| {
+        std::fs::metadata(part).is_ok_and(|metadata| {
+            let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
+            metadata.uid() == 0 && (sticky || metadata.mode() & 0o022 == 0)
+        })
+    };
+    let is_device = std::fs::metadata(&real).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    is_plain_path(path) && (is_device || real.ancestors().all(roots_alone))
+}
+
+fn is_module(name: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    !name.starts_with('-') && !name.is_empty() && name.bytes().all(known)
+}
+
+/// The name of a unit, never a path: `systemctl enable` takes files from anywhere.
+fn is_unit(name: &str) -> bool {
+    let known =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'.' | b'@' | b'-' | b'\\');
+    !name.starts_with('-') && !name.is_empty() && name.bytes().all(known)
+}
+
+/// Whether the machine has a program, whatever its arguments will be.
+pub fn has(root: &Root, name: &str) -> Result<PathBuf, Refusal> {
+    if !root.is_real() {
+        return Err(Refusal {
+            outcome: Outcome::Refused,
+            errno: Errno::NOSYS.raw_os_error(),
+            message: format!(
+                "{name} would act on the running machine, not on the tree at {}",
+                root.base().display()
+            ),
+        });
+    }
+    let found = FOLDERS
+        .iter()
+        .map(|folder| root.path(folder).join(name))
+        .find(|file| file.is_file());
+    found.ok_or_else(|| Refusal {
+        outcome: Outcome::Absent,
+        errno: Errno::NOENT.raw_os_error(),
+        message: format!("this machine has no {name} in {}", FOLDERS.join(", ")),
+    })
+}
+
+/// The program file of a command, if the command is on the list and the machine has it.
+pub fn find(root: &Root, argv: &[String]) -> Result<PathBuf, Refusal> {
+    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let fits = |name: &str, arguments: &[&str]| {
+        PROGRAMS
+            .iter()
+            .any(|program| program.name == name && (program.fits)(arguments))
+    };
+    match words.split_first() {
+        Some((name, arguments)) if fits(name, arguments) => has(root, name),
+        _ => Err(Refusal {
+            outcome: Outcome::Forbidden,
+            errno: Errno::PERM.raw_os_error(),
+            message: format!(
+                "`{}` is not among the commands that the agent runs",
+                argv.join(" ")
+            ),
+        }),
+    }
+}
+
+/// Refuses a step of a plan that is not on the short list: swap on one area off and on again, or one of the services
+/// that tune ([`services`]) into its other state and back.
+pub fn check(root: &Root, forward: &[String], undo: &[String]) -> Result<(), Refusal> {
+    fn words(argv: &[String]) -> Vec<&str> {
+        argv.iter().map(String::as_str).collect()
+    }
+    match (words(forward).as_slice(), words(undo).as_slice()) {
+        (["swapoff", area], ["swapon", priority @ .., again]) if area == again => {
+            find(root, forward)?;
+            find(root, undo)?;
+            check_swap(root, area, priority)
+        }
+        (["systemctl", there, unit], ["systemctl", back, again])
+            if unit == again && matches!((*there, *back), ("start", "stop") | ("stop", "start")) =>
+        {
+            services::check(unit)?;
+            find(root, forward).map(drop)
+        }
+        _ => Err(Refusal {
+            outcome: Outcome::Forbidden,
+            errno: Errno::PERM.raw_os_error(),
+            message: format!(
+                "`{}`, undone by `{}`, is no step of a plan; those are swapoff of an area, undone by its swapon, and \
+                 systemctl start or stop of a service that tunes, undone by the other",
+                forward.join(" "),
+                undo.join(" ")
+            ),
+        }),
+    }
+}
+
+/// Refuses an area that is not swapped to, or that would come on again with another priority.
+fn check_swap(root: &Root, area: &str, again: &[&str]) -> Result<(), Refusal> {
+    let Some(priority) = priority_of(root, area)? else {
+        return Err(Refusal {
+            outcome: Outcome::Absent,
+            errno: Errno::NOENT.raw_os_error(),
+            message: format!("{area} is not swapped to"),
+        });
+    };
+    let own = priority.to_string();
+    let same = if priority < 0 {
+        again.is_empty()
+    } else {
+        again == ["-p", own.as_str()]
+    };
+    if same {
+        return Ok(());
+    }
+    Err(Refusal {
+        outcome: Outcome::Forbidden,
+        errno: Errno::PERM.raw_os_error(),
+        message: format!("{area} has the priority {priority}, and would come on again with another one"),
+    })
+}
+
+/// Runs a command of the list in an empty environment and waits for it.
+pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
+    let file = find(root, argv)?;
+    let failed = |message: String| Refusal {
+        outcome: Outcome::Refused,
+        errno: Errno::IO.raw_os_error(),
+        message: format!("`{}` {message}", argv.join(" ")),
+    };
+    let exposed = oom::Exposed::begin();
+    let mut child = Command::new(file)
+        .args(&argv[1..])
+        .env_clear()
+        .env("PATH", FOLDERS.join(":"))
+        .env("LC_ALL", "C")
+        .current_dir(root.base())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| failed(format!("could not be started: {error}")))?;
+    drop(exposed);
+    let talk = child.stderr.take();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = talk.map(|mut talk| talk.read_to_end(&mut bytes));
+        (bytes, read.is_none_or(|read| read.is_ok()))
+    });
+    let status = wait(&mut child, LIMIT).map_err(&failed)?;
+    let (bytes, _) = reader
+        .join()
+        .map_err(|_| failed("could not be listened to".to_owned()))?;
+    if status.success() {
+        return Ok(());
+    }
+    let start = bytes.len().saturating_sub(TALK_BYTES);
+    Err(failed(format!(
+        "ended with {status}: {}",
+        String::from_utf8_lossy(&bytes[start..]).trim()
+    )))
+}
+
+fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, String> {
+    let began = Instant::now();
+    let mut pause = Duration::from_micros(500);
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) if began.elapsed() < limit => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+            Ok(None) => {
+                let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+                let killed = group.map(|group| kill_process_group(group, Signal::KILL));
+                let waited = child.wait();
+                return Err(format!(
+                    "took longer than {} s and was killed ({killed:?}, {waited:?})",
+                    limit.as_secs()
+                ));
+            }
+            Err(error) => return Err(format!("could not be waited for: {error}")),
+        }
+    }
+}
+
+/// The priority of a swap area by the name that the kernel shows of it; none when it is not swapped to.
+pub fn priority_of(root: &Root, area: &str) -> Result<Option<i32>, Refusal> {
+    let swaps = "/proc/swaps";
+    let text = root
+        .read_text(swaps)
+        .map_err(|error| Refusal::of("read", swaps, &error))?;
+    let line = text
+        .lines()
+        .skip(1)
+        .find(|line| line.split_whitespace().next().map(unescape).as_deref() == Some(area));
+    Ok(line
+        .and_then(|line| line.split_whitespace().nth(4))
+        .and_then(|number| number.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argv(command: &str) -> Vec<String> {
+        command.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn only_listed_commands_are_found() {
+        let root = Root::new("/");
+        for command in [
+            "sh -c true",
+            "/sbin/swapoff -a",
+            "systemctl edit x",
+            "systemctl enable /tmp/own.service",
+            "systemctl start",
+            "modprobe -C /tmp/x y",
+            "modprobe -qC /tmp/x",
+            "modprobe /tmp/own.ko",
+            "modprobe firmware_class path=/tmp",
+            "modprobe -a",
+            "modprobe ",
+            "systemctl start --now",
+            "systemctl start ",
+            "mkswap /dev/sda",
+            "mkswap /dev/zram0/../sda",
+            "mkswap /dev/zram",
+            "swapoff -a",
+            "swapoff area",
+            "swapoff /a/../b",
+            "swapon -p x /dev/zram0",
+            "swapon --fixpgsz /dev/zram0",
+            "swapon ../x",
+            "grub-mkconfig -o /etc/passwd",
+            "update-grub /x",
+            "udevadm trigger",
+        ] {
+            assert_eq!(
+                find(&root, &argv(command)).unwrap_err().outcome,
+                Outcome::Forbidden,
+                "{command}"
+            );
+        }
+        assert_eq!(find(&root, &[]).unwrap_err().outcome, Outcome::Forbidden);
+        for command in [
+            "mkswap /dev/zram12",
+            "swapoff /dev/zram0",
+            "swapon -p 100 /dev/zram0",
+            "modprobe -r zram",
+            "systemctl stop getty@tty1.service",
+            "grub-mkconfig -o /boot/grub/grub.cfg",
+        ] {
+            let found = find(&root, &argv(command)).map_err(|refusal| refusal.outcome);
+            assert!(matches!(found, Ok(_) | Err(Outcome::Absent)), "{command}");
+        }
+    }
+
+    #[test]
+    fn memory_is_never_swapped_to_a_file_that_others_can_change() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("swap");
+        std::fs::write(&file, "").unwrap();
+        let path = file.to_str().unwrap();
+        let is_root = std::fs::metadata(&file).unwrap().uid() == 0;
+        let mode =
+            |of: &Path, mode| std::fs::set_permissions(of, std::fs::Permissions::from_mode(mode)).unwrap();
+        for (file_mode, folder_mode, safe) in [
+            (0o600, 0o700, true),
+            (0o622, 0o700, false),
+            (0o1622, 0o700, false),
+            (0o600, 0o777, false),
+            (0o600, 0o1777, true),
+        ] {
+            mode(&file, file_mode);
+            mode(folder.path(), folder_mode);
+            assert_eq!(
+                is_swap_area(path),
+                safe && is_root,
+                "{file_mode:o} in {folder_mode:o}"
+            );
+        }
+        assert!(is_swap_area("/no-such-folder/swap"), "swapon says so itself");
+        assert!(
+            !is_swap_area("/usr/../etc/passwd"),
+            "the kernel's list has no such name"
+        );
+    }
+
+    #[test]
+    fn a_fake_tree_runs_nothing() {
+        let refusal = find(&Root::new("/tmp"), &argv("modprobe zram")).unwrap_err();
+        assert_eq!(refusal.outcome, Outcome::Refused);
+    }
+
+    #[test]
+    fn swap_comes_on_again_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        std::fs::write(
+            folder.path().join("proc/swaps"),
+            "Filename Type Size Used Priority\n/dev/a\\040b partition 8 0 5\n/dev/own partition 8 0 -2\n\
+             /dev/first partition 8 0 0\n",
+        )
+        .unwrap();
+        let outcome = |area: &str, again: &[&str]| check_swap(&root, area, again).map_err(|why| why.outcome);
+        assert_eq!(outcome("/dev/a b", &["-p", "5"]), Ok(()));
+        assert_eq!(outcome("/dev/own", &[]), Ok(()));
+        assert_eq!(outcome("/dev/first", &["-p", "0"]), Ok(()));
+        assert_eq!(outcome("/dev/first", &[]), Err(Outcome::Forbidden));
+        assert_eq!(outcome("/dev/a b", &[]), Err(Outcome::Forbidden));
+        assert_eq!(outcome("/dev/a b", &["-p", "6"]), Err(Outcome::Forbidden));
+        assert_eq!(outcome("/dev/own", &["-p", "2"]), Err(Outcome::Forbidden));
+        assert_eq!(outcome("/dev/other", &[]), Err(Outcome::Absent));
+    }
+
+    #[test]
+    fn a_failing_command_says_what_it_said() {
+        let refusal = run(&Root::new("/"), &argv("swapoff /dev/ktrial-none")).unwrap_err();
+        assert_eq!(refusal.outcome, Outcome::Refused);
+        let ended = refusal
+            .message
+            .starts_with("`swapoff /dev/ktrial-none` ended with");
+        assert!(ended, "{}", refusal.message);
+    }
+
+    #[test]
+    fn what_takes_too_long_is_killed_with_all_that_it_started() {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "sleep 600 & echo; wait"])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut said = child.stdout.take().unwrap();
+        said.read_exact(&mut [0]).unwrap();
+        let why = wait(&mut child, Duration::from_millis(20)).unwrap_err();
+        assert!(why.starts_with("took longer than 0 s and was killed"), "{why}");
+        // Whoever could write to it is gone.
+        assert_eq!(said.read_to_end(&mut Vec::new()).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_step_ends_what_its_undo_brings_back() {
+        let outcome = |forward: &str, undo: &str| {
+            check(&Root::new("/"), &argv(forward), &argv(undo)).map_err(|why| why.outcome)
+        };
+        for (forward, undo) in [
+            ("swapoff /ktrial-none", "swapon /ktrial-other"),
+            ("swapoff /ktrial-none", "swapon"),
+            ("swapon /ktrial-none", "swapoff /ktrial-none"),
+            ("systemctl start tuned", "systemctl stop irqbalance"),
+            ("systemctl start tuned", "systemctl start tuned"),
+            ("systemctl enable tuned", "systemctl disable tuned"),
+            ("systemctl stop ssh", "systemctl start ssh"),
+            ("modprobe zram", "modprobe -r zram"),
+        ] {
+            assert_eq!(
+                outcome(forward, undo),
+                Err(Outcome::Forbidden),
+                "{forward}, {undo}"
+            );
+        }
+        assert_eq!(
+            outcome("swapoff /ktrial-none", "swapon -p 5 /ktrial-none"),
+            Err(Outcome::Absent)
+        );
+        let taken = outcome("systemctl stop tuned", "systemctl start tuned");
+        assert!(matches!(taken, Ok(()) | Err(Outcome::Absent)), "{taken:?}");
+    }
+}

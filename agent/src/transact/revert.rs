@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ending transactions: revert on request, recovery after a crash, confirming a lease.
+
+use crate::error::{Error, Kind, Result};
+use crate::root::Root;
+use crate::sys;
+use crate::transact::context::{boot_ms, unix_ms, Context};
+use crate::transact::journal::{Entry, Writer};
+use crate::transact::machine::Outcome;
+use crate::transact::plan::Lease;
+use crate::transact::transaction::{State, Transaction};
+use crate::transact::undo::{path_of, StepReport, Undo};
+use crate::transact::unfinished;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Which transactions to revert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Select {
+    /// The newest in force.
+    Newest,
+    /// All in force.
+    All,
+    /// All newer than this one.
+    To(u64),
+    /// This one.
+    Only(u64),
+}
+
+/// What became of a transaction.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Its number.
+    pub transaction: u64,
+    /// Where it stands now.
+    pub state: State,
+    /// Why it is unfinished, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<String>,
+    /// Its steps.
+    pub steps: Vec<StepReport>,
+}
+
+/// Who wants a transaction undone.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// Nobody asked: it was not finished, or its lease is over. It is undone although nothing can be written down.
+    is_due: bool,
+    /// It was named: what cannot be told is decided by that.
+    is_named: bool,
+    /// Also what others changed since is put back.
+    is_forced: bool,
+}
+
+impl Ask {
+    /// It is undone by itself.
+    pub const DUE: Self = Self {
+        is_due: true,
+        is_named: false,
+        is_forced: false,
+    };
+}
+
+/// Reverts transactions, newest first.
+pub fn revert(context: &mut Context, select: Select, force: bool) -> Result<Vec<Report>> {
+    context.store.prepare()?;
+    let _lock = context.store.lock()?;
+    let transactions = context.store.transactions()?;
+    let chosen = choose(&context.root, &transactions, select, force)?;
+    let _uninterrupted = sys::Uninterrupted::begin();
+    let ask = Ask {
+        is_due: false,
+        is_named: matches!(select, Select::Only(_)),
+        is_forced: force,
+    };
+    chosen
+        .into_iter()
+        .map(|transaction| undo(context, transaction, ask))
+        .collect()
+}
+
+/// Steps that a revert left alone and that still hold what others wrote.
+#[must_use]
+pub fn still_left_alone(root: &Root, transaction: &Transaction) -> Vec<usize> {
+    Undo::new(root, transaction).differing(&transaction.left_alone())
+}
+
+fn choose<'a>(
+    root: &Root,
+    transactions: &'a [Transaction],
+    select: Select,
+    force: bool,
+) -> Result<Vec<&'a Transaction>> {
+    let open = || {
+        transactions
+            .iter()
+            .rev()
+            .filter(|transaction| transaction.is_open())
+    };
+    let is_left = |transaction: &Transaction| force && !still_left_alone(root, transaction).is_empty();
+    let wanted = || {
+        let newest_first = transactions.iter().rev();
+        newest_first.filter(|transaction| transaction.is_open() || is_left(transaction))
+    };
+    match select {
+        Select::Newest => Ok(open().next().or_else(|| wanted().next()).into_iter().collect()),
+        Select::All => Ok(wanted().collect()),
+        Select::To(id) => {
+            if id != 0 && !transactions.iter().any(|transaction| transaction.id == id) {
+                return Err(missing(id));
+            }
+            Ok(wanted().filter(|transaction| transaction.id > id).collect())
+        }
+        Select::Only(id) => {
+            let found = transactions
+                .iter()
+                .find(|transaction| transaction.id == id)
+                .ok_or_else(|| missing(id))?;
+            let can_be_forced = force && !found.left_alone().is_empty();
+            if !found.is_open() && !can_be_forced {
+                return Err(Error::new(
+                    Kind::NotFound,
+                    format!("transaction {id} is not in force any more"),
+                ));
+            }
+            refuse_covered(found, open())?;
+            Ok(vec![found])
+        }
+    }
+}
+
+fn missing(id: u64) -> Error {
+    Error::new(Kind::NotFound, format!("there is no transaction {id}")).hint("status lists them")
+}
+
+fn refuse_covered<'a>(found: &Transaction, open: impl Iterator<Item = &'a Transaction>) -> Result<()> {
+    let mine: BTreeSet<String> = found.touches();
+    for newer in open.filter(|newer| newer.id > found.id) {
+        if let Some(path) = newer.touches().into_iter().find(|path| mine.contains(path)) {
+            let message = format!("transaction {} is newer and holds {path} too", newer.id);
+            let hint = format!(
+                "nothing was changed; revert transaction {} first, or all newer than {}",
+                newer.id,
+                found.id - 1
+            );
+            return Err(Error::new(Kind::Conflict, message).hint(hint));
+        }
+    }
+    Ok(())
+}
+
+/// Finishes what a crash interrupted and ends leases that nobody holds any more.
+pub fn recover(context: &mut Context) -> Result<Vec<Report>> {
+    if !context.store.is_there()? {
+        return Ok(Vec::new());
+    }
+    let _lock = context.store.lock()?;
+    let mut reports = Vec::new();
+    let mut failure = None;
+    let transactions = context.store.transactions()?;
+    let _uninterrupted = sys::Uninterrupted::begin();
+    for transaction in transactions.iter().rev() {
+        let gone = transaction.ended.is_none() && transaction.state() == State::GoneWithBoot;
+        if gone || transaction.state() == State::Unfinished || is_lease_over(context, transaction) {
+            match undo(context, transaction, Ask::DUE) {
+                Ok(report) => reports.push(report),
+                Err(error) => failure = Some(error),
+            }
+        }
+    }
+    failure.map_or(Ok(reports), Err)
+}
+
+fn is_lease_over(context: &Context, transaction: &Transaction) -> bool {
+    if transaction.state() != State::Applied || transaction.lease() == Lease::Keep {
+        return false;
+    }
+    let late = match (transaction.deadline_boot_ms, transaction.deadline_unix_ms) {
+        (Some(deadline), _) => deadline <= boot_ms(),
+        (None, Some(deadline)) => deadline <= unix_ms(),
+        _ => false,
+    };
+    late || context.store.is_abandoned(transaction)
+}
+
+/// Makes a lease `keep`.
+pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
+    context.store.prepare()?;
+    let _lock = context.store.lock()?;
+    let transaction = context.store.load(id)?;
+    if transaction.state() != State::Applied {
+        return Err(Error::new(
+            Kind::NotFound,
+            format!("transaction {id} is not in force any more"),
+        ));
+    }
+    if transaction.lease() == Lease::Keep {
+        return Ok(());
+    }
+    let unwritten = |error: std::io::Error| {
+        Error::new(
+            Kind::Journal,
+            format!("write {}: {error}", transaction.file.display()),
+        )
+    };
+    let mut writer = Writer::open(&transaction.file, transaction.valid_bytes).map_err(unwritten)?;
+    writer
+        .append(&Entry::Confirmed)
+        .and_then(|()| writer.sync())
+        .map_err(unwritten)
+}
+
+/// Undoes one transaction; the machine's lock is held.
+pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Report> {
+    let scope = Scope::of(context, transaction, ask);
+    if transaction.state() == State::Unfinished && transaction.is_end_damaged() && !ask.is_named {
+        return Ok(untouched(context, transaction, &scope));
+    }
+    let is_unfinished_apply = transaction.applied.is_none() && transaction.reverting.is_none();
+    let is_due = ask.is_due || transaction.state() == State::Unfinished;
+    let mut log = Log::open(transaction, is_due)?;
+    let is_nothing_here = scope.steps.is_empty() && scope.left.is_empty();
+    if (!is_unfinished_apply && !is_nothing_here) || !scope.left.is_empty() {
+        let left = scope.left.clone();
+        log.append(&Entry::Reverting { left }, true);
+        if !is_due {
+            log.check("nothing was changed; make room on the disk or make it writable")?;
+        }
+    }
+    let done = Undo::new(&context.root, transaction).carry_out(&scope.steps);
+    for StepReport { step, outcome, .. } in &done {
+        let (step, outcome) = (*step, *outcome);
+        log.append(&Entry::Restored { step, outcome }, false);
+    }
+    let (state, last) = if !transaction.this_boot && is_nothing_here {
+        (State::GoneWithBoot, Entry::Gone)
+    } else if is_unfinished_apply {
+        (State::RolledBack, Entry::RolledBack)
+    } else {
+        (State::Reverted, Entry::Reverted)
+    };
+    let mut unfinished = scope.open_end(transaction, &done, ask);
+    if unfinished.is_none() {
+        log.append(&last, true);
+    }
+    if let Err(error) = context.store.clear_holder(transaction.id) {
+        let id = transaction.id;
+        eprintln!("ktrial-agent: the mark of the lease of transaction {id} stays: {error}");
+    }
+    if let Some(error) = &log.failure {
+        let path = transaction.file.display();
+        let why = format!(
+            "could not be written down (write {path}: {error}). run recover when the disk can be written"
+        );
+        unfinished = Some(match unfinished {
+            Some(open) => format!("{open}; what was put back {why}"),
+            None => format!("that it was put back {why}"),
+        });
+    }
+    let state = if unfinished.is_some() {
+        State::Unfinished
+    } else {
+        state
+    };
+    let steps = scope.reports(&context.root, transaction, done);
+    Ok(Report {
+        transaction: transaction.id,
+        state,
+        unfinished,
+        steps,
+    })
+}
+
+/// A transaction of which cannot be told whether it is over: nothing is changed until somebody names it.
+fn untouched(context: &Context, transaction: &Transaction, scope: &Scope) -> Report {
+    let undo = Undo::new(&context.root, transaction);
+    let differing = undo.differing(&scope.here);
+    let looked = Scope {
+        left: differing,
+        ..Scope::default()
+    };
+    Report {
+        transaction: transaction.id,
+        state: State::Unfinished,
+        unfinished: unfinished::told(transaction),
+        steps: looked.reports(&context.root, transaction, Vec::new()),
+    }
+}
+
+/// A journal that is written as long as that works.
+struct Log<'a> {
+    file: &'a Path,
+    writer: Option<Writer>,
+    failure: Option<std::io::Error>,
+}
+
+impl<'a> Log<'a> {
+    /// Opens a transaction's journal. When it cannot be written, what is due is undone all the same: its old values
+    /// are on disk, and go back even if nothing more can be written down.
+    fn open(transaction: &'a Transaction, is_due: bool) -> Result<Self> {
+        let file = transaction.file.as_path();
+        let (writer, failure) = match Writer::open(file, transaction.valid_bytes) {
+            Ok(writer) => (Some(writer), None),
+            Err(error) => (None, Some(error)),
+        };
+        let log = Self {
+            file,
+            writer,
+            failure,
+        };
+        if !is_due {
+            log.check("nothing was changed; make room on the disk or make it writable")?;
+        }
+        Ok(log)
+    }
+
+    /// Fails when something could not be written.
+    fn check(&self, hint: &str) -> Result<()> {
+        self.failure.as_ref().map_or(Ok(()), |error| {
+            let message = format!("write {}: {error}", self.file.display());
+            Err(Error::new(Kind::Journal, message).hint(hint))
+        })
+    }
+
+    fn append(&mut self, entry: &Entry, sync: bool) {
+        let Some(writer) = &mut self.writer else { return };
+        let result = writer
+            .append(entry)
+            .and_then(|()| if sync { writer.sync() } else { Ok(()) });
+        if let Err(error) = result {
+            self.failure = Some(error);
+            self.writer = None;
+        }
+    }
+}
+
+/// Which steps an undo is about.
+#[derive(Default)]
+struct Scope {
+    /// Not ended with the boot.
+    here: Vec<usize>,
+    /// To be put back.
+    steps: Vec<usize>,
+    /// Changed by a third party, or not proven to be of the transaction: left alone.
+    left: Vec<usize>,
+    /// Ended with the boot.
+    gone: Vec<usize>,
+}
+
+impl Scope {
+    fn of(context: &Context, transaction: &Transaction, ask: Ask) -> Self {
+        let (here, gone): (Vec<usize>, Vec<usize>) = (0..transaction.step_count())
+            .partition(|step| transaction.this_boot || transaction.survives_boot(*step));
+        let undo = Undo::new(&context.root, transaction);
+        // As far as the journal tells nothing was written; a journal that lost its end tells less than there was.
+        let untold = if transaction.armed {
+            Vec::new()
+        } else {
+            undo.differing(&here)
+        };
+        let in_force: Vec<usize> = here
+            .iter()
+            .copied()
+            .filter(|step| {
+                let told = transaction.armed && is_in_force(transaction, *step);
+                told || (ask.is_forced && untold.contains(step))
+            })
+            .collect();
+        let left = match &transaction.reverting {
+            _ if ask.is_forced => Vec::new(),
+            _ if !transaction.armed => untold,
+            _ if !transaction.damage.is_empty() => undo.not_ours(&in_force),
+            // An interrupted revert may have left anything where it was at work.
+            Some(left) if transaction.ended.is_none() => left.clone(),
+            _ if transaction.applied.is_none() => Vec::new(),
+            _ => undo.not_ours(&in_force),
+        };
+        let steps = in_force.into_iter().filter(|step| !left.contains(step)).collect();
+        Self {
+            here,
+            steps,
+            left,
+            gone,
+        }
+    }
+
+    /// Why the transaction stays open, and what to do; nothing when it is over.
+    fn open_end(&self, transaction: &Transaction, done: &[StepReport], ask: Ask) -> Option<String> {
+        if ask.is_named && ask.is_forced {
+            return None;
+        }
+        let failed = |report: &&StepReport| report.outcome == Outcome::Failed;
+        let failed: Vec<usize> = done.iter().filter(failed).map(|report| report.step).collect();
+        let is_asking = transaction.proves_little() && !ask.is_named;
+        let unproven = if is_asking { self.left.as_slice() } else { &[] };
+        unfinished::why(transaction, &failed, unproven)
+    }
+
+    /// Reports of all steps, in order.
+    fn reports(&self, root: &Root, transaction: &Transaction, done: Vec<StepReport>) -> Vec<StepReport> {
+        let mut done: BTreeMap<usize, StepReport> =
+            done.into_iter().map(|report| (report.step, report)).collect();
+        let undo = Undo::new(root, transaction);
+        let id = transaction.id;
+        let is_doubtful = transaction.proves_little();
+        let other = |step: usize| {
+            let (outcome, message) = if self.left.contains(&step) && is_doubtful {
+                let message = format!(
+                    "not proven to be of transaction {id}; left alone (revert --only {id} --force puts it back)"
+                );
+                (Outcome::LeftAlone, message)
+            } else if self.left.contains(&step) {
+                let message =
+                    format!("changed by others since; left alone (revert --only {id} --force puts it back)");
+                (Outcome::ChangedByOthers, message)
+            } else if self.gone.contains(&step) {
+                (
+                    Outcome::GoneWithBoot,
+                    "the machine was restarted since".to_owned(),
+                )
+            } else {
+                (Outcome::Unchanged, "was never changed".to_owned())
+            };
+            StepReport {
+                step,
+                path: path_of(transaction, step),
+                outcome,
+                now: undo.now(step),
+                message,
+            }
+        };
+        (0..transaction.step_count())
+            .map(|step| done.remove(&step).unwrap_or_else(|| other(step)))
+            .collect()
+    }
+}
+
+/// Whether a step changed something, or may have when the apply was not finished.
+fn is_in_force(transaction: &Transaction, step: usize) -> bool {
+    let in_doubt = transaction.applied.is_none() || !transaction.damage.is_empty();
+    in_doubt || transaction.is_in_place(step)
+}
+
+/// Ends the leases that end with the session, newest first.
+pub fn end_session(context: &mut Context) -> Result<Vec<Report>> {
+    let mut ids: Vec<u64> = context
+        .holders
+        .iter()
+        .filter(|holder| holder.is_session())
+        .map(|holder| holder.id)
+        .collect();
+    ids.sort_unstable();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let _lock = context.store.lock_waiting()?;
+    let mut reports = Vec::new();
+    for id in ids.into_iter().rev() {
+        let transaction = context.store.load(id)?;
+        if transaction.is_open() && transaction.lease() == Lease::WhileSession {
+            reports.push(undo(context, &transaction, Ask::DUE)?);
+        }
+    }
+    Ok(reports)
+}

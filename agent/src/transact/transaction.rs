@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a journal says about its transaction.
+
+use crate::bytes::Bytes;
+use crate::transact::journal::{Begin, Contents, Damage, Entry, Old};
+use crate::transact::machine::Outcome;
+use crate::transact::plan::{Lease, Step};
+use crate::transact::verify::Rule;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Where a transaction stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// In force.
+    Applied,
+    /// An apply or a revert was not finished, something could not be put back, or the journal's end is damaged.
+    Unfinished,
+    /// A step failed and all was put back.
+    RolledBack,
+    /// Undone.
+    Reverted,
+    /// The machine was restarted since, and nothing of it survives that.
+    GoneWithBoot,
+}
+
+/// A transaction as its journal tells it.
+#[derive(Debug, Clone)]
+pub struct Transaction {
+    /// Its number.
+    pub id: u64,
+    /// Its journal file.
+    pub file: PathBuf,
+    /// First entry, unless damaged.
+    pub begin: Option<Begin>,
+    /// Old values.
+    pub olds: Vec<Old>,
+    /// Whether writes may have happened.
+    pub armed: bool,
+    /// Steps that were begun.
+    pub begun: BTreeSet<usize>,
+    /// Steps that ended in an outcome.
+    pub wrote: BTreeMap<usize, Outcome>,
+    /// What was read back after a step's write.
+    pub written: BTreeMap<usize, Bytes>,
+    /// Devices made for steps.
+    pub made: BTreeMap<usize, String>,
+    /// Values read back after the whole apply.
+    pub applied: Option<BTreeMap<String, Bytes>>,
+    /// When an `until-confirmed` lease ends, by the clock of the boot.
+    pub deadline_boot_ms: Option<u64>,
+    /// The same by the clock on the wall, in journals of version 1.
+    pub deadline_unix_ms: Option<u64>,
+    /// Whether the lease became `keep`.
+    pub confirmed: bool,
+    /// Steps left alone by a revert that began.
+    pub reverting: Option<Vec<usize>>,
+    /// Steps that the revert reported.
+    pub restored: BTreeMap<usize, Outcome>,
+    /// How it ended.
+    pub ended: Option<State>,
+    /// Lines that cannot be trusted.
+    pub damage: Vec<Damage>,
+    /// How many damaged lines stand where old values do.
+    damaged_olds: usize,
+    /// Length of the journal's complete lines.
+    pub valid_bytes: usize,
+    /// Whether the journal was written in the present boot.
+    pub this_boot: bool,
+}
+
+impl Transaction {
+    /// Reads the transaction out of its journal. `boot_id`: of the present boot; `changed_this_boot`: whether the file
+    /// was changed in this boot (asked only when the first entry is damaged).
+    #[must_use]
+    pub fn new(id: u64, file: &Path, contents: Contents, boot_id: &str, changed_this_boot: bool) -> Self {
+        let mut transaction = Self {
+            id,
+            file: file.to_owned(),
+            begin: None,
+            olds: Vec::new(),
+            armed: false,
+            begun: BTreeSet::new(),
+            wrote: BTreeMap::new(),
+            written: BTreeMap::new(),
+            made: BTreeMap::new(),
+            applied: None,
+            deadline_boot_ms: None,
+            deadline_unix_ms: None,
+            confirmed: false,
+            reverting: None,
+            restored: BTreeMap::new(),
+            ended: None,
+            damaged_olds: contents
+                .damage
+                .iter()
+                .filter(|damage| damage.is_among_olds)
+                .count(),
+            damage: contents.damage,
+            valid_bytes: contents.valid_bytes,
+            this_boot: changed_this_boot,
+        };
+        for entry in contents.entries {
+            transaction.take(entry);
+        }
+        if let Some(begin) = &transaction.begin {
+            transaction.this_boot = begin.boot_id == boot_id;
+        } else {
+            // Without its first entry nothing else is known: what is there may have been written.
+            transaction.armed = transaction.armed || !transaction.olds.is_empty();
+        }
+        transaction
+    }
+
+    /// Takes in one more entry.
+    pub fn take(&mut self, entry: Entry) {
+        match entry {
+            Entry::Begin(begin) => self.begin = Some(*begin),
+            Entry::Old(old) => self.olds.push(old),
+            Entry::Armed => self.armed = true,
+            Entry::Writing { step } => {
+                // The line that told so is one of those that are damaged.
+                self.damaged_olds -= usize::from(!self.armed && self.damaged_olds > 0);
+                self.armed = true;
+                self.begun.insert(step);
+            }
+            Entry::Wrote { step, outcome, value } => {
+                self.wrote.insert(step, outcome);
+                self.written.extend(value.map(|value| (step, value)));
+            }
+            Entry::Made { step, device } => {
+                self.made.insert(step, device);
+            }
+            Entry::Applied {
+                values,
+                deadline_boot_ms,
+                deadline_unix_ms,
+            } => {
+                self.applied = Some(values);
+                self.deadline_boot_ms = deadline_boot_ms;
+                self.deadline_unix_ms = deadline_unix_ms;
+            }
+            Entry::RolledBack => self.ended = Some(State::RolledBack),
+            Entry::Confirmed => {
+                self.confirmed = true;
+                // Only what was applied is confirmed, though the line that told so may be damaged.
+                self.applied.get_or_insert_default();
+            }
+            Entry::Reverting { left } => {
+                self.reverting = Some(left);
+                self.restored.clear();
+                self.ended = None;
+            }
+            Entry::Restored { step, outcome } => {
+                self.restored.insert(step, outcome);
+            }
+            Entry::Reverted => self.ended = Some(State::Reverted),
+            Entry::Gone => self.ended = Some(State::GoneWithBoot),
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let is_gone = !self.this_boot && !self.is_persistent();
+        if self.is_end_damaged() {
+            return if is_gone {
+                State::GoneWithBoot
+            } else {
+                State::Unfinished
+            };
+        }
+        if let Some(ended) = self.ended {
+            ended
+        } else if self.applied.is_none() || self.reverting.is_some() {
+            State::Unfinished
+        } else if is_gone {
+            State::GoneWithBoot
+        } else {
+            State::Applied
+        }
+    }
+
+    /// Whether the last line is damaged: it may have told the end.
+    #[must_use]
+    pub fn is_end_damaged(&self) -> bool {
+        self.damage.last().is_some_and(|damage| damage.is_last)
+    }
+
+    /// Whether it changed something that is still there or may be.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.state(), State::Applied | State::Unfinished)
+    }
+
+    /// Whether a step of it survives a restart, or may.
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
+        let is_untold = self.begin.is_none() && self.olds.is_empty();
+        is_untold || (0..self.step_count()).any(|step| self.survives_boot(step))
+    }
+
+    /// Whether a step survives a restart.
+    #[must_use]
+    pub fn survives_boot(&self, step: usize) -> bool {
+        let is_file = |old: &Old| old.path.starts_with("/etc/");
+        self.steps()
+            .get(step)
+            .map_or_else(|| self.olds_of(step).any(is_file), Step::is_persistent)
+    }
+
+    /// Steps that its revert left alone, as others had changed them, and that no restart has ended since.
+    #[must_use]
+    pub fn left_alone(&self) -> Vec<usize> {
+        let left = self.reverting.as_deref().filter(|_| !self.is_open());
+        let is_here = |step: &usize| self.this_boot || self.survives_boot(*step);
+        left.unwrap_or_default().iter().copied().filter(is_here).collect()
+    }
+
+    /// Old values that the journal should hold and does not, of steps that may have written: paths by step.
+    #[must_use]
+    pub fn lost_olds(&self) -> Vec<(usize, String)> {
+        let mut lost = self.missing_olds();
+        lost.retain(|(step, _)| self.was_begun(*step));
+        lost
+    }
+
+    /// Whether an old value is lost of which nothing tells what it was of.
+    #[must_use]
+    pub fn has_lost_more(&self) -> bool {
+        self.damaged_olds > self.missing_olds().len()
+    }
+
+    fn missing_olds(&self) -> Vec<(usize, String)> {
+        if self.damage.is_empty() {
+            return Vec::new();
+        }
+        let has = |step: usize, path: &str| self.olds_of(step).any(|old| old.path == path);
+        let mut missing = Vec::new();
+        for (index, step) in self.steps().iter().enumerate() {
+            if !self.was_left_out(index) {
+                let paths = step.touches().into_iter().filter(|path| !has(index, path));
+                missing.extend(paths.map(|path| (index, path)));
+            }
+        }
+        missing
+    }
+
+    fn was_begun(&self, step: usize) -> bool {
+        self.begun.contains(&step) || self.wrote.contains_key(&step)
+    }
+
+    /// Whether a plan that keeps going did without this step: it could not be carried out when the plan was looked at.
+    fn was_left_out(&self, step: usize) -> bool {
+        let is_passed = self.applied.is_some() || self.begun.iter().any(|begun| *begun > step);
+        is_passed && !self.was_begun(step)
+    }
+
+    /// Whether what differs from its old value need not be of this transaction: the journal has lost something, or tells
+    /// that nothing was written yet.
+    #[must_use]
+    pub fn proves_little(&self) -> bool {
+        !self.armed || !self.damage.is_empty()
+    }
+
+    /// The plan's steps; none when the first entry is damaged.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        self.begin.as_ref().map_or(&[], |begin| &begin.plan.steps)
+    }
+
+    /// The lease in force.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        match &self.begin {
+            Some(begin) if !self.confirmed => begin.plan.lease,
+            _ => Lease::Keep,
+        }
+    }
+
+    /// How many steps there are, known from the plan or from the old values.
+    #[must_use]
+    pub fn step_count(&self) -> usize {
+        let from_olds = self.olds.iter().map(|old| old.step + 1).max().unwrap_or(0);
+        if self.begin.is_some() {
+            self.steps().len()
+        } else {
+            from_olds
+        }
+    }
+
+    /// Whether a step was carried out and left in place.
+    #[must_use]
+    pub fn is_in_place(&self, step: usize) -> bool {
+        let wrote = self.wrote.get(&step);
+        wrote.is_some_and(|outcome| stands(*outcome, self.steps().get(step)))
+    }
+
+    /// Paths that its steps write or may change.
+    #[must_use]
+    pub fn touches(&self) -> BTreeSet<String> {
+        let mut paths: BTreeSet<String> = self.olds.iter().map(|old| old.path.clone()).collect();
+        paths.extend(self.steps().iter().flat_map(Step::touches));
+        paths
+    }
+
+    /// Old values of a step, its own path first.
+    pub fn olds_of(&self, step: usize) -> impl Iterator<Item = &Old> {
+        self.olds.iter().filter(move |old| old.step == step)
+    }
+}
+
+/// Whether a step with this outcome is as it was wanted.
+#[must_use]
+pub fn stands(outcome: Outcome, step: Option<&Step>) -> bool {
+    match (outcome, step) {
+        (Outcome::Accepted, _) => true,
+        (Outcome::Clamped, Some(Step::Write(write))) => write.verify == Rule::Clamped,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transact::journal;
+    use crate::transact::plan::Plan;
+    use serde_json::json;
+
+    fn bytes(entries: &[Entry]) -> Vec<u8> {
+        entries
+            .iter()
+            .flat_map(|entry| journal::line(entry).unwrap())
+            .collect()
+    }
+
+    fn read(bytes: &[u8]) -> Transaction {
+        Transaction::new(1, Path::new("x"), journal::parse(bytes), "now", true)
+    }
+
+    fn begin(boot_id: &str) -> Entry {
+        let plan = json!({"schema": crate::transact::plan::SCHEMA, "lease": {"kind": "until-confirmed", "seconds": 5}, "steps": [
+            {"kind": "write", "path": "/proc/sys/vm/swappiness", "new": "1", "verify": "integer"}]});
+        Entry::Begin(Box::new(Begin {
+            version: journal::VERSION,
+            transaction: 1,
+            boot_id: boot_id.to_owned(),
+            at_unix_ms: 0,
+            plan: Plan::from_value(plan).unwrap(),
+        }))
+    }
+
+    fn state(entries: &[Entry]) -> State {
+        read(&bytes(entries)).state()
+    }
+
+    #[test]
+    fn states_follow_the_entries() {
+        let applied = Entry::Applied {
+            values: BTreeMap::new(),
+            deadline_boot_ms: None,
+            deadline_unix_ms: None,
+        };
+        let mut entries = vec![begin("now")];
+        assert_eq!(state(&entries), State::Unfinished);
+        entries.push(Entry::Armed);
+        assert_eq!(state(&entries), State::Unfinished);
+        entries.push(applied.clone());
+        assert_eq!(state(&entries), State::Applied);
+        entries.push(Entry::Reverting { left: vec![] });
+        assert_eq!(state(&entries), State::Unfinished);
+        entries.push(Entry::Reverted);
+        assert_eq!(state(&entries), State::Reverted);
+        assert_eq!(
+            state(&[begin("before"), Entry::Armed, applied]),
+            State::GoneWithBoot
+        );
+    }
+
+    #[test]
+    fn confirming_makes_the_lease_keep() {
+        let transaction = |entries: &[Entry]| read(&bytes(entries));
+        assert_eq!(
+            transaction(&[begin("now")]).lease(),
+            Lease::UntilConfirmed { seconds: 5 }
+        );
+        assert_eq!(
+            transaction(&[begin("now"), Entry::Confirmed]).lease(),
+            Lease::Keep
+        );
+    }
+
+    const FIRST: &str = "/proc/sys/vm/swappiness";
+    const SECOND: &str = "/proc/sys/vm/dirty_ratio";
+
+    fn begin_of_two() -> Entry {
+        let Entry::Begin(mut begin) = begin("now") else {
+            unreachable!()
+        };
+        let mut second = begin.plan.steps[0].clone();
+        if let Step::Write(write) = &mut second {
+            SECOND.clone_into(&mut write.path);
+        }
+        begin.plan.steps.push(second);
+        Entry::Begin(begin)
+    }
+
+    fn old(step: usize, path: &str) -> Entry {
+        Entry::Old(Old::nothing(step, path))
+    }
+
+    /// Both steps have their old values, and the first one began.
+    fn whole() -> [Entry; 5] {
+        [
+            begin_of_two(),
+            old(0, FIRST),
+            old(1, SECOND),
+            Entry::Armed,
+            Entry::Writing { step: 0 },
+        ]
+    }
+
+    /// A journal in which the lines of these numbers, from 1, are damaged.
+    fn read_damaged(entries: &[Entry], numbers: &[usize]) -> Transaction {
+        let mut lines: Vec<Vec<u8>> = entries
+            .iter()
+            .map(|entry| journal::line(entry).unwrap())
+            .collect();
+        for number in numbers {
+            lines[number - 1][20] ^= 1;
+        }
+        let transaction = read(&lines.concat());
+        assert_eq!(transaction.damage.len(), numbers.len());
+        transaction
+    }
+
+    #[test]
+    fn an_old_value_is_lost_where_its_step_began() {
+        let entries = whole();
+        let first = read_damaged(&entries, &[2]);
+        assert_eq!(first.lost_olds(), [(0, FIRST.to_owned())]);
+        assert!(!first.has_lost_more());
+        assert_eq!(read_damaged(&entries, &[3]).lost_olds(), []);
+    }
+
+    #[test]
+    fn a_damaged_line_that_told_of_the_armed_journal_is_no_lost_value() {
+        let entries = whole();
+        let transaction = read_damaged(&entries, &[4]);
+        assert!(transaction.armed && !transaction.has_lost_more());
+        assert!(!read_damaged(&entries, &[3, 4]).has_lost_more());
+        let never_armed = read(&bytes(&[begin_of_two(), Entry::Writing { step: 0 }]));
+        assert!(never_armed.armed && !never_armed.has_lost_more());
+    }
+
+    #[test]
+    fn a_step_that_was_left_out_has_lost_nothing() {
+        let entry_of_what = |step| {
+            [
+                begin_of_two(),
+                old(step, if step == 0 { FIRST } else { SECOND }),
+                old(step, "/etc/systemd/what.d"),
+                Entry::Armed,
+                Entry::Writing { step },
+            ]
+        };
+        // The first was left out, and a later one began.
+        assert!(read_damaged(&entry_of_what(1), &[3]).has_lost_more());
+        // The second was left out, and the plan is applied.
+        let mut entries = entry_of_what(0).to_vec();
+        assert!(
+            !read_damaged(&entries, &[3]).has_lost_more(),
+            "it may be the second's"
+        );
+        entries.push(Entry::Applied {
+            values: BTreeMap::new(),
+            deadline_boot_ms: None,
+            deadline_unix_ms: None,
+        });
+        assert!(read_damaged(&entries, &[3]).has_lost_more());
+    }
+
+    #[test]
+    fn what_was_accepted_stands_and_what_was_clamped_where_that_was_asked() {
+        let of = |rule| {
+            let Entry::Begin(begin) = begin("now") else {
+                unreachable!()
+            };
+            let mut step = begin.plan.steps[0].clone();
+            if let Step::Write(write) = &mut step {
+                write.verify = rule;
+            }
+            step
+        };
+        let (clamped, exact) = (of(Rule::Clamped), of(Rule::Integer));
+        assert!(stands(Outcome::Accepted, Some(&exact)) && stands(Outcome::Accepted, None));
+        assert!(stands(Outcome::Clamped, Some(&clamped)));
+        assert!(!stands(Outcome::Clamped, Some(&exact)) && !stands(Outcome::Clamped, None));
+        assert!(!stands(Outcome::Ignored, Some(&clamped)) && !stands(Outcome::Ready, Some(&exact)));
+    }
+}

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Putting back what a transaction changed: in reverse order, in up to three passes, because the kernel changes
+//! some values with others (writing a pair's one half clears the other half).
+
+use crate::bytes::Bytes;
+use crate::root::Root;
+use crate::transact::allow::Purpose;
+use crate::transact::files::{self, Rights};
+use crate::transact::journal::Old;
+use crate::transact::machine::{self, Outcome, Refusal};
+use crate::transact::plan::Step;
+use crate::transact::programs;
+use crate::transact::transaction::Transaction;
+use crate::transact::verify::Rule;
+use crate::transact::zram;
+use rustix::fs::{Gid, Mode, Uid};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Passes over the steps before what still differs has failed.
+const PASSES: usize = 3;
+
+/// What became of a step when it was put back.
+#[derive(Debug, Clone, Serialize)]
+pub struct StepReport {
+    /// Its index.
+    pub step: usize,
+    /// What it is about.
+    pub path: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What is there now; null where nothing is or it cannot be read.
+    pub now: Option<Bytes>,
+    /// For a person.
+    pub message: String,
+}
+
+/// How one old value is put back.
+#[derive(Debug, Clone)]
+enum How {
+    Knob { rule: Rule, new: Bytes },
+    File,
+    Folder,
+    Swap,
+    NewDevice,
+}
+
+/// How a place compares with its old value.
+#[derive(Debug)]
+enum Found {
+    Equal,
+    Differs,
+    Vanished(Refusal),
+    Unreadable(Refusal),
+}
+
+/// Puts steps of one transaction back.
+#[derive(Debug)]
+pub struct Undo<'a> {
+    root: &'a Root,
+    transaction: &'a Transaction,
+    errors: BTreeMap<usize, Refusal>,
+    programs: BTreeMap<usize, Outcome>,
+}
+
+impl<'a> Undo<'a> {
+    /// An undo of `transaction` on the machine at `root`.
+    #[must_use]
+    pub fn new(root: &'a Root, transaction: &'a Transaction) -> Self {
+        Self {
+            root,
+            transaction,
+            errors: BTreeMap::new(),
+            programs: BTreeMap::new(),
+        }
+    }
+
+    /// Steps that hold neither the old value nor one that the journal proves to be of the transaction.
+    #[must_use]
+    pub fn not_ours(&self, steps: &[usize]) -> Vec<usize> {
+        let foreign = |old: &Old| {
+            let how = self.how(old);
+            matches!(self.found(old, &how), Found::Differs) && !self.is_ours(old, &how)
+        };
+        steps
+            .iter()
+            .copied()
+            .filter(|step| self.transaction.olds_of(*step).any(foreign))
+            .collect()
+    }
+
+    /// Steps that hold another value than the recorded one.
+    #[must_use]
+    pub fn differing(&self, steps: &[usize]) -> Vec<usize> {
+        let differs = |old: &Old| {
+            let how = self.how(old);
+            matches!(how, How::Knob { .. } | How::File) && matches!(self.found(old, &how), Found::Differs)
+        };
+        let is_changed =
+            |step: usize| self.transaction.olds_of(step).any(differs) || self.seems_written(step);
+        steps.iter().copied().filter(|step| is_changed(*step)).collect()
+    }
+
+    /// Whether a step whose old value is not in the journal seems to have been carried out: its knob holds another value
+    /// than the plan found, or its file what the plan wants.
+    fn seems_written(&self, step: usize) -> bool {
+        if self.transaction.olds_of(step).next().is_some() {
+            return false;
+        }
+        let read = |path: &str, purpose| machine::read(self.root, path, purpose).ok();
+        match self.transaction.steps().get(step) {
+            Some(Step::Write(write)) => read(&write.path, Purpose::Write).is_some_and(|now| {
+                let as_found = |expect: &Bytes| write.verify.same_state(&write.new, expect, &now.bytes);
+                !write.expect.as_ref().is_none_or(as_found)
+            }),
+            Some(Step::File(file)) => {
+                read(&file.path, Purpose::File).is_some_and(|now| file.bytes().as_ref() == Some(&now.bytes))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_ours(&self, old: &Old, how: &How) -> bool {
+        let purpose = match how {
+            How::Knob { .. } => Purpose::Undo,
+            How::File => Purpose::File,
+            How::Folder | How::Swap | How::NewDevice => return true,
+        };
+        let applied = self.transaction.applied.as_ref();
+        let told = applied.and_then(|values| values.get(&old.path));
+        match (machine::read(self.root, &old.path, purpose), told, how) {
+            (Ok(now), Some(told), How::Knob { rule, new }) => {
+                now.bytes == *told || rule.same_state(new, told, &now.bytes)
+            }
+            (Ok(now), Some(told), _) => now.bytes == *told,
+            (Err(refusal), None, How::File) if refusal.outcome == Outcome::Absent => {
+                applied.is_some() || self.is_removal(old.step)
+            }
+            // The line that told is damaged.
+            (Ok(now), None, _) => !self.transaction.damage.is_empty() && self.is_as_written(old, &now.bytes),
+            _ => false,
+        }
+    }
+
+    /// Whether a place holds what its step wrote; one that changes with it does when that does.
+    fn is_as_written(&self, old: &Old, now: &Bytes) -> bool {
+        let written = self.transaction.written.get(&old.step);
+        match self.transaction.steps().get(old.step) {
+            Some(Step::Write(write)) if write.path != old.path => {
+                let own = self.transaction.olds_of(old.step).next();
+                own.is_some_and(|own| own.path == write.path && self.is_ours(own, &self.how(own)))
+            }
+            Some(Step::Write(write)) => {
+                let as_read_back = |told: &Bytes| write.verify.same_state(&write.new, told, now);
+                write.verify.holds(&write.new, now) || written.is_some_and(as_read_back)
+            }
+            Some(Step::File(file)) => file.bytes().as_ref() == Some(now),
+            _ => written == Some(now),
+        }
+    }
+
+    fn is_removal(&self, step: usize) -> bool {
+        matches!(self.transaction.steps().get(step), Some(Step::File(file)) if file.bytes().is_none())
+    }
+
+    /// Puts the steps back and reports each, in the order given.
+    pub fn carry_out(&mut self, steps: &[usize]) -> Vec<StepReport> {
+        let was_equal: BTreeMap<usize, bool> =
+            steps.iter().map(|step| (*step, self.is_equal(*step))).collect();
+        for pass in 0..PASSES {
+            let mut differing = false;
+            for step in steps.iter().rev() {
+                differing |= self.put_step_back(*step);
+                if pass == 0 {
+                    self.run_undo(*step);
+                }
+            }
+            if !differing {
+                break;
+            }
+        }
+        steps
+            .iter()
+            .map(|step| self.report(*step, was_equal[step]))
+            .collect()
+    }
+
+    /// Writes what differs of one step; says whether anything did.
+    fn put_step_back(&mut self, step: usize) -> bool {
+        let mut differing = false;
+        for old in self.transaction.olds_of(step) {
+            let how = self.how(old);
+            if let Err(refusal) = self.clean(old, &how) {
+                self.errors.insert(step, refusal);
+            }
+            if !matches!(self.found(old, &how), Found::Differs) {
+                continue;
+            }
+            differing = true;
+            if let Err(refusal) = self.put_back(old, &how) {
+                self.errors.insert(step, refusal);
+            }
+        }
+        differing
+    }
+
+    fn clean(&self, old: &Old, how: &How) -> Result<(), Refusal> {
+        match how {
+            How::File => files::clean(self.root, &old.path, self.transaction.id),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_equal(&self, step: usize) -> bool {
+        self.transaction
+            .olds_of(step)
+            .all(|old| matches!(self.found(old, &self.how(old)), Found::Equal))
+    }
+
+    fn how(&self, old: &Old) -> How {
+        let guess = || old.bytes.as_ref().map_or(Rule::Exact, |bytes| Rule::guess(bytes));
+        match self.transaction.steps().get(old.step) {
+            _ if old.folder => How::Folder,
+            _ if old.swap.is_some() => How::Swap,
+            Some(Step::Write(write)) if write.path == old.path => How::Knob {
+                rule: write.verify,
+                new: write.new.clone(),
+            },
+            Some(Step::Zram(_)) => How::NewDevice,
+            Some(Step::File(_)) => How::File,
+            // The plan is lost: the path tells what it was.
+            None if old.path.starts_with("/etc/") => How::File,
+            _ => How::Knob {
+                rule: guess(),
+                new: Bytes::default(),
+            },
+        }
+    }
+
+    fn found(&self, old: &Old, how: &How) -> Found {
+        match how {
+            How::Knob { rule, new } => self.found_knob(old, *rule, new),
+            How::File => match machine::read(self.root, &old.path, Purpose::File) {
+                Ok(now) => {
+                    let owner = old.uid.zip(old.gid);
+                    let has_rights = old.mode_bits() == Some(now.mode)
+                        && owner.is_none_or(|owner| owner == (now.uid, now.gid));
+                    Found::when(has_rights && old.bytes.as_ref() == Some(&now.bytes))
+                }
+                Err(refusal) if refusal.outcome == Outcome::Absent => Found::when(old.absent),
+                Err(refusal) => Found::Unreadable(refusal),
+            },
+            // A folder that holds something else by now stays.
+            How::Folder => Found::when(self.root.list(&old.path).map_or(true, |names| !names.is_empty())),
+            How::Swap => match (zram::state(self.root, &old.path), &old.swap) {
+                (Ok(now), Some(old)) => Found::when(zram::same(&now, old)),
+                (Ok(_), None) => Found::Equal,
+                (Err(refusal), _) => Found::gone(refusal),
+            },
+            How::NewDevice => Found::when(self.leftover_devices(old).is_empty()),
+        }
+    }
+
+    fn found_knob(&self, old: &Old, rule: Rule, new: &Bytes) -> Found {
+        let Some(bytes) = &old.bytes else {
+            return Found::Equal;
+        };
+        match machine::read(self.root, &old.path, Purpose::Undo) {
+            Ok(now) if now.bytes == *bytes => Found::Equal,
+            Ok(now) => {
+                let kernel = machine::is_made_up(self.root, &old.path);
+                Found::when(kernel && rule.same_state(new, bytes, &now.bytes))
+            }
+            Err(refusal) => Found::gone(refusal),
+        }
+    }
+
+    /// Devices that were made for a step and are still there. When the machine died between making one and writing
+    /// its name down, those that were not there before and are not set up.
+    fn leftover_devices(&self, old: &Old) -> Vec<String> {
+        let devices = zram::devices(self.root);
+        if let Some(made) = self.transaction.made.get(&old.step) {
+            return devices.into_iter().filter(|device| device == made).collect();
+        }
+        if !self.transaction.begun.contains(&old.step) || self.transaction.wrote.contains_key(&old.step) {
+            return Vec::new();
+        }
+        let before = old
+            .bytes
+            .as_ref()
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+            .unwrap_or_default();
+        let is_new = |device: &String| !before.split_whitespace().any(|name| name == device);
+        let is_idle = |device: &String| {
+            zram::state(self.root, &format!("/sys/block/{device}")).is_ok_and(|state| state.size_bytes == 0)
+        };
+        devices.into_iter().filter(is_new).filter(is_idle).collect()
+    }
+
+    fn put_back(&self, old: &Old, how: &How) -> Result<(), Refusal> {
+        match (how, &old.bytes) {
+            (How::Knob { rule, new }, Some(bytes)) => self.put_knob_back(old, *rule, new, bytes),
+            (How::Knob { .. }, None) => Ok(()),
+            (How::File, Some(bytes)) => {
+                let rights = Rights {
+                    mode: old.mode_bits().unwrap_or(0o644),
+                    owner: old.uid.zip(old.gid),
+                };
+                files::put(self.root, &old.path, bytes, rights, self.transaction.id)
+            }
+            (How::File, None) => files::remove(self.root, &old.path),
+            (How::Folder, _) => files::remove_folder(self.root, &old.path),
+            (How::Swap, _) => old
+                .swap
+                .as_ref()
+                .map_or(Ok(()), |swap| zram::set(self.root, &old.path, swap)),
+            (How::NewDevice, _) => self
+                .leftover_devices(old)
+                .iter()
+                .try_for_each(|device| zram::remove(self.root, device)),
+        }
+    }
+
+    fn put_knob_back(&self, old: &Old, rule: Rule, new: &[u8], bytes: &[u8]) -> Result<(), Refusal> {
+        if machine::is_made_up(self.root, &old.path) {
+            return match rule.restoring(new, bytes) {
+                Some(content) => machine::write(self.root, &old.path, &content, Purpose::Undo),
+                None => Ok(()),
+            };
+        }
+        machine::write(self.root, &old.path, bytes, Purpose::Undo)?;
+        let file = self.root.path(&old.path);
+        let refuse =
+            |errno: rustix::io::Errno| Refusal::of("restore the rights of", &old.path, &errno.into());
+        let now = machine::read(self.root, &old.path, Purpose::Undo)?;
+        if let Some((uid, gid)) = old.uid.zip(old.gid).filter(|owner| *owner != (now.uid, now.gid)) {
+            rustix::fs::chown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).map_err(refuse)?;
+        }
+        match old.mode_bits().filter(|mode| *mode != now.mode) {
+            Some(mode) => rustix::fs::chmod(&file, Mode::from_raw_mode(mode)).map_err(refuse),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the undo command of a step that was begun.
+    fn run_undo(&mut self, step: usize) {
+        let Some(Step::Run(run)) = self.transaction.steps().get(step) else {
+            return;
+        };
+        let done = self.transaction.restored.get(&step) == Some(&Outcome::Restored);
+        if done || !self.transaction.begun.contains(&step) {
+            self.programs.insert(step, Outcome::Unchanged);
+            return;
+        }
+        match programs::run(self.root, &run.undo) {
+            Ok(()) => {
+                self.programs.insert(step, Outcome::Restored);
+            }
+            Err(refusal) => {
+                self.programs.insert(step, Outcome::Failed);
+                self.errors.insert(step, refusal);
+            }
+        }
+    }
+
+    fn report(&self, step: usize, was_equal: bool) -> StepReport {
+        let path = path_of(self.transaction, step);
+        let now = self.now(step);
+        let make = |outcome, message: String| StepReport {
+            step,
+            path: path.clone(),
+            outcome,
+            now: now.clone(),
+            message,
+        };
+        let error = || self.errors.get(&step).map(|refusal| refusal.message.clone());
+        if let Some(outcome) = self.programs.get(&step) {
+            return make(*outcome, error().unwrap_or_default());
+        }
+        let lost = self.transaction.lost_olds();
+        if let Some((_, path)) = lost.into_iter().find(|(lost, _)| *lost == step) {
+            let message = format!("the old value of {path} is lost: the journal is damaged");
+            return make(Outcome::Failed, message);
+        }
+        if !self.transaction.armed && self.seems_written(step) {
+            let message = format!("the old value of {path} is lost: the journal ends before it");
+            return make(Outcome::Failed, message);
+        }
+        for old in self.transaction.olds_of(step) {
+            match self.found(old, &self.how(old)) {
+                Found::Equal => {}
+                Found::Vanished(refusal) => return make(Outcome::Vanished, refusal.message),
+                Found::Unreadable(refusal) => return make(Outcome::Failed, refusal.message),
+                Found::Differs => {
+                    let why = error().unwrap_or_else(|| "the kernel did not take the old value".to_owned());
+                    return make(Outcome::Failed, format!("{}: {why}", old.path));
+                }
+            }
+        }
+        let outcome = if was_equal {
+            Outcome::Unchanged
+        } else {
+            Outcome::Restored
+        };
+        make(outcome, String::new())
+    }
+
+    /// What is at a step's own place now.
+    pub fn now(&self, step: usize) -> Option<Bytes> {
+        let old = self.transaction.olds_of(step).next()?;
+        let purpose = match self.how(old) {
+            How::Knob { .. } => Purpose::Undo,
+            How::File => Purpose::File,
+            How::Folder | How::Swap | How::NewDevice => return None,
+        };
+        machine::read(self.root, &old.path, purpose)
+            .ok()
+            .map(|content| content.bytes)
+    }
+}
+
+/// What a step of a transaction is about.
+pub fn path_of(transaction: &Transaction, step: usize) -> String {
+    let from_plan = transaction.steps().get(step).map(Step::path);
+    from_plan
+        .or_else(|| transaction.olds_of(step).next().map(|old| old.path.clone()))
+        .unwrap_or_default()
+}
+
+impl Found {
+    fn when(equal: bool) -> Self {
+        if equal {
+            Self::Equal
+        } else {
+            Self::Differs
+        }
+    }
+
+    fn gone(refusal: Refusal) -> Self {
+        match refusal.outcome {
+            Outcome::Absent | Outcome::Vanished => Self::Vanished(refusal),
+            _ => Self::Unreadable(refusal),
+        }
+    }
+}
