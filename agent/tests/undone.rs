@@ -627,17 +627,18 @@ fn a_step_that_did_not_hold_is_none_of_the_transaction() {
 }
 
 #[test]
-fn a_knob_gets_its_owner_back() {
+fn a_knob_gets_its_owner_back_and_its_mode() {
     if !is_root() {
         return;
     }
     let machine = Machine::new();
     applied(&machine);
     std::os::unix::fs::chown(machine.path(SWAPPINESS), Some(65_534), Some(65_534)).unwrap();
+    fs::set_permissions(machine.path(SWAPPINESS), fs::Permissions::from_mode(0o600)).unwrap();
     let mut session = Session::start(&machine, "root");
     session.ok("revert", json!({"select": "newest"}));
     let now = fs::metadata(machine.path(SWAPPINESS)).unwrap();
-    assert_eq!((now.uid(), now.gid()), (0, 0));
+    assert_eq!((now.uid(), now.gid(), now.mode() & 0o777), (0, 0, 0o644));
 }
 
 /// Two transactions whose leases end with the session; the second one writes another knob.
@@ -734,4 +735,53 @@ fn of_a_device_that_was_made_and_not_written_down_the_new_and_idle_one_goes() {
     with_zram(&machine, &[(0, "0\n"), (5, "0\n"), (6, "4096\n")]);
     recovered(&machine);
     assert_eq!(machine.read(HOT_REMOVE), "5");
+}
+
+#[test]
+fn where_the_name_of_a_device_is_lost_none_is_taken_away() {
+    let machine = Machine::new();
+    with_zram(&machine, &[(0, "0\n")]);
+    let mut session = Session::start(&machine, "root");
+    session.ok("apply", json!({"plan": new_device()}));
+    session.end();
+    let journal = machine.read(JOURNAL);
+    assert!(journal.contains("\"made\""));
+    machine.write(JOURNAL, &journal.replace("\"made\"", "\"madf\""));
+    with_zram(&machine, &[(0, "8192\n"), (5, "0\n")]);
+    let mut session = Session::start(&machine, "root");
+    session.ok("revert", json!({"select": {"only": 1}}));
+    assert_eq!(machine.read(HOT_REMOVE), "");
+}
+
+#[test]
+fn a_file_that_others_took_away_is_left_away_where_the_end_is_damaged() {
+    let machine = Machine::new();
+    machine.write(FILE, "vm.swappiness = 99\n");
+    let journal = applied(&machine);
+    machine.write(JOURNAL, &journal.replace("\"applied\"", "\"applief\""));
+    fs::remove_file(machine.path(FILE)).unwrap();
+    let mut session = Session::start(&machine, "root");
+    session.ok("revert", json!({"select": {"only": 1}}));
+    assert_eq!(machine.read(SWAPPINESS), "60\n");
+    assert!(!machine.path(FILE).exists());
+}
+
+#[test]
+fn a_service_that_was_never_begun_is_not_stopped() {
+    let machine = Machine::new();
+    let calls = machine.path("/var/lib/calls");
+    let script = format!("echo $* >> {}", calls.display());
+    let (mut session, service) = service_session(&machine, &script);
+    session.ok(
+        "apply",
+        json!({"plan": {"schema": "ktrial.plan/2", "steps": [service]}}),
+    );
+    session.end();
+    let journal = machine.read(JOURNAL);
+    machine.write(JOURNAL, &journal[..ends(&journal, "armed")[0]]);
+    let before = fs::read_to_string(&calls).unwrap();
+    let (mut session, _) = service_session(&machine, &script);
+    session.ok("recover", json!({}));
+    assert_eq!(fs::read_to_string(&calls).unwrap(), before);
+    assert!(before.contains("start") && !before.contains("stop"), "{before}");
 }

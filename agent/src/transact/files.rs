@@ -208,6 +208,16 @@ mod tests {
     }
 
     #[test]
+    fn only_a_folder_that_is_there_is_synced_as_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        assert!(sync_folder(folder.path()).is_ok());
+        assert!(sync_folder(&file).is_err());
+        fs::write(&file, "x").unwrap();
+        assert!(sync_folder(&file).is_err());
+    }
+
+    #[test]
     fn what_cannot_be_taken_away_is_told() {
         let folder = tempfile::tempdir().unwrap();
         assert!(remove_if_there(folder.path()).is_err());

@@ -470,4 +470,19 @@ mod tests {
             "{message}"
         );
     }
+
+    #[test]
+    fn a_line_whose_length_is_another_is_damaged_though_its_checksum_fits() {
+        let whole = line(&Entry::Armed).unwrap();
+        let other = [b"00000fff", &whole[8..]].concat();
+        assert_eq!(parse(&other).damage[0].message, "the length does not fit");
+    }
+
+    #[test]
+    fn where_the_disk_gives_no_more_the_next_line_is_missing() {
+        let mut contents = parse(&[journal().as_slice(), b"x\n"].concat());
+        contents.break_off(&io::Error::other("no medium"));
+        let last = contents.damage.last().unwrap();
+        assert_eq!((last.line, last.is_unread), (5, true));
+    }
 }

@@ -319,6 +319,8 @@ mod tests {
         let content = read(&root, "/proc/meminfo", Purpose::Read).unwrap();
         assert!(content.truncated);
         assert_eq!(content.bytes.len(), READ_LIMIT_BYTES);
+        std::fs::write(folder.path().join("proc/meminfo"), content.bytes.0).unwrap();
+        assert!(!read(&root, "/proc/meminfo", Purpose::Read).unwrap().truncated);
     }
 
     #[test]

@@ -144,4 +144,14 @@ mod tests {
         assert_eq!(paths(&of_many, &[0, 1, 2]), "/0, /1, /2");
         assert_eq!(paths(&of_many, &[0, 1, 2, 3, 4]), "/0, /1, /2 and 2 more");
     }
+
+    #[test]
+    fn the_next_step_is_to_try_again_or_to_decide() {
+        let mut open = transaction(parse(b""));
+        open.olds = vec![Old::nothing(0, "/0")];
+        let failed = why(&open, &[0], &[]).unwrap();
+        assert!(failed.contains("recover tries again"), "{failed}");
+        let unproven = why(&open, &[], &[0]).unwrap();
+        assert!(unproven.contains("leaves what is there now"), "{unproven}");
+    }
 }

@@ -279,4 +279,10 @@ mod tests {
         assert!(!mask_within(b"10", b"3"));
         assert!(!mask_within(b"x", b"3"));
     }
+
+    #[test]
+    fn a_sign_counts() {
+        assert!(Rule::Integer.holds(b"-1", b"-0x1"));
+        assert!(!Rule::Integer.holds(b"-1", b"1"));
+    }
 }

@@ -412,3 +412,11 @@ fn two_stars_are_one_component_or_more() {
         assert_eq!(after_first_star(pattern), kept, "{pattern}");
     }
 }
+
+#[test]
+fn only_the_kernels_own_links_lead_elsewhere() {
+    assert!(is_kernels_link("/proc/self/mounts", "/proc/12/mounts", 1));
+    assert!(!is_kernels_link("/proc/self/mounts", "/etc/mounts", 1));
+    assert!(!is_kernels_link("/sys/x/mounts", "/proc/12/mounts", 1));
+    assert!(!is_kernels_link("/proc/self/mounts", "/proc/12/status", 1));
+}
