@@ -46,7 +46,7 @@ pub fn install(context: &Context) -> Result<Vec<String>> {
     put(context, UNIT, UNIT_TEXT.as_bytes(), 0o644)?;
     let link = context.root.path(LINK);
     make_folder(&link).map_err(|error| Error::io("make the folder of", LINK, &error))?;
-    remove_file(&link).map_err(|error| Error::io("replace", LINK, &error))?;
+    files::remove_if_there(&link).map_err(|error| Error::io("replace", LINK, &error))?;
     symlink(LINK_TARGET, &link).map_err(|error| Error::io("make", LINK, &error))?;
     Ok([AGENT, UNIT, LINK].map(str::to_owned).to_vec())
 }
@@ -77,7 +77,8 @@ pub fn remove(context: &Context) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for path in [LINK, UNIT, AGENT] {
         if machine::exists(&context.root, path) {
-            remove_file(&context.root.path(path)).map_err(|error| Error::io("remove", path, &error))?;
+            files::remove_if_there(&context.root.path(path))
+                .map_err(|error| Error::io("remove", path, &error))?;
             removed.push(path.to_owned());
         }
     }
@@ -95,13 +96,6 @@ pub fn remove(context: &Context) -> Result<Vec<String>> {
         }
     }
     Ok(removed)
-}
-
-fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }
 
 #[cfg(test)]

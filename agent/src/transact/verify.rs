@@ -284,5 +284,6 @@ mod tests {
     fn a_sign_counts() {
         assert!(Rule::Integer.holds(b"-1", b"-0x1"));
         assert!(!Rule::Integer.holds(b"-1", b"1"));
+        assert!(!Rule::Integer.holds(b"5", b"+5"), "no kernel writes that");
     }
 }

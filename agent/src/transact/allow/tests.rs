@@ -418,5 +418,7 @@ fn only_the_kernels_own_links_lead_elsewhere() {
     assert!(is_kernels_link("/proc/self/mounts", "/proc/12/mounts", 1));
     assert!(!is_kernels_link("/proc/self/mounts", "/etc/mounts", 1));
     assert!(!is_kernels_link("/sys/x/mounts", "/proc/12/mounts", 1));
+    assert!(!is_kernels_link("/sys/x/mounts", "/etc/mounts", 1));
+    assert!(!is_kernels_link("/etc/x", "/sys/devices/x", 1));
     assert!(!is_kernels_link("/proc/self/mounts", "/proc/12/status", 1));
 }
