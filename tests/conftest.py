@@ -7,9 +7,12 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.support.tree import FakeRoot
 
 # The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones, and more.
 settings.register_profile("same", derandomize=True, database=None, deadline=None, max_examples=35)
@@ -49,3 +52,16 @@ def machine_alone() -> Iterator[None]:
 def real_machine(machine_alone: None) -> None:
     """The machine's own knobs, alone. Fails without root."""
     assert os.geteuid() == 0, "this test writes the machine's knobs: run ./check as root"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
+    """A fake machine, and a home of its own for the head."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return FakeRoot(folder)

@@ -20,7 +20,7 @@ from ktrial.guests.programs import GuestFiles
 from ktrial.guests.qemu import Emulator
 from ktrial.kernels.images.architectures import AARCH64
 from ktrial.kernels.images.images import Images
-from tests.guest.kernels import ARM_KERNELS, Kernel, fetch, release
+from tests.guests.system.kernels import ARM_KERNELS, Kernel, fetch, release
 from tests.support.cross_agent import cross_agent
 
 LIMIT = "400s"

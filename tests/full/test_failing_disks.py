@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.guest.kernels import KERNELS
-from tests.guest.power import EXT4, XFS, FileSystem
+from tests.guests.system.kernels import KERNELS
+from tests.guests.system.power import EXT4, XFS, FileSystem
 from tests.support.failing_disks import failed_disks
 from tests.support.fault_agent import fault_agent_with
 

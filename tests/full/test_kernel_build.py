@@ -15,7 +15,7 @@ import pytest
 
 from ktrial.bench.text import duration
 from ktrial.cli.main import main
-from tests.guest.sources import BUILDS, whole_archive
+from tests.guests.system.sources import BUILDS, whole_archive
 from tests.support.small_kernel import DEBUG, write_fragment
 from tests.support.tree import Ran
 

@@ -11,7 +11,7 @@ import pytest
 
 import ktrial.bench.adapters
 from ktrial.cli.main import main
-from tests.guest.sources import whole_tree
+from tests.guests.system.sources import whole_tree
 from tests.support.memory import mounted_tmpfs
 
 #: What `make tinyconfig` made of these sources.

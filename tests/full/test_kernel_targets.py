@@ -14,7 +14,7 @@ from ktrial.kernels.uarch.target_files import load_targets
 from ktrial.kernels.uarch.targets import find_target
 from ktrial.kernels.uarch.verify import verify_target
 from ktrial.kit.errors import Refused
-from tests.guest.sources import copy_of
+from tests.guests.system.sources import copy_of
 
 TARGETS = load_targets()
 WANTED = ("x86-64", "x86-64-v2", "x86-64-v3", "bdver2", "haswell", "znver3")

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from ktrial.agent.binary import find_agent
-from tests.guest.kernels import KERNELS
-from tests.guest.power import EXT4, EXT4_UNAIDED, XFS
+from tests.guests.system.kernels import KERNELS
+from tests.guests.system.power import EXT4, EXT4_UNAIDED, XFS
 from tests.support.fault_agent import fault_agent_with
 from tests.support.power_cuts import record, recover
 

@@ -11,7 +11,7 @@ import pytest
 
 from ktrial.bench.guest_tools import EXACT_CLOCK
 from ktrial.recordings.ktrial import read_recording
-from tests.guest.kernels import KERNELS, Kernel, fetch, release
+from tests.guests.system.kernels import KERNELS, Kernel, fetch, release
 from tests.support.guest_trials import ktrial
 from tests.support.kept_guest import KeptGuest
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.kernels import KERNELS, fetch
+from tests.guests.system.kernels import KERNELS, fetch
 
 pytestmark = [pytest.mark.timeout(7200), pytest.mark.xdist_group("guest-trials")]
 KERNEL = KERNELS[-1]

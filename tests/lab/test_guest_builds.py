@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.guest.sources import BUILDS, whole_archive, whole_tree
+from tests.guests.system.sources import BUILDS, whole_archive, whole_tree
 from tests.support.guest_trials import ktrial
 from tests.support.small_kernel import write_fragment
 

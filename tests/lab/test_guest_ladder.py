@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.kernels import KERNELS, fetch, release
+from tests.guests.system.kernels import KERNELS, fetch, release
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("guest-trials")]
 OLD, NEW = KERNELS

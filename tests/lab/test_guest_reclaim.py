@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.kernels import KERNELS, fetch
+from tests.guests.system.kernels import KERNELS, fetch
 from tests.support.guest_trials import arm_like, contrast, trial
 
 pytestmark = [pytest.mark.timeout(7200), pytest.mark.xdist_group("guest-trials")]

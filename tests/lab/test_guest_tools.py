@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.guest.kernels import KERNELS, Kernel, fetch
+from tests.guests.system.kernels import KERNELS, Kernel, fetch
 from tests.support.guest_trials import arm_like, contrast, ktrial, trial
 from tests.support.kept_guest import KeptGuest
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.kernels import KERNELS, fetch, release
+from tests.guests.system.kernels import KERNELS, fetch, release
 from tests.support.guest_trials import arm_like, contrast, ktrial, trial
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("guest-trials")]

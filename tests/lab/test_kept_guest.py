@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.kernels import KERNELS, Kernel, release
+from tests.guests.system.kernels import KERNELS, Kernel, release
 from tests.support.guest_trials import ktrial
 from tests.support.kept_guest import KeptGuest
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.kernels import KERNELS, fetch, release
-from tests.system.test_kernel_bisect import git
+from tests.guests.system.kernels import KERNELS, fetch, release
+from tests.kernels.system.test_kernel_bisect import git
 
 #: Few, since each is booted seven times at least; how many are searched is no matter of real kernels.
 COUNT, CULPRIT = 3, 1

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.guest.kernels import KERNELS
-from tests.guest.machine import DISK, GuestMachine, ktrial
+from tests.guests.system.kernels import KERNELS
+from tests.guests.system.machine import DISK, GuestMachine, ktrial
 
 pytestmark = [pytest.mark.timeout(4500)]
 ARMS = {"control": KERNELS[0], "new": KERNELS[1]}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.kernels import FORKY
-from tests.guest.machine import KTRIAL, GuestMachine, ktrial
-from tests.guest.places import CHECKOUT
+from tests.guests.system.kernels import FORKY
+from tests.guests.system.machine import KTRIAL, GuestMachine, ktrial
+from tests.guests.system.places import CHECKOUT
 
 pytestmark = [pytest.mark.timeout(1800)]
 SCHEDULER = CHECKOUT / "tests" / "support" / "fifo_scheduler.py"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.kernels import KERNELS
-from tests.guest.machine import GuestMachine, ktrial
+from tests.guests.system.kernels import KERNELS
+from tests.guests.system.machine import GuestMachine, ktrial
 
 pytestmark = [pytest.mark.timeout(1800)]
 PROTOCOL = """

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.guest.kernels import Kernel
-from tests.guest.power import KNOBS, Exchanged, FileSystem, Recorded, Told, run
+from tests.guests.system.kernels import Kernel
+from tests.guests.system.power import KNOBS, Exchanged, FileSystem, Recorded, Told, run
 from tests.support.nbd import Image
 from tests.support.power_cuts import PREPARE, UNDONE, Tree, differing, in_force, plan, plans
 

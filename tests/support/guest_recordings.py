@@ -19,7 +19,7 @@ from ktrial.kit.json_bytes import read_bytes
 from ktrial.recordings.ktrial import read_recording
 from ktrial.recordings.model import Frames, Recording, Source
 from ktrial.tuning.catalog.loader import load_catalog
-from tests.guest.kernels import KERNELS, fetch
+from tests.guests.system.kernels import KERNELS, fetch
 
 
 def recorded_in_guest(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.guest.kernels import Kernel, fetch
+from tests.guests.system.kernels import Kernel, fetch
 
 
 class KeptGuest:

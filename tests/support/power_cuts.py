@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.guest.kernels import Kernel
-from tests.guest.power import KNOBS, Exchanged, FileSystem, Flush, Log, Mark, Recorded, Told, Write, run
+from tests.guests.system.kernels import Kernel
+from tests.guests.system.power import KNOBS, Exchanged, FileSystem, Flush, Log, Mark, Recorded, Told, Write, run
 from tests.support.nbd import Image
 
 Tree = dict[str, tuple[int, bytes]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.guest.places import is_instance, knobs, lists, places, recorded
+from tests.guests.system.places import is_instance, knobs, lists, places, recorded
 
 PROOF = re.compile(r"^\S.*\S \([^()]+\): \S")
 KNOBS = knobs()
