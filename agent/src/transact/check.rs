@@ -413,6 +413,16 @@ mod tests {
         }
         std::fs::create_dir_all(folder.path().join("etc/sysctl.d")).unwrap();
         assert_eq!(plan(&root, &steps, true)[0].outcome, Outcome::Ready);
+        if rustix::process::geteuid().is_root() {
+            let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(folder.path(), open).unwrap();
+            let as_nobody = || {
+                rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
+                plan(&root, &steps, false)[0].outcome
+            };
+            let outcome = std::thread::scope(|scope| scope.spawn(as_nobody).join().unwrap());
+            assert_eq!(outcome, Outcome::Ready, "root could put it there");
+        }
         let long = vec![b'#'; machine::READ_LIMIT_BYTES + 1];
         std::fs::write(folder.path().join("etc/sysctl.d/90-ktrial.conf"), long).unwrap();
         let looked = plan(&root, &steps, true).remove(0);
