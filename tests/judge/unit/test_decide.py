@@ -107,11 +107,14 @@ def test_whether_time_and_arm_were_kept_apart(order: Order, holds: bool | None, 
 def test_the_step_of_the_tool_widens_the_interval_on_both_sides(low: float, high: float) -> None:
     assert is_equivalent(case(low, high))
     assert is_equivalent(case(low, high, resolution=0.004))
+    assert is_equivalent(case(low, high, resolution=0.0049))
     assert not is_equivalent(case(low, high, resolution=0.006))
 
 
 def test_equal_values_are_equivalent_only_where_the_step_is_known() -> None:
-    assert not is_equivalent(case(0.0, 0.0))
+    assert is_equivalent(case(0.0, 0.0)) is False
+    assert not is_equivalent(case(-0.02, 0.0)), "on the margin is not inside"
+    assert not is_equivalent(case(0.0, 0.02))
     assert is_equivalent(case(0.0, 0.0, resolution=0.01))
 
 

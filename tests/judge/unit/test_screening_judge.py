@@ -144,9 +144,11 @@ def test_settings_that_do_not_hold_and_tools_that_measure_something_else_are_tol
     assert finding.sentence == "settings did not hold in 2 blocks (limit 1), the last: 3 went wrong"
     assert judge([*log, *voids[:2]]).findings == ()
     wrong = msgspec.structs.replace(log[-1], measurements={}, failure=f"tool: {ANOTHER}: asked for 4 threads")
-    (finding,) = judge([*log[:-1], wrong]).findings
+    refused = judge([*log[:-1], wrong])
+    (finding,) = refused.findings
     assert (finding.kind, finding.level) == ("identity", "refuse")
     assert finding.sentence.endswith(": asked for 4 threads")
+    assert (refused.next.action, refused.next.reason) == ("stop", finding.sentence)
 
 
 def test_a_block_with_a_run_that_failed_is_made_up_for() -> None:

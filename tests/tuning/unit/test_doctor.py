@@ -57,8 +57,18 @@ def look(
     return examine(machine, catalog())
 
 
+def test_each_knob_is_counted_once() -> None:
+    files: dict[str, str | Reading] = {
+        "/proc/sys/vm/swappiness": "10\n",
+        "/proc/sys/vm/dirty_ratio": Reading(unreadable="no"),
+    }
+    examination = look(files)
+    assert examination.counts == Counts(looked_at=3, at_default=0, differ=1, default_unknown=1, unreadable=1, absent=7)
+
+
 def test_a_quiet_machine_at_its_defaults() -> None:
     examination = look()
+    assert examination.counts == Counts(looked_at=3, at_default=2, differ=0, default_unknown=1, unreadable=0, absent=7)
     assert (examination.differ, examination.confounders, examination.limits) == ((), (), ())
     text = doctor_text(examination, width=80)
     assert "Disturbs measuring now: nothing found" in text
