@@ -14,6 +14,7 @@ from ktrial.evidence.differences import (
     Difference,
     Rechecked,
     UnreadData,
+    _name,
     comparison_differences,
     rechecked_text,
     same_figures,
@@ -81,6 +82,7 @@ def test_a_figure_is_one_whatever_its_names() -> None:
     outcome = msgspec.structs.replace(first, contrasts=(other, *first.contrasts[1:]))
     found = same_figures(MADE, msgspec.structs.replace(MADE, outcomes=(outcome, *MADE.outcomes[1:])))
     assert found is not None
+    assert found.kind == "comparison"
     assert first.name in found.where
     assert same_figures(MADE, msgspec.structs.replace(MADE, answer="another", title="one")) is None
 
@@ -161,3 +163,21 @@ def test_of_texts_of_two_lengths_the_end_is_shown() -> None:
     assert again.removesuffix(" comes out").endswith('ab"')
     (found,) = comparison_differences(msgspec.structs.replace(MADE, title=f"b{long}"), other)
     assert found.told.startswith('"b'), "where they differ from the first letter on, from there"
+
+
+@pytest.mark.parametrize(
+    "entry, name",
+    [
+        ({"benchmark": "make", "outcome": "time", "arm": "a"}, "outcome make.time"),
+        ({"first": "stock", "second": "tuned"}, "stock and tuned"),
+        ({"first": "stock", "kind": "k"}, "kind k"),
+        ({"second": "tuned", "kind": "k"}, "kind k"),
+        ({"arm": "a", "name": "n"}, "arm a, n"),
+        ({"arm": "a", "run": 3}, "arm a"),
+        *(({key: "x"}, f"{key} x") for key in ("run", "name", "kind", "method", "source", "what")),
+        ({"value": 1}, None),
+        ("text", None),
+    ],
+)
+def test_an_entry_has_the_name_of_what_it_is_about(entry: object, name: str | None) -> None:
+    assert _name(entry) == name
