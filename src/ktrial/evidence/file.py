@@ -148,7 +148,7 @@ class BundleWriter:
     def _manifest(self, sessions: Iterable[Packed]) -> Manifest:
         return Manifest(sessions=tuple(sessions), members=dict(sorted(self._members.items())))
 
-    def write(self, path: Path, sessions: Iterable[Packed]) -> Manifest:
+    def write(self, path: Path, sessions: Iterable[Packed]) -> None:
         """Write the bundle: the whole file or none."""
         manifest = self._manifest(sessions)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -162,7 +162,6 @@ class BundleWriter:
             except OSError:
                 part.unlink(missing_ok=True)
                 raise
-        return manifest
 
     def _pack(self, file: IO[bytes], manifest: bytes) -> None:
         packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)

@@ -102,3 +102,17 @@ def test_a_bundle_that_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "work"]
     shutil.rmtree(tmp_path / "work")
     bundles.close()  # what is away is no fault
+
+
+def test_members_can_be_read_by_whoever_unpacks_them(tmp_path: Path) -> None:
+    folder = BundleFolder(tmp_path / "private")
+    folder.new().write(tmp_path / "b.tar.zst", ())
+    content = zstandard.ZstdDecompressor().stream_reader((tmp_path / "b.tar.zst").read_bytes()).read()
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        assert [(member.name, member.mode) for member in tar] == [(MANIFEST, 0o644)]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KtrialError, match="file/private cannot be written: Not a directory"):
+        BundleFolder(tmp_path / "file" / "private").new()
