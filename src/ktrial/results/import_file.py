@@ -150,12 +150,12 @@ def _check_options(options: ImportOptions, importer: Importer, name: str) -> Non
     ):
         if given and not takes:
             raise BadInput(f"{', '.join(given)}: of {of} only, and this is {importer.name}", file=name, hint=hint)
+    if options.by is not None and options.label is not None:
+        raise BadInput("--label and --by both name the groups", file=name, hint="leave one of them out")
 
 
 def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> ForeignResults:
     """The same with groups and blocks by what the runs tell, and without the runs that --where leaves out."""
-    if options.by is not None and options.label is not None:
-        raise BadInput("--label and --by both name the groups", file=name, hint="leave one of them out")
     runs = _wanted(results.runs, options.where or (), name)
     if options.block is not None:
         blocks = _told(runs, options.block, "--block", name)

@@ -352,3 +352,12 @@ def test_a_session_names_a_kernel_only_where_all_its_runs_do(second: str, told: 
     table = f"time_s,kernel\n1,6.1.0\n2,{second}\n".encode()
     brought(table, ImportRequest(options=ImportOptions(values=("time_s",))), store, "a/times.csv")
     assert store.kept[0][0].kernel_release == told
+
+
+def test_what_a_session_is_called_and_told_of_is_its_files() -> None:
+    store = Memory()
+    table = b"time_s,kernel_release,boot_id\n1,6.1.0,b1\n2,6.1.0,b1\n"
+    brought(table, ImportRequest(options=ImportOptions(values=("time_s",))), store, "a/b/times.csv")
+    session = store.kept[0][0]
+    assert (session.kernel_release, session.boot_id) == ("6.1.0", "b1")
+    assert session.document["file"] == "times.csv"

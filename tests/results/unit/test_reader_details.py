@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,21 @@ import pytest
 from ktrial.judge.model.asked import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
-from ktrial.results.importers import google_benchmark, margine, mmtests, pgbench, phoronix, pyperf, schbench
+from ktrial.results.importers import (
+    go_bench,
+    google_benchmark,
+    hyperfine,
+    ktrial_bench,
+    margine,
+    mmtests,
+    pgbench,
+    phoronix,
+    pyperf,
+    schbench,
+)
 from tests.support.imports import IMPORTERS
+
+IMPORTS = Path(__file__).parents[2] / "golden" / "imports"
 
 
 def encoded(document: Any) -> bytes:
@@ -42,6 +56,7 @@ ENTRY = "<Data><Entry><Identifier>s</Identifier><Value>1</Value><RawString>1:2</
         (mmtests.read_mmtests, {}, "it has neither _ExtractModules nor _ResultData"),
         (mmtests.read_mmtests, {"_ExtractModules": []}, "a list of what was compared: it is empty"),
         (pyperf.read_pyperf, {"version": "1.0", "benchmarks": []}, "a list of benchmarks: it is empty"),
+        (go_bench.read_go_bench, {}, "bench.txt: "),
     ],
 )
 def test_what_holds_no_result_is_refused_by_name(read: Callable[[bytes], Any], data: Any, message: str) -> None:
@@ -136,3 +151,50 @@ def test_a_file_that_holds_no_run_is_refused_whatever_reads_it() -> None:
     wanted = ImportRequest(options=ImportOptions(), as_format="pyperf")
     with pytest.raises(BadInput, match="a list of benchmarks: it is empty"):
         read_results(ForeignFile("p.json", encoded({"version": "1.0", "benchmarks": []})), wanted, IMPORTERS)
+
+
+def of_hyperfine(*codes: object) -> bytes:
+    return encoded({"results": [{"command": "a", "times": [1.5] * len(codes), "exit_codes": list(codes)}]})
+
+
+def test_an_exit_status_is_a_whole_number_or_not_told() -> None:
+    (command,) = hyperfine.read_hyperfine(of_hyperfine(0, None, 3))
+    assert [run.exit_code for run in command.runs] == [0, None, 3]
+    for wrong in (True, "1", 1.5):
+        with pytest.raises(BadRun, match=r"exit_codes\[1\]: a whole number, or null"):
+            hyperfine.read_hyperfine(of_hyperfine(0, wrong))
+
+
+@pytest.mark.parametrize("holes", [[1], "none", [{"benchmark": "a"}]])
+def test_holes_of_a_result_of_ours_are_benchmarks_and_reasons(holes: object) -> None:
+    document = json.loads((IMPORTS / "ktrial-bench" / "two-runs" / "input.json").read_bytes())
+    with pytest.raises(BadRun, match="holes"):
+        ktrial_bench.read_ktrial_bench(encoded({**document, "holes": holes}))
+
+
+def test_metrics_that_are_all_there_are_no_note() -> None:
+    document = json.loads((IMPORTS / "margine" / "made-partial" / "input.json").read_bytes())
+    for expected, is_noted in ((7, True), (6, False)):
+        found = margine.read(encoded({**document, "metrics_expected": expected}), "m.json", ImportOptions())
+        assert any("metrics were measured" in note for note in found.notes) == is_noted
+
+
+def test_a_direction_of_our_table_is_one_of_three() -> None:
+    table = (IMPORTS / "ktrial-csv" / "made-two-sessions" / "input.csv").read_bytes()
+    with pytest.raises(BadRun, match="a direction: lower, higher or empty"):
+        IMPORTERS["ktrial-csv"].read(table.replace(b",lower,", b",sideways,"), "t.csv", ImportOptions())
+
+
+@pytest.mark.parametrize(
+    "column, said", [("speed (furlong)", "unit 'furlong' is not known"), ("speed", "no unit is told")]
+)
+def test_a_column_in_no_unit_that_is_known_is_a_score(column: str, said: str) -> None:
+    found = IMPORTERS["csv"].read(f"{column}\n1\n2\n".encode(), "t.csv", ImportOptions(values=(column,)))
+    assert any(f"{column}: {said}" in note and note.endswith("as a score") for note in found.notes), found.notes
+
+
+def test_label_and_by_do_not_go_together() -> None:
+    for name, data in (("t.csv", b"time_s,a\n1,x\n"), ("h.json", of_hyperfine(0))):
+        request = ImportRequest(options=ImportOptions(by="a", label="b"))
+        with pytest.raises(BadInput, match="--label and --by both name the groups"):
+            read_results(ForeignFile(name, data), request, IMPORTERS)

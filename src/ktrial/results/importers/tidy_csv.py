@@ -75,8 +75,6 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         _place(table, wanted, option, name)
         for wanted, option in ((options.block, "--block"), (options.benchmark, "--benchmark"))
     )
-    if options.by is not None and options.label is not None:
-        raise BadInput("--label and --by both name the groups", file=name, hint="leave one of them out")
     scales = {column.header: _scale(column, table, options, name) for column in columns}
     of_row = _unit_column(table, columns, options)
     used = {column.place for column in columns}
