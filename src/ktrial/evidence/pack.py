@@ -13,7 +13,7 @@ import msgspec
 
 from ktrial.bench import packed_raw
 from ktrial.bench.benchmark import Benchmark
-from ktrial.evidence.model import ANEW, BundledRun, BundledSession, Manifest, Packed, folder_of
+from ktrial.evidence.model import ANEW, BundledRun, BundledSession, Packed, folder_of
 from ktrial.evidence.reparse import read_again, reparse_run
 from ktrial.evidence.trials import TrialKeeper, check_same_verdicts, members_of, new_trials
 from ktrial.evidence.unpack import CAME, Bundle, brought, runs_of, session_of
@@ -43,7 +43,7 @@ class Writer(Sink, Protocol):
     def opened(self, sessions: Iterable[Packed]) -> Bundle:
         """What was put in so far."""
 
-    def write(self, path: Path, sessions: Iterable[Packed]) -> Manifest:
+    def write(self, path: Path, sessions: Iterable[Packed]) -> None:
         """Write it."""
 
 
