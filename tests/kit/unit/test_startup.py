@@ -18,7 +18,8 @@ numpy.testing.assert_allclose(numpy.fft.rfft([1.0, 2.0]), [3.0, -1.0])
 assert numpy.random.default_rng(1).normal() and numpy.ma.masked is not None
 from scipy import optimize, stats
 print(stats.studentized_range.sf(3.5, 3, 12), stats.t.ppf(0.9, 5), optimize.brentq(lambda x: x * x - 2, 0, 2))
-print(special.logsumexp([1.0, 2.0]))
+from scipy.special import logsumexp, ndtr
+print(logsumexp([1.0, 2.0]), ndtr is special.ndtr)
 """
 OWN = "special = load_special()\nassert load_special() is special\n"
 WHOLE = AFTER.replace("from ktrial.kit.startup import load_special", "from scipy import special").replace(OWN, "")
@@ -37,5 +38,17 @@ def test_functions_are_those_of_scipy_and_the_rest_of_it_loads_after_them() -> N
 def test_what_is_for_other_arrays_is_not_loaded() -> None:
     program = "import sys\nfrom ktrial.kit.startup import load_special\nload_special()\nprint(*sys.modules)"
     loaded = printed(program).split()
-    assert "scipy.special" in loaded
-    assert not {"numpy.testing", "numpy.f2py", "numpy.random", "unittest"} & set(loaded)
+    assert "scipy.special._ufuncs" in loaded
+    assert not {
+        "scipy.special",
+        "scipy._lib._array_api",
+        "numpy.testing",
+        "numpy.f2py",
+        "numpy.random",
+        "unittest",
+    } & set(loaded)
+
+
+def test_of_a_scipy_that_has_its_functions_elsewhere_all_is_loaded() -> None:
+    elsewhere = "from ktrial.kit import startup\nstartup._FUNCTIONS = 'scipy.special._elsewhere'\n"
+    assert printed(elsewhere + "print(startup.load_special().logsumexp([0.0]))") == "0.0\n"
