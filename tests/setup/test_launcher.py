@@ -36,9 +36,9 @@ def wait_until_asleep(group: int) -> None:
     """Until a `sleep` runs in the process group: a signal sent earlier may meet a shell between fork and exec."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        for entry in Path("/proc").glob("[0-9]*/stat"):
+        for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                name, _, rest = entry.read_text().partition("(")[2].rpartition(")")
+                name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
                 if name == "sleep" and int(rest.split()[2]) == group:
                     return
         time.sleep(0.01)

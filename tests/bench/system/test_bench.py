@@ -201,9 +201,9 @@ def test_too_much_output_fails_the_run_where_numbers_are_read_from_it(home: Path
 def processes(mark: str) -> list[str]:
     """Command lines of running processes that hold the mark."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = path.read_bytes().split(b"\0")
+            words = (folder / "cmdline").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended meanwhile
         if mark.encode() in words:

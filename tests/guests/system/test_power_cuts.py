@@ -14,6 +14,7 @@ from tests.guests.system.power import EXT4_UNAIDED
 from tests.support.fault_agent import fault_agent_with
 from tests.support.power_cuts import record, recover
 
+pytestmark = pytest.mark.timeout(900)
 (KERNEL,) = (kernel for kernel in KERNELS if kernel.name == "6.12")
 
 

@@ -144,7 +144,9 @@ def test_requests_of_a_slow_device_are_told_with_their_length(tmp_path: Path) ->
     assert all(check.agree for check in recording.checks), recording.checks
 
 
-def test_a_killed_agent_leaves_what_it_had_handed_over_and_recover_ends_its_tracing(tmp_path: Path) -> None:
+def test_a_killed_agent_leaves_what_it_had_handed_over_and_recover_ends_its_tracing(
+    tmp_path: Path, machine_alone: None
+) -> None:
     with agent() as (transport, session):
         session.send("watch", limit_s=60, spill_s=0.3, sources={}, process=os.getpid())
         session.receive_begun("watch")
