@@ -12,7 +12,7 @@ from typing import NoReturn
 
 
 def collect_nothing() -> None:
-    """A command is over before there is anything to collect: 4 ms of the 123 that `explain` takes."""
+    """A command is over before there is anything to collect: 5 ms of the 165 that `explain` takes."""
     gc.disable()
 
 
@@ -64,7 +64,7 @@ def _whole_special() -> ModuleType:
 
 
 def end(status: int) -> NoReturn:
-    """End the process: `main` closed its sessions, and to take modules down one by one is 50 ms of 169 of `explain`."""
+    """End the process: `main` closed its sessions, and to take modules down one by one is 27 ms of 187 of `explain`."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
