@@ -178,6 +178,18 @@ pub fn tcp_retransmits(socket: &impl AsRawFd) -> io::Result<u32> {
     Ok(words[TOTAL])
 }
 
+/// What a test of root does as a user who owns nothing.
+#[cfg(test)]
+pub(crate) fn as_nobody<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let as_user = || {
+            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
+            run()
+        };
+        scope.spawn(as_user).join().unwrap()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

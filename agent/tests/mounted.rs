@@ -11,30 +11,6 @@ const JOURNAL: &str = "/var/lib/ktrial/transactions/000001.journal";
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 const FILE: &str = "/etc/sysctl.d/90-ktrial.conf";
 
-/// An agent of root in mounts of its own, which a shell makes before it starts.
-fn mounted(machine: &Machine, prepare: &str) -> Session {
-    let prepare = format!("{prepare}; exec \"$@\"");
-    let wrapper = [
-        "unshare",
-        "--map-root-user",
-        "--mount",
-        "sh",
-        "-ec",
-        &prepare,
-        "sh",
-    ];
-    Session::start_in(machine, &wrapper)
-}
-
-fn read_only(machine: &Machine, path: &str) -> Session {
-    let folder = machine.path(path);
-    let folder = folder.display();
-    mounted(
-        machine,
-        &format!("mount --bind {folder} {folder}; mount -o remount,bind,ro {folder}"),
-    )
-}
-
 fn plan(steps: &Value) -> Value {
     json!({"plan": {"schema": "ktrial.plan/2", "steps": steps}})
 }
@@ -54,7 +30,7 @@ fn what_lies_on_a_read_only_mount_is_refused_before_anything_is_written() {
         ("/proc/sys/vm", ["refused", "ready"]),
         ("/etc/sysctl.d", ["ready", "refused"]),
     ] {
-        let mut session = read_only(&machine, folder);
+        let mut session = Session::start_read_only(&machine, folder);
         let reply = session.ok("plan", plan(&json!([knob("10\n"), file()])));
         assert_eq!(outcomes(&reply), outcomes_of, "{folder}: {reply}");
     }
@@ -66,7 +42,7 @@ fn a_value_that_is_taken_in_part_is_invalid() {
     let folder = machine.path("/proc/sys/vm");
     let folder = folder.display();
     let small = format!("mount -t tmpfs -o size=4096 none {folder}; echo 60 > {folder}/swappiness");
-    let mut session = mounted(&machine, &small);
+    let mut session = Session::start_mounted(&machine, &small);
     let reply = session.ok("apply", plan(&json!([knob(&"7".repeat(5000))])));
     assert_eq!(outcomes(&reply), ["invalid"], "{reply}");
     let message = reply["steps"][0]["message"].as_str().unwrap();
@@ -87,7 +63,7 @@ fn a_lease_that_is_over_ends_on_a_disk_that_cannot_be_written() {
     session.ok("apply", leased);
     session.end();
     machine.kill_holders();
-    let mut session = read_only(&machine, "/var/lib/ktrial");
+    let mut session = Session::start_read_only(&machine, "/var/lib/ktrial");
     let reply = session.ok("recover", json!({}));
     assert_eq!(reply["transactions"][0]["state"], "unfinished", "{reply}");
     assert_eq!(machine.content(), start);
@@ -113,7 +89,7 @@ fn room_that_was_set_aside_serves_on_a_full_disk() {
         state = state.display(),
         kept = machine.path("/var/lib/interrupted").display(),
     );
-    let mut session = mounted(&machine, &full);
+    let mut session = Session::start_mounted(&machine, &full);
     let reply = session.ok("recover", json!({}));
     assert_eq!(reply["transactions"][0]["state"], "rolled-back", "{reply}");
     assert_eq!(machine.content(), start);

@@ -594,22 +594,11 @@ fn what_cannot_be_written_back_is_unfinished_and_tried_again() {
     assert_eq!(values(&machine), start);
 }
 
-/// The same machine, whose state folder cannot be written.
-fn read_only(machine: &Machine) -> Session {
-    let state = machine.state();
-    let state = state.display();
-    let lock = format!("mount --bind {state} {state}; mount -o remount,bind,ro {state}; exec \"$@\"");
-    Session::start_in(
-        machine,
-        &["unshare", "--map-root-user", "--mount", "sh", "-ec", &lock, "sh"],
-    )
-}
-
 #[test]
 fn a_disk_that_cannot_be_written_is_read() {
     let (machine, start, journal) = applied();
     let changed = values(&machine);
-    let mut session = read_only(&machine);
+    let mut session = Session::start_read_only(&machine, "/var/lib/ktrial");
     assert_eq!(only(&session.ok("status", json!({})))["state"], "applied");
     assert_eq!(session.ok("recover", json!({}))["transactions"], json!([]));
     assert_eq!(
@@ -624,7 +613,7 @@ fn a_disk_that_cannot_be_written_is_read() {
         if !lock {
             fs::remove_file(machine.state().join("lock")).unwrap();
         }
-        let mut session = read_only(&machine);
+        let mut session = Session::start_read_only(&machine, "/var/lib/ktrial");
         let reply = session.ok("recover", json!({}));
         assert_eq!(only(&reply)["state"], "unfinished", "{reply}");
         assert_eq!(values(&machine), start);

@@ -257,6 +257,7 @@ pub fn exists(root: &Root, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys;
 
     fn tree() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
@@ -357,13 +358,7 @@ mod tests {
         if rustix::process::geteuid().is_root() {
             let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(folder.path(), open).unwrap();
-            let as_nobody = |as_root| {
-                let look = || {
-                    rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
-                    probe_write(&root, path, as_root).is_ok()
-                };
-                std::thread::scope(|scope| scope.spawn(look).join().unwrap())
-            };
+            let as_nobody = |as_root| sys::as_nobody(|| probe_write(&root, path, as_root).is_ok());
             assert!(as_nobody(false), "root could write it");
             assert!(!as_nobody(true));
         }

@@ -175,6 +175,33 @@ impl Session {
         Self::spawn(machine, Command::new(program).args(arguments).args(serve))
     }
 
+    /// An agent of root in mounts of its own, which a shell makes before it starts.
+    pub fn start_mounted(machine: &Machine, prepare: &str) -> Self {
+        let prepare = format!("{prepare}; exec \"$@\"");
+        Self::start_in(
+            machine,
+            &[
+                "unshare",
+                "--map-root-user",
+                "--mount",
+                "sh",
+                "-ec",
+                &prepare,
+                "sh",
+            ],
+        )
+    }
+
+    /// The same on a machine one of whose folders cannot be written.
+    pub fn start_read_only(machine: &Machine, path: &str) -> Self {
+        let folder = machine.path(path);
+        let folder = folder.display();
+        Self::start_mounted(
+            machine,
+            &format!("mount --bind {folder} {folder}; mount -o remount,bind,ro {folder}"),
+        )
+    }
+
     /// The same on the machine itself, with its journals in the state folder of a fake one.
     pub fn start_on_this_machine(machine: &Machine, wrapper: &[&str]) -> Self {
         let (program, arguments) = wrapper.split_first().unwrap();

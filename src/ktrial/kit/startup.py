@@ -52,7 +52,7 @@ def load_special() -> ModuleType:
     except ModuleNotFoundError:
         return _whole_special()
     finally:
-        if sys.modules["scipy.special"] is package:
+        if sys.modules.get("scipy.special") is package:
             del sys.modules["scipy.special"]
             vars(scipy).pop("special", None)
 

@@ -186,6 +186,11 @@ def revert(machine: Machine, transaction: int) -> Reverted:
     return reverted
 
 
+def recover(machine: Machine) -> RevertReply:
+    """Finish what interrupted agents had begun."""
+    return decoded("recover", machine.request("recover"), RevertReply)
+
+
 def text_of(value: str | Base64 | None) -> str | None:
     """Bytes of a reply as text."""
     return None if value is None else read_bytes(value).decode(errors="replace").strip()

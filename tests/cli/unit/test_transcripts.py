@@ -53,6 +53,8 @@ def test_a_session_is_as_it_was_written_down(path: Path, root: FakeRoot, monkeyp
 
 def test_every_verb_has_its_session() -> None:
     texts = [path.read_text(encoding="utf-8") for path in TRANSCRIPTS.glob("*.txt")]
-    said = {line.removeprefix(PROMPT).split()[0] for text in texts for line in text.splitlines() if PROMPT in line}
+    said = {
+        line.removeprefix(PROMPT).split()[0] for text in texts for line in text.splitlines() if line.startswith(PROMPT)
+    }
     names = {module.name.replace("_", "-") for module in pkgutil.iter_modules(verbs.__path__)}
     assert sorted(names - said) == []

@@ -34,7 +34,7 @@ SHAPES: dict[str, type[msgspec.Struct]] = {
     "revert": RevertReply,
     "recover": RevertReply,
 }
-#: The golden session has none of these: they are told of a lease that runs, of what is unsettled, and of lost agents.
+#: Fields that no reply of the golden session has: of leases that run, of what is unsettled, of agents that are lost.
 SELDOM = {"unfinished", "left_alone", "left_ms", "deadline_unix_ms", "seconds", "traces", "file"}
 
 

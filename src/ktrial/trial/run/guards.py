@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from ktrial.kit.errors import AgentError, LimitPassed, Refused
+from ktrial.machine import transactions
 from ktrial.machine.ports import Machine, Sampling
 from ktrial.machine.run_conditions import TEMPERATURES
 from ktrial.machine.sensors import Samples
-from ktrial.machine.transactions import UNFINISHED, RevertReply, decoded, status, unfinished
+from ktrial.machine.transactions import UNFINISHED, status, unfinished
 from ktrial.trial.arms.arms import ArmDrift, NamesWriter
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.trial.protocol.limits import SafetyLimits
@@ -117,7 +118,7 @@ def recover(world: TrialWorld, session: Machine) -> None:
         return
     if not any(one.state == UNFINISHED for one in status(session).transactions):
         return
-    for one in decoded("recover", session.request("recover"), RevertReply).transactions:
+    for one in transactions.recover(session).transactions:
         if one.state == UNFINISHED:
             world.say(unfinished(one))
         else:
