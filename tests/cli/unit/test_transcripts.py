@@ -18,7 +18,8 @@ from ktrial.cli import verbs
 from tests.support.tree import FakeRoot
 
 TRANSCRIPTS = Path(__file__).parents[2] / "golden" / "transcripts"
-RESULTS = Path(__file__).parents[3] / "examples" / "results"
+#: Folders that commands and answers name so.
+PLACES = {"RESULTS": Path(__file__).parents[3] / "examples" / "results", "GOLDEN": TRANSCRIPTS.parent}
 PROMPT = "$ ktrial "
 #: A session is named by the moment of its import.
 NAMED_NOW = re.compile(r"\b20\d{6}T\d{6}Z-[0-9a-f]{6}\b")
@@ -28,12 +29,15 @@ def session(root: FakeRoot, commands: list[str]) -> str:
     """The commands, each with its output, what it said beside that (after `!`), and a status that is not 0."""
     told = []
     for command in commands:
-        ran = root.run(*shlex.split(command.replace("RESULTS", str(RESULTS))))
+        words = shlex.split(command)
+        for name, place in PLACES.items():
+            words = [word.replace(name, str(place)) for word in words]
+        ran = root.run(*words)
         beside = "".join(f"! {line}\n" for line in ran.err.splitlines())
         status = f"[status {ran.status}]\n" if ran.status else ""
         told.append(f"{PROMPT}{command}\n{ran.out}{beside}{status}")
     text = "\n".join(told)
-    for place, name in ((root.folder, "ROOT"), (RESULTS, "RESULTS"), (Path.home(), "HOME")):
+    for name, place in {**PLACES, "ROOT": root.folder, "HOME": Path.home()}.items():
         text = text.replace(str(place), name)
     return NAMED_NOW.sub("20000101T000000Z-000000", text)
 
