@@ -121,8 +121,7 @@ def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Outco
     else:
         effect = family_effect(member.pairs.differences, cap, row)
         low, high = (None, None) if effect is None else (effect.low, effect.high)
-        known = low is not None and high is not None
-        same = known and call(low or 0.0, high or 0.0, log_margin(member.rule)) == "equivalent"
+        same = low is not None and high is not None and call(low, high, log_margin(member.rule)) == "equivalent"
     if same:
         return OutcomeReading("equivalent", "boundary", blocks, effect, counter)
     if found is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import shutil
 import tarfile
@@ -13,8 +14,8 @@ import pytest
 import zstandard
 
 from ktrial.evidence import file
-from ktrial.evidence.file import BundleFolder, _Frame, _next
-from ktrial.evidence.model import MANIFEST
+from ktrial.evidence.file import BundleFolder, _Frame, _keep, _next, plain_file
+from ktrial.evidence.model import MANIFEST, BundleMember
 from ktrial.kit.errors import BadInput, KtrialError
 
 BLOCK = 512
@@ -110,6 +111,46 @@ def test_members_can_be_read_by_whoever_unpacks_them(tmp_path: Path) -> None:
     content = zstandard.ZstdDecompressor().stream_reader((tmp_path / "b.tar.zst").read_bytes()).read()
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         assert [(member.name, member.mode) for member in tar] == [(MANIFEST, 0o644)]
+
+
+def test_a_bundle_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda file: sizes.append(os.fstat(file).st_size))
+    BundleFolder(tmp_path / "private").new().write(tmp_path / "b.tar.zst", ())
+    assert sizes == [(tmp_path / "b.tar.zst").stat().st_size]
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_of_a_published_folder_lies_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "outside").write_bytes(b"secret")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "inside").write_bytes(b"1234567")
+    for name in (str(tmp_path / "outside"), "../outside"):
+        with pytest.raises(BadInput, match="a name that leads elsewhere"):
+            plain_file(folder, name)
+    monkeypatch.setattr(file, "LARGEST_BUNDLE_BYTES", 7)
+    assert plain_file(folder, "inside") == b"1234567"
+    monkeypatch.setattr(file, "LARGEST_BUNDLE_BYTES", 6)
+    with pytest.raises(BadInput, match="no file that belongs to a bundle"):
+        plain_file(folder, "inside")
+
+
+def test_a_published_folder_has_no_other_files_than_a_bundle(tmp_path: Path) -> None:
+    bundles = BundleFolder(tmp_path / "work")
+    folder = tmp_path / "published"
+    for name, data in bundles.new().files(()).items():
+        folder.mkdir()
+        (folder / name).write_bytes(
+            data.replace(b'"members": {}', b'"members": {"notes": {"sha256": "", "size_bytes": 1}}')
+        )
+    with pytest.raises(BadInput, match="'notes': no such file belongs to a bundle"):
+        bundles.examine(folder)
+
+
+def test_a_member_that_cannot_be_written_is_no_damaged_one(tmp_path: Path) -> None:
+    with pytest.raises(KtrialError, match="absent cannot be written: No such file or directory"):
+        _keep(frame(b""), tmp_path / "absent", "raw/1", BundleMember("1", 0))
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -172,6 +172,8 @@ def test_of_texts_of_two_lengths_the_end_is_shown() -> None:
         ({"first": "stock", "second": "tuned"}, "stock and tuned"),
         ({"first": "stock", "kind": "k"}, "kind k"),
         ({"second": "tuned", "kind": "k"}, "kind k"),
+        ({"outcome": "time", "kind": "k"}, "kind k"),
+        ({"benchmark": "make", "kind": "k"}, "kind k"),
         ({"arm": "a", "name": "n"}, "arm a, n"),
         ({"arm": "a", "run": 3}, "arm a"),
         *(({key: "x"}, f"{key} x") for key in ("run", "name", "kind", "method", "source", "what")),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,11 +16,12 @@ from ktrial.evidence.differences import Difference, Rechecked, UnreadData
 from ktrial.evidence.model import BundledRun, BundledSession, BundleMember, Manifest, Packed
 from ktrial.evidence.recheck import Readers, recheck
 from ktrial.evidence.recheck_trial import trial_differences
-from ktrial.evidence.trials import members_of
+from ktrial.evidence.trials import check_same_verdicts, members_of, trial_in
+from ktrial.evidence.unpack import BundleResults, runs_of, session_of
 from ktrial.judge.model.asked import AskedComparison, ImportOptions
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import RunEnded
-from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer
 from ktrial.results.import_file import document_of
 from ktrial.results.model import StoredRun, StoredSession
@@ -401,3 +403,58 @@ def test_the_comparison_of_a_trial_whose_records_are_none_is_named() -> None:
     assert one.told.startswith(f"it cannot be computed again: run 7 of {kept.stored.session}: its record is not as")
     assert [one.partition(":")[0] for one in found.notes] == ["trial swappiness-abcdef"]
     assert found.outcomes == 4
+
+
+# What bundles say of what they hold
+
+
+def the_trial() -> tuple[Bundle, str]:
+    """A bundle with a trial that is in order, and its name."""
+    kept = a_trial()
+    bundle = Bundle()
+    bundle.files = members_of(KeptTrial(stored=kept.stored, log=kept.log))
+    bundle.add(session=kept.stored.session)
+    return bundle, kept.stored.trial
+
+
+def test_a_trial_is_read_from_its_files() -> None:
+    bundle, name = the_trial()
+    assert trial_in(bundle, name).log == a_trial().log
+
+
+@pytest.mark.parametrize(
+    "part, data, told",
+    [
+        ("trial.json", None, ": trial.json is not in the bundle"),
+        ("log.jsonl", None, ": log.jsonl is not in the bundle"),
+        ("trial.json", b"{", ": Input data was truncated"),
+        ("noise.json", b"{}", ": Object missing required field"),
+        ("log.jsonl", b"{}", "/log.jsonl: its last line was cut off"),
+    ],
+)
+def test_a_trial_that_is_not_in_order_is_refused(part: str, data: bytes | None, told: str) -> None:
+    bundle, name = the_trial()
+    bundle.files.pop(f"trials/{name}/{part}", None)
+    if data is not None:
+        bundle.files[f"trials/{name}/{part}"] = data
+    with pytest.raises(BadInput, match=re.escape(f"b.tar.zst: trials/{name}{told}")):
+        trial_in(bundle, name)
+
+
+def test_names_that_would_change_a_verdict_stay() -> None:
+    kept = a_trial()
+    before = KeptTrial(stored=kept.stored, log=kept.log)
+    check_same_verdicts(before, before)
+    with pytest.raises(KtrialError, match="swappiness-abcdef would have other verdicts without the names in it"):
+        check_same_verdicts(before, KeptTrial(stored=kept.stored, log=kept.log[:1]))
+
+
+def test_raw_output_is_found_by_its_digest_alone() -> None:
+    bundle = Bundle()
+    bundle.add(a_run(1, session="s1"), raw={"stdout": b"1"})
+    results = BundleResults(bundle)
+    assert results.raw(digest_of(b"1")) == b"1"
+    with pytest.raises(UnknownName, match="raw output"):
+        results.raw(digest_of(b"2"))
+    ((_, raw),) = runs_of(bundle, session_of(bundle, bundle.manifest.sessions[0]))
+    assert (len(raw), dict(raw)) == (1, {"stdout": b"1"})

@@ -66,6 +66,25 @@ def test_too_few_runs_tell_no_carry_over() -> None:
     scores, arms = sequence(3, 0.5, 0.01, 1)
     assert validity_checks.carry_over(scores, arms, "case", "control") is None
     assert validity_checks.carry_over(scores[:2], arms[:2], "case", "control") is None
+    scores, arms = sequence(5, 0.5, 0.01, 1)
+    assert validity_checks.carry_over_p(scores[:8], arms[:8], "case", "control") is None
+    assert validity_checks.carry_over_p(scores[:9], arms[:9], "case", "control") is not None
+
+
+def test_what_other_arms_do_is_no_carry_over() -> None:
+    generator = np.random.default_rng(4)
+    arms = [("control", "case", "other")[place] for _ in range(20) for place in generator.permutation(3)]
+    states = np.array([[arm == "case", arm == "other"] for arm in arms], dtype=float)
+    scores = states @ np.array([0.05, 0.4]) + generator.normal(0, 0.02, len(arms))
+    change = np.diff(states, axis=0)
+    design = np.column_stack((change[1:, 0], change[:-1, 0], change[1:, 1], np.ones(len(change) - 1)))
+    expected = sm.OLS(np.diff(scores)[1:], design).fit().pvalues[1]
+    assert validity_checks.carry_over_p(scores, arms, "case", "control") == pytest.approx(expected, abs=1e-9)
+
+
+def test_carry_over_needs_less_than_one_chance_in_a_hundred(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validity_checks, "carry_over_p", lambda *_: 0.01)
+    assert validity_checks.carry_over(*sequence(5, 0.5, 0.01, 1), "case", "control") is None
 
 
 def test_the_share_of_the_slow_mode_is_told_for_each_arm() -> None:
@@ -81,7 +100,7 @@ def test_the_share_of_the_slow_mode_is_told_for_each_arm() -> None:
     assert validity_checks.modes({"control": control, "case": control}, blocks) is None
     shifted = validity_checks.modes({"control": control + 5, "case": case + 5}, blocks)
     assert shifted is not None
-    assert shifted.values == found.values
+    assert (shifted.values, shifted.sentence) == (found.values, found.sentence)
 
 
 def test_two_kinds_of_blocks_are_no_modes_of_the_runs() -> None:
@@ -117,6 +136,8 @@ def test_voids_above_a_fifth_refuse() -> None:
     # While it may go on, only what can never be mended refuses.
     assert validity_checks.voids({"case": 2, "control": 1}, visits, 10, 20) == []
     assert [one.kind for one in validity_checks.voids({"case": 3, "control": 3}, visits, 10, 20)] == ["voids"]
+    assert validity_checks.voids({"case": 3, "control": 2}, visits, 10, 20) == []
+    assert validity_checks.voids({}, visits, 0, None) == []
 
 
 def test_voids_of_one_arm_refuse() -> None:
@@ -125,6 +146,15 @@ def test_voids_of_one_arm_refuse() -> None:
     found = validity_checks.voids({"case": 8}, visits, 100, None)
     assert [(one.kind, one.level) for one in found] == [("voids-by-arm", "refuse")]
     assert validity_checks.voids({"case": 7}, visits, 100, None) == []
+    # Of 12 against 1 it is 0.0027, and only the arm that has more is named.
+    (found_more,) = validity_checks.voids({"case": 12, "control": 1}, visits, 100, None)
+    assert "the turn of case" in found_more.sentence
+
+
+def test_an_arm_of_few_visits_is_named_by_more_than_one_chance_in_a_hundred() -> None:
+    visits = {"case": 1, "control": 99}
+    assert validity_checks.voids({"case": 1}, visits, 99, None) == []
+    assert validity_checks.voids({}, {"case": 1, "control": 1000}, 1000, None) == []
 
 
 def test_identity_names_what_differs_unless_it_may() -> None:

@@ -134,5 +134,6 @@ def test_caps_are_rounded_up() -> None:
 def test_a_smaller_alpha_takes_a_later_row() -> None:
     assert [row_of(0.05, 1), row_of(0.05, 3), row_of(0.025, 1), row_of(0.025, 2), row_of(0.01, 1)] == [1, 3, 2, 4, 5]
     assert row_of(0.04, 1) == 2
-    with pytest.raises(BadInput, match="alpha"):
-        row_of(0.1, 1)
+    for alpha in (0.1, 0.0):
+        with pytest.raises(BadInput, match="alpha"):
+            row_of(alpha, 1)

@@ -69,3 +69,12 @@ def test_nothing_was_bet_is_no_interval() -> None:
     assert e_value(as_array([]), 1.0) == (1, 1)
     assert e_interval(SIZES[:3], scales(SIZES[:3], None), 40) is None
     assert e_interval(as_array([]), 1.0, 40) is None
+
+
+def test_a_middle_that_is_rejected_itself_has_no_interval() -> None:
+    """The median is 0, and the two that are not lie far on one side."""
+    assert e_interval(as_array([0, 0, 0, 5, 5]), 1.0, 3.0) is None
+
+
+def test_where_evidence_never_reaches_the_bound_there_is_no_interval() -> None:
+    assert e_interval(SIZES[:2], 0.1, 80) is None

@@ -6,7 +6,9 @@ import pytest
 from ktrial.judge.stats.multiplicity import blocked_floor, unpaired_floor
 
 
-@pytest.mark.parametrize("control, arm, floor", [(3, 3, 0.1), (4, 4, 2 / 70), (1, 1, 1.0), (5, 1, 1 / 3), (2, 0, 1.0)])
+@pytest.mark.parametrize(
+    "control, arm, floor", [(3, 3, 0.1), (4, 4, 2 / 70), (1, 1, 1.0), (5, 1, 1 / 3), (2, 0, 1.0), (0, 2, 1.0)]
+)
 def test_unpaired(control: int, arm: int, floor: float) -> None:
     assert unpaired_floor(control, arm) == pytest.approx(floor)
 

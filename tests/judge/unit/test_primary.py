@@ -9,7 +9,7 @@ import pytest
 
 from ktrial.judge.collect_log import Pairs
 from ktrial.judge.model.log import OutcomeRule
-from ktrial.judge.other_roles import Member, read_family
+from ktrial.judge.other_roles import Member, holm_over_tables, read_family
 from ktrial.judge.primary_verdict import (
     abs_score,
     e_values,
@@ -113,6 +113,8 @@ def test_a_counter_of_few_events_leaves_its_guard_open() -> None:
         "inconclusive",
         "open",
     )
+    # By about as much as is allowed.
+    assert counted("guard", [99.0, 101.0] * 10, [105.0, 135.0] * 10) == ("worse", "open")
 
 
 def test_the_step_of_the_tool_is_relative_to_the_typical_value_of_the_control() -> None:
@@ -156,3 +158,9 @@ def test_a_counter_within_its_margin_holds() -> None:
     """It rises by 5 %, where 20 % are allowed."""
     assert counted("guard", [99.0, 101.0] * 10, [104.0, 106.0] * 10) == ("equivalent", "holds")
     assert counted("guard", [99.0, 101.0] * 10, [124.0, 126.0] * 10) == ("worse", "broken")
+
+
+def test_the_rows_of_holm_are_as_many_as_are_left() -> None:
+    """The first is found at row 3; the others would be at row 1, which two that are left never reach."""
+    at = (3, 1, 1)
+    assert holm_over_tables(3, lambda member, row: "found" if row <= at[member] else None) == ("found", None, None)

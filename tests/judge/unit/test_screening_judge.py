@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -52,7 +53,7 @@ def carried_out(
     fixed: Protocol,
     *,
     fails: str | None = None,
-    crashed: int | None = None,
+    crashed: Sequence[int] = (),
     sd: float = 0.02,
     blocks: int = 200,
     culprit: str = "c",
@@ -69,7 +70,7 @@ def carried_out(
             on = {SETTINGS[place] for place in on_in(arm, len(SETTINGS))}
             score = -0.1 * (culprit in on) + rng.normal(0, sd)
             measured = {name: value_of(score, rule) for name, rule in fixed.outcomes.items()}
-            failure = "it crashed" if fails in on or (step.block == crashed and arm == order[0]) else None
+            failure = "it crashed" if fails in on or (step.block in crashed and arm == order[0]) else None
             log.append(
                 RunEnded(run=run, block=step.block, arm=arm, measurements={} if failure else measured, failure=failure)
             )
@@ -152,10 +153,27 @@ def test_settings_that_do_not_hold_and_tools_that_measure_something_else_are_tol
 
 
 def test_a_block_with_a_run_that_failed_is_made_up_for() -> None:
-    found = judge(carried_out(protocol(), crashed=3))
+    found = judge(carried_out(protocol(), crashed=[3]))
     assert (found.blocks, found.screened[0].blocks, found.next.reason) == (13, 12, "suspects are found")
-    capped = judge(carried_out(protocol(cap=16), culprit="nobody", noise=5, crashed=3))
+    capped = judge(carried_out(protocol(cap=16), culprit="nobody", noise=5, crashed=[3]))
     assert (capped.blocks, capped.next.reason) == (17, "the cap was reached")
+
+
+def test_six_blocks_with_a_run_that_failed_end_it_where_they_are_half_of_all() -> None:
+    half = judge(carried_out(protocol(), culprit="nobody", noise=5, crashed=range(7, 13)))
+    assert half.next.reason == "6 of 12 blocks have a run that failed"
+    fewer = judge(carried_out(protocol(), culprit="nobody", noise=5, crashed=range(9, 15), blocks=14))
+    assert fewer.next.action == "go on"
+
+
+def test_void_blocks_are_made_up_for_up_to_half_of_the_cap() -> None:
+    log: list[Event] = [protocol(cap=16)]
+    for block in range(1, 25):
+        step = judge(log).next
+        assert (step.action, step.block) == ("go on", block)
+        log.append(BlockDrawn(block=block, order=block_order(7, block, step.arms)))
+        log.append(BlockVoided(block=block, arm=step.arms[0], cause="reading", reason="hot"))
+    assert judge(log).next.reason == "the cap was reached"
 
 
 def test_void_blocks_are_left_out_and_others_take_their_place() -> None:

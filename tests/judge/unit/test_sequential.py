@@ -89,6 +89,7 @@ def test_looks_and_caps_are_those_of_the_tables() -> None:
 def test_worth_it_looks_at_the_near_end_then_at_the_estimate() -> None:
     assert worth_it("better", 0.05, 0.02, 0.09, 0.02) == "yes"
     assert worth_it("better", 0.05, 0.01, 0.09, 0.02) == "likely"
+    assert worth_it("better", 0.02, 0.01, 0.09, 0.02) == "likely"
     assert worth_it("better", 0.015, 0.01, 0.09, 0.02) == "unclear"
     assert worth_it("worse", -0.05, -0.09, -0.03, 0.02) == "yes"
     assert worth_it("worse", -0.03, -0.09, -0.01, 0.02) == "likely"
@@ -174,6 +175,7 @@ def test_fast_path_needs_one_sign_a_profile_and_distance() -> None:
         (as_array([0.5, 2 * 0.2, 0.6, 0.7]), rule._replace(margin=0.2)),
     ):
         assert decide(values, other).verdict is None
+    assert decide(as_array([0.5, 2.25 * 0.2, 0.6, 0.7]), rule._replace(margin=0.2)).why == "fast path"
 
 
 def test_fast_path_of_several_comparisons_reaches_farther() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,21 @@ def test_the_interval_of_the_difference_inverts_the_test() -> None:
 
 
 def test_equal_blocks_have_an_interval_around_them() -> None:
-    ends = difference_interval(np.zeros(10))
-    assert ends is not None
-    assert -1e-290 < ends[0] <= 0 <= ends[1] < 1e-290
+    assert difference_interval(np.zeros(10)) == (0, 0)
+    assert difference_interval(np.full(10, 0.5)) == pytest.approx((0.5, 0.5))
+
+
+def test_an_interval_looks_beyond_all_differences() -> None:
+    low, high = difference_interval(as_array([5, 7] * 3)) or (math.nan, math.nan)
+    assert 5 - 1e-8 < low < 6 < high < 7 + 1e-8
+
+
+def test_what_the_test_rejects_at_exactly_the_error_is_outside() -> None:
+    """Five blocks of one sign have p = 2/32."""
+    assert difference_interval(as_array([1, 2, 3, 4, 5]), 2 / 32) is not None
+    found = count_result(np.ones(5), np.full(5, 2.0), 2 / 32)
+    assert (found.low, found.high) == pytest.approx((2, 2))
+
+
+def test_nothing_was_counted_is_no_evidence() -> None:
+    assert sign_flip_p(as_array([])) == 1

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from ktrial.judge.model.asked import ImportOptions
-from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.kit.errors import BadInput, BadRun, KtrialError, Refused
 from ktrial.results import import_file as service
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer
-from ktrial.results.import_file import ForeignFile, ImportRequest, bring_in, read_results
+from ktrial.results.import_file import ForeignFile, ImportRequest, bring_in, read_results, unpacked
 from ktrial.results.model import StoredRun, StoredSession
 from tests.support.imports import FOLDER, IMPORTERS
 from tests.support.stores import a_session
@@ -125,6 +125,17 @@ def test_a_dry_run_keeps_nothing() -> None:
     found = brought(GOOD, msgspec.structs.replace(PLAIN, dry_run=True), store)
     assert len(found.sessions) == 2
     assert not store.kept
+
+
+def test_gzip_may_be_several_and_is_whole() -> None:
+    one, other = gzip.compress(b"a" * 5000), gzip.compress(b"b" * 7)
+    assert unpacked(one + other + b"\0" * 2000, "f.json.gz", 5007) == (b"a" * 5000 + b"b" * 7, "f.json")
+    assert unpacked(b"{}", "f.json.gz", 1) == (b"{}", "f.json.gz")
+    with pytest.raises(BadInput, match="more than the 5006 bytes"):
+        unpacked(one + other, "f.json.gz", 5006)
+    for broken in (one[:-9], one[:20] + b"\xff" * 40, one + other[:12]):
+        with pytest.raises(BadRun, match="whole gzip"):
+            unpacked(broken, "f.json.gz", 10_000)
 
 
 def test_gzip_is_unpacked_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,34 @@ def test_each_knob_is_counted_once() -> None:
     assert examination.counts == Counts(looked_at=3, at_default=0, differ=1, default_unknown=1, unreadable=1, absent=7)
 
 
+def test_the_machine_is_told_in_five_lines() -> None:
+    disks = [
+        {"name": "vda", "scheduler": "mq-deadline"},
+        {"name": "nvme0n1", "scheduler": None},
+        {"name": "dm-0", "scheduler": "none", "virtual": True},
+        {"name": "loop0", "scheduler": "none"},
+    ]
+    facts = {
+        "kernel.release": "6.12.1",
+        "kernel.scheduler": "EEVDF",
+        "kernel.preemption": "full",
+        "os.name": "Debian 12",
+        "virtualisation.kind": "kvm",
+        "container.kind": "docker",
+        "block.devices": disks,
+    }
+    assert dict(look(facts=facts).machine) == {
+        "CPU": "Model X, 8 threads",
+        "memory": "16 GiB",
+        "kernel": "6.12.1, EEVDF, preemption full",
+        "system": "Debian 12, in a kvm guest, in a docker container",
+        "disks": "vda (mq-deadline), nvme0n1 (no scheduler)",
+    }
+    known = {"cpu.model": "Model X", "os.name": "Debian 12"}
+    quiet = look(facts={**dict.fromkeys(QUIET_FACTS), **known, "virtualisation.kind": "none", "container.kind": "none"})
+    assert quiet.machine == (("CPU", "Model X"), ("system", "Debian 12"))
+
+
 def test_a_quiet_machine_at_its_defaults() -> None:
     examination = look()
     assert examination.counts == Counts(looked_at=3, at_default=2, differ=0, default_unknown=1, unreadable=0, absent=7)

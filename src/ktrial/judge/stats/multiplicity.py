@@ -16,8 +16,6 @@ RESAMPLES = 9_999
 
 def unpaired_floor(n_control: int, n_arm: int) -> float:
     """Two-sided, of every test on labels that could be exchanged: two of all ways to pick the arm's units."""
-    if not n_control or not n_arm:
-        return 1.0
     return min(1.0, 2 / math.comb(n_control + n_arm, n_arm))
 
 

@@ -58,7 +58,9 @@ def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
 def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float] | None:
     """The shifts that the sign-flip test does not reject; None where so few blocks reject nothing."""
     signs = _signs(len(differences))
-    middle, reach = float(differences.mean()), float(np.abs(differences - differences.mean()).max()) + 1e-300
+    middle = float(differences.mean())
+    # Blocks that are all equal spread nowhere, and still have an interval around them.
+    reach = float(np.abs(differences - middle).max()) or abs(middle) or 1.0
     # Beyond all differences every one has the same sign: the smallest p there is.
     far = middle - 2 * len(differences) * reach, middle + 2 * len(differences) * reach
     ends = []
