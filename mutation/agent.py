@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants of the agent: cargo-mutants plants them in a copy of the checkout, and runs the tests in Rust there.
+"""Mutants of the agent: as cargo-mutants lists them, in a copy of the checkout.
 
-What these let live is planted once more, and the tests that kill the agent run with it.
+All of a sample are built together, and the tests in Rust run with each. What lives on there, or does not build with the
+others, cargo-mutants plants alone; what the tests in Rust let live then too runs under the tests that kill the agent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import filecmp
 import json
 import os
@@ -14,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +26,7 @@ from typing import Any
 from mutation.errors import CannotRun
 from mutation.listed import ROOT, Group
 from mutation.mutant import Fate, Mutant
+from mutation.together import Piece, Told, planted, unbuilt
 
 _TOOL = ROOT / ".setup" / "cargo-mutants" / "bin" / "cargo-mutants"
 _WORK = ROOT / ".setup" / "mutation"
@@ -52,7 +56,7 @@ class Agent:
         self._output = work / "output"
         self._output.mkdir(parents=True, exist_ok=True)
         self._names: dict[Mutant, str] = {}
-        self._diffs: dict[Mutant, str] = {}
+        self._told: dict[Mutant, Told] = {}
         refresh(ROOT, self._tree)
 
     def all_mutants(self, group: Group) -> list[Mutant]:
@@ -64,13 +68,18 @@ class Agent:
             told = json.loads(self._tell(*choose, "--json", "--diff"))
             known = named(names, told)
             self._names |= {mutant: name for mutant, (name, _) in known.items()}
-            self._diffs |= {mutant: one["diff"] for mutant, (_, one) in known.items()}
+            self._told |= {mutant: one for mutant, (_, one) in known.items()}
             found += listed.named(list(known))
         return found
 
     def run(self, group: Group, sample: Sequence[Mutant], deadline: float) -> Iterator[tuple[Mutant, Fate]]:
         """The fate of each mutant; after the deadline no more are begun. Raises CannotRun."""
-        mutants = {self._names[one]: one for one in sample}
+        alone = dict.fromkeys(sample)
+        for mutant, fate in self._together(sample, group.tests, deadline):
+            if fate is not Fate.SURVIVED:
+                del alone[mutant]
+                yield mutant, fate
+        mutants = {self._names[one]: one for one in alone}
         left = list(mutants)
         is_first = True
         while left and time.monotonic() < deadline:
@@ -79,6 +88,64 @@ class Agent:
                 mutant = mutants[name]
                 yield mutant, self._then(mutant, group.then) if fate is Fate.SURVIVED and group.then else fate
             is_first = False
+
+    def _together(
+        self, sample: Sequence[Mutant], tests: Sequence[str], deadline: float
+    ) -> Iterator[tuple[Mutant, Fate]]:
+        """The fate of each mutant that builds with the others."""
+        command = [*_ALONE, "cargo", "test", "--quiet", "--locked", "--manifest-path", "agent/Cargo.toml", *tests]
+        with tempfile.TemporaryDirectory(prefix="ktrial-mutation-") as folder:
+            Path(folder).chmod(0o755)  # agents read the file there as other users too
+            chosen = Path(folder) / "chosen"
+            with self._built(dict(enumerate(sample, 1)), tests, chosen) as built:
+                for number, mutant in {0: None, **built}.items():
+                    if time.monotonic() > deadline:
+                        return
+                    chosen.write_text(str(number), encoding="ascii")
+                    status = self._ended(command, _TEST_S if number else _BUILD_S)
+                    if mutant is not None:
+                        yield mutant, {0: Fate.SURVIVED, None: Fate.TIMED_OUT}.get(status, Fate.CAUGHT)
+                    elif status != 0:
+                        raise CannotRun(f"without any mutant, cargo test ends with {status}")
+
+    @contextlib.contextmanager
+    def _built(self, mutants: dict[int, Mutant], tests: Sequence[str], chosen: Path) -> Iterator[Mapping[int, Mutant]]:
+        """The tests, built with all mutants that build together; the sources are as they were afterwards."""
+        own = {file: (self._tree / file).read_text(encoding="utf-8") for file in {one.file for one in mutants.values()}}
+        try:
+            while True:
+                pieces = {
+                    file: planted(
+                        source, {place: self._told[one] for place, one in mutants.items() if one.file == file}, chosen
+                    )
+                    for file, source in own.items()
+                }
+                for file, found in pieces.items():
+                    (self._tree / file).write_text("".join(one.text for one in found), encoding="utf-8")
+                if not (wrong := self._wrong(tests, pieces)):
+                    there = set().union(*(one.mutants for found in pieces.values() for one in found))
+                    yield {place: one for place, one in mutants.items() if place in there}
+                    return
+                mutants = {place: one for place, one in mutants.items() if place not in wrong}
+        finally:
+            for file, source in own.items():
+                (self._tree / file).write_text(source, encoding="utf-8")
+
+    def _wrong(self, tests: Sequence[str], pieces: Mapping[str, Sequence[Piece]]) -> set[int]:
+        """The mutants that do not build with the others; none when all did. Raises CannotRun."""
+        own = tests[: tests.index("--")] if "--" in tests else tests
+        command = ("cargo", "test", "--no-run", "--locked", "--message-format=json", *own)
+        done = subprocess.run(
+            command, cwd=self._tree / "agent", env=environment(), capture_output=True, text=True, check=False
+        )
+        told = [json.loads(line) for line in done.stdout.splitlines()]
+        errors = [one["message"] for one in told if one["reason"] == "compiler-message"]
+        wrong: set[int] = set()
+        for span in (span for one in errors if one["level"] == "error" for span in one["spans"] if span["is_primary"]):
+            wrong |= unbuilt(pieces.get(f"agent/{span['file_name']}", ()), span["line_start"], span["line_end"])
+        if done.returncode and not wrong:
+            raise CannotRun(f"the agent does not build with any mutant:\n{done.stderr[-4000:]}")
+        return wrong
 
     def _fates(self, names: Sequence[str], tests: Sequence[str], *, is_first: bool) -> dict[str, Fate]:
         """What the tests in Rust make of mutants; the first time also whether they pass without any."""
@@ -102,7 +169,7 @@ class Agent:
         path = self._tree / mutant.file
         whole = path.read_bytes()
         try:
-            self._ended(["patch", "--quiet", str(path)], 60, self._diffs[mutant])
+            self._ended(["patch", "--quiet", str(path)], 60, self._told[mutant]["diff"])
             status = self._ended([*_ALONE, sys.executable, "-I", "-m", "pytest", "-x", "-q", *tests], _THEN_S)
         finally:
             path.write_bytes(whole)

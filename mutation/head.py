@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants of the head: each is loaded in the place of its module, in a process of its own, and the tests run there.
+"""Mutants of the head: first in functions that are loaded; those that live on there, in the place of their module.
 
 No file of the checkout is changed. What is large and no part of ktrial is loaded once, before the processes part.
 """
@@ -7,19 +7,13 @@ No file of the checkout is changed. What is large and no part of ktrial is loade
 from __future__ import annotations
 
 import ast
-import contextlib
 import importlib
 import importlib.util
 import os
-import resource
 import shutil
-import signal
 import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -29,18 +23,18 @@ import pytest
 
 from mutation.errors import CannotRun
 from mutation.listed import ROOT, Group
+from mutation.loaded import Planter
 from mutation.mutant import Fate, Mutant
 from mutation.operators import mutants, planted
+from mutation.pool import Pool, forked, new_folder, output_in
 
 _HEAVY = ("numpy", "scipy.stats", "scipy.optimize", "msgspec", "click", "hypothesis", "sqlalchemy", "duckdb", "alembic")
 _OPTIONS = (
     *("-x", "-q", "-c", "pyproject.toml", "-p", "no:cacheprovider", "-p", "no:logging"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # hypothesis is loaded already
 )
-_MEMORY = 8 << 30
 #: A mutant may take this much longer than the code as it is; the machine may be busy.
 _TIMES, _MORE_S = 4, 20
-_PASSED, _BROKEN = pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED
 
 
 def all_mutants(group: Group, root: Path = ROOT) -> list[Mutant]:
@@ -76,13 +70,6 @@ class _Finder(MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, self._path, loader=loader)
 
 
-@dataclass
-class _Process:
-    mutant: Mutant
-    began: float
-    folder: Path
-
-
 class Head:
     """The mutants of the head, run some at a time."""
 
@@ -97,80 +84,63 @@ class Head:
         """All mutants of the functions that a group names. Raises CannotRun."""
         return all_mutants(group, self._root)
 
-    def seconds(self, tests: Sequence[str]) -> float:
-        """How long tests take without a fault. Raises CannotRun where they do not pass."""
-        folder = Path(tempfile.mkdtemp(prefix="ktrial-mutation-"))
-        began = time.monotonic()
+    def run(self, group: Group, sample: Sequence[Mutant], deadline: float) -> Iterator[tuple[Mutant, Fate]]:
+        """The fate of each mutant, as they come to their ends. After the deadline no more are begun.
+
+        Raises CannotRun where the tests do not pass without a fault.
+        """
+        # All tests once: dict, because a file that is named twice runs twice.
+        tests = tuple(dict.fromkeys(test for one in sample for test in group.tests_of(one.file)))
+        pool = Pool(self._jobs, deadline)
+        began, usual_s = time.monotonic(), 0.0
+        lived = []
+        for mutant, fate in self._in_loaded(sample, tests, pool):
+            usual_s = usual_s or time.monotonic() - began  # all tests have run when the first fate comes
+            if fate is Fate.SURVIVED:
+                lived.append(mutant)
+            else:
+                yield mutant, fate
+
+        def alone(mutant: Mutant, folder: Path) -> int:
+            return _run_tests(self._root, mutant, group.tests_of(mutant.file), folder)
+
+        yield from pool.fates(lived, alone, lambda _: _limit_s(usual_s))
+
+    def _in_loaded(self, sample: Sequence[Mutant], tests: Sequence[str], pool: Pool) -> Iterator[tuple[Mutant, Fate]]:
+        """The fates of mutants in functions that are loaded already."""
+        folder, (reading, writing) = new_folder(), os.pipe()
+
+        def tell(mutant: Mutant, fate: Fate) -> None:
+            os.write(writing, f"{sample.index(mutant)} {fate.value}\n".encode())
+
+        def session() -> int:
+            planter = Planter(self._root, sample, pool, _limit_s, tell)
+            return _run_tests(self._root, None, tests, folder, planter)
+
+        pid = forked(session, folder)
+        os.close(writing)
         try:
-            pid = self._fork(None, tests, folder)
+            with os.fdopen(reading, encoding="ascii") as fates:
+                for line in fates:
+                    place, _, fate = line.rstrip().partition(" ")
+                    yield sample[int(place)], Fate(fate)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            if status != _PASSED:
-                output = (folder / "output").read_text(encoding="utf-8", errors="replace")
-                raise CannotRun(f"without any mutant, these end with {status}: {' '.join(tests)}\n{output[-4000:]}")
+            if status:
+                named = " ".join(tests)
+                raise CannotRun(f"without any mutant, these end with {status}: {named}\n{output_in(folder)}")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        return time.monotonic() - began
-
-    def run(self, group: Group, sample: Sequence[Mutant], deadline: float) -> Iterator[tuple[Mutant, Fate]]:
-        """The fate of each mutant, as they come to their ends. After the deadline no more are begun."""
-        # All tests once: dict, because a file that is named twice runs twice.
-        usual = self.seconds(tuple(dict.fromkeys(test for one in sample for test in group.tests_of(one.file))))
-        waiting = list(reversed(sample))
-        running: dict[int, _Process] = {}
-        while running or (waiting and time.monotonic() < deadline):
-            while waiting and len(running) < self._jobs and time.monotonic() < deadline:
-                mutant = waiting.pop()
-                folder = Path(tempfile.mkdtemp(prefix="ktrial-mutation-"))
-                pid = self._fork(mutant, group.tests_of(mutant.file), folder)
-                running[pid] = _Process(mutant, time.monotonic(), folder)
-            for pid, process in list(running.items()):
-                fate = _fate(pid, process, usual * _TIMES + _MORE_S)
-                if fate is not None:
-                    del running[pid]
-                    shutil.rmtree(process.folder, ignore_errors=True)
-                    yield process.mutant, fate
-            time.sleep(0.02)
-
-    def _fork(self, mutant: Mutant | None, tests: Sequence[str], folder: Path) -> int:
-        sys.stdout.flush()
-        pid = os.fork()
-        if pid == 0:
-            status = int(_BROKEN)
-            try:
-                status = _run_tests(self._root, mutant, tests, folder)
-            except Exception:  # noqa: BLE001 -- told in the output of the process, which ends here
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-        return pid
 
 
-def _run_tests(root: Path, mutant: Mutant | None, tests: Sequence[str], folder: Path) -> int:
-    os.setsid()
-    output = os.open(folder / "output", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-    for descriptor in (1, 2):
-        os.dup2(output, descriptor)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+def _limit_s(usual_s: float) -> float:
+    return usual_s * _TIMES + _MORE_S
+
+
+def _run_tests(
+    root: Path, mutant: Mutant | None, tests: Sequence[str], folder: Path, planter: Planter | None = None
+) -> int:
     os.chdir(root)
     if mutant is not None:
         sys.meta_path.insert(0, _Finder(root, mutant))
-    return int(pytest.main([*_OPTIONS, f"--basetemp={folder / 'temporary'}", *tests]))
-
-
-def _fate(pid: int, process: _Process, limit: float) -> Fate | None:
-    """What became of a process; none while it goes on. What it started ends with it."""
-    ended, status = os.waitpid(pid, os.WNOHANG)
-    if ended == 0 and time.monotonic() - process.began < limit:
-        return None
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-    if ended == 0:
-        os.waitpid(pid, 0)
-        return Fate.TIMED_OUT
-    code = os.waitstatus_to_exitcode(status)
-    if code in {pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED}:
-        raise CannotRun((process.folder / "output").read_text(encoding="utf-8", errors="replace")[-4000:])
-    return Fate.SURVIVED if code == _PASSED else Fate.CAUGHT
+    options = [*_OPTIONS, f"--basetemp={folder / 'temporary'}"]
+    return int(pytest.main([*options, *tests], plugins=[planter] if planter else []))

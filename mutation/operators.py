@@ -93,6 +93,11 @@ def planted(file: str, source: str, mutant: Mutant) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
+def function_in(tree: ast.Module, name: str) -> ast.FunctionDef:
+    """The function of a qualified name."""
+    return next(function for top in tree.body for found, function in _functions(top, "") if found == name)
+
+
 def _changes(tree: ast.Module) -> Iterator[tuple[str, _Change]]:
     for top in tree.body:
         for name, function in _functions(top, ""):

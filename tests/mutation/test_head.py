@@ -18,7 +18,7 @@ from mutation import head
 from mutation.errors import CannotRun
 from mutation.listed import Group, Listed
 head._TIMES, head._MORE_S = 2, 2
-group = Group("g", "head", 90, (Listed("src/tiny/count.py", ("steps",)),), (sys.argv[2],))
+group = Group("g", "head", 90, (Listed("src/tiny/count.py", ("steps", "most")),), (sys.argv[2],))
 side = head.Head(2, Path(sys.argv[1]))
 try:
     for mutant, fate in side.run(group, side.all_mutants(group), time.monotonic() + float(sys.argv[3])):
@@ -35,6 +35,13 @@ def steps(left):
     return found
 
 
+def most(times=2):
+    return 3 * times
+
+
+MOST = most()
+
+
 def other():
     return 7
 """
@@ -46,7 +53,8 @@ def project(tmp_path: Path) -> Path:
         "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["src"]\naddopts = ["--import-mode=importlib"]\n',
         "src/tiny/__init__.py": "",
         "src/tiny/count.py": SOURCE,
-        "tests/test_good.py": "from tiny.count import steps\ndef test_one(): assert steps(3) == 2\n",
+        "tests/test_good.py": "from tiny.count import MOST, steps\ndef test_one(): assert steps(3) == 2\n"
+        "def test_two(): assert MOST == 6\n",
         "tests/test_bad.py": "from tiny.count import steps\ndef test_one(): assert steps(3) == 9\n",
     }
     for name, text in files.items():
@@ -69,7 +77,11 @@ def test_each_mutant_has_its_fate_and_no_source_changes(project: Path) -> None:
         "caught `0`: becomes 1 (2)",
         "caught `1`: becomes 2",
         "caught `2`: becomes 3",
+        "caught `2`: becomes 3",
+        "caught `3 * times`: * becomes /",
+        "caught `3`: becomes 4",
         "caught `found += 1`: deleted",
+        "caught `return 3 * times`: returns None",
         "caught `return found`: returns None",
         "survived `left > 0`: > becomes >=",
         "timed out `left -= 2`: deleted",
