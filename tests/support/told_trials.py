@@ -148,7 +148,7 @@ class _Course:
                 self._run(block, arm, failure="exit status 1" if (block, arm) == (2, "sw180") else None)
             else:
                 said = judge(self.log)
-                verdicts = {f"{one.arm}:{one.against}": one.verdict for one in said.judged if one.role == "primary"}
+                verdicts = said.primary_verdicts
                 self.log.append(Looked(blocks=said.blocks, verdicts=verdicts))
         if ended:
             self.log.append(Ended(reason=step.reason))

@@ -23,9 +23,10 @@ from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.gates import parse_gates
 from ktrial.machine.watch_run import ConditionWatch
 from ktrial.trial.arms.arms import Arms
-from ktrial.trial.run.loop import Benchmarked, Standing, TrialCourse
+from ktrial.trial.run.loop import Standing, TrialLoop
 from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.trial_resume import untold
+from ktrial.trial.run.visits import Benchmarked, MachineVisits
 from ktrial.tuning.plans.model import Change, Plan
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeSampling, FakeSleep, FakeStore, answer
 from tests.support.machine import FakeMachine, step_told, transaction_told
@@ -245,7 +246,7 @@ class Trial:
             self.machine.end_session()
             self.steps = life.steps
 
-    def _course(self) -> TrialCourse:
+    def _course(self) -> TrialLoop:
         late = untold(self.log, self.store.records, self.benchmarks)
         if late:
             self.logs.append("trial", late)
@@ -264,8 +265,9 @@ class Trial:
             log=list(self.log),
             records=list(self.store.records),
             next_run=max(self.store.started, default=0) + 1,
+            logs=self.logs,
         )
-        return TrialCourse(
+        self.visits = MachineVisits(
             standing,
             Benchmarked(
                 tasks=self.order.tasks,
@@ -277,16 +279,15 @@ class Trial:
             RunMaker(executor, self.clock, None, around),
             around,
             self.store,
-            self.logs,
             self.clock,
             FACTS,
             self.told.append,
             self.settle_s,
             self.time_s,
-            self.most_blocks,
             keeps_states=self.state is not None,
             turn=self.turn,
         )
+        return TrialLoop(standing, self.visits, self.told.append, self.most_blocks)
 
     def _reply(self, executor: FakeExecutor) -> RawOutput:
         arm = executor.invocations[-1].environment["ARM"]

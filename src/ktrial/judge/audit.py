@@ -42,7 +42,7 @@ def _order(protocol: Protocol, event: BlockDrawn) -> Finding | None:
 
 def _look(before: TrialLog, event: Looked) -> Finding | None:
     said = judge(before)
-    primaries = {f"{one.arm}:{one.against}": one.verdict for one in said.judged if one.role == "primary"}
+    primaries = said.primary_verdicts
     if said.blocks == event.blocks and primaries == dict(event.verdicts):
         return None
     recorded, recomputed = _told(event.blocks, event.verdicts), _told(said.blocks, primaries)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.judge.model.log import Event, Protocol
+from ktrial.judge.model.log import Event, Protocol, protocol_in
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.trial.record import StoredTrial, protocol_sha256
 
@@ -23,9 +23,7 @@ class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def protocol(self) -> Protocol:
         """What was fixed before the first run."""
-        first = self.log[0]
-        assert isinstance(first, Protocol), "a log begins with its protocol"
-        return first
+        return protocol_in(self.log)
 
     @property
     def sha256(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from ktrial.judge.model.log import Event, Protocol, decode, encode
+from ktrial.judge.model.log import Event, decode, encode, protocol_in
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.results.store.database import Database
@@ -121,8 +121,7 @@ class StoredTrials:
 
     def _kept(self, stored: StoredTrial) -> KeptTrial:
         log = self.log(stored.trial)
-        first = log[0]
-        assert isinstance(first, Protocol), "a log begins with its protocol"
+        first = protocol_in(log)
         return KeptTrial(stored=stored, log=log, noise=self._profile_with(first.profile) if first.profile else None)
 
     def _profile_with(self, differences: Mapping[str, tuple[float, ...]]) -> NoiseProfile | None:

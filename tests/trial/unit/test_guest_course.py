@@ -22,10 +22,10 @@ from ktrial.kernels.identity import KernelFound
 from ktrial.kit.errors import BadRun, KtrialError
 from ktrial.trial.guests.model import perturbation
 from ktrial.trial.guests.prepare import GuestReady
-from ktrial.trial.guests.visits import GuestCourse
+from ktrial.trial.guests.visits import GuestVisits
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
 from ktrial.trial.record import ArmSettings
-from ktrial.trial.run.loop import Standing
+from ktrial.trial.run.loop import Standing, TrialLoop
 from ktrial.trial.run.prepare import Prepared
 from ktrial.tuning.plans.model import Plan
 from tests.support.bench import FakeClock, outcome
@@ -153,7 +153,7 @@ class Trial:
     def log(self) -> list[Event]:
         return self.logs.events
 
-    def run(self) -> GuestCourse:
+    def run(self) -> TrialLoop:
         """From where it stands."""
         session = session_of(Order(suite="tool", tasks=(TASK,), rounds=1, seed=7), FACTS, "0.1.0", "session")
         standing = Standing(
@@ -163,11 +163,13 @@ class Trial:
             log=list(self.log),
             records=list(self.store.records),
             next_run=max(self.store.started, default=0) + 1,
+            logs=self.logs,
         )
         versions: dict[str, str | None] = {"tool": "0.1.0"}
-        course = GuestCourse(
-            standing, self.guests, self.lab, self.store, self.logs, self.clock, self.check, self.told.append, versions
+        visits = GuestVisits(
+            standing, self.guests, self.lab, self.store, self.clock, self.check, self.told.append, versions
         )
+        course = TrialLoop(standing, visits, self.told.append)
         self.judgement = course.carry_out()
         return course
 

@@ -372,7 +372,7 @@ def test_a_visit_that_begins_tells_how_long_it_still_takes() -> None:
     began = [event for event in trial.told if isinstance(event, VisitBegan)]
     assert began[0].left_s is None
     told = [event.left_s for event in began if event.block is not None]
-    run_s = trial.course.run_s
+    run_s = trial.visits.pace.run_s
     assert run_s is not None
     visit_s = 2 + 2 * run_s
     assert told[:4] == pytest.approx([18 * visit_s, 17.5 * visit_s, 17 * visit_s, 16.5 * visit_s])

@@ -58,14 +58,15 @@ def command(
     guests the clock counts instructions, and the first boots of every arm are made twice and must be the same to the
     last byte.
     """
-    from ktrial.cli.shared.guest_trials import run_in_guests, show_protocol
+    from ktrial.cli.shared.guest_trials import show_protocol
+    from ktrial.cli.shared.run_trial import run_file
 
     app: App = ctx.obj
     file = _read(words) if words and words[0].endswith(".toml") else _asked(app, words, options)
     if dry_run:
         show_protocol(app, file)
         return 0
-    return run_in_guests(app, file, allow_dangerous=yes_dangerous, as_json=as_json)
+    return run_file(app, file, allow_dangerous=yes_dangerous, profile=False, as_json=as_json)
 
 
 def _read(words: tuple[str, ...]) -> TrialFile:

@@ -20,14 +20,20 @@ if TYPE_CHECKING:
 
 def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_json: bool) -> DemoResult:
     """From the noise of this machine to the page; whoever interrupts gets no page."""
-    from ktrial.cli.shared.trial_start import prepare
+    from ktrial.cli.shared.run_trial import part_of_question
     from ktrial.studies.demo.demo_story import found_in
     from ktrial.trial.outcome.summary import judgement_of
+    from ktrial.trial.run.progress import TrialProgress
 
     before = _values(machine, demo.paths)
-    app.lock_trials()
-    ready = prepare(app, demo.file, allow_dangerous=False)
-    stored, interrupted = _carry_out(app, ready, as_json=as_json)
+    listen = TrialProgress(app.clock, as_json=as_json)
+
+    def check(_: Prepared) -> None:
+        app.say("first the noise of this machine: 20 runs of the control against itself")
+
+    with app.interrupts, listen:
+        stored, carried = part_of_question(app, demo.file, None, check, listen, allow_dangerous=False, profile=True)
+    interrupted = carried.interrupted
     log = app.trials.log(stored.trial)
     return DemoResult(
         trial=stored.trial,
@@ -40,23 +46,6 @@ def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_
         passed=demo.passed,
         report=None if interrupted else _write_report(app, stored, output),
     )
-
-
-def _carry_out(app: App, ready: Prepared, *, as_json: bool) -> tuple[StoredTrial, bool]:
-    """The trial, from its noise profile to its end; whether it was interrupted."""
-    from ktrial.trial.run.conduct import begin, carry_on, planned
-    from ktrial.trial.run.prepare import rig_of
-    from ktrial.trial.run.progress import TrialProgress
-
-    rig = rig_of(app, ready)
-    listen = TrialProgress(app.clock, as_json=as_json)
-    with app.interrupts, listen:
-        app.say("first the noise of this machine: 20 runs of the control against itself")
-        protocol = planned(app, ready, rig, listen, profile=True).protocol
-        listen.announce(ready, protocol)
-        stored = begin(app, ready, protocol)
-        _, interrupted = carry_on(app, stored, ready, rig, listen)
-    return stored, interrupted
 
 
 def _write_report(app: App, stored: StoredTrial, output: Path | None) -> str:

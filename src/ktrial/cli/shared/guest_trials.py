@@ -4,22 +4,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
     from ktrial.bench.guest_tools import GuestPlace
     from ktrial.cli.app import App
+    from ktrial.judge.model.log import Protocol
     from ktrial.trial.guests.prepare import GuestReady
     from ktrial.trial.guests.recipe import KernelChange
     from ktrial.trial.protocol.file import ArmFile, TrialFile
     from ktrial.trial.record import StoredTrial
-    from ktrial.trial.run.prepare import Prepared
-    from ktrial.trial.run.progress import TrialProgress
+    from ktrial.trial.run.conduct import CarriedOut, Planned
+    from ktrial.trial.run.events import TrialListener
 
 
 @contextmanager
@@ -59,82 +60,48 @@ def words_of(app: App, file: TrialFile) -> Mapping[str, str]:
     return kernel_words(file, workshop_of(app), app.say)
 
 
-def run_in_guests(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
-    """A new trial, from its protocol to its verdict."""
-    from ktrial.trial.run.progress import TrialProgress
+class InGuests:
+    """Guests that lie ready. Implements `Venue`."""
 
-    guests = prepare(app, file, allow_dangerous=allow_dangerous)
-    listen = TrialProgress(app.clock, as_json=as_json)
-    with app.interrupts, listen:
-        stored = _begun(app, guests, listen, rules=True)
-    return _to_its_end(app, stored, guests, listen, as_json=as_json)
+    def __init__(self, app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
+        self._app = app
+        self._guests = prepare(app, file, allow_dangerous=allow_dangerous)
+        self.ready = self._guests.ready
 
+    def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
+        """Fix the protocol. The noise of guests is not measured first: exact ones have none of their own."""
+        from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+        from ktrial.trial.run.conduct import Planned
 
-def _begun(app: App, guests: GuestReady, listen: TrialProgress, *, rules: bool) -> StoredTrial:
-    """A new trial of the store, after it was announced."""
-    from ktrial.trial.guests.prepare import found_in_guests
-    from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
-    from ktrial.trial.run.conduct import begin
+        ready = self.ready
+        workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
+        around = outcomes_around(ready.suite)
+        return Planned(protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads, around), None)
 
-    ready = guests.ready
-    workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
-    around = outcomes_around(ready.suite)
-    protocol = protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads, around)
-    listen.announce(ready, protocol, rules=rules)
-    return begin(app, ready, protocol, found_in_guests(ready, guests.places, app.kernels.lab.identify))
+    def unread_gates(self, protocol: Protocol) -> Sequence[str]:
+        """None: guests have no gates."""
+        return ()
 
+    def begin(self, protocol: Protocol) -> StoredTrial:
+        """Put the protocol on disk."""
+        from ktrial.trial.guests.prepare import found_in_guests
+        from ktrial.trial.run.conduct import begin
 
-def part_in_guests(
-    app: App,
-    file: TrialFile,
-    stored: StoredTrial | None,
-    check: Callable[[Prepared], None],
-    listen: TrialProgress,
-    *,
-    allow_dangerous: bool,
-) -> StoredTrial | None:
-    """One of several trials that answer a question, from where it stands; None where somebody interrupted."""
-    from ktrial.trial.guests.prepare import same_arms
-    from ktrial.trial.guests.visits import carry_on_in_guests
+        found = found_in_guests(self.ready, self._guests.places, self._app.kernels.lab.identify)
+        return begin(self._app, self.ready, protocol, found)
 
-    guests = prepare(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
-    check(guests.ready)
-    if stored is None:
-        stored = _begun(app, guests, listen, rules=False)
-    elif same_arms(stored.arms, guests.ready.arms):
-        raise Refused(f"a kernel or a value is not what it was when {stored.trial} began", hint="--fresh begins anew")
-    _, interrupted = carry_on_in_guests(app, stored, guests, app.kernels.lab, app.interrupts.check, listen)
-    return None if interrupted else stored
+    def changed(self, stored: StoredTrial) -> str | None:
+        """The first arm whose kernel or values would not be what they were."""
+        from ktrial.trial.guests.prepare import same_arms
 
+        return next(iter(same_arms(stored.arms, self.ready.arms)), None)
 
-def resume_in_guests(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
-    """Go on with a trial of the store, with exactly what was fixed."""
-    from ktrial.judge.model.log import Protocol
-    from ktrial.trial.guests.prepare import same_arms
-    from ktrial.trial.outcome.summary import judgement_of
-    from ktrial.trial.run.progress import TrialProgress
+    def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
+        """From where the trial stands until it ends or is interrupted."""
+        from ktrial.trial.guests.visits import carry_on_in_guests
 
-    guests = prepare(app, stored.file, allow_dangerous=allow_dangerous)
-    if changed := same_arms(stored.arms, guests.ready.arms):
-        raise Refused(
-            f"the arm {changed[0]} would not be what it was when {stored.trial} began: its kernel or a value changed",
-            hint="put it back as it was, or begin a new trial",
-        )
-    log = app.trials.log(stored.trial)
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
-    listen = TrialProgress(app.clock, as_json=as_json)
-    listen.announce(guests.ready, protocol, judgement_of(log))
-    return _to_its_end(app, stored, guests, listen, as_json=as_json)
-
-
-def _to_its_end(app: App, stored: StoredTrial, guests: GuestReady, listen: Any, *, as_json: bool) -> int:
-    from ktrial.cli.shared.trial_outcome import finish
-    from ktrial.trial.guests.visits import carry_on_in_guests
-
-    with app.interrupts, listen:
-        _, interrupted = carry_on_in_guests(app, stored, guests, app.kernels.lab, app.interrupts.check, listen)
-    return finish(app, stored, interrupted=interrupted, as_json=as_json)
+        app = self._app
+        return carry_on_in_guests(app, stored, self._guests, app.kernels.lab, app.interrupts.check, listen)
 
 
 def arms_in_guests(

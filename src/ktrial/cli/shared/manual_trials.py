@@ -133,7 +133,7 @@ def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | N
 def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_dangerous: bool, as_json: bool) -> int:
     """The visit, and those after it for which nobody has to do anything; then what is due."""
     from ktrial.cli.shared.trial_outcome import finish
-    from ktrial.judge.model.log import Protocol
+    from ktrial.judge.model.log import protocol_in
     from ktrial.kit import interruption
     from ktrial.trial.outcome.summary import judgement_of
     from ktrial.trial.run.conduct import carry_on
@@ -144,13 +144,12 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
     ready = _prepared(app, stored, due, allow_dangerous=allow_dangerous)
     rig = rig_of(app, ready)
     before = app.trials.log(stored.trial)
-    protocol = before[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol = protocol_in(before)
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         listen.take_up(protocol, judgement_of(before))
         try:
-            _, interrupted = carry_on(app, stored, ready, rig, listen, VisitTurn(stored, due, found))
+            interrupted = carry_on(app, stored, ready, rig, listen, VisitTurn(stored, due, found)).interrupted
         except LimitPassed:
             finish(app, stored, interrupted=False, as_json=as_json)
             raise

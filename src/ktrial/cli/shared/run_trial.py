@@ -4,21 +4,26 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from ktrial.cli.shared.trial_outcome import finish, kept_trial
 from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare
 from ktrial.kit.errors import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ktrial.cli.app import App
     from ktrial.judge.model.comparison import Comparison
+    from ktrial.judge.model.log import Protocol as TrialProtocol
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.record import StoredTrial
+    from ktrial.trial.run.conduct import CarriedOut, Planned
     from ktrial.trial.run.events import TrialListener
     from ktrial.trial.run.prepare import Prepared, Rig
+    from ktrial.trial.run.progress import TrialProgress
 
 
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
@@ -37,6 +42,87 @@ def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     look_at(app, file, allow_dangerous=allow_dangerous)
 
 
+class Venue(Protocol):
+    """Where a trial is carried out: this machine, or guests."""
+
+    ready: Prepared
+
+    def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
+        """Fix the protocol; with `profile` on the noise that is measured first."""
+
+    def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
+        """Gates that cannot hold anything off here."""
+
+    def begin(self, protocol: TrialProtocol) -> StoredTrial:
+        """Put the protocol on disk."""
+
+    def changed(self, stored: StoredTrial) -> str | None:
+        """The first arm that would not be what it was when the trial began. Raises Refused for other changes."""
+
+    def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
+        """From where the trial stands until it ends or is interrupted."""
+
+
+class _Here:
+    """The machine itself. Implements `Venue`."""
+
+    def __init__(self, app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
+        app.lock_trials()
+        self._app = app
+        self.ready = prepare(app, file, allow_dangerous=allow_dangerous)
+
+    @cached_property
+    def _rig(self) -> Rig:
+        from ktrial.trial.run.prepare import rig_of
+
+        return rig_of(self._app, self.ready)
+
+    def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
+        """Fix the protocol; with `profile` on the noise that is measured first."""
+        from ktrial.trial.run.conduct import planned
+
+        return planned(self._app, self.ready, self._rig, listen, profile=profile)
+
+    def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
+        """Gates that cannot hold anything off here."""
+        from ktrial.machine.gate_words import unread_gates
+
+        gates = self._rig.around.gates
+        return unread_gates(protocol.gates, gates.watch.look()) if gates is not None else ()
+
+    def begin(self, protocol: TrialProtocol) -> StoredTrial:
+        """Put the protocol on disk."""
+        from ktrial.trial.run.conduct import begin
+
+        return begin(self._app, self.ready, protocol)
+
+    def changed(self, stored: StoredTrial) -> str | None:
+        """The first arm that would not be what it was when the trial began. Raises Refused for other changes."""
+        from ktrial.trial.arms.plan_arms import found_values
+        from ktrial.trial.run.guards import refuse_changed
+
+        arms = self.ready.arms
+        if arms != stored.arms:
+            return next(name for name in stored.arms if arms.get(name) != stored.arms[name])
+        refuse_changed(stored, found_values(self.ready.plans))
+        return None
+
+    def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
+        """From where the trial stands until it ends or is interrupted."""
+        from ktrial.trial.run.conduct import carry_on
+
+        return carry_on(self._app, stored, self.ready, self._rig, listen)
+
+
+def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
+    """Where this trial is carried out; everything that its protocol names is there."""
+    if file.guest is None:
+        return _Here(app, file, allow_dangerous=allow_dangerous)
+    from ktrial.cli.shared.guest_trials import InGuests
+
+    return InGuests(app, file, allow_dangerous=allow_dangerous)
+
+
 def run_file(
     app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool, as_json: bool, anyway: bool = False
 ) -> int:
@@ -45,34 +131,49 @@ def run_file(
     `anyway` also where the noise hides what is looked for.
     """
     from ktrial.cli.shared.manual_trials import begin_by_hand
-    from ktrial.machine.gate_words import unread_gates
     from ktrial.trial.arms.manual import is_by_hand
-    from ktrial.trial.run.conduct import begin, planned
-    from ktrial.trial.run.prepare import rig_of
     from ktrial.trial.run.progress import TrialProgress
 
     file = _in_boots(app, file)
-    if file.guest is not None:
-        from ktrial.cli.shared.guest_trials import run_in_guests
-
-        return run_in_guests(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
-    if is_by_hand(file):
+    if file.guest is None and is_by_hand(file):
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
-    app.lock_trials()
-    ready = prepare(app, file, allow_dangerous=allow_dangerous)
-    rig = rig_of(app, ready)
+    venue = venue_of(app, file, allow_dangerous=allow_dangerous)
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
-        protocol, forecast = planned(app, ready, rig, listen, profile=profile)
-    gates = rig.around.gates
-    unread = unread_gates(protocol.gates, gates.watch.look()) if gates is not None else ()
-    listen.announce(ready, protocol, forecast=forecast, unread=unread, rules=True)
+        protocol, forecast = venue.plan(listen, profile=profile)
+    listen.announce(venue.ready, protocol, forecast=forecast, unread=venue.unread_gates(protocol), rules=True)
     if forecast is not None and not forecast.sees_enough:
         agree_to_blindness(forecast, anyway=anyway or bool(file.design.anyway), ask=not as_json)
     with app.interrupts, listen:
-        stored = begin(app, ready, protocol)
-        interrupted = _to_its_end(app, stored, ready, rig, listen, as_json=as_json)
+        stored = venue.begin(protocol)
+        interrupted = _to_its_end(app, venue, stored, listen, as_json=as_json)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
+
+
+def part_of_question(
+    app: App,
+    file: TrialFile,
+    stored: StoredTrial | None,
+    check: Callable[[Prepared], None],
+    listen: TrialProgress,
+    *,
+    allow_dangerous: bool,
+    profile: bool = False,
+) -> tuple[StoredTrial, CarriedOut]:
+    """One of several trials that answer a question, from where it stands. `check` refuses it before its first run."""
+    venue = venue_of(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
+    check(venue.ready)
+    protocol = venue.plan(listen, profile=profile).protocol
+    if stored is not None and (changed := venue.changed(stored)) is not None:
+        raise _changed(changed, stored, hint="--fresh begins anew")
+    listen.announce(venue.ready, protocol)
+    stored = venue.begin(protocol) if stored is None else stored
+    return stored, venue.carry_on(stored, listen)
+
+
+def _changed(arm: str, stored: StoredTrial, hint: str) -> Refused:
+    what = "the machine has changed" if stored.file.guest is None else "its kernel or a value changed"
+    return Refused(f"the arm {arm} would not be what it was when {stored.trial} began: {what}", hint=hint)
 
 
 def _in_boots(app: App, file: TrialFile) -> TrialFile:
@@ -84,15 +185,12 @@ def _in_boots(app: App, file: TrialFile) -> TrialFile:
     return booted
 
 
-def _to_its_end(
-    app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: TrialListener, *, as_json: bool
-) -> bool:
+def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListener, *, as_json: bool) -> bool:
     """Carry a trial out; whether it was interrupted. One that a limit ended is shown before that is said."""
     from ktrial.kit.errors import LimitPassed
-    from ktrial.trial.run.conduct import carry_on
 
     try:
-        return carry_on(app, stored, ready, rig, listen)[1]
+        return venue.carry_on(stored, listen).interrupted
     except LimitPassed:
         finish(app, stored, interrupted=False, as_json=as_json)
         raise
@@ -101,40 +199,25 @@ def _to_its_end(
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
     """Go on with a trial of the store, with exactly what was fixed."""
     from ktrial.cli.shared.manual_trials import next_visit
-    from ktrial.judge.model.log import Ended, Protocol
+    from ktrial.judge.model.log import Ended, protocol_in
     from ktrial.trial.arms.manual import is_by_hand
-    from ktrial.trial.arms.plan_arms import found_values
     from ktrial.trial.outcome.summary import judgement_of
-    from ktrial.trial.run.guards import refuse_changed
-    from ktrial.trial.run.prepare import rig_of
     from ktrial.trial.run.progress import TrialProgress
 
     log = app.trials.log(stored.trial)
-    if judgement_of(log).next.action == "stop" and isinstance(log[-1], Ended):
+    judgement = judgement_of(log)
+    if judgement.next.action == "stop" and isinstance(log[-1], Ended):
         app.say(f"{stored.trial} is over")
         return finish(app, stored, interrupted=False, as_json=as_json)
-    if stored.file.guest is not None:
-        from ktrial.cli.shared.guest_trials import resume_in_guests
-
-        return resume_in_guests(app, stored, allow_dangerous=allow_dangerous, as_json=as_json)
-    if is_by_hand(stored.file):
+    if stored.file.guest is None and is_by_hand(stored.file):
         return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
-    app.lock_trials()
-    ready = prepare(app, stored.file, allow_dangerous=allow_dangerous)
-    if ready.arms != stored.arms:
-        changed = next(name for name in stored.arms if ready.arms.get(name) != stored.arms[name])
-        raise Refused(
-            f"the arm {changed} would not be what it was when {stored.trial} began: the machine has changed",
-            hint="put it back as it was, or begin a new trial",
-        )
-    refuse_changed(stored, found_values(ready.plans))
-    rig = rig_of(app, ready)
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    venue = venue_of(app, stored.file, allow_dangerous=allow_dangerous)
+    if (changed := venue.changed(stored)) is not None:
+        raise _changed(changed, stored, hint="put it back as it was, or begin a new trial")
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
-        listen.announce(ready, protocol, judgement_of(log))
-        interrupted = _to_its_end(app, stored, ready, rig, listen, as_json=as_json)
+        listen.announce(venue.ready, protocol_in(log), judgement)
+        interrupted = _to_its_end(app, venue, stored, listen, as_json=as_json)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
 
 

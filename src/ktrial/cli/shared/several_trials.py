@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from ktrial.kit.errors import Refused
 from ktrial.studies.blame.model import BlamePart
 from ktrial.trial.protocol.file import TrialFile
 
@@ -77,12 +76,11 @@ def _is_over(part: BlamePart) -> bool:
 
 def part_of(app: App, stored: StoredTrial) -> BlamePart:
     """A trial of the store as a part of a question."""
-    from ktrial.judge.model.log import Protocol, RunEnded
+    from ktrial.judge.model.log import RunEnded, protocol_in
     from ktrial.trial.outcome.summary import judgement_of
 
     log = app.trials.log(stored.trial)
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol = protocol_in(log)
     return BlamePart(
         trial=stored.trial,
         file=stored.file,
@@ -132,21 +130,7 @@ def _one(
     allow_dangerous: bool,
 ) -> BlamePart | None:
     """One trial, from where it stands."""
-    from ktrial.cli.shared.guest_trials import part_in_guests
-    from ktrial.cli.shared.trial_start import prepare
-    from ktrial.trial.run.conduct import begin, carry_on, planned
-    from ktrial.trial.run.prepare import rig_of
+    from ktrial.cli.shared.run_trial import part_of_question
 
-    if file.guest is not None:
-        ended = part_in_guests(app, file, stored, check, listen, allow_dangerous=allow_dangerous)
-        return None if ended is None else part_of(app, ended)
-    ready = prepare(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
-    check(ready)
-    rig = rig_of(app, ready)
-    protocol = planned(app, ready, rig, listen).protocol
-    if stored is not None and stored.arms != ready.arms:
-        raise Refused(f"the machine is not as it was when {stored.trial} began", hint="--fresh begins anew")
-    listen.announce(ready, protocol)
-    stored = begin(app, ready, protocol) if stored is None else stored
-    _, interrupted = carry_on(app, stored, ready, rig, listen)
-    return None if interrupted else part_of(app, stored)
+    stored, carried = part_of_question(app, file, stored, check, listen, allow_dangerous=allow_dangerous)
+    return None if carried.interrupted else part_of(app, stored)

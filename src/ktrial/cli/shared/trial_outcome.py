@@ -10,8 +10,11 @@ from ktrial.kit import plain_json
 from ktrial.kit.errors import GuardTripped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ktrial.cli.app import App
     from ktrial.judge.model.comparison import Comparison
+    from ktrial.kit.finding import Finding
     from ktrial.trial.kept import KeptTrial
     from ktrial.trial.record import StoredTrial
 
@@ -39,7 +42,8 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         resume = f"{again(app.host)} trial resume {stored.trial}"
         app.say(f"{interruption.words(app.interrupts.number)}; `{resume}` goes on with it")
         return interruption.status(app.interrupts.number)
-    say_next(app, stored)
+    if found is not None:
+        say_next(app, stored, found)
     left = "" if is_by_hand(stored.file) or stored.file.guest is not None else f"; {as_before(app.host)}"
     app.say(f"kept as {stored.trial}{left}")
     if found is not None:
@@ -49,12 +53,9 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     return 0
 
 
-def say_next(app: App, stored: StoredTrial) -> None:
+def say_next(app: App, stored: StoredTrial, found: Comparison) -> None:
     """What the trial itself says is to be done otherwise."""
-    from ktrial.trial.outcome.summary import judgement_of
-
-    judged = judgement_of(app.trials.log(stored.trial)).judged
-    if any(finding.kind == "carry-over" for one in judged for finding in one.findings):
+    if any(finding.kind == "carry-over" for finding in _findings(found)):
         longer_s = max(2 * stored.settle_s, 1.0)
         app.say(
             f"next: an effect reached into the next visit; the same trial with --settle {longer_s:g}s shows it whole"
@@ -63,8 +64,12 @@ def say_next(app: App, stored: StoredTrial) -> None:
 
 def broken_guards(found: Comparison) -> list[str]:
     """What is surely worse by more than its guard allows."""
-    contrasts = [contrast for outcome in found.outcomes for contrast in outcome.contrasts]
-    return [one.sentence for contrast in contrasts for one in contrast.findings if one.kind == "guard-broken"]
+    return [one.sentence for one in _findings(found) if one.kind == "guard-broken"]
+
+
+def _findings(found: Comparison) -> Iterator[Finding]:
+    """What is said of single contrasts."""
+    return (one for outcome in found.outcomes for contrast in outcome.contrasts for one in contrast.findings)
 
 
 def told(app: App, stored: StoredTrial) -> Comparison:

@@ -233,6 +233,13 @@ def decode(data: bytes, file: str) -> tuple[Event, ...]:
     return tuple(events)
 
 
+def protocol_in(log: Sequence[Event]) -> Protocol:
+    """What was fixed before the first run."""
+    first = log[0]
+    assert isinstance(first, Protocol), "a log begins with its protocol"
+    return first
+
+
 def block_order(seed: int, block: int, arms: Sequence[str]) -> tuple[str, ...]:
     """The order of arms in a block: an independent fair draw that seed and block number alone decide."""
     import numpy as np

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ktrial.judge.model.log import Ended, Event, Protocol
+from ktrial.judge.model.log import Ended, Event, Protocol, protocol_in
 from ktrial.studies.ledger.model import LedgerEntry
 from ktrial.trial.arms.builds import repeated
 from ktrial.trial.arms.manual import is_by_hand
@@ -31,8 +31,7 @@ def entries_of(
     """What a trial says of each of its arms against the control; a screening says nothing by itself."""
     from ktrial.judge.judge import judge
 
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol = protocol_in(log)
     if protocol.screen is not None:
         return ()
     over = any(isinstance(event, Ended) for event in log)

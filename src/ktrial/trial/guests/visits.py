@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a trial in guests: block after block of boots, until the judge says stop.
+"""The visits of a trial in guests: each is a boot.
 
 Exact guests of a block run at the same time, one on each CPU, as none can see the others. Emulated ones run one after
 the other, in the order that was drawn.
@@ -23,8 +23,8 @@ from ktrial.bench.run.ports import RunStore
 from ktrial.bench.schedule import RunPlace
 from ktrial.bench.suite import Task
 from ktrial.guests.agreement import agreement
-from ktrial.judge.model.judgement import Judgement, NextStep
-from ktrial.judge.model.log import BlockDrawn, Ended, Event, Looked, RunEnded, block_order
+from ktrial.judge.model.judgement import NextStep
+from ktrial.judge.model.log import Ended, RunEnded
 from ktrial.kit.errors import BadRun, KtrialError
 from ktrial.machine.ports import Clock
 from ktrial.trial.guests.guest_visit import GuestTask, asked_of, came_of, job_of
@@ -33,25 +33,15 @@ from ktrial.trial.guests.prepare import GuestLab, GuestReady
 from ktrial.trial.guests.programs import RUNS, environment_of, in_guest
 from ktrial.trial.protocol.protocol import refuse_few_events
 from ktrial.trial.record import StoredTrial
-from ktrial.trial.run.boots import cut_off
-from ktrial.trial.run.events import BlockEnded, TrialEnded, TrialListener, VisitBegan, VisitEnded
-from ktrial.trial.run.loop import Standing, TrialStore
+from ktrial.trial.run.conduct import CarriedOut, take_up
+from ktrial.trial.run.events import TrialListener, VisitBegan, VisitEnded
+from ktrial.trial.run.loop import Standing, TrialLoop, Visit
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.prepare import version_of
 from ktrial.trial.run.records import run_event
-from ktrial.trial.run.trial_resume import untold
 
 #: Seconds between two looks whether somebody interrupts.
 _LOOK_S = 0.2
-
-
-class Visit(NamedTuple):
-    """A boot that is due: in which block, of which arm, at which place of the block's order."""
-
-    block: int
-    arm: str
-    place: int
-    visits: int
 
 
 class BootedGuest(NamedTuple):
@@ -74,8 +64,8 @@ class _GuestFacts:
         return self.left.pop(0)
 
 
-class GuestCourse:
-    """Carries a trial in guests out from where it stands."""
+class GuestVisits:
+    """Makes visits in guests. Implements `VisitMaker`."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
         self,
@@ -83,7 +73,6 @@ class GuestCourse:
         guests: GuestReady,
         lab: GuestLab,
         runs: RunStore,
-        logs: TrialStore,
         clock: Clock,
         check: Callable[[], None],
         listen: TrialListener,
@@ -96,7 +85,6 @@ class GuestCourse:
         self._guest = guests.ready.file.guest
         self._lab = lab
         self._runs = runs
-        self._logs = logs
         self._clock = clock
         self._check = check
         self._listen = listen
@@ -105,61 +93,30 @@ class GuestCourse:
         self._maker = RunMaker(self._told, clock)
         self._is_exact = self._guest is not None and self._guest.mode == "exact"
         self._proven: set[str] = set()
-        #: Whether somebody ended it before its time.
-        self.interrupted = False
 
-    def carry_out(self) -> Judgement:
-        """Until the judge says stop or somebody interrupts."""
-        from ktrial.judge.judge import judge
+    def begin(self, blocks_left: int | None) -> None:
+        """Nothing: every guest is a new one."""
 
-        try:
-            self._blocks()
-        except KeyboardInterrupt:
-            self.interrupted = True
-        judgement = judge(self._standing.log)
-        self._listen(TrialEnded(trial=self._standing.trial, judgement=judgement, interrupted=self.interrupted))
-        return judgement
+    def can_make(self, visit: Visit) -> bool:
+        """Always, unless somebody interrupts."""
+        self._check()
+        return True
 
-    def _blocks(self) -> None:
-        from ktrial.judge.judge import judge
-
-        while True:
-            self._look_if_due()
-            step = judge(self._standing.log).next
-            if step.action == "stop":
-                if not self._is_ended:
-                    self._append(Ended(reason=step.reason))
-                return
-            self._check()
-            self._block(step)
-
-    @property
-    def _is_ended(self) -> bool:
-        return isinstance(self._standing.log[-1], Ended)
-
-    def _block(self, step: NextStep) -> None:
-        """The boots of a block that are missing, each to its events."""
-        block = step.block or 1
-        drawn = {event.block: event.order for event in self._standing.log if isinstance(event, BlockDrawn)}
-        order = drawn[block] if step.drawn else block_order(self._protocol.seed, block, step.arms)
-        if block not in drawn:
-            self._append(BlockDrawn(block=block, order=order))
-        left = [
-            Visit(block, arm, place, len(order))
-            for place, arm in enumerate(order, start=1)
-            if self._runs_left(block, arm)
-        ]
-        with self._booting(left) as boots:
-            for visit, boot in zip(left, boots, strict=True):
-                began = VisitBegan(block=block, visit=visit.place, visits=visit.visits, left_s=None)
+    def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
+        """Boots, each to its events."""
+        with self._booting(visits) as boots:
+            for visit, boot in zip(visits, boots, strict=True):
+                began = VisitBegan(block=visit.block, visit=visit.place, visits=visit.visits, left_s=None)
                 self._listen(began)
                 self._take(visit, self._awaited(boot))
+        return True
 
-    def _runs_left(self, block: int, arm: str) -> int:
-        made = sum(
-            isinstance(event, RunEnded) and (event.block, event.arm) == (block, arm) for event in self._standing.log
-        )
-        return self._protocol.runs_per_visit - made
+    def ends_for_time(self, step: NextStep) -> bool:
+        """A trial in guests has no limit of time."""
+        return False
+
+    def end(self) -> None:
+        """Nothing: guests end with their visits."""
 
     @contextmanager
     def _booting(self, visits: Sequence[Visit]) -> Iterator[list[Future[BootedGuest]]]:
@@ -224,7 +181,7 @@ class GuestCourse:
         """The records of a visit, then its events, all at once."""
         if booted.differs is not None:
             told = f"{visit.arm}: {booted.differs}"
-            self._append(Ended(reason=f"stopped: {told}"))
+            self._standing.append(Ended(reason=f"stopped: {told}"))
             raise KtrialError(told, hint="nothing of this trial can be used; does `ktrial kernel boot` differ too?")
         self._proven.add(self._proof(visit.arm))
         asked = self._asked(visit.arm)
@@ -241,7 +198,7 @@ class GuestCourse:
         )
         each = len(asked) // self._protocol.runs_per_visit
         # What a killed head had recorded of an exact visit is what this boot gives, too.
-        first = len(asked) - each * self._runs_left(visit.block, visit.arm)
+        first = len(asked) - each * visit.runs
         notes = () if booted.odd is None else (f"{ODD_BOOT}: {booted.odd}",)
         records = [self._record(visit, where, asked[at], came.outputs[at], notes) for at in range(first, len(asked))]
         runs = [records[at : at + each] for at in range(0, len(records), each)]
@@ -249,8 +206,7 @@ class GuestCourse:
         if not any(isinstance(event, RunEnded) for event in self._standing.log):
             refuse_few_events(self._protocol, events[0].events.get(self._protocol.primary))
         self._refuse_never(visit.arm, events)
-        self._logs.append(self._standing.trial, events)
-        self._standing.log += events
+        self._standing.append(*events)
 
     def _record(
         self, visit: Visit, where: TrialPlace, asked: GuestTask, raw: RawOutput, notes: tuple[str, ...]
@@ -280,34 +236,11 @@ class GuestCourse:
 
     def _refuse_never(self, arm: str, events: Sequence[RunEnded]) -> None:
         """Raise where an arm fails that never gave anything: its kernel does not boot, or its settings do not hold."""
-        if any(event.measurements for event in events) or any(
-            isinstance(event, RunEnded) and event.arm == arm and event.measurements for event in self._standing.log
-        ):
+        if any(event.measurements for event in events) or self._standing.has_measured(arm):
             return
         told = f"{arm} gave nothing: {events[0].failure}"
-        self._append(Ended(reason=f"stopped: {told}"))
+        self._standing.append(Ended(reason=f"stopped: {told}"))
         raise BadRun(told, hint="`ktrial kernel boot` shows what its guest says")
-
-    def _look_if_due(self) -> None:
-        """What the judge says after a block is an event too, once."""
-        from ktrial.judge.judge import judge
-
-        log = self._standing.log
-        at = max((at for at, event in enumerate(log) if isinstance(event, BlockDrawn)), default=None)
-        if at is None or any(isinstance(event, Looked | Ended) for event in log[at:]):
-            return
-        drawn = log[at]
-        assert isinstance(drawn, BlockDrawn), "it was found as one"
-        if any(self._runs_left(drawn.block, arm) for arm in drawn.order):
-            return
-        judgement = judge(log)
-        primaries = {f"{one.arm}:{one.against}": one.verdict for one in judgement.judged if one.role == "primary"}
-        self._append(Looked(blocks=judgement.blocks, verdicts=primaries))
-        self._listen(BlockEnded(block=drawn.block, judgement=judgement))
-
-    def _append(self, event: Event) -> None:
-        self._logs.append(self._standing.trial, [event])
-        self._standing.log.append(event)
 
 
 def _event(visit: Visit, records: Sequence[RunRecord]) -> RunEnded:
@@ -329,28 +262,13 @@ def carry_on_in_guests(
     lab: GuestLab,
     check: Callable[[], None],
     listen: TrialListener,
-) -> tuple[Judgement, bool]:
-    """From where the trial stands until it ends or is interrupted: what the judge says, and whether it was."""
-    earlier = world.run_store.of_session(stored.session)
-    if earlier is None:
-        raise KtrialError(f"another ktrial goes on with {stored.trial}", hint="wait for it, or stop it")
-    log = list(world.trials.log(stored.trial))
-    late = untold(log, earlier.records, [task.label for task in guests.ready.tasks])
+) -> CarriedOut:
+    """From where the trial stands until it ends or is interrupted."""
     guest = stored.file.guest
-    if guest is not None and guest.mode != "exact":
-        void = cut_off([*log, *late], earlier.records, None)
-        late += [void] if void is not None else []
-    if late:
-        world.trials.append(stored.trial, late)
-    standing = Standing(
-        trial=stored.trial,
-        protocol_sha256=stored.protocol_sha256,
-        session=earlier.session,
-        log=[*log, *late],
-        records=list(earlier.records),
-        next_run=earlier.next_run,
-    )
+    labels = [task.label for task in guests.ready.tasks]
+    standing = take_up(world, stored, labels, boots_end=guest is not None and guest.mode != "exact")
     versions = {task.label: _version(world, task) for task in guests.ready.tasks}
-    course = GuestCourse(standing, guests, lab, world.run_store, world.trials, world.clock, check, listen, versions)
+    visits = GuestVisits(standing, guests, lab, world.run_store, world.clock, check, listen, versions)
+    loop = TrialLoop(standing, visits, listen)
     world.trials.hold()
-    return course.carry_out(), course.interrupted
+    return CarriedOut(loop.carry_out(), loop.interrupted)

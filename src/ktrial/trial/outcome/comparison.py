@@ -25,7 +25,17 @@ from ktrial.judge.model.comparison import (
     StateChange,
 )
 from ktrial.judge.model.judgement import Counter, Judged, Judgement
-from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Event, Looked, Protocol, ReadingsTaken, RunEnded
+from ktrial.judge.model.log import (
+    BlockDrawn,
+    BlockVoided,
+    Ended,
+    Event,
+    Looked,
+    Protocol,
+    ReadingsTaken,
+    RunEnded,
+    protocol_in,
+)
 from ktrial.judge.model.trial_summary import ToldArm, ToldBlock, ToldLook, ToldTrial
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Outcome
@@ -42,8 +52,7 @@ from ktrial.trial.run.trial_visits import visits_of
 
 def story_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement) -> ToldTrial:
     """All of it, from the log."""
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol = protocol_in(log)
     return ToldTrial(
         trial=trial.trial,
         text=trial_text(trial.file),
@@ -250,8 +259,7 @@ def _recorded(kept: Kept) -> Outcome:
 
 def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement, told: TrialFacts) -> Comparison:
     """All of it."""
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol = protocol_in(log)
     arms = [arm.name for arm in protocol.arms if arm.name != protocol.control]
     runs = [one for one in _valid(log) if one.block is not None]
     story = story_of(trial, log, judgement)
@@ -296,8 +304,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
 
 def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
     """Gates that could not hold anything off, as the machine has not what they read."""
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol = protocol_in(log)
     names = idle_gates(protocol.gates, [event.readings for event in log if isinstance(event, ReadingsTaken)])
     if not names:
         return ()

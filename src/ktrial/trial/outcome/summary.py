@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ktrial.judge.model.judgement import Judgement
-from ktrial.judge.model.log import Ended, Event, Protocol
+from ktrial.judge.model.log import Ended, Event, protocol_in
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.finding import Finding
 from ktrial.trial.record import StoredTrial, TrialSummary
@@ -28,8 +28,7 @@ def audited(log: Sequence[Event]) -> tuple[Finding, ...]:
 
 def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
     """Raise where a trial may not be extended to so many blocks."""
-    protocol, judgement = log[0], judgement_of(log)
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol, judgement = protocol_in(log), judgement_of(log)
     if judgement.next.action != "stop":
         raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` goes on with it")
     if not protocol.extend:
@@ -49,8 +48,7 @@ def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
 def summary_of(trial: StoredTrial, log: Sequence[Event]) -> TrialSummary:
     """The line of a trial, from its log."""
     judgement = judgement_of(log)
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol = protocol_in(log)
     return TrialSummary(
         trial=trial.trial,
         name=protocol.name,

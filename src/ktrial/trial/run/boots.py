@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ktrial.bench.record import RunRecord
-from ktrial.judge.model.log import BlockDrawn, BlockVoided, Event, Protocol, RunEnded
+from ktrial.judge.model.log import BlockDrawn, BlockVoided, Event, RunEnded, protocol_in
 from ktrial.kit.errors import Refused
 from ktrial.trial.arms.manual import Due
 
@@ -41,8 +41,7 @@ def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | N
 
     Without a boot id: the visit was a build, which would be made anew.
     """
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol = protocol_in(log)
     last = next((event for event in reversed(log) if isinstance(event, BlockDrawn)), None)
     if protocol.replicate == "run" or last is None:
         return None
@@ -64,8 +63,7 @@ def boots_of(records: Sequence[RunRecord], visit: Visit) -> set[str | None]:
 
 def boots_misused(log: Sequence[Event], records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
     """Runs that convict a trial across boots: of a boot that had another visit, or of a visit in another boot."""
-    protocol = log[0]
-    if not isinstance(protocol, Protocol) or protocol.replicate != "boot":
+    if protocol_in(log).replicate != "boot":
         return
     voided = {event.block for event in log if isinstance(event, BlockVoided)}
     visits: dict[str, Visit] = {}

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from ktrial.bench.record import Session
 from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import Protocol
 from ktrial.judge.model.noise_profile import NoiseProfile
@@ -27,12 +28,20 @@ from ktrial.trial.record import StoredTrial, protocol_sha256
 from ktrial.trial.run.boots import cut_off
 from ktrial.trial.run.events import NoiseBegan, TrialAnnounced, TrialListener, VisitWaits
 from ktrial.trial.run.guards import limits_watched, writers
-from ktrial.trial.run.loop import Standing, TrialCourse
+from ktrial.trial.run.loop import Standing, TrialLoop
 from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.prepare import Prepared, Rig, control_tasks, order_of, session_for, workload_of
 from ktrial.trial.run.trial_resume import untold
+from ktrial.trial.run.visits import MachineVisits
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
+
+
+class CarriedOut(NamedTuple):
+    """What the judge says where a trial stopped, and whether somebody interrupted it."""
+
+    judgement: Judgement
+    interrupted: bool
 
 
 class Planned(NamedTuple):
@@ -83,8 +92,16 @@ def noise_profile(
     control = ready.file.control
     session = session_for(world, ready)
     world.run_store.begin(session, "")
-    standing = Standing(trial=pilot.name, protocol_sha256="", session=session, log=[pilot], records=[], next_run=1)
-    course = TrialCourse(
+    standing = Standing(
+        trial=pilot.name,
+        protocol_sha256="",
+        session=session,
+        log=[pilot],
+        records=[],
+        next_run=1,
+        logs=noise.NoLog(),
+    )
+    visits = MachineVisits(
         standing,
         msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
         {arm.name: ready.arms[control].environment for arm in pilot.arms},
@@ -92,17 +109,16 @@ def noise_profile(
         rig.maker,
         rig.around,
         world.run_store,
-        noise.NoLog(),
         world.clock,
         ready.facts,
         listen,
         ready.settle_s,
-        most_blocks=noise.BLOCKS,
     )
-    course.carry_out()
-    if course.interrupted:
+    loop = TrialLoop(standing, visits, listen, most_blocks=noise.BLOCKS)
+    loop.carry_out()
+    if loop.interrupted:
         raise KeyboardInterrupt(world.interrupts.number)
-    made = noise.profile_of(standing.log, key, world.clock.unix_ms(), course.run_s, course.build_s)
+    made = noise.profile_of(standing.log, key, world.clock.unix_ms(), visits.pace.run_s, visits.pace.build_s)
     world.trials.keep_profile(made)
     return made
 
@@ -159,6 +175,40 @@ def begin(
     return stored
 
 
+def take_up(
+    world: TrialWorld,
+    stored: StoredTrial,
+    benchmarks: Sequence[str],
+    *,
+    boots_end: bool,
+    check: Callable[[Session], None] = lambda _: None,
+) -> Standing:
+    """Where a trial stands. What a killed head had not told the log yet is told first.
+
+    `check` refuses a session that cannot be gone on with here. Where `boots_end`, a visit whose boot or build is over
+    and that lacks runs makes its block void.
+    """
+    earlier = world.run_store.of_session(stored.session)
+    if earlier is None:
+        raise KtrialError(f"another ktrial goes on with {stored.trial}", hint="wait for it, or stop it")
+    check(earlier.session)
+    log = list(world.trials.log(stored.trial))
+    late = untold(log, earlier.records, benchmarks)
+    if boots_end and (void := cut_off([*log, *late], earlier.records, None)) is not None:
+        late.append(void)
+    if late:
+        world.trials.append(stored.trial, late)
+    return Standing(
+        trial=stored.trial,
+        protocol_sha256=stored.protocol_sha256,
+        session=earlier.session,
+        log=[*log, *late],
+        records=list(earlier.records),
+        next_run=earlier.next_run,
+        logs=world.trials,
+    )
+
+
 def carry_on(
     world: TrialWorld,
     stored: StoredTrial,
@@ -166,33 +216,18 @@ def carry_on(
     rig: Rig,
     listen: TrialListener,
     turn: VisitTurn | None = None,
-) -> tuple[Judgement, bool]:
-    """From where the trial stands until it ends or is interrupted: what the judge says, and whether it was.
-
-    With a `turn` no further than that goes.
-    """
-    earlier = world.run_store.of_session(stored.session)
-    if earlier is None:
-        raise KtrialError(f"another ktrial goes on with {stored.trial}", hint="wait for it, or stop it")
-    refuse_elsewhere(stored.trial, earlier.session, ready.facts)
-    log = list(world.trials.log(stored.trial))
-    late = untold(log, earlier.records, [task.label for task in ready.tasks])
-    if not is_by_hand(stored.file) and (void := cut_off([*log, *late], earlier.records, None)) is not None:
-        late.append(void)
-    if late:
-        world.trials.append(stored.trial, late)
-        log += late
-    standing = Standing(
-        trial=stored.trial,
-        protocol_sha256=stored.protocol_sha256,
-        session=earlier.session,
-        log=log,
-        records=list(earlier.records),
-        next_run=earlier.next_run,
+) -> CarriedOut:
+    """From where the trial stands until it ends or is interrupted. With a `turn` no further than that goes."""
+    standing = take_up(
+        world,
+        stored,
+        [task.label for task in ready.tasks],
+        boots_end=not is_by_hand(stored.file),
+        check=lambda session: refuse_elsewhere(stored.trial, session, ready.facts),
     )
     if rig.around.gates is not None:
-        rig.around.gates.take_up(earlier.records)
-    course = TrialCourse(
+        rig.around.gates.take_up(standing.records)
+    visits = MachineVisits(
         standing,
         rig.benchmarked,
         {name: arm.environment for name, arm in ready.arms.items()},
@@ -200,7 +235,6 @@ def carry_on(
         rig.maker,
         rig.around,
         world.run_store,
-        world.trials,
         world.clock,
         ready.facts,
         listen,
@@ -209,17 +243,13 @@ def carry_on(
         keeps_states=ready.file.screen is None,
         turn=turn,
     )
+    loop = TrialLoop(standing, visits, listen)
     world.trials.hold()
     with limits_watched(world, ready.file):
-        return _carried_out(course, stored)
-
-
-def _carried_out(course: TrialCourse, stored: StoredTrial) -> tuple[Judgement, bool]:
-    """Until its end; whatever else stops it says how to go on."""
-    try:
-        return course.carry_out(), course.interrupted
-    except AgentError as error:
-        if error.kind != "lost":
-            raise
-        hint = f"`ktrial recover` puts back what was changed, `ktrial trial resume {stored.trial}` goes on"
-        raise AgentError(error.kind, error.message, hint=hint) from None
+        try:
+            return CarriedOut(loop.carry_out(), loop.interrupted)
+        except AgentError as error:
+            if error.kind != "lost":
+                raise
+            hint = f"`ktrial recover` puts back what was changed, `ktrial trial resume {stored.trial}` goes on"
+            raise AgentError(error.kind, error.message, hint=hint) from None

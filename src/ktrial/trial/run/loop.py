@@ -1,28 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a trial: visit after visit, block after block, until the judge says stop.
+"""The course of a trial: block after block, until the judge says stop.
 
 Everything that happens is an event in the log, which is on disk before the next thing happens; so the trial goes on
-from the log alone, whatever ended it.
+from the log alone, whatever ended it. Who makes the visits is a `VisitMaker`: this machine, with or without a person
+who brings its arms about (`trial.run.visits`), or guests (`trial.guests.visits`).
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from typing import Protocol as Port
 
 import msgspec
 
-from ktrial.bench.around.around_run import Around
-from ktrial.bench.benchmark import pinned, with_environment
-from ktrial.bench.record import RunRecord, Session, TrialPlace
-from ktrial.bench.run.make_run import RunMaker, Wanted
-from ktrial.bench.run.ports import RunStore
-from ktrial.bench.schedule import RunPlace
-from ktrial.bench.suite import Task
+from ktrial.bench.record import RunRecord, Session
 from ktrial.judge.model.judgement import Judgement, NextStep
 from ktrial.judge.model.log import (
-    ArmBuilt,
     BlockDrawn,
     BlockVoided,
     Ended,
@@ -32,26 +26,10 @@ from ktrial.judge.model.log import (
     Protocol,
     RunEnded,
     block_order,
+    protocol_in,
 )
-from ktrial.kit.errors import BadInput, BadRun, LimitPassed
-from ktrial.machine.facts import FactBook
-from ktrial.machine.ports import Clock
-from ktrial.trial.arms.arms import Arms
-from ktrial.trial.arms.builds import build_number
-from ktrial.trial.protocol.protocol import refuse_few_events
-from ktrial.trial.run.events import (
-    BlockEnded,
-    TrialEnded,
-    TrialListener,
-    VisitBegan,
-    VisitEnded,
-    VisitWaits,
-)
-from ktrial.trial.run.manual_visits import VisitTurn
-from ktrial.trial.run.records import Cause, cause_of, measurements_of, readings_event, run_event
-from ktrial.trial.run.trial_pace import TrialPace
-
-_OUT_OF_TIME = "no time is left for another block"
+from ktrial.kit.errors import LimitPassed
+from ktrial.trial.run.events import BlockEnded, TrialEnded, TrialListener
 
 
 class TrialStore(Port):
@@ -61,19 +39,8 @@ class TrialStore(Port):
         """On disk when this returns."""
 
 
-class Benchmarked(msgspec.Struct, frozen=True, kw_only=True):
-    """What every visit runs: its benchmarks, each with the version of its tool and what it is called with.
-
-    `own` has those of the arms that set parameters.
-    """
-
-    tasks: tuple[Task, ...]
-    versions: Mapping[str, str | None]
-    own: Mapping[str, tuple[Task, ...]] = {}
-
-
 class Standing(msgspec.Struct, kw_only=True):
-    """What is known of a trial: its log, its session and the records so far."""
+    """What is known of a trial: its log, its session and the records so far. `logs` keeps what is added to the log."""
 
     trial: str
     protocol_sha256: str
@@ -81,88 +48,98 @@ class Standing(msgspec.Struct, kw_only=True):
     log: list[Event]
     records: list[RunRecord]
     next_run: int
+    logs: TrialStore
 
     @property
     def protocol(self) -> Protocol:
         """What was fixed before the first run."""
-        first = self.log[0]
-        assert isinstance(first, Protocol), "a log begins with its protocol"
-        return first
+        return protocol_in(self.log)
+
+    @property
+    def drawn(self) -> Mapping[int, BlockDrawn]:
+        """The blocks that have begun."""
+        return {event.block: event for event in self.log if isinstance(event, BlockDrawn)}
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the log says so, and no extension after it."""
+        last = [event for event in self.log if isinstance(event, Ended | Extended)]
+        return bool(last) and isinstance(last[-1], Ended)
+
+    def runs_left(self, block: int, arm: str) -> int:
+        """Runs that the visit of an arm in a block still lacks."""
+        made = sum(isinstance(event, RunEnded) and (event.block, event.arm) == (block, arm) for event in self.log)
+        return self.protocol.runs_per_visit - made
+
+    def has_measured(self, arm: str) -> bool:
+        """Whether any run of an arm gave something."""
+        return any(isinstance(event, RunEnded) and event.arm == arm and event.measurements for event in self.log)
+
+    def append(self, *events: Event) -> None:
+        """What happened, on disk when this returns."""
+        self.logs.append(self.trial, events)
+        self.log += events
 
 
-class TrialCourse:
+class Visit(NamedTuple):
+    """A visit that is due: of which arm in which block, its place among `visits` there, and the runs that it lacks."""
+
+    block: int
+    arm: str
+    place: int
+    visits: int
+    runs: int
+
+
+class VisitMaker(Port):
+    """Makes visits, and writes what happens in them to the log."""
+
+    def begin(self, blocks_left: int | None) -> None:
+        """Before the first of them."""
+
+    def can_make(self, visit: Visit) -> bool:
+        """Whether a visit can be made now."""
+
+    def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
+        """The missing visits of a block, in order; False where one cannot be made now."""
+
+    def ends_for_time(self, step: NextStep) -> bool:
+        """Whether the time for the trial leaves none for this step; the log says so then."""
+
+    def end(self) -> None:
+        """No more are made, whatever the reason: the machine is as before when this returns or raises."""
+
+
+class TrialLoop:
     """Carries a trial out from where it stands."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
-        self,
-        standing: Standing,
-        benchmarked: Benchmarked,
-        environments: Mapping[str, Mapping[str, str]],
-        arms: Arms,
-        maker: RunMaker,
-        around: Around,
-        runs: RunStore,
-        logs: TrialStore,
-        clock: Clock,
-        facts: FactBook,
-        listen: TrialListener,
-        settle_s: float,
-        time_s: float | None = None,
-        most_blocks: int | None = None,
-        *,
-        keeps_states: bool = False,
-        turn: VisitTurn | None = None,
+    def __init__(
+        self, standing: Standing, visits: VisitMaker, listen: TrialListener, most_blocks: int | None = None
     ) -> None:
-        """`time_s` is for the whole trial, with what was spent before. `most_blocks` are made whatever the judge says.
-
-        `keeps_states` keeps the machine's state at the first visit of each arm; a `turn` has the visits of now.
-        """
+        """`most_blocks` are made whatever the judge says."""
         self._standing = standing
-        self._protocol = standing.protocol
-        self._benchmarked = benchmarked
-        self._environments = environments
-        self._arms = arms
-        self._maker = maker
-        self._around = around
-        self._runs = runs
-        self._logs = logs
-        self._clock = clock
-        self._facts = facts
+        self._visits = visits
         self._listen = listen
-        self._settle_s = settle_s
-        self._time_s = time_s
         self._most_blocks = most_blocks
-        self._keeps_states = keeps_states
-        self._turn = turn
-        self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded) and event.block is not None}
-        self._pace = TrialPace(settle_s, standing.protocol.runs_per_visit)
         self._blocks_left: int | None = None
-        visits = len(standing.records) / (len(benchmarked.tasks) * standing.protocol.runs_per_visit)
-        self._spent_s = visits * settle_s + sum((one.resources.wall_ns or 0) / 1e9 for one in standing.records)
+        self._judged: tuple[int, Judgement] | None = None
         #: Whether somebody ended it before its time.
         self.interrupted = False
-        self._began_ns = clock.monotonic_ns()
 
     def carry_out(self) -> Judgement:
-        """Until the judge says stop or somebody interrupts; the machine is as before when this returns or raises."""
-        from ktrial.judge.judge import judge
-
+        """Until the judge says stop or somebody interrupts."""
         try:
             if self._next_step().action != "stop":
-                self._around.begin(None)
-                self._warm_up()
+                self._visits.begin(self._blocks_left)
             self._blocks()
         except KeyboardInterrupt:
             self.interrupted = True
         except LimitPassed as error:
-            self._append(Ended(reason=f"stopped: {error.message}"))
+            self._standing.append(Ended(reason=f"stopped: {error.message}"))
             raise
         finally:
-            try:
-                self._arms.leave()
-            finally:
-                self._around.end()
-        judgement = judge(self._standing.log)
+            self._visits.end()
+        judgement = self._judgement()
         self._listen(TrialEnded(trial=self._standing.trial, judgement=judgement, interrupted=self.interrupted))
         return judgement
 
@@ -171,290 +148,62 @@ class TrialCourse:
             self._look_if_due()
             step = self._next_step()
             if step.action == "stop":
-                if self._most_blocks is None and not self._is_ended:
-                    self._append(Ended(reason=step.reason))
+                if self._most_blocks is None and not self._standing.is_ended:
+                    self._standing.append(Ended(reason=step.reason))
                 return
-            if self._is_out_of_time(step):
-                self._end_for_time(step)
+            if self._visits.ends_for_time(step):
                 return
             if not self._block(step) and self._next_step().action != "stop":
                 return
 
     def _next_step(self) -> NextStep:
         """What the judge says; where the number of blocks is fixed, on to that number."""
-        from ktrial.judge.judge import judge
-
-        judgement = judge(self._standing.log)
+        judgement = self._judgement()
         cap = judgement.cap if self._most_blocks is None else self._most_blocks
         self._blocks_left = None if cap is None else max(0, cap - judgement.blocks)
         if self._most_blocks is None:
             return judgement.next
-        if judgement.blocks >= self._most_blocks or len(self._drawn) >= 2 * self._most_blocks:
+        drawn = self._standing.drawn
+        if judgement.blocks >= self._most_blocks or len(drawn) >= 2 * self._most_blocks:
             return NextStep(action="stop", reason="all blocks are made")
         if judgement.next.action != "stop":
             return judgement.next
-        arms = tuple(arm.name for arm in self._protocol.arms)
-        return NextStep(action="go on", reason="fixed blocks", block=max(self._drawn, default=0) + 1, arms=arms)
-
-    @property
-    def _is_ended(self) -> bool:
-        """Whether the log says so, and no extension after it."""
-        last = [event for event in self._standing.log if isinstance(event, Ended | Extended)]
-        return bool(last) and isinstance(last[-1], Ended)
-
-    @property
-    def _drawn(self) -> dict[int, BlockDrawn]:
-        return {event.block: event for event in self._standing.log if isinstance(event, BlockDrawn)}
-
-    def _block_s(self, step: NextStep) -> float:
-        """About what one block takes."""
-        return self._pace.visits_s(len(step.arms)) or 0.0
-
-    @property
-    def run_s(self) -> float | None:
-        """About what one run of all benchmarks takes, without the wait to settle; None before the first."""
-        return self._pace.run_s
-
-    @property
-    def build_s(self) -> float | None:
-        """About what it takes to make anew what a visit measures; None where nothing is."""
-        return self._pace.build_s
-
-    def _left_s(self, block: int | None) -> float | None:
-        """About how long it still takes to the cap; None where that is not known yet."""
-        if self._blocks_left is None:
-            return None
-        arms = len(self._protocol.arms) if block is None else len(self._drawn[block].order)
-        done = sum(isinstance(event, RunEnded) and event.block == block for event in self._standing.log)
-        return self._pace.left_s(self._blocks_left, arms, 0 if block is None else done)
-
-    def _is_out_of_time(self, step: NextStep) -> bool:
-        if self._time_s is None or step.drawn or self.run_s is None:
-            return False
-        spent_s = self._spent_s + (self._clock.monotonic_ns() - self._began_ns) / 1e9
-        return spent_s + self._block_s(step) > self._time_s
-
-    def _end_for_time(self, step: NextStep) -> None:
-        """Nothing more fits; raises BadInput where not even one block did."""
-        self._append(Ended(reason=_OUT_OF_TIME))
-        if not self._drawn:
-            raise BadInput(
-                f"time = {self._time_s:g} s is not enough for one block, which takes about {self._block_s(step):.2g} s "
-                "after the warm-up",
-                hint="more time, or shorter runs; nothing was tried",
-            )
+        arms = tuple(arm.name for arm in self._standing.protocol.arms)
+        return NextStep(action="go on", reason="fixed blocks", block=max(drawn, default=0) + 1, arms=arms)
 
     def _block(self, step: NextStep) -> bool:
         """The rest of a block that has begun, or a new one; False where its next visit cannot be made now."""
-        block = step.block or 1
-        order = self._drawn[block].order if step.drawn else block_order(self._protocol.seed, block, step.arms)
-        for place, arm in enumerate(order, start=1):
-            left = self._runs_left(block, arm)
-            if left > 0 and self._turn is not None and not self._turn.has(block, arm):
-                return False
-            for number in range(left):
-                if block not in self._drawn:
-                    self._append(BlockDrawn(block=block, order=order))
-                if number == 0 and self._turn is not None:
-                    self._append(self._turn.found(block, arm))
-                if not self._run_of_visit(block, arm, place, len(order), is_first=number == 0):
-                    return True
-        return True
+        standing, block = self._standing, step.block or 1
+        seed = standing.protocol.seed
+        order = standing.drawn[block].order if step.drawn else block_order(seed, block, step.arms)
+        places = enumerate(order, start=1)
+        visits = [Visit(block, arm, place, len(order), standing.runs_left(block, arm)) for place, arm in places]
+        due = [visit for visit in visits if visit.runs > 0]
+        if due and not self._visits.can_make(due[0]):
+            return False
+        if not step.drawn:
+            standing.append(BlockDrawn(block=block, order=order))
+        return self._visits.make(due, self._blocks_left)
 
     def _look_if_due(self) -> None:
         """What the judge says after a block is an event too, once."""
-        from ktrial.judge.judge import judge
-
-        at = max((at for at, event in enumerate(self._standing.log) if isinstance(event, BlockDrawn)), default=None)
-        if at is None or any(isinstance(event, Looked | Ended) for event in self._standing.log[at:]):
+        standing = self._standing
+        at = max((at for at, event in enumerate(standing.log) if isinstance(event, BlockDrawn)), default=None)
+        if at is None or any(isinstance(event, Looked | Ended) for event in standing.log[at:]):
             return
-        block = self._drawn[max(self._drawn)]
-        void = any(isinstance(event, BlockVoided) and event.block == block.block for event in self._standing.log[at:])
-        if void or any(self._runs_left(block.block, arm) > 0 for arm in block.order):
+        block = standing.drawn[max(standing.drawn)]
+        void = any(isinstance(event, BlockVoided) and event.block == block.block for event in standing.log[at:])
+        if void or any(standing.runs_left(block.block, arm) > 0 for arm in block.order):
             return
-        judgement = judge(self._standing.log)
-        primaries = {f"{one.arm}:{one.against}": one.verdict for one in judgement.judged if one.role == "primary"}
-        self._append(Looked(blocks=judgement.blocks, verdicts=primaries))
+        judgement = self._judgement()
+        standing.append(Looked(blocks=judgement.blocks, verdicts=judgement.primary_verdicts))
         self._listen(BlockEnded(block=block.block, judgement=judgement))
 
-    def _runs_left(self, block: int, arm: str) -> int:
-        made = sum(
-            isinstance(event, RunEnded) and (event.block, event.arm) == (block, arm) for event in self._standing.log
-        )
-        return self._protocol.runs_per_visit - made
+    def _judgement(self) -> Judgement:
+        """What the judge says now, asked once for each state of the log. What was seen at a look tells it nothing."""
+        from ktrial.judge.judge import judge
 
-    def _warm_up(self) -> None:
-        """Runs of the control (or of the arm whose turn it is) that do not count, until two in a row are alike."""
-        from ktrial.judge.collect_log import score
-        from ktrial.judge.planning import WARM_MOST, WARM_WITHOUT_PROFILE, is_warm
-
-        protocol = self._protocol
-        differences = protocol.profile.get(protocol.primary)
-        rule = protocol.outcomes[protocol.primary]
-        arm = protocol.control if self._turn is None else self._turn.arm
-        scores: list[float] = []
-        void: str | None = None
-        self._renew(None, arm)
-        for number in range(1, WARM_MOST + 1):
-            self._enter_to_warm_up(arm)
-            self._settle()
-            records, failure, void = self._runs_of(None, arm, 1, number, WARM_WITHOUT_PROFILE)
-            if void is not None:
-                continue
-            event = run_event(None, arm, records, failure)
-            self._append(event)
-            if not self._drawn:
-                refuse_few_events(protocol, event.events.get(protocol.primary))
-            told = measurements_of(records).get(protocol.primary)
-            if told is None or failure is not None:
-                raise BadRun(
-                    f"the benchmark fails in {arm}, in a run that does not count: "
-                    f"{failure or f'it gives no {protocol.primary}'}",
-                    hint="`ktrial bench` shows its output",
-                )
-            scores.append(score(told, rule))
-            if len(scores) < WARM_WITHOUT_PROFILE:
-                continue
-            spread = 0.0 if not differences else 1.4826 * statistics.median(abs(one) for one in differences)
-            if not differences or is_warm(scores[-2], scores[-1:], spread):
-                return
-        if not scores:
-            raise BadRun(
-                f"{WARM_MOST} runs that do not count are void, the last: {void}",
-                hint="wait until nobody else changes this machine, or set another [gates] limit",
-            )
-
-    def _enter_to_warm_up(self, arm: str) -> None:
-        drifts = (*self._arms.enter(arm), *self._arms.drifted())
-        if drifts:
-            raise BadRun(
-                f"the machine is not as it was found when the trial was planned: {self._arms.told(drifts[0])}",
-                hint="put it back as it was, or begin anew",
-            )
-
-    def _run_of_visit(self, block: int, arm: str, place: int, visits: int, *, is_first: bool) -> bool:
-        """One run of every benchmark with the arm in force; False where that made the block void."""
-        if is_first:
-            self._renew(block, arm)
-        if drifts := self._arms.enter(arm):
-            return self._void(block, arm, "knob", self._arms.told(drifts[0]))
-        if is_first:
-            self._settle()
-        if drifts := self._arms.drifted():
-            return self._void(block, arm, "knob", self._arms.told(drifts[0]))
-        if self._keeps_states and arm not in self._seen:
-            self._keep_state(arm)
-        records, failure, void = self._runs_of(block, arm, place, place, visits)
-        if (readings := readings_event(records)) is not None:
-            self._append(readings)
-        if void is not None:
-            return self._void(block, arm, cause_of(records[-1]), void)
-        if drifts := self._arms.drifted():
-            return self._void(block, arm, "knob", self._arms.told(drifts[0]))
-        if failure is not None:
-            self._refuse_own_failure(arm, records, failure)
-        self._append(run_event(block, arm, records, failure))
-        return True
-
-    def _refuse_own_failure(self, arm: str, records: Sequence[RunRecord], failure: str) -> None:
-        """Raise where the arm never ran because of what it is called with: that says nothing about the machine."""
-        is_unstarted = records[-1].exit.failed is not None
-        if not is_unstarted and arm not in self._benchmarked.own:
-            return
-        if any(isinstance(event, RunEnded) and event.arm == arm and event.measurements for event in self._standing.log):
-            return
-        told = f"a benchmark that fails only in one arm, {arm}: {failure}"
-        self._append(Ended(reason=f"stopped: {told}"))
-        raise BadRun(told, hint=f"see what [arms.{arm}] gives it; `ktrial bench` shows its output")
-
-    def _renew(self, block: int | None, arm: str) -> None:
-        """Make anew what the visit measures, where every visit is a build of its own."""
-        began_ns = self._clock.monotonic_ns()
-        built = self._arms.renew(arm, build_number(self._protocol.seed, block, arm))
-        if built is None:
-            return
-        self._pace.built((self._clock.monotonic_ns() - began_ns) / 1e9)
-        if block is not None:
-            self._append(ArmBuilt(block=block, arm=arm, artefact=built.artefact, sha256=built.sha256))
-
-    def _keep_state(self, arm: str) -> None:
-        """The whole tunable state with the arm in force: what differs from the control's must be what it declares."""
-        self._seen.add(arm)
-        state = self._around.state()
-        if state is not None:
-            self._runs.keep_state(self._standing.session.session, arm, state)
-
-    def _void(self, block: int, arm: str, cause: Cause, reason: str) -> bool:
-        self._append(BlockVoided(block=block, arm=arm, cause=cause, reason=reason))
-        if cause == "knob":
-            # The next visit brings its arm into force anew, also where it is the same.
-            self._arms.leave()
-        return False
-
-    def _settle(self) -> None:
-        """The same wait before every visit, whether or not something was switched: arms differ in nothing else.
-
-        Not before its further runs: that is what several runs in a visit save.
-        """
-        if self._settle_s:
-            self._around.rest(self._settle_s)
-
-    def _runs_of(
-        self, block: int | None, arm: str, position: int, visit: int, visits: int
-    ) -> tuple[list[RunRecord], str | None, str | None]:
-        """One run of each benchmark: the records, why one failed, and why the block is void."""
-        self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=self._left_s(block)))
-        began_ns = self._clock.monotonic_ns()
-        records: list[RunRecord] = []
-        failure = void = None
-        for task in self._benchmarked.own.get(arm, self._benchmarked.tasks):
-            record, name = self._run(task, block, arm, position)
-            records.append(record)
-            void = "; ".join(record.void) or None
-            if record.failure is not None and void is None:
-                failure = failure or f"{task.label}: {record.failure}"
-            self._listen(VisitEnded(block=block, record=record, name=name, failure=record.failure, void=void))
-            if record.exit.interrupted:
-                raise KeyboardInterrupt
-            if void is not None:
-                break
-        self._pace.took((self._clock.monotonic_ns() - began_ns) / 1e9)
-        return records, failure, void
-
-    def _run(self, task: Task, block: int | None, arm: str, position: int) -> tuple[RunRecord, str]:
-        standing = self._standing
-        self._around.wait(lambda used: self._listen(VisitWaits(waiting=f"waiting for an idle machine; in use: {used}")))
-        settled = None
-        if block is not None:
-            self._around.forget_settings()
-            settled = self._around.settle(lambda waiting: self._listen(VisitWaits(waiting=waiting)))
-        number, standing.next_run = standing.next_run, standing.next_run + 1
-        session = standing.session.session
-        self._runs.start(session, number, task.label, warm_up=block is None)
-        invocation = task.benchmark.invocation(task.parameters, self._facts)
-        invocation = pinned(with_environment(invocation, self._environments.get(arm, {})), task.cpus)
-        place = RunPlace(task.label, block or 0, position)
-        wanted = Wanted(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
-        try:
-            record, parts = self._maker.make(wanted, standing.session)
-        except BaseException:
-            self._runs.give_up(session, number)
-            raise
-        where = TrialPlace(
-            trial=standing.trial,
-            protocol_sha256=standing.protocol_sha256,
-            block=block,
-            arm=arm,
-            kernel_release=self._facts.value("kernel.release"),
-            boot_id=self._facts.value("boot.id"),
-        )
-        record = msgspec.structs.replace(record, trial=where)
-        if record.failure is None and (lost := self._arms.failed()) is not None:
-            record = msgspec.structs.replace(record, failure=lost, measurements=())
-        name = self._runs.save(record, parts)
-        standing.records.append(record)
-        return record, name
-
-    def _append(self, event: Event) -> None:
-        self._logs.append(self._standing.trial, [event])
-        self._standing.log.append(event)
+        events = sum(not isinstance(event, Looked) for event in self._standing.log)
+        if self._judged is None or self._judged[0] != events:
+            self._judged = events, judge(self._standing.log)
+        return self._judged[1]

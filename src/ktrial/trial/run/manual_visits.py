@@ -9,7 +9,7 @@ import msgspec
 
 from ktrial.bench.record import RunRecord
 from ktrial.bench.suite import Task
-from ktrial.judge.model.log import ArmFound, BlockDrawn, Ended, Event, Looked, Protocol, RunEnded, block_order
+from ktrial.judge.model.log import ArmFound, BlockDrawn, Ended, Event, Looked, RunEnded, block_order, protocol_in
 from ktrial.kit.errors import Refused, UnknownName
 from ktrial.machine.facts import FactBook, FactKind
 from ktrial.machine.when import Truth
@@ -33,8 +33,7 @@ def due_of(stored: StoredTrial, log: Sequence[Event]) -> Due | None:
     step = judgement_of(log).next
     if step.action == "stop":
         return None
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    protocol = protocol_in(log)
     block = step.block or 1
     drawn = {event.block: event.order for event in log if isinstance(event, BlockDrawn)}
     order = drawn[block] if step.drawn else block_order(protocol.seed, block, step.arms)
@@ -67,8 +66,7 @@ def closing(log: Sequence[Event]) -> list[Event]:
     if at is not None and not any(isinstance(event, Looked) for event in log[at:]):
         drawn = log[at]
         if isinstance(drawn, BlockDrawn) and drawn.block in collect(log).complete:
-            verdicts = {f"{one.arm}:{one.against}": one.verdict for one in judgement.judged if one.role == "primary"}
-            found.append(Looked(blocks=judgement.blocks, verdicts=verdicts))
+            found.append(Looked(blocks=judgement.blocks, verdicts=judgement.primary_verdicts))
     return [*found, Ended(reason=judgement.next.reason)]
 
 

@@ -42,8 +42,8 @@ from ktrial.trial.protocol.file import TrialFile
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
 from ktrial.trial.record import ArmSettings
 from ktrial.trial.run.guards import recover
-from ktrial.trial.run.loop import Benchmarked
 from ktrial.trial.run.ports import TrialWorld
+from ktrial.trial.run.visits import Benchmarked
 from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
 

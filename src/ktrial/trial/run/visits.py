@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The visits of a trial on this machine: the arm is put in force, the machine settles, and every benchmark runs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ktrial.bench.around.around_run import Around
+from ktrial.bench.benchmark import pinned, with_environment
+from ktrial.bench.record import RunRecord, TrialPlace
+from ktrial.bench.run.make_run import RunMaker, Wanted
+from ktrial.bench.run.ports import RunStore
+from ktrial.bench.schedule import RunPlace
+from ktrial.bench.suite import Task
+from ktrial.judge.model.judgement import NextStep
+from ktrial.judge.model.log import ArmBuilt, BlockVoided, Ended, RunEnded
+from ktrial.kit.errors import BadInput, BadRun
+from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Clock
+from ktrial.trial.arms.arms import Arms
+from ktrial.trial.arms.builds import build_number
+from ktrial.trial.protocol.protocol import refuse_few_events
+from ktrial.trial.run.events import TrialListener, VisitBegan, VisitEnded, VisitWaits
+from ktrial.trial.run.loop import Standing, Visit
+from ktrial.trial.run.manual_visits import VisitTurn
+from ktrial.trial.run.records import Cause, cause_of, measurements_of, readings_event, run_event
+
+_OUT_OF_TIME = "no time is left for another block"
+
+
+class Benchmarked(msgspec.Struct, frozen=True, kw_only=True):
+    """What every visit runs: its benchmarks, each with the version of its tool and what it is called with.
+
+    `own` has those of the arms that set parameters.
+    """
+
+    tasks: tuple[Task, ...]
+    versions: Mapping[str, str | None]
+    own: Mapping[str, tuple[Task, ...]] = {}
+
+
+class TrialPace:
+    """`settle_s` is waited before each visit, which holds `runs_per_visit` runs."""
+
+    def __init__(self, settle_s: float, runs_per_visit: int) -> None:
+        self._settle_s = settle_s
+        self._runs = runs_per_visit
+        self._took_s: list[float] = []
+        self._built_s: list[float] = []
+
+    def took(self, seconds: float) -> None:
+        """One more run of all benchmarks is over."""
+        self._took_s.append(seconds)
+
+    def built(self, seconds: float) -> None:
+        """What one more visit measures was made."""
+        self._built_s.append(seconds)
+
+    @property
+    def build_s(self) -> float | None:
+        """About what that takes; None where nothing is made."""
+        return statistics.median(self._built_s) if self._built_s else None
+
+    @property
+    def run_s(self) -> float | None:
+        """About what one run of all benchmarks takes, without the wait to settle; None before the first."""
+        return statistics.median(self._took_s) if self._took_s else None
+
+    def visits_s(self, visits: float) -> float | None:
+        """About what so many visits take."""
+        return (
+            None if self.run_s is None else visits * (self._settle_s + (self.build_s or 0.0) + self._runs * self.run_s)
+        )
+
+    def left_s(self, blocks: int, arms: int, done: int) -> float | None:
+        """About what so many blocks still take, of the first of which `done` runs are over."""
+        return self.visits_s(max(0.0, blocks * arms - done / self._runs))
+
+
+class MachineVisits:
+    """Makes visits on this machine. Implements `VisitMaker`."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+        self,
+        standing: Standing,
+        benchmarked: Benchmarked,
+        environments: Mapping[str, Mapping[str, str]],
+        arms: Arms,
+        maker: RunMaker,
+        around: Around,
+        runs: RunStore,
+        clock: Clock,
+        facts: FactBook,
+        listen: TrialListener,
+        settle_s: float,
+        time_s: float | None = None,
+        *,
+        keeps_states: bool = False,
+        turn: VisitTurn | None = None,
+    ) -> None:
+        """`time_s` is for the whole trial, with what was spent before.
+
+        `keeps_states` keeps the machine's state at the first visit of each arm; a `turn` has the visits of now.
+        """
+        self._standing = standing
+        self._protocol = standing.protocol
+        self._benchmarked = benchmarked
+        self._environments = environments
+        self._arms = arms
+        self._maker = maker
+        self._around = around
+        self._runs = runs
+        self._clock = clock
+        self._facts = facts
+        self._listen = listen
+        self._settle_s = settle_s
+        self._time_s = time_s
+        self._keeps_states = keeps_states
+        self._turn = turn
+        self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded) and event.block is not None}
+        #: How long a run takes, and what it measures takes to make.
+        self.pace = TrialPace(settle_s, standing.protocol.runs_per_visit)
+        self._blocks_left: int | None = None
+        visits = len(standing.records) / (len(benchmarked.tasks) * standing.protocol.runs_per_visit)
+        self._spent_s = visits * settle_s + sum((one.resources.wall_ns or 0) / 1e9 for one in standing.records)
+        self._began_ns = clock.monotonic_ns()
+
+    def begin(self, blocks_left: int | None) -> None:
+        """Warm up."""
+        self._blocks_left = blocks_left
+        self._around.begin(None)
+        self._warm_up()
+
+    def can_make(self, visit: Visit) -> bool:
+        """Where a person brings the arms about, whether its arm is in force."""
+        return self._turn is None or self._turn.has(visit.block, visit.arm)
+
+    def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
+        """One after the other, until one makes the block void; False where one cannot be made now."""
+        self._blocks_left = blocks_left
+        for visit in visits:
+            if not self.can_make(visit):
+                return False
+            for number in range(visit.runs):
+                if number == 0 and self._turn is not None:
+                    self._standing.append(self._turn.found(visit.block, visit.arm))
+                if not self._run_of_visit(visit, is_first=number == 0):
+                    return True
+        return True
+
+    def ends_for_time(self, step: NextStep) -> bool:
+        """Whether no time is left for another block. Raises BadInput where not even one fitted."""
+        if self._time_s is None or step.drawn or self.pace.run_s is None:
+            return False
+        spent_s = self._spent_s + (self._clock.monotonic_ns() - self._began_ns) / 1e9
+        block_s = self.pace.visits_s(len(step.arms)) or 0.0
+        if spent_s + block_s <= self._time_s:
+            return False
+        self._standing.append(Ended(reason=_OUT_OF_TIME))
+        if not self._standing.drawn:
+            raise BadInput(
+                f"time = {self._time_s:g} s is not enough for one block, which takes about {block_s:.2g} s "
+                "after the warm-up",
+                hint="more time, or shorter runs; nothing was tried",
+            )
+        return True
+
+    def end(self) -> None:
+        """Put the machine back."""
+        try:
+            self._arms.leave()
+        finally:
+            self._around.end()
+
+    def _left_s(self, block: int | None) -> float | None:
+        """About how long it still takes to the cap; None where that is not known yet."""
+        if self._blocks_left is None:
+            return None
+        arms = len(self._protocol.arms) if block is None else len(self._standing.drawn[block].order)
+        done = sum(isinstance(event, RunEnded) and event.block == block for event in self._standing.log)
+        return self.pace.left_s(self._blocks_left, arms, 0 if block is None else done)
+
+    def _warm_up(self) -> None:
+        """Runs of the control (or of the arm whose turn it is) that do not count, until two in a row are alike."""
+        from ktrial.judge.collect_log import score
+        from ktrial.judge.planning import WARM_MOST, WARM_WITHOUT_PROFILE, is_warm
+
+        protocol = self._protocol
+        differences = protocol.profile.get(protocol.primary)
+        rule = protocol.outcomes[protocol.primary]
+        arm = protocol.control if self._turn is None else self._turn.arm
+        scores: list[float] = []
+        void: str | None = None
+        self._renew(None, arm)
+        for number in range(1, WARM_MOST + 1):
+            self._enter_to_warm_up(arm)
+            self._settle()
+            records, failure, void = self._runs_of(None, arm, 1, number, WARM_WITHOUT_PROFILE)
+            if void is not None:
+                continue
+            event = run_event(None, arm, records, failure)
+            self._standing.append(event)
+            if not self._standing.drawn:
+                refuse_few_events(protocol, event.events.get(protocol.primary))
+            told = measurements_of(records).get(protocol.primary)
+            if told is None or failure is not None:
+                raise BadRun(
+                    f"the benchmark fails in {arm}, in a run that does not count: "
+                    f"{failure or f'it gives no {protocol.primary}'}",
+                    hint="`ktrial bench` shows its output",
+                )
+            scores.append(score(told, rule))
+            if len(scores) < WARM_WITHOUT_PROFILE:
+                continue
+            spread = 0.0 if not differences else 1.4826 * statistics.median(abs(one) for one in differences)
+            if not differences or is_warm(scores[-2], scores[-1:], spread):
+                return
+        if not scores:
+            raise BadRun(
+                f"{WARM_MOST} runs that do not count are void, the last: {void}",
+                hint="wait until nobody else changes this machine, or set another [gates] limit",
+            )
+
+    def _enter_to_warm_up(self, arm: str) -> None:
+        drifts = (*self._arms.enter(arm), *self._arms.drifted())
+        if drifts:
+            raise BadRun(
+                f"the machine is not as it was found when the trial was planned: {self._arms.told(drifts[0])}",
+                hint="put it back as it was, or begin anew",
+            )
+
+    def _run_of_visit(self, visit: Visit, *, is_first: bool) -> bool:
+        """One run of every benchmark with the arm in force; False where that made the block void."""
+        block, arm = visit.block, visit.arm
+        if is_first:
+            self._renew(block, arm)
+        if drifts := self._arms.enter(arm):
+            return self._void(block, arm, "knob", self._arms.told(drifts[0]))
+        if is_first:
+            self._settle()
+        if drifts := self._arms.drifted():
+            return self._void(block, arm, "knob", self._arms.told(drifts[0]))
+        if self._keeps_states and arm not in self._seen:
+            self._keep_state(arm)
+        records, failure, void = self._runs_of(block, arm, visit.place, visit.place, visit.visits)
+        if (readings := readings_event(records)) is not None:
+            self._standing.append(readings)
+        if void is not None:
+            return self._void(block, arm, cause_of(records[-1]), void)
+        if drifts := self._arms.drifted():
+            return self._void(block, arm, "knob", self._arms.told(drifts[0]))
+        if failure is not None:
+            self._refuse_own_failure(arm, records, failure)
+        self._standing.append(run_event(block, arm, records, failure))
+        return True
+
+    def _refuse_own_failure(self, arm: str, records: Sequence[RunRecord], failure: str) -> None:
+        """Raise where the arm never ran because of what it is called with: that says nothing about the machine."""
+        is_unstarted = records[-1].exit.failed is not None
+        if not is_unstarted and arm not in self._benchmarked.own:
+            return
+        if self._standing.has_measured(arm):
+            return
+        told = f"a benchmark that fails only in one arm, {arm}: {failure}"
+        self._standing.append(Ended(reason=f"stopped: {told}"))
+        raise BadRun(told, hint=f"see what [arms.{arm}] gives it; `ktrial bench` shows its output")
+
+    def _renew(self, block: int | None, arm: str) -> None:
+        """Make anew what the visit measures, where every visit is a build of its own."""
+        began_ns = self._clock.monotonic_ns()
+        built = self._arms.renew(arm, build_number(self._protocol.seed, block, arm))
+        if built is None:
+            return
+        self.pace.built((self._clock.monotonic_ns() - began_ns) / 1e9)
+        if block is not None:
+            self._standing.append(ArmBuilt(block=block, arm=arm, artefact=built.artefact, sha256=built.sha256))
+
+    def _keep_state(self, arm: str) -> None:
+        """The whole tunable state with the arm in force: what differs from the control's must be what it declares."""
+        self._seen.add(arm)
+        state = self._around.state()
+        if state is not None:
+            self._runs.keep_state(self._standing.session.session, arm, state)
+
+    def _void(self, block: int, arm: str, cause: Cause, reason: str) -> bool:
+        self._standing.append(BlockVoided(block=block, arm=arm, cause=cause, reason=reason))
+        if cause == "knob":
+            # The next visit brings its arm into force anew, also where it is the same.
+            self._arms.leave()
+        return False
+
+    def _settle(self) -> None:
+        """The same wait before every visit, whether or not something was switched: arms differ in nothing else.
+
+        Not before its further runs: that is what several runs in a visit save.
+        """
+        if self._settle_s:
+            self._around.rest(self._settle_s)
+
+    def _runs_of(
+        self, block: int | None, arm: str, position: int, visit: int, visits: int
+    ) -> tuple[list[RunRecord], str | None, str | None]:
+        """One run of each benchmark: the records, why one failed, and why the block is void."""
+        self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=self._left_s(block)))
+        began_ns = self._clock.monotonic_ns()
+        records: list[RunRecord] = []
+        failure = void = None
+        for task in self._benchmarked.own.get(arm, self._benchmarked.tasks):
+            record, name = self._run(task, block, arm, position)
+            records.append(record)
+            void = "; ".join(record.void) or None
+            if record.failure is not None and void is None:
+                failure = failure or f"{task.label}: {record.failure}"
+            self._listen(VisitEnded(block=block, record=record, name=name, failure=record.failure, void=void))
+            if record.exit.interrupted:
+                raise KeyboardInterrupt
+            if void is not None:
+                break
+        self.pace.took((self._clock.monotonic_ns() - began_ns) / 1e9)
+        return records, failure, void
+
+    def _run(self, task: Task, block: int | None, arm: str, position: int) -> tuple[RunRecord, str]:
+        standing = self._standing
+        self._around.wait(lambda used: self._listen(VisitWaits(waiting=f"waiting for an idle machine; in use: {used}")))
+        settled = None
+        if block is not None:
+            self._around.forget_settings()
+            settled = self._around.settle(lambda waiting: self._listen(VisitWaits(waiting=waiting)))
+        number, standing.next_run = standing.next_run, standing.next_run + 1
+        session = standing.session.session
+        self._runs.start(session, number, task.label, warm_up=block is None)
+        invocation = task.benchmark.invocation(task.parameters, self._facts)
+        invocation = pinned(with_environment(invocation, self._environments.get(arm, {})), task.cpus)
+        place = RunPlace(task.label, block or 0, position)
+        wanted = Wanted(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
+        try:
+            record, parts = self._maker.make(wanted, standing.session)
+        except BaseException:
+            self._runs.give_up(session, number)
+            raise
+        where = TrialPlace(
+            trial=standing.trial,
+            protocol_sha256=standing.protocol_sha256,
+            block=block,
+            arm=arm,
+            kernel_release=self._facts.value("kernel.release"),
+            boot_id=self._facts.value("boot.id"),
+        )
+        record = msgspec.structs.replace(record, trial=where)
+        if record.failure is None and (lost := self._arms.failed()) is not None:
+            record = msgspec.structs.replace(record, failure=lost, measurements=())
+        name = self._runs.save(record, parts)
+        standing.records.append(record)
+        return record, name
