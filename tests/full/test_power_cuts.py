@@ -28,3 +28,11 @@ def test_no_byte_is_wrong_after_any_of_a_thousand() -> None:
         sys.stdout.write(f"{len(judged)} power cuts on {where}: {len(wrong)} faults\n")
     assert made == 1000
     assert wrong == []
+
+
+@pytest.mark.parametrize("sabotage", ["late-fsync", "unsynced-rename"])
+def test_what_comes_late_to_the_disk_is_noticed(sabotage: str) -> None:
+    recording = record(_NEWER, EXT4_UNAIDED, fault_agent_with(f"sabotage-{sabotage}"), rounds=1)
+    judged = recover(_NEWER, EXT4_UNAIDED, find_agent(), recording, count=60)
+    wrong = [fault for faults in judged for fault in faults if fault.startswith("wrong bytes once recovered")]
+    assert wrong != []

@@ -127,6 +127,19 @@ def test_a_dry_run_keeps_nothing() -> None:
     assert not store.kept
 
 
+def test_options_of_frames_are_refused_for_other_files() -> None:
+    wanted = ImportRequest(options=ImportOptions(below_fps=30))
+    with pytest.raises(BadInput, match=r"--below-fps: of logs of frames \(mangohud\) only, and this is hyperfine"):
+        read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
+
+
+def test_an_outcome_that_stands_twice_is_named() -> None:
+    table = b"session,label,run,round,benchmark,outcome,value,unit,direction,original,state\n"
+    rows = b"".join(b"s,l,1,1,b,%s,1,s,lower,,ok\n" % name for name in (b"one", b"two", b"two"))
+    with pytest.raises(BadInput, match="measures 'two' twice"):
+        read_results(ForeignFile("t.csv", table + rows), PLAIN, IMPORTERS)
+
+
 def test_gzip_may_be_several_and_is_whole() -> None:
     one, other = gzip.compress(b"a" * 5000), gzip.compress(b"b" * 7)
     assert unpacked(one + other + b"\0" * 2000, "f.json.gz", 5007) == (b"a" * 5000 + b"b" * 7, "f.json")
