@@ -23,12 +23,38 @@ from ktrial.kit.plain_text import plain
 from ktrial.kit.startup import load_msgspec
 from ktrial.kit.streams import plain_stream
 
+#: The verbs by what people come for; the first group has those to begin with.
+_GROUPS = {
+    "Start here": ("demo", "doctor", "try", "apply", "revert", "compare"),
+    "Tune": ("explain", "why", "knobs", "profiles", "profile", "plan", "verify", "status", "confirm", "recover"),
+    "Try": ("trial", "ladder", "blame", "tune", "suggest", "power", "retest", "ledger"),
+    "Measure": ("bench", "frames", "runs", "show", "import", "export-runs", "history", "facts", "state"),
+    "Report and prove": ("report", "publish", "claim", "bundle", "recheck", "reparse"),
+    "Watch, and kernels": ("watch", "diagnose", "watermarks", "kernel"),
+    "This tool": ("tools", "completion", "man", "install-recovery", "uninstall"),
+}
+
 
 class Verbs(FolderGroup):
     """All verbs."""
 
     package = verbs
     noun = "verb"
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs by group; one that no group names stands at the end."""
+        names = self.list_commands(ctx)
+        others = sorted(set(names) - {name for group in _GROUPS.values() for name in group})
+        width = max(map(len, names))
+        for title, group in {**_GROUPS, "Others": tuple(others)}.items():
+            rows = [
+                (name.ljust(width), command.get_short_help_str(formatter.width - width - 6))
+                for name in group
+                if (command := self.get_command(ctx, name)) is not None
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from ktrial.cli.main import main
+from ktrial.cli.main import Verbs, cli, main
 
 KTRIAL = [sys.executable, "-I", "-m", "ktrial"]
 
@@ -90,3 +91,16 @@ def test_every_table_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     for argv in (["profiles"], ["knobs"], ["facts"], *(["profiles", name] for name in names)):
         for line in run(*argv)[1].splitlines():
             assert len(line) <= 80, f"{argv}: {line}"
+
+
+def test_every_verb_stands_in_one_group_of_the_help_in_one_line() -> None:
+    context = click.Context(cli, info_name="ktrial")
+    formatter = click.HelpFormatter(width=80)
+    assert isinstance(cli, Verbs)
+    cli.format_commands(context, formatter)
+    lines = formatter.getvalue().splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(listed) == cli.list_commands(context)
+    titles = [line for line in lines if line and not line.startswith(" ")]
+    assert titles[0] == "Start here:"
+    assert "Others:" not in titles

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LIMIT_BYTES = 1 << 20
 
 
-@click.command(short_help="Check claims against data, and published tables against themselves.")
+@click.command(short_help="Check claims and published tables against data.")
 @click.argument("claim", metavar="CLAIM|FILE.toml")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")

@@ -14,7 +14,7 @@ from ktrial.cli.options import below_fps_option, json_option, seconds, write_jso
 from ktrial.kit.errors import BadInput
 
 
-@click.command(short_help="What the kernel was doing when it stuttered.")
+@click.command(short_help="Find what the kernel did when it stuttered.")
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING…")
 @click.option(
     "--limit", metavar="TIME", help="What takes longer is late: 50ms. Else what stands out among its neighbours."

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EXIT_BY_SIGNAL = 128
 
 
-@click.command(cls=TakesCommand, short_help="Frame statistics: of logs, or of a game started with it.")
+@click.command(cls=TakesCommand, short_help="Compute frame statistics of logs, or of a game.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE…|-- CMD…]")
 @click.option("--label", metavar="NAME", help="A name for what is measured, kept with the run.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the run as JSON to FILE.")

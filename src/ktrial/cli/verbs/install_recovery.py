@@ -11,7 +11,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
 
 
-@click.command(short_help="Recover by itself at every boot.")
+@click.command(short_help="Recover automatically at every boot.")
 @click.option("--remove", is_flag=True, help="Take it away again.")
 @json_option
 @click.pass_obj

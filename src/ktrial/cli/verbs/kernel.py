@@ -15,6 +15,6 @@ class KernelCommands(FolderGroup):
     package = kernel
 
 
-@click.command(cls=KernelCommands, short_help="Kernels for this machine, and what they are.")
+@click.command(cls=KernelCommands, short_help="Inspect, configure, build, compare and boot kernels.")
 def command() -> None:
     """Build kernels for this machine, prove what was built, and compare kernels."""

@@ -23,7 +23,7 @@ from ktrial.cli.shared.trial_options import (
 from ktrial.kit.errors import BadInput, Refused
 
 
-@click.command(cls=TakesCommand, short_help="Try profiles stacked in tiers.")
+@click.command(cls=TakesCommand, short_help="Try profiles stacked in tiers, each against the last.")
 @click.argument("name", shell_complete=profile_names, metavar="LADDER|FILE")
 @measured_options
 @env_option

@@ -31,7 +31,7 @@ FORMATS = (
 )
 
 
-@click.group(short_help="Make profiles: import what you have.")
+@click.group(short_help="Turn the settings you have into a profile.")
 def command() -> None:
     """Make profiles."""
 

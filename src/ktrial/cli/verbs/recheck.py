@@ -14,7 +14,7 @@ from ktrial.cli.options import json_option, write_json
 EXIT_DIFFERS = 1
 
 
-@click.command(short_help="Compute a report again from its raw data: does it come out?")
+@click.command(short_help="Compute a report again from its raw data and compare.")
 @click.argument("path", type=click.Path(path_type=Path), metavar="BUNDLE|FOLDER")
 @json_option
 @click.pass_obj

@@ -21,7 +21,7 @@ _ENDINGS = (".html", ".md", ".svg", ".png", ".xml")
 _WIDE, _NARROW = 900, 400
 
 
-@click.command(short_help="Write a comparison as HTML, Markdown, SVG, PNG or JUnit XML.")
+@click.command(short_help="Write a comparison as HTML, Markdown, SVG, PNG or JUnit.")
 @click.argument("file", type=click.Path(allow_dash=True, path_type=Path), metavar="COMPARISON.json")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Ends in .html, …")
 @click.option("--chart", "name", metavar="NAME", help="The picture of .svg and .png: forest (all effects), runs, …")

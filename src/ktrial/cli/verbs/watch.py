@@ -16,7 +16,7 @@ from ktrial.kit.errors import BadInput, Refused
 from ktrial.recordings.frame_loop import KINDS
 
 
-@click.command(cls=TakesCommand, short_help="Record what a machine or a program goes through: pressures, stalls.")
+@click.command(cls=TakesCommand, short_help="Record pressures, stalls and what the kernel does.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Watch this process and what it starts.")
 @click.option("--thread", type=click.IntRange(min=1), metavar="T", help="The thread of the frames; else the first one.")
 @click.option("--for", "length", metavar="TIME", help="End after this time; else with the program, or at Ctrl-C.")

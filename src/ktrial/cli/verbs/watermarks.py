@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TALKS = "--host guest:KERNEL measures it in a guest that talks"
 
 
-@click.command(short_help="How early kswapd wakes, under settings side by side.")
+@click.command(short_help="Show how early kswapd wakes under each setting.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE[+KNOB=VALUE]…]")
 @click.option("--lead", metavar="SIZE|TIME", help="Also compute the setting for this lead: 2GiB, or 500ms with a rate.")
 @click.option("--rate", metavar="SIZE", help="Allocated a second, for lead times: 2GiB.")
