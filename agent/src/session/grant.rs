@@ -64,7 +64,7 @@ mod tests {
         let copy = folder.path().join("copy");
         std::fs::copy("/proc/self/exe", &copy).unwrap();
         let mut same = std::process::Command::new(&copy)
-            .args(["--ignored", "--exact", "grant::tests::sleeps"])
+            .args(["--ignored", "--exact", "session::grant::tests::sleeps"])
             .stdout(std::process::Stdio::null())
             .spawn()
             .unwrap();
