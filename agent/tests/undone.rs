@@ -445,8 +445,10 @@ fn integer(path: &str, new: &str) -> Value {
 /// A step that starts a service; what starts it is a shell script in the place of `systemctl`.
 fn service_session(machine: &Machine, script: &str) -> (Session, Value) {
     let program = "/usr/sbin/systemctl";
+    // A machine that has a container engine forwards, and its new networks do.
     let prepare = format!(
-        "mkdir /etc/sbin; mount --bind /etc/sbin /usr/sbin; printf '#!/bin/sh\n{script}\n' > {program}; chmod 755 {program}"
+        "echo 0 > {}; mkdir /etc/sbin; mount --bind /etc/sbin /usr/sbin; printf '#!/bin/sh\n{script}\n' > {program}; chmod 755 {program}",
+        forwarding()[0]
     );
     let step = json!({"kind": "run", "do": ["systemctl", "start", "tuned.service"],
         "undo": ["systemctl", "stop", "tuned.service"]});
