@@ -36,9 +36,7 @@ def test_it_can_be_typed(one: Documented, tmp_path: Path, monkeypatch: pytest.Mo
     try:
         context = context_of(tuple(word for word in one.words if word not in {"…", "VERB"}))
         suite = context.params.get("suite")
-        assert suite is None or not one.whole or suite in SUITES, (
-            f"{one.place}: no suite or benchmark is called {suite}"
-        )
+        assert suite is None or not one.whole or suite in SUITES, f"{one.place}: unknown suite or benchmark: {suite}"
     except (click.MissingParameter, click.BadOptionUsage, click.exceptions.NoArgsIsHelpError) as error:
         assert one.mentioned, f"{one.place}: ktrial {' '.join(one.words)}: {error.format_message()}"
     except click.UsageError as error:

@@ -48,7 +48,7 @@ def test_a_scheduler_is_seen_in_every_run_and_its_ejection_is_a_failed_run(tmp_p
     told = " ".join(" ".join(said).split())
     assert "before disabled" in told
     assert "during ktrial_fifo" in told, told
-    assert told.count("a run gave nothing: the arm was lost") == 1, told
+    assert told.count("run discarded: the arm was lost") == 1, told
     assert "sched_ext shows disabled instead of ktrial_fifo" in told
     assert "after disabled" in told
     assert [line for line in said if line.startswith("status ")] == ["status 0", "status 0"], told

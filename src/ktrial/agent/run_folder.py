@@ -34,7 +34,7 @@ def own_tmpfs() -> Path:
         ):
             return place / _NAME
     raise KtrialError(
-        "this benchmark works in memory, and there is no tmpfs of this user's own",
+        "this benchmark needs a private tmpfs, and this user has none",
         hint="set XDG_RUNTIME_DIR to a folder of yours on a tmpfs: mkdir -m 700 /dev/shm/NAME",
     )
 

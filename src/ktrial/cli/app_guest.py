@@ -98,8 +98,8 @@ def again(host: GuestHost | None) -> str:
 def as_before(host: GuestHost | None) -> str:
     """What is left of the changes of a trial that has ended."""
     if host is not None and not host.is_kept:
-        return "the guest ends with this command, and all that was set in it"
-    return f"the {'machine' if host is None else 'guest'} is as before: `{again(host)} status`"
+        return "the guest and its settings end with this command"
+    return f"all settings have been restored: `{again(host)} status`"
 
 
 class GuestHost:
@@ -220,6 +220,6 @@ class GuestHost:
             keep = f"ktrial kernel boot KERNEL {'--mode exact ' if self.is_exact else ''}--keep {self._name}"
             hint = error.hint if error.nearest else f"`{keep}` keeps one"
             raise BadInput(
-                f"--host {self.word}: no guest is kept under this name, and {error.message}",
+                f"--host {self.word}: neither a kept guest nor a kernel: {error.message}",
                 hint=f"{hint}; kept are: {kept}" if kept else hint,
             ) from None

@@ -36,7 +36,7 @@ def host_of(word: str, kernels: Callable[[], Kernels], say: Callable[[str], None
         if word.startswith(kind.prefix) and word != kind.prefix:
             return kind(word, kernels, say)
     raise BadInput(
-        f"--host {word}: no host that ktrial reaches",
-        hint="--host guest:KERNEL boots one, exact:KERNEL one whose time is exact; --host guest:NAME is one that "
-        "`ktrial kernel boot --keep` keeps",
+        f"--host {word}: not supported",
+        hint="--host takes guest:KERNEL, exact:KERNEL for a deterministic one, or the NAME of a guest that "
+        "`ktrial kernel boot --keep` started",
     )

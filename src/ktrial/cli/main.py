@@ -39,7 +39,7 @@ class Verbs(FolderGroup):
     """All verbs."""
 
     package = verbs
-    noun = "verb"
+    noun = "command"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs by group; one that no group names stands at the end."""
@@ -74,7 +74,7 @@ class Verbs(FolderGroup):
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Also read knobs/, profiles/, benchmarks/ and suites/ in FOLDER, as those in ~/.config/ktrial.",
+    help="Also load knobs/, profiles/, benchmarks/ and suites/ from FOLDER. Repeatable.",
 )
 @click.option(
     "--store",
@@ -82,7 +82,11 @@ class Verbs(FolderGroup):
     metavar="FILE|URL",
     help="Keep results in FILE, or in a database: postgresql://USER@HOST/NAME (or set KTRIAL_STORE).",
 )
-@click.option("--host", metavar="guest:KERNEL", help="Do it in a guest with this kernel (or exact:KERNEL).")
+@click.option(
+    "--host",
+    metavar="guest:KERNEL",
+    help="Run the command in a VM with this kernel; exact:KERNEL makes its time deterministic.",
+)
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(readable=False, path_type=Path))
 @click.pass_context

@@ -41,7 +41,7 @@ settings_argument = click.argument("words", shell_complete=setting_words, nargs=
 yes_option = click.option("-y", "--yes", is_flag=True, help="Answer ordinary questions with yes.")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Also write settings marked dangerous.")
 
-anyway_option = click.option("--anyway", is_flag=True, help="Begin also where the noise hides what is looked for.")
+anyway_option = click.option("--anyway", is_flag=True, help="Start even if the noise is too high to detect the effect.")
 
 
 def json_bytes(data: Any) -> bytes:

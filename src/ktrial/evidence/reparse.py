@@ -92,7 +92,7 @@ def _why_not(run: StoredRun, benchmarks: Mapping[str, Benchmark]) -> str | None:
         return None if any(name.startswith("files/") for name in run.raw) else "it has no capture"
     tool = document["tool"]
     if tool not in benchmarks:
-        return f"no benchmark is called {tool}: a command after --, or one that is no longer known"
+        return f"unknown benchmark {tool}: a command after --, or one that no longer exists"
     known = {one.name for one in benchmarks[tool].outcomes}
     foreign = [one.outcome for one in run.measurements if one.outcome not in known and not _is_around(one.outcome)]
     if foreign and not known & {one.outcome for one in run.measurements}:

@@ -105,7 +105,7 @@ def forecast(
     needed = blocks_to_detect(sd, detect)
     affordable = [cap for cap in LOOKS if cap <= budget]
     if not affordable:
-        raise BadInput(f"{budget} blocks decide nothing", hint=f"a trial has at least {FEWEST_BLOCKS} blocks")
+        raise BadInput(f"{budget} blocks are too few (minimum {FEWEST_BLOCKS})")
     able = [cap for cap in affordable if _has_look(cap, comparisons)]
     if not able:
         looks(affordable[-1], comparisons)

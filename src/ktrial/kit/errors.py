@@ -62,7 +62,7 @@ class UnknownName(BadInput):
     def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str | None = None) -> None:
         near = nearest(name, known)
         advice = f"did you mean {' or '.join(near)}?" if near else hint
-        super().__init__(f"no {what} is called {name!r}", hint=advice)
+        super().__init__(f"unknown {what}: {name!r}", hint=advice)
         self.name = name
         self.nearest = near
 

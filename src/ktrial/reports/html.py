@@ -145,7 +145,7 @@ class _Body:
             ("same", "What was the same, and what was not", same_and_different(comparison)),
             ("together", "Outcomes together", self._together()),
             ("outcomes", "Outcomes one by one", self._outcomes(charted, places)),
-            ("explored", "Measured too, and not asked", explored_parts(self._others)),
+            ("explored", "Other outcomes (exploratory)", explored_parts(self._others)),
             ("state", "Changes of the tunable state", state_changes(comparison)),
             ("findings", "Findings", all_findings(comparison)),
             ("exclusions", "Left out afterwards", exclusions(comparison) if comparison.exclusions else []),

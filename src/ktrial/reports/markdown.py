@@ -148,7 +148,7 @@ def markdown(comparison: Comparison, charts: Mapping[str, Sequence[tuple[str, st
         *trial_sections(comparison),
         ("What was the same, and what was not", _same(comparison)),
         *((f"{name}", _outcome(outcome, pictures.get(outcome.name, ()))) for name, outcome in _named(comparison)),
-        ("Measured too, and not asked", explored_table(others)),
+        ("Other outcomes (exploratory)", explored_table(others)),
         ("Changes of the tunable state", _state(comparison)),
         ("Findings", findings_list(comparison)),
         ("Left out afterwards", _exclusions(comparison)),

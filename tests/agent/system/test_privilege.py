@@ -139,7 +139,7 @@ def test_sudo_ktrial_leaves_nothing_of_root_behind(user: User, state: str) -> No
     assert "vm.swappiness=61" in status.stdout, status.stderr
     assert user.start(*command, "verify").returncode == 0
     reverted = user.start(*command, "revert")
-    assert (reverted.returncode, reverted.stdout) == (0, "Transaction 1: 1 of 1 as before.\n")
+    assert (reverted.returncode, reverted.stdout) == (0, "Transaction 1: 1 of 1 restored.\n")
     assert SWAPPINESS.read_text() == before
     assert user.files_of_others() == []
     assert (user.home / ".cache/ktrial").is_dir()

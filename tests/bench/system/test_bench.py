@@ -376,7 +376,7 @@ def test_a_wrong_suite_file_is_named(home: Path) -> None:
     own(home, "suites", "short", SUITE.replace('use = "hello"', 'use = "helo"'))
     ran = run("bench", "short")
     assert ran.status == 2
-    assert f"{home}/.config/ktrial/suites/short.toml:9:1: no benchmark is called 'helo'" in ran.err
+    assert f"{home}/.config/ktrial/suites/short.toml:9:1: unknown benchmark: 'helo'" in ran.err
 
 
 def test_the_list_says_what_can_run_and_how_to_get_the_rest(root: FakeRoot) -> None:

@@ -274,11 +274,11 @@ def test_show_tells_the_doubts_that_bench_told(root: FakeRoot, tmp_path: Path) -
 @pytest.mark.parametrize(
     "argv, said",
     [
-        (("--gate", "heat=8C"), "no gate is called 'heat'"),
+        (("--gate", "heat=8C"), "unknown gate: 'heat'"),
         (("--gate", "swap"), "--gate 'swap' cannot be read"),
         (("--gate", "swap=hot"), "'hot' is no limit"),
         (("--gate", "swap={ refuse = 1MiB }"), "is no table"),
-        (("--gate", 'swap={ stop = "1MiB" }'), "no level of gate swap is called 'stop'"),
+        (("--gate", 'swap={ stop = "1MiB" }'), "unknown level of gate swap: 'stop'"),
         (("--settle=soon",), "--settle soon: not a duration"),
     ],
 )

@@ -120,7 +120,7 @@ def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
 @pytest.mark.parametrize(
     "old, new, where, why",
     [
-        ('use = "a"', 'use = "zzz"', 5, "no benchmark is called 'zzz'"),
+        ('use = "a"', 'use = "zzz"', 5, "unknown benchmark: 'zzz'"),
         ("loops = 3", "lops = 3", 10, "a has no parameter 'lops'"),
         ("loops = 3", 'loops = "3"', 10, "loops = '3' is no int like its default 10"),
         ("loops = 3", "loops = nan", 10, "loops = nan is no number that can be asked for"),

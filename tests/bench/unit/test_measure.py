@@ -329,7 +329,7 @@ def test_cpus_of_the_command_line_pin_every_run() -> None:
 
 def test_a_benchmark_alone_is_a_suite() -> None:
     assert find_suite("a", {}, {"a": FakeBenchmark(name="a")}).benchmark == (SuiteEntry("a"),)
-    with pytest.raises(BadInput, match="no suite or benchmark is called 'hackbench-pip'") as caught:
+    with pytest.raises(BadInput, match="unknown suite or benchmark: 'hackbench-pip'") as caught:
         find_suite("hackbench-pip", {}, {"hackbench-pipe": FakeBenchmark(name="hackbench-pipe")})
     assert caught.value.hint == "did you mean hackbench-pipe?"
 
@@ -413,9 +413,9 @@ def test_parameters_of_one_of_several_benchmarks() -> None:
         ("loops", "-p 'loops' cannot be read", "write NAME=VALUE or BENCHMARK:NAME=VALUE"),
         ("=5", "-p '=5' cannot be read", "write NAME=VALUE"),
         ("loops=1", "does not say of which benchmark", "-p x:loops=1"),
-        ("xx:loops=1", "no benchmark of own is called 'xx'", "it has x, y"),
-        ("x:lops=1", "no parameter of x is called 'lops'", "did you mean loops?"),
-        ("x:zzz=1", "no parameter of x is called 'zzz'", "its parameters: direct, loops"),
+        ("xx:loops=1", "unknown benchmark of own: 'xx'", "it has x, y"),
+        ("x:lops=1", "unknown parameter of x: 'lops'", "did you mean loops?"),
+        ("x:zzz=1", "unknown parameter of x: 'zzz'", "its parameters: direct, loops"),
         ("x:loops=1.5", "'1.5' is no whole number", None),
         ("x:share=much", "'much' is no number", None),
         ("x:share=nan", "'nan' is no number", None),

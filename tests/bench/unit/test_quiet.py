@@ -114,7 +114,7 @@ def test_an_interruption_lets_the_machine_sleep_again() -> None:
 def test_what_cannot_be_held_off_is_said(executor: Desktop, why: str) -> None:
     result, records, _ = bench(executor)
     assert result.session.held_off == ()
-    assert f"not held off: sleep and screen lock: {why}" in result.session.notes
+    assert f"could not inhibit sleep and screen lock: {why}" in result.session.notes
     assert records[0].ok
 
 
@@ -138,12 +138,15 @@ class Asked:
     [
         (b"", None, ("sleep", "idle"), ()),
         (b"", "deaf", ("sleep", "idle"), ("the desktop was asked in vain not to lock the screen: deaf",)),
-        (b"no", None, ("idle",), ("not held off: sleep: no",)),
+        (b"no", None, ("idle",), ("could not inhibit sleep: no",)),
         (
             b"no",
             "deaf",
             (),
-            ("not held off: sleep and screen lock: no", "the desktop was asked in vain not to lock the screen: deaf"),
+            (
+                "could not inhibit sleep and screen lock: no",
+                "the desktop was asked in vain not to lock the screen: deaf",
+            ),
         ),
     ],
 )
@@ -198,7 +201,7 @@ def test_of_unknown_length_the_next_hour_counts() -> None:
 )
 def test_timers_that_cannot_be_told_are_no_absence(timers: RawOutput, why: str) -> None:
     result, _, _ = bench(Desktop(timers))
-    (note,) = [note for note in result.session.notes if note.startswith("timers")]
+    (note,) = [note for note in result.session.notes if note.startswith("cannot list timers")]
     assert why in note
 
 

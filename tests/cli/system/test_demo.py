@@ -29,7 +29,7 @@ def test_settings_of_the_kernel_as_root(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     check_found(ran.stdout)
     assert "thp:enabled=always" in ran.stdout
-    assert "The machine is as before:" in " ".join(ran.stdout.split())
+    assert "Everything has been restored:" in " ".join(ran.stdout.split())
     assert [path.read_text() for path in files] == before
     page = Path(re.search(r"^The report: (.*)$", ran.stdout, re.MULTILINE)[1])  # type: ignore[index]
     assert page.parent == tmp_path / "data" / "ktrial" / "reports"

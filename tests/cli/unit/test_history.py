@@ -113,7 +113,7 @@ def test_without_a_label_all_sessions_count(machine: FakeRoot) -> None:
 @pytest.mark.parametrize(
     "words, told",
     [
-        (("p98",), "no outcome is called 'p98'"),
+        (("p98",), "unknown outcome: 'p98'"),
         (("p99", "--label", "nihgtly"), "did you mean nightly?"),
     ],
 )

@@ -39,7 +39,7 @@ def host(word: str) -> GuestHost:
 
 
 def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
-    with pytest.raises(BadInput, match="no guest is kept under this name, and no installed kernel is") as caught:
+    with pytest.raises(BadInput, match="neither a kept guest nor a kernel: unknown installed kernel") as caught:
         host("guest:lab").connect("user")
     assert caught.value.hint == "`ktrial kernel boot KERNEL --keep lab` keeps one"
     keeper = Keeper("other")
@@ -52,7 +52,7 @@ def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
 @pytest.mark.parametrize("word", ["guest:", "exact:", "ssh:x", "guest"])
 def test_what_is_no_host(word: str) -> None:
     kernels: Any = NoKernel()
-    with pytest.raises(BadInput, match="no host that ktrial reaches"):
+    with pytest.raises(BadInput, match="not supported"):
         host_of(word, lambda: kernels, lambda _: None)
 
 
@@ -123,8 +123,8 @@ def test_a_guest_of_another_architecture_is_given_nothing() -> None:
 def test_what_is_said_of_the_host() -> None:
     booted = host("guest:running")
     assert (again(None), again(booted)) == ("ktrial", "ktrial --host guest:running")
-    assert as_before(None) == "the machine is as before: `ktrial status`"
-    assert as_before(booted) == "the guest ends with this command, and all that was set in it"
+    assert as_before(None) == "all settings have been restored: `ktrial status`"
+    assert as_before(booted) == "the guest and its settings end with this command"
 
 
 def test_a_kernel_that_hangs_with_kvm_is_emulated() -> None:

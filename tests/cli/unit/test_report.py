@@ -61,7 +61,7 @@ def test_one_chart_of_one_outcome(machine: FakeRoot, found: Path, tmp_path: Path
     assert machine.run("report", str(found), "-o", str(output), *chosen).status == 0
     assert "memory-pressure.energy" in output.read_text()
     bad = machine.run("report", str(found), "-o", str(tmp_path / "b.svg"), "--chart", "run")
-    assert (bad.status, bad.err) == (2, "ktrial: no chart is called 'run'\n  next: did you mean runs?\n")
+    assert (bad.status, bad.err) == (2, "ktrial: unknown chart: 'run'\n  next: did you mean runs?\n")
     bad = machine.run("report", str(found), "-o", str(tmp_path / "b.svg"), "--outcome", "nothing.at-all")
     assert bad.status == 2
     assert "memory-pressure.latency.p50" in bad.err

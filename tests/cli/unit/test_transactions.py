@@ -91,7 +91,7 @@ def test_bad_input_is_told_before_root_is_asked_for(machine: FakeRoot, monkeypat
     for word, said in (
         ("vm.swappiness=900", "out of range"),
         ("vm.swapiness=9", "did you mean"),
-        ("nonsense", "no profile"),
+        ("nonsense", "unknown profile"),
     ):
         ran = machine.run("apply", word)
         assert (ran.status, said in ran.err) == (2, True), ran.err

@@ -162,7 +162,7 @@ def test_claims_about_a_table(place: Path) -> None:
         (("compare", *TABLE, "--control", "zebra"), "there are stock, bore"),
         (("compare", "nothing", "other"), "labels: none"),
         (("compare", "a=./gone.json", "b=after.json"), "gone.json: cannot be read"),
-        (("compare", "a=gone-*.json", "b=after.json"), "no file is called so"),
+        (("compare", "a=gone-*.json", "b=after.json"), "no such file or session"),
         (("compare", *TABLE, "--margin", "much"), "no percentage"),
         (("compare", *TABLE, "--margin", "0%"), "no percentage"),
         (("compare", *TABLE, "--accept", " "), "needs a reason"),
@@ -191,7 +191,7 @@ def test_bad_input_is_answered(place: Path, argv: tuple[str, ...], said: str) ->
     "data, text, said",
     [
         (TABLE, "[[claim]]\nsays = 'p50 -31%'\n[[claim]]\nsays = 'much'\n", "list.toml: [[claim]] 2: claim 'much'"),
-        (TABLE, "[[claim]]\nsays = 'zebra -5%'\n", "list.toml: [[claim]] 1: no outcome is called 'zebra'"),
+        (TABLE, "[[claim]]\nsays = 'zebra -5%'\n", "list.toml: [[claim]] 1: unknown outcome: 'zebra'"),
         ((), "[[change]]\nwhat='x'\nfrom='0'\nto='5'\nsays='-5%'\n", "list.toml: [[change]] 1: 0: a ratio needs"),
     ],
 )

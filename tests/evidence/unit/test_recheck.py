@@ -148,7 +148,7 @@ def test_all_runs_of_all_sessions_are_looked_at() -> None:
     ]
     assert found.differences[1].told.startswith("its record is not as ktrial writes it: ")
     assert [one.run for one in found.unread] == ["s2/2"]
-    assert found.unread[0].reason.startswith("no benchmark is called make")
+    assert found.unread[0].reason.startswith("unknown benchmark make")
 
 
 # Members that were changed

@@ -93,7 +93,7 @@ def test_a_run_that_failed_for_another_reason_stays_failed(fields: Any) -> None:
 @pytest.mark.parametrize(
     "run, why",
     [
-        (a_record(1, "make", measurements=[TIME | {"outcome": "wall"}]), "no benchmark is called make"),
+        (a_record(1, "make", measurements=[TIME | {"outcome": "wall"}]), "unknown benchmark make"),
         (a_record(1, "tool", measurements=[TIME | {"outcome": "wall"}]), "tool was another benchmark then"),
         (a_run(1, document=None, measurements=(), state="interrupted"), "it has no record"),
         (a_run(1), "it was imported"),

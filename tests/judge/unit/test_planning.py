@@ -74,7 +74,7 @@ def test_a_forecast_says_when_the_budget_is_too_small() -> None:
     assert tight.needed > 20
     assert msgspec.structs.replace(tight, cap=tight.needed).within_budget
     assert blocks_to_detect(tight.sd, tight.smallest_effect) == 20
-    with pytest.raises(BadInput, match="5 blocks decide nothing"):
+    with pytest.raises(BadInput, match="5 blocks are too few"):
         forecast(PILOT, detect=0.05, margin=0.02, budget=5)
     with pytest.raises(BadInput, match="effect to detect"):
         forecast(PILOT, detect=0, margin=0.02)

@@ -139,7 +139,7 @@ def test_a_ladder_asks_each_tier_twice() -> None:
 @pytest.mark.parametrize(
     "changes,told",
     [
-        ({"control": "contrl"}, "no arm is called 'contrl'"),
+        ({"control": "contrl"}, "unknown arm: 'contrl'"),
         ({"arms": (TrialArm(name="control"),)}, "two arms"),
         ({"arms": (TrialArm(name="control"), TrialArm(name="control"))}, "two arms have one name"),
         ({"outcomes": {}}, "one outcome is primary"),

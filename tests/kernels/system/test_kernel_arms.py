@@ -110,7 +110,7 @@ def test_what_cannot_be_is_told_before_anything_is_built(archive: Path, tmp_path
         (
             KernelChange(set={"HZ_1001": "y"}),
             BadInput,
-            "arm bad: no symbol of Linux 6.14.0 (--set) is called 'HZ_1001'",
+            "arm bad: unknown symbol of Linux 6.14.0 (--set): 'HZ_1001'",
         ),
         (KernelChange(patches=(str(other),)), Refused, "arm bad: other.patch"),
         (KernelChange(fragments=("hz-100", "hz-1000")), Contradiction, "arm bad: hz-100 wants HZ=100, hz-1000 wants"),
@@ -173,7 +173,7 @@ def test_tiers_of_a_ladder_are_built(archive: Path, tmp_path: Path) -> None:
     assert "T1, T2: Linux 6.14.0, to be built" in err.getvalue()
     for more, told in (
         (("--kernel", "T1=./t1"), "--kernel names kernels, and --tree builds them"),
-        (("--patch", "T9=a.patch"), "no tier is called 'T9'"),
+        (("--patch", "T9=a.patch"), "unknown tier: 'T9'"),
     ):
         assert main([*words, *more], io.StringIO(), err) == 2
         assert told in err.getvalue()

@@ -90,7 +90,7 @@ def test_a_symbol_of_a_patch_says_which() -> None:
 
 
 def test_a_symbol_that_nobody_has_is_a_mistake() -> None:
-    with pytest.raises(UnknownName, match=r"no symbol of Linux 6\.12\.1 .* is called 'LAZZY'") as caught:
+    with pytest.raises(UnknownName, match=r"unknown symbol of Linux 6\.12\.1 .*: 'LAZZY'") as caught:
         configure(wanted(more=(Wish("LAZZY", "y", "mine.config:3"),)), Tree(), Work())
     assert caught.value.hint == "did you mean LAZY?"
 

@@ -35,7 +35,7 @@ def test_the_fragments_that_there_are() -> None:
 def test_fragments_bring_those_that_they_extend_first() -> None:
     known = load_fragments()
     assert [one.name for one in with_extended(["arashi-t1", "btf"], known)] == ["btf", "arashi-t1"]
-    with pytest.raises(UnknownName, match="no fragment is called 'guset'") as caught:
+    with pytest.raises(UnknownName, match="unknown fragment: 'guset'") as caught:
         with_extended(["guset"], known)
     assert caught.value.hint == "did you mean guest?"
     circle = {

@@ -56,6 +56,6 @@ def test_what_is_missing_is_named_with_its_packages(programs: Path) -> None:
         check_programs(choose("clang"), {}, ("ccache",))
     assert "lld" in (caught.value.hint or "").split()
     assert "llvm" in (caught.value.hint or "").split()
-    for word, said in (("tcc", "no program is called tcc"), ("make", "neither a gcc nor a clang")):
+    for word, said in (("tcc", "tcc: no such program"), ("make", "neither a gcc nor a clang")):
         with pytest.raises(BadInput, match=said):
             choose(word)

@@ -118,7 +118,7 @@ def test_a_target_is_found_by_what_people_call_it(word: str, name: str) -> None:
 
 
 def test_what_is_no_target() -> None:
-    with pytest.raises(UnknownName, match="no target is called 'znver9'") as caught:
+    with pytest.raises(UnknownName, match="unknown target: 'znver9'") as caught:
         find_target("znver9", TARGETS)
     assert "znver" in str(caught.value.hint)
     with pytest.raises(BadInput, match="adds only AVX-512"):

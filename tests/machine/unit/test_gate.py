@@ -304,7 +304,7 @@ def test_limits_of_a_protocol() -> None:
         ({"on_ac": "8C"}, "no limit"),
         ({"on_ac": {"refuse": "other"}}, "no limit"),
         ({"steal": {"suspect": "5%", "refuse": "1%"}}, "refuses before it doubts"),
-        ({"steal": {"warn": "5%"}}, "no level of gate steal is called 'warn'"),
+        ({"steal": {"warn": "5%"}}, "unknown level of gate steal: 'warn'"),
     ],
 )
 def test_bad_limits_say_so(table: dict[str, Any], said: str) -> None:
@@ -325,7 +325,7 @@ def test_a_bad_limit_comes_with_an_example_that_is_one(gate: str, example: str) 
 def test_an_unknown_gate_names_the_nearest() -> None:
     with pytest.raises(UnknownName) as error:
         parse_gates({"start_temprature": "8C"})
-    assert error.value.message.startswith("no gate is called 'start_temprature'")
+    assert error.value.message.startswith("unknown gate: 'start_temprature'")
     assert error.value.hint == "did you mean start_temperature?"
 
 

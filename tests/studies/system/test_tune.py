@@ -20,7 +20,7 @@ def test_apply_verify_status_revert(root: FakeRoot) -> None:
     assert root.run("verify").out == "All 2 settings are in force.\n"
     assert "until reverted or reboot" in root.run("status").out
     reverted = root.run("revert")
-    assert (reverted.status, reverted.out) == (0, "Transaction 1: 2 of 2 as before.\n")
+    assert (reverted.status, reverted.out) == (0, "Transaction 1: 2 of 2 restored.\n")
     assert root.values() == before
     assert root.run("status").out.startswith("Nothing is applied.")
 
@@ -138,7 +138,7 @@ def test_a_dangerous_setting_is_refused_with_status_4(root: FakeRoot) -> None:
         (("apply", "vm.swappiness=1", "--for", "1s", "--confirm", "1s"), 2, "exclude each other"),
         (("revert", "--to", "1", "--all"), 2, "exclude each other"),
         (("revert", "--to", "99"), 2, "99"),
-        (("frobnicate",), 2, "no verb is called"),
+        (("frobnicate",), 2, "unknown command"),
         (("explain",), 2, "Missing argument"),
         (("explain", "vm.swapiness"), 2, "did you mean vm.swappiness"),
         (("plan", "--frob"), 2, "No such option"),

@@ -118,9 +118,9 @@ def test_the_table_names_what_each_arm_changes(width: int) -> None:
 
 
 def test_what_stayed_is_cried_out() -> None:
-    assert "The machine is as before:" in as_before({"/a": "1", "/b": "2"}, {"/a": "1", "/b": "2"}, width=80)
+    assert "Everything has been restored:" in as_before({"/a": "1", "/b": "2"}, {"/a": "1", "/b": "2"}, width=80)
     text = as_before({"/a": "1", "/b": "2"}, {"/a": "1", "/b": "3"}, width=80)
-    assert text.startswith("NOT as before: /b")
+    assert text.startswith("NOT restored: /b")
     assert "cat /a" in text
     assert "Nothing of the system was changed" in as_before({}, {}, width=80)
 

@@ -196,7 +196,7 @@ def test_a_scheduler_runs_in_its_arm_and_where_it_is_ejected_the_run_has_failed(
     ran = root.run("trial", "run", str(path), "--no-profile")
     assert ran.status == 0, ran.err
     assert "sched_ext = fake" in ran.err
-    assert ran.err.count("a run gave nothing: the arm was lost") == 1
+    assert ran.err.count("run discarded: the arm was lost") == 1
     assert root.read("/sys/kernel/sched_ext/state") == "disabled\n"
     assert root.run("trial", "recheck").status == 0
 

@@ -285,7 +285,7 @@ def test_an_edited_protocol_is_another_trial(machine: Booting) -> None:
 @pytest.mark.parametrize(
     "old, new, status, told",
     [
-        ("kernel.release", "kernel.relase", 2, "no fact is called 'kernel.relase'"),
+        ("kernel.release", "kernel.relase", 2, "unknown fact: 'kernel.relase'"),
         ('manual = "choose', 'manuel = "choose', 2, "unknown field `manuel`"),
         ('"preempt=full"', '" "', 2, "the words that are in it are wanted"),
         ('replicate = "boot"', 'replicate = "reboot"', 2, "Invalid enum value 'reboot'"),

@@ -156,7 +156,7 @@ def test_facts_by_which_nothing_is_recognised(fact: str, value: Any) -> None:
 
 
 def test_a_fact_that_there_is_not() -> None:
-    with pytest.raises(UnknownName, match=r"no fact is called 'kernel\.relase'") as error:
+    with pytest.raises(UnknownName, match=r"unknown fact: 'kernel\.relase'") as error:
         check_signs(trial(bore=ArmFile(manual="do it", expect={"kernel.relase": "x"})), KINDS)
     assert error.value.nearest == ("kernel.release",)
 

@@ -70,7 +70,7 @@ def test_a_spread_without_runs() -> None:
     assert found.block_sd == pytest.approx(sd)
     assert found.cap in (12, 16)
     assert found.margin == 0.02
-    with pytest.raises(BadInput, match="5 blocks decide nothing"):
+    with pytest.raises(BadInput, match="5 blocks are too few"):
         power_of_spread(0.03, PowerAsked(detect=0.05, margin=None, budget=5))
 
 

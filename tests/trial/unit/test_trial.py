@@ -53,19 +53,19 @@ def test_the_announcement_has_cost_sight_and_rules() -> None:
     assert "unread" not in said
     said = announcement(fixed, arms, (), 0, unread=("on_ac", "governor"), rules=True, width=100)
     assert "build = prog by make" in said
-    assert "unread   there is nothing to read here for on_ac, governor: these gates hold nothing off" in said
-    assert "costs    not known without a noise profile of this outcome" in said
+    assert "unread   this machine reports no on_ac, governor: these gates have no effect" in said
+    assert "costs    unknown until the noise of this outcome has been measured" in said
     assert "refuses  a run beyond: " in said
 
 
 def test_a_trial_that_is_blind_says_so_and_what_would_help() -> None:
     blind = msgspec.structs.replace(FORECAST, needed=34, affordable=40, affordable_s=1200.0, smallest_effect=1.5)
-    assert sight_text(blind) == "effects from 150 % on in 9 of 10 trials, and 5 % is wanted: this noise hides it"
-    assert more_text(blind).startswith("--budget 40 (about 20 min 0 s) sees 5 %; or longer runs")
+    assert sight_text(blind) == "effects of 150 % or more in 9 of 10 trials; 5 % is lost in the noise"
+    assert more_text(blind).startswith("--budget 40 (about 20 min 0 s) sees 5 %; or try longer runs")
     hopeless = msgspec.structs.replace(blind, needed=530, affordable=None, affordable_s=None)
     assert more_text(hopeless).startswith("5 % would take 530 blocks, more than a trial has; or")
     unknown = msgspec.structs.replace(blind, cap_s=None, expected_s=None)
-    assert cost_text(unknown) == "at most 20 blocks; how long one takes is not known yet"
+    assert cost_text(unknown) == "at most 20 blocks; the time of one is unknown yet"
 
 
 def test_a_line_for_each_block() -> None:

@@ -84,7 +84,7 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
     [
         ("seed = 7", "sede = 7", BadInput, "sede"),
         ("detect", "detekt", BadInput, "detekt"),
-        ("[arms.control]", "[arms.stock]", UnknownName, "no arm is called 'control'"),
+        ("[arms.control]", "[arms.stock]", UnknownName, "unknown arm: 'control'"),
         ('name = "watermarks"', 'name = "../x"', BadInput, "is no name for a trial"),
         ("[arms.case]", '[arms."a b"]', BadInput, "'a b' is no name for an arm"),
         ('suite = "memory-pressure"', "", BadInput, "nothing is measured"),
@@ -94,9 +94,9 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ('suite = "memory-pressure"', 'command = ["a"]\nlimit = "0s"', BadInput, "limit = 0s: no run could end"),
         ('suite = "memory-pressure"', 'command = ["a"]\nlimit = "soon"', BadInput, "limit"),
         ('detect = "5%"', 'detect = "0%"', BadInput, "no effect is not to be found"),
-        ('margin = "2%"', 'margin = "two"', BadInput, "margin = 'two' is no share"),
+        ('margin = "2%"', 'margin = "two"', BadInput, "margin: expected a percentage"),
         ("seed = 7", "seed = -1", BadInput, "seed = -1"),
-        ("seed = 7", 'budget = "huge"', UnknownName, "no budget is called 'huge'"),
+        ("seed = 7", 'budget = "huge"', UnknownName, "unknown budget: 'huge'"),
         ("cap = 20", "cap = 5", BadInput, "cap = 5: too few blocks for any verdict"),
         ("seed = 7", "budget = 3", BadInput, "budget = 3: too few blocks"),
         ('time = "2h"', 'time = "0s"', BadInput, "leaves no time for a run"),
@@ -105,8 +105,8 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ("seed = 7", "runs_per_visit = 0", BadInput, "runs_per_visit = 0"),
         ("MALLOC_ARENA_MAX", '"A-B"', BadInput, "is no name of a variable"),
         ('profile = "micro-stutter"', "placebo = true", Contradiction, "is a placebo and changes something"),
-        ("start_temperature", "heat", UnknownName, "no gate is called 'heat'"),
-        ("memory_pressure", "pressure", UnknownName, "no limit is called 'pressure'"),
+        ("start_temperature", "heat", UnknownName, "unknown gate: 'heat'"),
+        ("memory_pressure", "pressure", UnknownName, "unknown limit: 'pressure'"),
         ('temperature = "95C"', 'temperature = "hot"', BadInput, "temperature = 'hot' is no limit"),
         ('"40%"', '"140%"', BadInput, "memory_pressure = '140%' is no limit"),
         ("[arms.control]", "[arms.control]\nexpect = { a = 1 }", BadInput, "expect is for manual arms"),
@@ -215,5 +215,5 @@ def test_shares(value: str | float, wanted: float) -> None:
 
 @pytest.mark.parametrize("value", ["-1%", "5C", "", float("nan"), -0.1])
 def test_no_shares(value: str | float) -> None:
-    with pytest.raises(BadInput, match="is no share"):
+    with pytest.raises(BadInput, match="expected a percentage"):
         share(value, "margin")

@@ -224,7 +224,7 @@ def test_what_does_not_lie_around_runs_guards_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     "changes, kind, said",
     [
-        ({"primary": "speed"}, UnknownName, "no outcome of this benchmark is called 'speed'"),
+        ({"primary": "speed"}, UnknownName, "unknown outcome of this benchmark: 'speed'"),
         ({"primary": "time"}, BadInput, "'time' is an outcome of several benchmarks"),
         ({"secondary": ("tool.time",)}, Contradiction, "tool.time is primary and secondary"),
         (
@@ -413,7 +413,7 @@ def test_several_values_of_several_knobs_are_an_arm_for_each_combination() -> No
     [
         ([], BadInput, "nothing to try"),
         (["vm.swappiness"], BadInput, "vm.swappiness is a knob: which value?"),
-        (["no-such"], UnknownName, "no profile is called 'no-such'"),
+        (["no-such"], UnknownName, "unknown profile: 'no-such'"),
     ],
 )
 def test_words_that_say_nothing_to_try(words: list[str], kind: type[KtrialError], said: str) -> None:

@@ -156,7 +156,7 @@ def test_what_failed_is_told_above_and_stays(monkeypatch: pytest.MonkeyPatch) ->
     seen.progress(VisitBegan(block=3, visit=1, visits=2, left_s=None))
     seen.progress(VisitEnded(block=3, record=record, name="", failure="exit status 1", void=None))
     lines = seen.terminal.screen.lines
-    place = lines.index("a run gave nothing: exit status 1")
+    place = lines.index("run discarded: exit status 1")
     assert lines[place + 1].startswith("test: tool.time")
 
 
@@ -244,7 +244,7 @@ def test_json_begins_with_what_is_about_to_be_done(capsys: pytest.CaptureFixture
     assert told["forecast"]["smallest_effect"] == 0.1
     assert told["forecast"]["cap_s"] is None
     assert told["arms"]["case"]["changes"] == {"vm.swappiness": "1"}
-    assert "this noise hides it" in " ".join(said.err.split())
+    assert "lost in the noise" in " ".join(said.err.split())
 
 
 def test_several_benchmarks_of_a_visit_are_one_run(monkeypatch: pytest.MonkeyPatch) -> None:

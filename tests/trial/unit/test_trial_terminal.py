@@ -28,7 +28,7 @@ def test_it_says_what_else_a_person_wants_to_know() -> None:
         "Also asked:",
         "p99 (guard)",
         "the guard holds",
-        "measured too",
+        "also recorded",
         "left out: vm.nosuch",
     ]
     order += [
@@ -43,7 +43,7 @@ def test_it_says_what_else_a_person_wants_to_know() -> None:
 
 def test_outcomes_that_were_not_asked_have_no_verdict() -> None:
     assert "wall  " not in text()
-    assert "not asked, so no verdict: wall" in text()
+    assert "not part of the question (no verdict): wall" in text()
 
 
 def test_what_a_guests_clock_means_is_said_before_the_first_number() -> None:

@@ -28,10 +28,10 @@ def answered(text: str, monkeypatch: pytest.MonkeyPatch) -> TextIO:
 
 
 def test_without_a_terminal_it_is_refused_with_what_would_help() -> None:
-    with pytest.raises(Refused, match=r"effects from 30 % on .* 5 % is wanted") as caught:
+    with pytest.raises(Refused, match=r"effects of 30 % or more .* 5 % is lost") as caught:
         agree_to_blindness(BLIND, anyway=False, ask=True)
     assert "--budget 40 (about 1 min 0 s)" in (caught.value.hint or "")
-    assert "--anyway goes on" in (caught.value.hint or "")
+    assert "--anyway continues" in (caught.value.hint or "")
 
 
 def test_it_goes_on_where_that_is_wanted() -> None:
@@ -41,7 +41,7 @@ def test_it_goes_on_where_that_is_wanted() -> None:
 def test_on_a_terminal_it_is_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with answered("y\n", monkeypatch):
         agree_to_blindness(BLIND, anyway=False, ask=True)
-    assert "Go on all the same" in capsys.readouterr().err
+    assert "Continue anyway" in capsys.readouterr().err
     with answered("n\n", monkeypatch), pytest.raises(Interrupted):
         agree_to_blindness(BLIND, anyway=False, ask=True)
     with answered("y\n", monkeypatch), pytest.raises(Refused):

@@ -97,7 +97,7 @@ def test_states_of_a_session_in_the_store(root: FakeRoot, tmp_path: Path) -> Non
     assert several.status == 2
     assert "has 2 states" in several.err
     assert "a, b" in several.err
-    assert "no state of session s1 is called 'c'" in root.run("--store", url, "state", "show", "s1:c").err
+    assert "unknown state of session s1: 'c'" in root.run("--store", url, "state", "show", "s1:c").err
 
 
 def test_labels_stand_for_the_newest_state_under_them(root: FakeRoot, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_labels_stand_for_the_newest_state_under_them(root: FakeRoot, tmp_path: 
     placed = root.run("--store", url, "state", "diff", "old", "tuned:begin", "--json").json["undeclared"]
     assert (placed[0]["before"], placed[0]["after"]) == ("60", "10")
     assert "did you mean tuned?" in root.run("--store", url, "state", "show", "tunde").err
-    assert "no state of session new is called 'end'" in root.run("--store", url, "state", "show", "stock:end").err
+    assert "unknown state of session new: 'end'" in root.run("--store", url, "state", "show", "stock:end").err
 
 
 def test_a_label_without_any_state_is_said(root: FakeRoot, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_label_without_any_state_is_said(root: FakeRoot, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "argv, said",
     [
-        (["show", "nothing"], "no state is called 'nothing'"),
+        (["show", "nothing"], "unknown state: 'nothing'"),
         (["show", "./nothing.json"], "cannot be read: No such file"),
         (["save"], "where is the state to go?"),
         (["save", "x", "-o", "y"], "where is the state to go?"),

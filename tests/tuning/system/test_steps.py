@@ -134,6 +134,6 @@ def test_without_a_tmpfs_a_run_in_memory_is_refused(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr("ktrial.agent.run_folder.ROOTS_OWN", Path("/nowhere"))
-    with pytest.raises(KtrialError, match=r"no tmpfs of this user's own") as refused:
+    with pytest.raises(KtrialError, match=r"this user has none") as refused:
         executor.run(Invocation(argv=("true",), limit_s=10, in_memory=True))
     assert "XDG_RUNTIME_DIR" in (refused.value.hint or "")

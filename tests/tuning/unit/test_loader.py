@@ -143,11 +143,11 @@ PROFILE = 'name = "p"\nsummary = "s"\n\n[[setting]]\nknob = "vm.swappiness"\nval
         (("= 10", "= 900"), 4, "out of range"),
         (("= 10", '= { compute = "share" }'), 4, "needs 'percent'"),
         (("= 10", '= { compute = "share", percent = "x" }'), 4, "is a number"),
-        (("= 10", '= { compute = "share", percent = 1, of = "moon" }'), 4, "no fact is called 'moon'"),
+        (("= 10", '= { compute = "share", percent = 1, of = "moon" }'), 4, "unknown fact: 'moon'"),
         (("= 10", '= { compute = "closest", to = "blah" }'), 4, "is not a number"),
         (("= 10", '= { compute = "first-offered", of = [] }'), 4, "takes a list"),
-        (("= 10", '= { compute = "max", off = 1 }'), 4, "no key of `max`"),
-        (('"s"', '"s"\nsource = "nope"'), 1, "no source is called 'nope'"),
+        (("= 10", '= { compute = "max", off = 1 }'), 4, "unknown key of `max`"),
+        (('"s"', '"s"\nsource = "nope"'), 1, "unknown source: 'nope'"),
     ],
 )
 def test_profile_errors_name_file_and_line(tmp_path: Path, change: tuple[str, str], line: int, why: str) -> None:

@@ -105,7 +105,7 @@ def test_a_file_without_frames_shows_what_was_at_work(flight: Path, root: FakeRo
         (["--limit", "soon"], "not a duration"),
         (["--frames-began", "nan"], "no moment"),
         (["--frames-began", "12"], "not in the range"),
-        (["--format", "nonsense"], "no format of recordings"),
+        (["--format", "nonsense"], "unknown format of recordings"),
     ],
 )
 def test_bad_options(words: list[str], says: str, flight: Path, root: FakeRoot) -> None:

@@ -138,7 +138,7 @@ def test_parts_that_hold_the_same_are_refused() -> None:
 def test_what_is_no_recording_is_refused() -> None:
     with pytest.raises(BadInput, match="no recording that is known"):
         read_recording_file(b"hello\n", "x.txt")
-    with pytest.raises(BadInput, match="no format of recordings"):
+    with pytest.raises(BadInput, match="unknown format of recordings"):
         read_recording_file(b"hello\n", "x.txt", as_format="nope")
 
 

@@ -98,7 +98,7 @@ def test_a_frame_that_is_told_before_the_events_waits_for_them() -> None:
     live.seen(seen(2))
     waiting = live.moment(0.0)
     assert waiting is not None
-    assert [one.cause for one in waiting.last] == ["not told yet"]
+    assert [one.cause for one in waiting.last] == ["pending"]
     live.handed(events(at(101, kind="direct-reclaim", length_ns=60_000_000)))
     told = live.moment(0.0)
     assert told is not None

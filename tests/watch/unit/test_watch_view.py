@@ -73,7 +73,7 @@ def test_nothing_but_noise_is_not_blown_up() -> None:
 def test_before_anything_came_it_says_so() -> None:
     moment = msgspec.structs.replace(MOMENT, stutters=0, last=(), phase=None, lost=None, available_bytes=None)
     text = "\n".join(watch_view(moment, title="x", width=80))
-    assert "phase: not told yet" in text
+    assert "phase: still unknown" in text
     assert "0 stutters among 45000 wake-ups" in text
     assert "lost" not in text
 

@@ -38,7 +38,7 @@ class Quieter:
         deaf = self._desktop.keep_awake("measurement") if self._desktop is not None else _NOBODY
         held = tuple(one for one in self._what if why is None or (one == "idle" and deaf is None))
         named = " and ".join(_WORDS[one] for one in self._what if one not in held)
-        notes = [f"not held off: {named}: {why}"] if named else []
+        notes = [f"could not inhibit {named}: {why}"] if named else []
         if deaf not in (None, _NOBODY):
             notes.append(f"the desktop was asked in vain not to lock the screen: {deaf}")
         disturbances: tuple[Disturbance, ...] = ()
@@ -47,7 +47,7 @@ class Quieter:
                 raise BadRun("systemctl is not installed")
             disturbances = self._due(UNKNOWN_S if expected_s is None else expected_s)
         except BadRun as error:
-            notes.append(f"timers that may disturb are not known: {error.message}")
+            notes.append(f"cannot list timers that might interfere: {error.message}")
         return Quiet(held_off=held, disturbances=disturbances, notes=tuple(notes))
 
     def end(self) -> None:

@@ -49,7 +49,7 @@ def table_options(command: F) -> F:
     for option in reversed(
         (
             click.option(
-                "--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read it as this."
+                "--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Input format.  [detected]"
             ),
             click.option(
                 "--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values, as 'time(sec)'."
@@ -162,7 +162,7 @@ def _files(target: str) -> tuple[str, ...]:
         return (target,) if path.exists() or target.startswith(("/", "./", "../")) else ()
     found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
     if not found:
-        raise BadInput(f"{target}: no file is called so", hint="is the path right?")
+        raise BadInput(f"{target}: no such file or session", hint="`ktrial runs` lists sessions")
     return tuple(map(str, found))
 
 

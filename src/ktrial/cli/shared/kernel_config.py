@@ -130,7 +130,7 @@ def opened_with_patches(app: App, wishes: Wishes) -> Opened:
     patched = app.kernels.sources.patched(opened, app.kernels.patches.read(words))
     for patch in patched.source.patches:
         told = ", ".join(f"{one.name} {one.version or ''}".strip() for one in patch.families)
-        app.say(f"{patch.name} is on it{f': {told}' if told else ''}")
+        app.say(f"applied {patch.name}{f': {told}' if told else ''}")
     return patched
 
 

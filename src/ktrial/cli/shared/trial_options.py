@@ -46,9 +46,11 @@ _DESIGNED = (
     click.option(
         "--budget", default="default", show_default=True, metavar="NAME|BLOCKS", help="quick, default, thorough."
     ),
-    click.option("--settle", metavar="TIME", help="Wait after every switch.  [as the settings want]"),
+    click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]"),
     click.option("--time", "time_", metavar="TIME", help="End where no further block fits into it."),
-    click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders again."),
+    click.option(
+        "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the run order of an earlier trial."
+    ),
     click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap."),
     anyway_option,
     click.option("--dry-run", is_flag=True, help="Print the protocol, check it here, measure nothing."),

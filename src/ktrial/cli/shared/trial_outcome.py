@@ -45,7 +45,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     if found is not None:
         say_next(app, stored, found)
     left = "" if is_by_hand(stored.file) or stored.file.guest is not None else f"; {as_before(app.host)}"
-    app.say(f"kept as {stored.trial}{left}")
+    app.say(f"saved as {stored.trial}{left}")
     if found is not None:
         if broken := broken_guards(found):
             raise GuardTripped(f"a guard is broken: {broken[0]}")

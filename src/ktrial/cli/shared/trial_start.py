@@ -66,10 +66,10 @@ def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> N
         return
     if not ask or not is_terminal():
         raise Refused(
-            f"this trial sees {sight_text(forecast)}",
-            hint=f"{more_text(forecast)}; --anyway goes on, and larger effects are still seen",
+            f"this trial detects {sight_text(forecast)}",
+            hint=f"{more_text(forecast)}; --anyway continues, and still detects larger effects",
         )
     from ktrial.tuning.plans.confirm import must_agree
 
     sys.stderr.write(paragraph(more_text(forecast), width=columns()) + "\n")
-    must_agree("Go on all the same, for larger effects?")
+    must_agree("Continue anyway, and look only for larger effects?")

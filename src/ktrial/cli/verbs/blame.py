@@ -32,7 +32,7 @@ from ktrial.kit.errors import BadInput
 @click.option("--budget", type=click.IntRange(7, 60), default=25, show_default=True, help="Blocks of a trial.")
 @click.option("--cap", type=click.IntRange(12, 72), default=72, show_default=True, help="Blocks of a screening.")
 @click.option("--time", "time_", metavar="TIME", help="End each trial where no further block fits into it.")
-@click.option("--settle", metavar="TIME", help="Wait after every switch.  [as the settings want]")
+@click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable of the benchmark.")
 @click.option("--guest", is_flag=True, help="In guests: every visit is a boot.")
 @click.option("--boot", "boots", multiple=True, metavar="WORDS", help="In guests: words for the command line.")
@@ -40,8 +40,8 @@ from ktrial.kit.errors import BadInput
 @build_options
 @click.option("--set", "settings", multiple=True, metavar="SYMBOL=VALUE…", help="With --tree: symbols, 4 at most.")
 @guest_options
-@click.option("--seed", type=click.IntRange(0, 2**62), metavar="N", help="Draw the same orders again.")
-@click.option("--fresh", is_flag=True, help="Begin anew where an interrupted one could be gone on with.")
+@click.option("--seed", type=click.IntRange(0, 2**62), metavar="N", help="Reproduce the run order of an earlier trial.")
+@click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A picture: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--dry-run", is_flag=True, help="Say what is told apart, and measure nothing.")

@@ -28,9 +28,11 @@ _LIMIT_BYTES = 1 << 20
 @click.command(short_help="Check claims and published tables against data.")
 @click.argument("claim", metavar="CLAIM|FILE.toml")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
-@click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
+@click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
 @click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
-@click.option("--declared", multiple=True, metavar="KNOB|CONDITION", help="Was meant to differ, as kernel or a knob.")
+@click.option(
+    "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
+)
 @click.option("--accept", "accepted", metavar="REASON", help="Compare what is refused; the reason is printed.")
 @click.option("--fail-on", type=click.Choice(["refuted"]), help="Exit with 3 when a claim is refuted.")
 @table_options

@@ -26,18 +26,20 @@ if TYPE_CHECKING:
 @click.argument(
     "words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE|TRIAL…"
 )
-@click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
+@click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
 @click.option("--tiers", is_flag=True, help="Each arm builds on the one before it: compare with that as well.")
 @click.option("--pool", is_flag=True, help="Runs are of several machines: ask each, and all together.")
 @click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
 @click.option("--primary", metavar="OUTCOME", help="The outcome that was named beforehand.")
-@click.option("--declared", multiple=True, metavar="KNOB|CONDITION", help="Was meant to differ, as kernel or a knob.")
+@click.option(
+    "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
+)
 @click.option("--accept", "accepted", metavar="REASON", help="Compare what is refused; the reason is printed.")
 @click.option(
     "--exclude", "excluded", multiple=True, metavar="RUN:REASON", help="Show both: without this run and with."
 )
 @fail_on_option
-@click.option("--spread", default="25%", metavar="25%", help="Doubt arms whose (max - min) / median is above.")
+@click.option("--spread", default="25%", metavar="25%", help="Flag arms whose (max - min) / median exceeds this.")
 @table_options
 @click.option(
     "-o",

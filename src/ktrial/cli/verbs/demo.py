@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     from ktrial.studies.demo.model import Demo, DemoResult
 
 
-@click.command(short_help="See a trial: a placebo, a copium, a help and a hurt.")
+@click.command(short_help="Run a short example trial of four known settings.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where the report is written.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders again.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the run order of an earlier trial."
+)
 @click.option("--run-s", type=click.FloatRange(0.05, 1.5), default=0.6, hidden=True)
 @click.option("--cap", type=click.IntRange(12, 60), default=40, hidden=True)
 @json_option
 @click.pass_obj
 def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: int, as_json: bool) -> int:
-    """Put four changes on trial of which it is known what they do, in a few minutes.
+    """Run a short trial of four changes whose effects are known.
 
     The placebo changes nothing, the copium cannot matter for what is measured, the help helps and the hurt hurts. As
     root they are settings of the kernel, which are put back; without root, what the measured program asks for.

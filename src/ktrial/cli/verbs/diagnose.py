@@ -16,10 +16,8 @@ from ktrial.kit.errors import BadInput
 
 @click.command(short_help="Find what the kernel did when it stuttered.")
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING…")
-@click.option(
-    "--limit", metavar="TIME", help="What takes longer is late: 50ms. Else what stands out among its neighbours."
-)
-@click.option("--format", "as_format", metavar="FORMAT", help="Read the files as this.")
+@click.option("--limit", metavar="TIME", help="Count frames slower than this as late, such as 50ms.  [outliers]")
+@click.option("--format", "as_format", metavar="FORMAT", help="Input format.  [detected]")
 @click.option("--interval", metavar="TIME", help="vmstat without -t: the time between two rows.")
 @click.option("--utc-offset", metavar="±HH:MM", help="Zone of files that tell the time of day only.")
 @click.option(

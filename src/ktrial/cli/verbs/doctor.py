@@ -11,7 +11,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
 
 
-@click.command(short_help="Examine this machine: tuned by whom, disturbed by what.")
+@click.command(short_help="Check what is tuned, by whom, and what disturbs measuring.")
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from ktrial.kit.errors import UnknownName
 @json_option
 @click.pass_obj
 def command(app: App, prefix: tuple[str, ...], as_json: bool) -> None:
-    """Show facts whose names begin with PREFIX, or all: each has a value, is absent, or could not be told."""
+    """Show facts whose names begin with PREFIX, or all: each has a value, is absent, or could not be determined."""
     from ktrial.kit.tables import columns
     from ktrial.machine.facts_text import facts_json, facts_text
 

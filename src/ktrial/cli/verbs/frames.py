@@ -130,7 +130,7 @@ def _play(app: App, game: Game, folders: Sequence[Path], output: Path | None, as
     if isinstance(played, BadRun):
         raise BadRun(f"{played.message}; the game {how_it_ended(ended)}", hint=played.hint)
     _show([played.report], as_json)
-    app.say(f"kept as {played.name}")
+    app.say(f"saved as {played.name}")
     if output is not None:
         write_result(output, result_of(played), [played.record])
     return ended.status if ended.status is not None else EXIT_BY_SIGNAL + (ended.signal or 0)

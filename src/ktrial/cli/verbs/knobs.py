@@ -17,7 +17,7 @@ from ktrial.kit.errors import BadInput, nearest
 @json_option
 @click.pass_obj
 def command(app: App, filter_: str | None, as_json: bool) -> None:
-    """List all knobs, or those whose name or description holds FILTER."""
+    """List all knobs, or those whose name or description mentions FILTER."""
     from ktrial.kit.tables import columns, table
 
     needle = (filter_ or "").lower()
@@ -25,7 +25,7 @@ def command(app: App, filter_: str | None, as_json: bool) -> None:
     if not chosen:
         near = nearest(filter_ or "", app.catalog.knobs)
         raise BadInput(
-            f"no knob's name or description holds {filter_!r}",
+            f"no knob mentions {filter_!r}",
             hint=f"did you mean {' or '.join(near)}?" if near else "`ktrial knobs` lists all",
         )
     if as_json:

@@ -19,7 +19,7 @@ from ktrial.kit.errors import BadInput
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--detect", default="5%", metavar="5%", help="The effect that is worth finding.")
 @click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
-@click.option("--budget", default=20, type=click.IntRange(7, 60), metavar="20", help="Blocks one is ready to spend.")
+@click.option("--budget", default=20, type=click.IntRange(7, 60), metavar="20", help="Maximum number of blocks.")
 @click.option("--sd", metavar="3%", help="The spread of runs, where there are no results yet.")
 @table_options
 @json_option

@@ -45,7 +45,7 @@ def command() -> None:
     "as_format",
     type=click.Choice(FORMATS),
     metavar="FORMAT",
-    help=f"Read it as this and do not guess: {', '.join(FORMATS)}.",
+    help=f"Input format; detected if omitted: {', '.join(FORMATS)}.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @json_option

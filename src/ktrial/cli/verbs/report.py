@@ -25,7 +25,7 @@ _WIDE, _NARROW = 900, 400
 @click.argument("file", type=click.Path(allow_dash=True, path_type=Path), metavar="COMPARISON.json")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Ends in .html, …")
 @click.option("--chart", "name", metavar="NAME", help="The picture of .svg and .png: forest (all effects), runs, …")
-@click.option("--outcome", metavar="OUTCOME", help="The outcome that it shows; the first one unless it is said.")
+@click.option("--outcome", metavar="OUTCOME", help="Outcome to show.  [the first one]")
 @click.option("--summary", is_flag=True, help="Of Markdown only the few lines for the summary of a build step.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj

@@ -17,7 +17,7 @@ _LIMIT_BYTES = 1 << 20
 _NAME = "[TRIAL]"
 
 
-@click.group(short_help="Run trials from files, go on with them, show them.")
+@click.group(short_help="Run trials from protocol files, resume and show them.")
 def command() -> None:
     """Trials: fixed by a protocol before the first run, and judged by nothing else."""
 
@@ -55,7 +55,7 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
 
 @command.command("next", short_help="Make the visit that is due.")
 @click.argument("name", required=False, metavar=_NAME)
-@click.option("--done", metavar="ARM", help="This arm is in force: you made it so, and the machine does not show it.")
+@click.option("--done", metavar="ARM", help="Confirm that ARM is active when ktrial cannot detect it.")
 @click.option("--dry-run", is_flag=True, help="Only say which visit is due.")
 @dangerous_option
 @fail_on_option

@@ -62,7 +62,7 @@ def choose(cc: str) -> Toolchain:
     """The toolchain of a compiler: all of LLVM's programs with clang, those of binutils with gcc."""
     path = shutil.which(cc)
     if path is None:
-        raise BadInput(f"no program is called {cc}", hint="install it, or give its path with --cc")
+        raise BadInput(f"{cc}: no such program", hint="install it, or give its path with --cc")
     name = Path(cc).name
     if match := _CLANG.fullmatch(name):
         folder = cc.removesuffix(name)

@@ -109,7 +109,7 @@ class Compilers:
         for name in wanted or _in_path(self._builds.program):
             path = shutil.which(name)
             if path is None:
-                raise BadInput(f"no program is called {name}", hint="install it, or give its path with --cc")
+                raise BadInput(f"{name}: no such program", hint="install it, or give its path with --cc")
             real = Path(path).resolve()
             if real in found:
                 continue

@@ -123,7 +123,7 @@ def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None],
         )
     rows = [(path, before[path] or "?", after.get(path) or "?") for path in before]
     changed = [path for path in before if before[path] != after.get(path)]
-    head = f"NOT as before: {', '.join(changed)}" if changed else "The machine is as before:"
+    head = f"NOT restored: {', '.join(changed)}" if changed else "Everything has been restored:"
     look = "\n".join(["See for yourself:", "  ./ktrial status", *(f"  cat {path}" for path in before)])
     return f"{head}\n\n{table(('file', 'before', 'after'), rows, width=width, whole=1)}\n\n{look}\n"
 

@@ -64,7 +64,7 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
 
 def _rules(protocol: Protocol, forecast: TrialForecast | None, unread: Sequence[str]) -> Iterator[tuple[str, str]]:
     if forecast is None:
-        yield "costs", "not known without a noise profile of this outcome"
+        yield "costs", "unknown until the noise of this outcome has been measured"
     else:
         yield "costs", cost_text(forecast)
         yield "sees", sight_text(forecast)
@@ -73,7 +73,7 @@ def _rules(protocol: Protocol, forecast: TrialForecast | None, unread: Sequence[
     yield "refuses", f"a run beyond: {refuse}" if refuse else "no gate refuses"
     yield "doubts", f"a run beyond: {doubt}" if doubt else "no gate doubts"
     if unread:
-        yield "unread", f"there is nothing to read here for {', '.join(unread)}: these gates hold nothing off"
+        yield "unread", f"this machine reports no {', '.join(unread)}: these gates have no effect"
 
 
 def changed_text(arm: ArmSettings) -> str:
@@ -86,7 +86,7 @@ def changed_text(arm: ArmSettings) -> str:
 def cost_text(forecast: TrialForecast) -> str:
     """How long it takes."""
     if forecast.cap_s is None or forecast.expected_s is None:
-        return f"at most {forecast.cap} blocks; how long one takes is not known yet"
+        return f"at most {forecast.cap} blocks; the time of one is unknown yet"
     told = f"about {duration(forecast.cap_s)} to block {forecast.cap}"
     if forecast.expected >= forecast.cap:
         return told
@@ -99,7 +99,7 @@ def sight_text(forecast: TrialForecast) -> str:
     wanted, seen = (_share(one) for one in (forecast.wanted, forecast.smallest_effect))
     if forecast.sees_enough:
         return f"an effect of {wanted}, as wanted, in 9 of 10 trials; {seen} is the smallest that it does"
-    return f"effects from {seen} on in 9 of 10 trials, and {wanted} is wanted: this noise hides it"
+    return f"effects of {seen} or more in 9 of 10 trials; {wanted} is lost in the noise"
 
 
 def _share(value: float) -> str:
@@ -112,11 +112,11 @@ def more_text(forecast: TrialForecast) -> str:
     """What would let the wanted effect be seen."""
     wanted = _share(forecast.wanted)
     if forecast.affordable is None:
-        more = f"{wanted} would take {forecast.needed} blocks, more than a trial has"
+        more = f"detecting {wanted} would take {forecast.needed} blocks, more than a trial may have"
     else:
         time_ = "" if forecast.affordable_s is None else f" (about {duration(forecast.affordable_s)})"
         more = f"--budget {forecast.affordable}{time_} sees {wanted}"
-    return f"{more}; or longer runs, pinned CPUs, a quieter time, another outcome"
+    return f"{more}; or try longer runs, pinned CPUs, a quieter machine, another outcome"
 
 
 def block_line(protocol: Protocol, judgement: Judgement) -> str:

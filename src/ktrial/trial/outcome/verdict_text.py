@@ -128,7 +128,9 @@ def _explored(others: Sequence[OutcomeComparison], width: int) -> str:
     if not others:
         return ""
     names = ", ".join(one.outcome for one in others)
-    return paragraph(f"measured too, and not asked, so no verdict: {names} (`ktrial trial show --all`)", width=width)
+    return paragraph(
+        f"also recorded, not part of the question (no verdict): {names} (`ktrial trial show --all`)", width=width
+    )
 
 
 def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:

@@ -138,7 +138,7 @@ class TrialProgress:
     def _learns_noise(self, blocks: int) -> None:
         """What follows until the trial is announced is the noise profile."""
         self._profile_blocks = blocks
-        self._say(f"first, how much runs differ here when nothing does: {blocks} blocks of two equal arms\n")
+        self._say(f"measuring the noise of this machine first: {blocks} blocks in which nothing changes\n")
 
     def __call__(self, event: TrialEvent) -> None:
         """Show one event."""
@@ -180,7 +180,7 @@ class TrialProgress:
         self._pace.ended()
         self._temperature_c = _temperature(event.record)
         if event.failure or event.void:
-            self._say(f"a run gave nothing: {event.void or event.failure}\n")
+            self._say(f"run discarded: {event.void or event.failure}\n")
         if self._drawn_s is None or self._now_s() - self._drawn_s >= _DRAWN_EVERY_S:
             self._draw()
 

@@ -63,7 +63,7 @@ def must_agree(question: str) -> None:
     while not select.select([sys.stdin], [], [], _TURN_S)[0]:
         pass
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise Interrupted("not agreed to, so nothing was done")
+        raise Interrupted("aborted; nothing was changed")
 
 
 def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:

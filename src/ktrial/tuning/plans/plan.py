@@ -132,7 +132,7 @@ def _resolve_setting(
         return [refuse(Why.ABSENT, absence(knob, state, context.facts), successors(knob, context.knobs))]
     chosen = _chosen(knob, setting, state, context)
     if not chosen:
-        return [refuse(Why.NO_INSTANCE, f"no instance here is meant by {setting.knob}", _instances_hint(state))]
+        return [refuse(Why.NO_INSTANCE, f"nothing here matches {setting.knob}", _instances_hint(state))]
     if knob.risk == "dangerous" and not allow_dangerous and not _is_default(knob, setting.value):
         return [refuse(Why.DANGEROUS, f"dangerous: {knob.price}", "`--yes-dangerous` applies it all the same")]
     outcomes: list[Change | Refusal] = []

@@ -47,7 +47,7 @@ def summary(plan: Plan) -> str:
     """One line: how many to change, already so, refused."""
     changes = len(plan.changes) + (plan.zram is not None)
     return (
-        f"{changes} to change, {len(plan.same)} already as wanted, {len(plan.refusals)} left out"
+        f"{changes} to change, {len(plan.same)} already set, {len(plan.refusals)} skipped"
         + ("; nothing was written" if changes else "")
         + "."
     )

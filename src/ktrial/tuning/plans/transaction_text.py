@@ -46,7 +46,7 @@ _LEFT = {"changed-by-others", "left-alone"}
 _SAID = {"absent", "refused", "invalid", "vanished", "failed"}
 _REVERT = {
     "restored": "put back",
-    "unchanged": "was already as before",
+    "unchanged": "had its old value already",
     "changed-by-others": "changed by somebody else since: left alone",
     "vanished": "the device is gone",
     "gone-with-boot": "gone with the reboot",
@@ -87,7 +87,7 @@ def revert_text(transactions: Sequence[Reverted], *, width: int) -> str:
     for transaction in transactions:
         steps, number = transaction.steps, transaction.transaction
         restored = sum(step.outcome in _AS_BEFORE for step in steps)
-        done = f"{restored} of {len(steps)} as before." if steps else "its journal holds no change that is known."
+        done = f"{restored} of {len(steps)} restored." if steps else "its journal holds no known change."
         head = f"Transaction {number}: {done}"
         others = [step for step in steps if step.outcome not in _AS_BEFORE]
         rows = [(_name(step, ()), _sentence(step, _REVERT)) for step in others]

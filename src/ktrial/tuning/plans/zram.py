@@ -82,7 +82,7 @@ def _resolve(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> tup
                 name,
                 setting.knob,
                 Why.NO_INSTANCE,
-                f"no zram device is called {chosen}",
+                f"unknown zram device {chosen}",
                 show_value(setting.value),
                 origin,
                 hint,

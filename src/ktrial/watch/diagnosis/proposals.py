@@ -168,7 +168,7 @@ def _from_what_is_in_force(remedy: Remedy, knob: Knob, recording: Recording, mac
     reading = state.instances[0].reading if state.instances else None
     text = "" if reading is None or reading.data is None else reading.data.decode("ascii", "replace").strip()
     if not text.isdigit():
-        raise BadInput(f"what is in force of {knob.id} cannot be read here, and the value hangs on it")
+        raise BadInput(f"cannot compute {knob.id}: its current value is unreadable")
     number = int(text)
     value = {"double": max(number * 2, 1), "half": number // 2, "zero": 0}[remedy.compute or "zero"]
     most = knob.value.max

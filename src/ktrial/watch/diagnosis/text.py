@@ -89,7 +89,7 @@ def verdict_sentences(found: Diagnosis) -> list[str]:
         lines.append("None of these: no cause that this recording can show falls together with them beyond chance.")
     elif found.stutters and found.unexplained:
         words = "stutter overlaps" if found.unexplained == 1 else "stutters overlap"
-        lines.append(f"{found.unexplained} {words} none of the named.")
+        lines.append(f"{found.unexplained} {words} none of the causes above.")
     return lines
 
 
@@ -100,7 +100,7 @@ def _phase_lines(found: Diagnosis, width: int) -> list[str]:
 
 def told_by(found: Diagnosis) -> list[str]:
     """By what the phases were told apart."""
-    return [f"Told by {', '.join(found.told_by)}."] if found.told_by else []
+    return [f"Derived from {', '.join(found.told_by)}."] if found.told_by else []
 
 
 def phase_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:

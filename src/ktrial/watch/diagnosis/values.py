@@ -47,7 +47,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
     facts = machine.facts(("memory",))
     total, page = facts.value("memory.total"), facts.value("memory.page_bytes")
     if not isinstance(total, int):
-        raise BadInput(f"how much memory is here is not known, and {knob.id} hangs on it")
+        raise BadInput(f"cannot compute {knob.id}: total memory is unknown")
     page_bytes = page if isinstance(page, int) else 4096
     now = _in_force(knob, group, machine)
     if not now.isdigit():
@@ -251,5 +251,5 @@ def zram_half(knob: Knob, machine: Machine) -> Computed:
     if facts.records("zram.devices"):
         raise BadInput(f"{knob.id}: there is a zram device already")
     if not isinstance(total, int):
-        raise BadInput(f"how much memory is here is not known, and {knob.id} hangs on it")
+        raise BadInput(f"cannot compute {knob.id}: total memory is unknown")
     return Computed(knob.id, str(total // 2 >> 20 << 20), "half of this machine's memory")

@@ -38,7 +38,7 @@ _MOMENTS = 7200
 #: Pressure that stands for a cause where no event does.
 _PRESSED = 0.3
 _UNTRACED = "events are not traced"
-_NOT_YET = "not told yet"
+_NOT_YET = "pending"
 
 
 class LiveWatch:

@@ -73,7 +73,7 @@ def _figure(value: float, unit: str) -> str:
 
 def _phase(moment: WatchMoment) -> str:
     if moment.phase is None:
-        return "phase: not told yet"
+        return "phase: still unknown"
     if moment.phase == "whole":
         return "phase: the same since it began"
     return f"phase: {moment.phase}, for {duration(moment.length_s - moment.phase_since_s)} (as far as can be told now)"

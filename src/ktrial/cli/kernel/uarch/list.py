@@ -12,7 +12,7 @@ from ktrial.cli.options import arch_option, json_option, write_json
 
 
 @click.command(short_help="What a kernel can be compiled for, and what is accepted here.")
-@click.option("--cc", "names", multiple=True, metavar="PROGRAM", help="Ask this compiler; may be given again.")
+@click.option("--cc", "names", multiple=True, metavar="PROGRAM", help="Compiler to query. Repeatable.")
 @arch_option
 @json_option
 @click.pass_obj

@@ -96,7 +96,7 @@ def sniff(name: str, data: str | bytes) -> Sniffed:
         return Sniffed("shell", "has commands that set values")
     if len(content) == 1 and not (sysctls or markdown or prose) and _BOOT_LINE.match(content[0]):
         return Sniffed("command-line", "is one line of words as on a kernel command line")
-    return Sniffed("list", "nothing tells another format: read as a list with text around it")
+    return Sniffed("list", "format not recognised: read as a list with text around it")
 
 
 def _is_prose(line: str) -> bool:
