@@ -215,7 +215,7 @@ def test_the_question_on_a_terminal_behind_sudo(user: User, state: str, prefix: 
         if how in {"ctrl-c", "no"}:
             terminal.type("\x03" if how == "ctrl-c" else "n\n")
             assert terminal.end() == (130 if how == "ctrl-c" else 1)
-            assert "1 of 1 as before" in terminal.said
+            assert "1 of 1 restored" in terminal.said
         elif how == "closed-window":
             terminal.close()
         else:

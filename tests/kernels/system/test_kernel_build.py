@@ -200,7 +200,7 @@ def test_a_patch_is_downloaded_and_must_be_the_one_that_was_looked_at(tree: Path
     with served(make_certificate(tmp_path), Upstream) as address:
         for name, data in Upstream.files.items():
             ran = asked(address, name, hashlib.sha256(data).hexdigest())
-            assert (ran.status, f"{name} is on it" in ran.err) == (0, True), ran.err
+            assert (ran.status, f"applied {name}" in ran.err) == (0, True), ran.err
         wrong = asked(address, "0001-bore.patch", "0" * 64)
         assert (wrong.status, f"its SHA-256 is {hashlib.sha256(patch).hexdigest()}, not 0000" in wrong.err) == (2, True)
         gone = asked(address, "0002-bore.patch", "0" * 64)

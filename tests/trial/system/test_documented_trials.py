@@ -71,4 +71,4 @@ def test_what_is_not_there_is_noticed(words: list[str], told: str, tmp_path: Pat
     command = [*KTRIAL, *words, "--dry-run"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 2
-    assert f"is called {told}\n  next: did you mean" in ran.stderr
+    assert f": {told}\n  next: did you mean" in ran.stderr

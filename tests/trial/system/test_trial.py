@@ -164,7 +164,7 @@ def test_a_broken_guard_is_exit_status_3(home: Path) -> None:
     broken = run(home, "try", "--env", "SPEED=10", "--env", "PRICE=20", *named, *QUICK, *numbers, *command)
     assert broken.status == 3, broken.err
     assert "a guard is broken" in broken.err
-    assert "kept as" in broken.err
+    assert "saved as" in broken.err
 
 
 def test_values_of_a_list_are_an_arm_each(home: Path) -> None:

@@ -63,7 +63,7 @@ def test_no_puts_back_at_once(root: FakeRoot, open_terminal: Open) -> None:
     terminal.type("n\n")
     assert terminal.end() == 1
     assert "Not confirmed." in terminal.said
-    assert "1 of 1 as before" in terminal.said
+    assert "1 of 1 restored" in terminal.said
     assert root.read(KNOB) == "60\n"
 
 
@@ -79,7 +79,7 @@ def test_ctrl_c_at_the_question_puts_back_at_once(root: FakeRoot, open_terminal:
     terminal = asked(root, open_terminal("--yes", "--confirm", LONG))
     terminal.type("\x03")
     assert terminal.end() == 130
-    assert "1 of 1 as before" in terminal.said
+    assert "1 of 1 restored" in terminal.said
     assert "Traceback" not in terminal.said
     assert root.read(KNOB) == "60\n"
 
@@ -104,7 +104,7 @@ def test_sigterm_at_the_question_puts_back_at_once(root: FakeRoot, open_terminal
     terminal = asked(root, open_terminal("--yes", "--confirm", LONG))
     terminal.process.terminate()
     assert terminal.end() == 143
-    assert "1 of 1 as before" in terminal.said
+    assert "1 of 1 restored" in terminal.said
     assert "ktrial: interrupted by SIGTERM" in terminal.said
     assert root.read(KNOB) == "60\n"
 
@@ -146,7 +146,7 @@ def test_ctrl_c_while_the_agent_writes_waits_for_it_and_puts_back(root: FakeRoot
     terminal.wait_for("waiting for the agent to finish")
     os.kill(agent, signal.SIGCONT)
     assert terminal.end() == 130
-    assert "1 of 1 as before" in terminal.said
+    assert "1 of 1 restored" in terminal.said
     assert root.read(KNOB) == "60\n"
     assert root.run("status").out.startswith("Nothing is applied.")
 
