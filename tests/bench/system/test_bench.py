@@ -152,13 +152,13 @@ def test_a_wrong_own_file_is_named_and_blocks_only_itself(home: Path) -> None:
     torn, wrong = (f"{home}/.config/ktrial/{name}.toml:" for name in ("benchmarks/torn", "suites/wrong"))
     ran = run("bench", "hello", "-n", "1")
     assert ran.status == 0, ran.err
-    assert f"left out: {torn}" in ran.err
-    assert f"left out: {wrong}" in ran.err
+    assert f"skipped: {torn}" in ran.err
+    assert f"skipped: {wrong}" in ran.err
     listed = run("bench", "--list")
-    assert (listed.status, "hello" in listed.out, f"left out: {wrong}" in listed.err) == (0, True, True)
+    assert (listed.status, "hello" in listed.out, f"skipped: {wrong}" in listed.err) == (0, True, True)
     for asked, path in (("other", torn), ("wrong", wrong)):
         refused = run("bench", asked, "-n", "1")
-        assert (refused.status, refused.out, refused.err.count("left out")) == (2, "", 0)
+        assert (refused.status, refused.out, refused.err.count("skipped")) == (2, "", 0)
         assert f"ktrial: {path}" in refused.err
 
 

@@ -65,7 +65,7 @@ def test_what_is_left_out_or_taken_together_is_said_before_the_start() -> None:
     text = question_text(asked, {"vm.swappiness": "in force already"}, width=100)
     assert "3 settings are told apart" in text
     assert "x + y: the kernel changes one with the other" in text
-    assert "  left out: vm.swappiness: in force already" in text
+    assert "  skipped: vm.swappiness: in force already" in text
 
 
 def test_a_screening_by_itself_leaves_out_what_nobody_asked_for() -> None:

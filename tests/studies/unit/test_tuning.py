@@ -151,4 +151,4 @@ def test_what_is_to_be_tried_is_said(left_out: dict[str, str]) -> None:
     text = tune_text(question(candidate("good", "1")), left_out, width=80)
     assert "1 candidates in 1 trials" in text
     assert "by time of tool: good=1" in text
-    assert ("left out: idle-package: no RAPL" in text) == bool(left_out)
+    assert ("skipped: idle-package: no RAPL" in text) == bool(left_out)

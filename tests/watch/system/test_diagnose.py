@@ -70,18 +70,18 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     ran = root.run("diagnose", str(flight), "--frames-began", str(BEGIN))
     assert ran.status == 0, ran.err
     lines = ran.out.splitlines()
-    assert "note: left out: dmesg.log: no recording that is known" in lines
-    assert "note: left out: older: a folder: name it too, for a recording of its own" in lines
-    assert "note: left out: gone.csv: cannot be read: No such file or directory" in lines
-    assert any(line.startswith("note: left out: trace_fence.log: 'its text' is not lines") for line in lines)
-    assert any(line.startswith("note: left out: trace_long.log: it tells the time of day only") for line in lines)
+    assert "note: skipped: dmesg.log: no recording that is known" in lines
+    assert "note: skipped: older: a folder: name it too, for a recording of its own" in lines
+    assert "note: skipped: gone.csv: cannot be read: No such file or directory" in lines
+    assert any(line.startswith("note: skipped: trace_fence.log: 'its text' is not lines") for line in lines)
+    assert any(line.startswith("note: skipped: trace_long.log: it tells the time of day only") for line in lines)
     (row,) = (line.split() for line in lines if line.startswith("direct-reclaim "))
     assert row[:5] == ["direct-reclaim", "9", "9", "ms", "68.0"]
     assert "direct reclaim" not in ran.out.partition("could not be seen")[2].partition("event ")[0]
     for name in ("vmstat.csv", "frames.csv", "trace_reclaim.log", "trace_long.log"):
         (flight / name).unlink()
     ran = root.run("diagnose", str(flight))
-    assert (ran.status, "none of the 4 in it can be read: left out: dmesg.log" in ran.err) == (2, True), ran.err
+    assert (ran.status, "none of the 4 in it can be read: skipped: dmesg.log" in ran.err) == (2, True), ran.err
 
 
 def test_frames_without_a_moment_cannot_be_put_beside_other_files(flight: Path, root: FakeRoot) -> None:

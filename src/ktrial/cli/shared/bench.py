@@ -193,7 +193,7 @@ def refuse_faulty(app: App, name: str) -> None:
 def warn_of_faulty(app: App) -> None:
     """Name the files of own suites and benchmarks that cannot be used."""
     for one in app.faulty:
-        app.say(f"left out: {one.error.message}")
+        app.say(f"skipped: {one.error.message}")
 
 
 def order_of(
@@ -318,7 +318,7 @@ class BenchProgress:
             if event.done:
                 self._write(f"goes on with what was interrupted: {bench.runs(event.done)} done\n")
             for hole in event.missing:
-                self._write(f"left out: {hole.benchmark}: {hole.why}\n")
+                self._write(f"skipped: {hole.benchmark}: {hole.why}\n")
             self._write(bench.circumstances(event.session, width=columns()))
         elif isinstance(event, events.Waiting):
             self._write(f"waiting for an idle machine; in use: {event.used}\n")

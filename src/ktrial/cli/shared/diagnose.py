@@ -86,7 +86,7 @@ def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> 
     left_out: list[str] = []
     for file in sorted(folder.iterdir()):
         if file.is_dir():
-            left_out.append(f"left out: {file.name}: a folder: name it too, for a recording of its own")
+            left_out.append(f"skipped: {file.name}: a folder: name it too, for a recording of its own")
             continue
         try:
             parts.append(_part(file, as_format, interval_s))
@@ -120,7 +120,7 @@ def _together(name: str, parts: Sequence[Recording], *, may_leave_out: bool) -> 
 
 def _left_out(name: str, error: BadInput, file: str) -> str:
     why = error.message.removeprefix(file).lstrip(": ")
-    return f"left out: {name}: {why}"
+    return f"skipped: {name}: {why}"
 
 
 def _content(file: Path) -> bytes:

@@ -27,7 +27,7 @@ def question_text(question: BlameQuestion, left_out: Mapping[str, str], *, width
     lines += [
         paragraph(f"{name}: the kernel changes one with the other, so they are one", width=width) for name in joined
     ]
-    lines += [paragraph(f"left out: {name}: {why}", width=width, indent="  ") for name, why in left_out.items()]
+    lines += [paragraph(f"skipped: {name}: {why}", width=width, indent="  ") for name, why in left_out.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -55,5 +55,5 @@ def tune_text(question: TuneQuestion, left_out: Mapping[str, str], *, width: int
         what = group.trial.suite or " ".join(group.trial.command)
         told = f"by {group.trial.primary or 'the headline'} of {what}: {settings}"
         lines.append(paragraph(told, width=width, indent="  "))
-    lines += [paragraph(f"left out: {name}: {why}", width=width, indent="  ") for name, why in left_out.items()]
+    lines += [paragraph(f"skipped: {name}: {why}", width=width, indent="  ") for name, why in left_out.items()]
     return "\n".join(lines) + "\n"

@@ -100,7 +100,7 @@ def _refusals(refusals: tuple[Refusal, ...], width: int) -> str:
     grouped: dict[tuple[str, str | None], list[Refusal]] = {}
     for refusal in refusals:
         grouped.setdefault((refusal.reason, refusal.hint), []).append(refusal)
-    lines = ["left out:"]
+    lines = ["skipped:"]
     for (reason, hint), members in grouped.items():
         names = ", ".join(f"{refusal.address}={refusal.value}" for refusal in members)
         to_copy = members[0].kind is Why.NOT_ADDED and hint is not None
