@@ -716,6 +716,46 @@ fn a_lease_is_over_by_the_clock_of_the_boot() {
 }
 
 #[test]
+fn a_lease_of_version_1_is_over_by_the_clock_on_the_wall() {
+    for (deadline, is_over) in [(1, true), (4_000_000_000_000_u64, false)] {
+        let machine = Machine::new();
+        let start = values(&machine);
+        let mut leased = plan();
+        leased["lease"] = json!({"kind": "until-confirmed", "seconds": 600});
+        let mut session = Session::start(&machine, "root");
+        session.ok("apply", json!({ "plan": leased }));
+        let journal = machine.read(JOURNAL);
+        let behind = journal.split("\"deadline_boot_ms\":").nth(1).unwrap();
+        let number = behind.split(['}', ',']).next().unwrap();
+        let old = format!("\"deadline_boot_ms\":{number}");
+        let new = format!("\"deadline_unix_ms\":{deadline}");
+        machine.write(JOURNAL, &rewritten(&journal, &old, &new));
+        let recovered = session.ok("recover", json!({}));
+        assert_eq!(recovered["transactions"] != json!([]), is_over, "{deadline}");
+        assert_eq!(values(&machine) == start, is_over);
+        machine.kill_holders();
+    }
+}
+
+#[test]
+fn a_holder_ends_when_its_journal_is_taken_away_or_replaced() {
+    for is_replaced in [false, true] {
+        let machine = Machine::new();
+        let mut leased = plan();
+        leased["lease"] = json!({"kind": "until-confirmed", "seconds": 600});
+        let mut session = Session::start(&machine, "root");
+        session.ok("apply", json!({ "plan": leased }));
+        if is_replaced {
+            machine.write("/other", "no journal");
+            fs::rename(machine.path("/other"), machine.path(JOURNAL)).unwrap();
+        } else {
+            fs::remove_file(machine.path(JOURNAL)).unwrap();
+        }
+        eventually("its holder ends", || machine.holders().is_empty());
+    }
+}
+
+#[test]
 fn a_lease_that_nobody_holds_is_unfinished() {
     for kind in [
         json!({"kind": "until-confirmed", "seconds": 600}),

@@ -9,6 +9,7 @@ use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Rights of a file.
@@ -68,17 +69,20 @@ pub fn put_at(file: &Path, content: &[u8], rights: Rights, transaction: u64) -> 
     let beside = temporary(file, transaction);
     remove_if_there(&beside)?;
     fault::point();
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut opened = File::from(rustix::fs::open(&beside, flags, Mode::RUSR | Mode::WUSR)?);
+    // A new one, so that no link is followed.
+    let mut opened = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&beside)?;
     opened.write_all(content)?;
     if let Some((uid, gid)) = rights.owner {
         rustix::fs::fchown(&opened, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
     }
     rustix::fs::fchmod(&opened, Mode::from_raw_mode(rights.mode))?;
     fault::point();
-    if !cfg!(feature = "sabotage-unsynced-rename") {
-        opened.sync_all()?;
-    }
+    #[cfg(not(feature = "sabotage-unsynced-rename"))]
+    opened.sync_all()?;
     fault::point();
     fs::rename(&beside, file)?;
     fault::point();
