@@ -107,7 +107,7 @@ def test_a_package_lies_in_the_folder(tree: Path, tmp_path: Path) -> None:
         (("--set", "BROKEN=y"), 1, "the build failed: the headers of libelf are missing"),
         (("--set", "STUBBORN=y"), 4, "STUBBORN=y (--set): Kconfig gave it another value"),
         (("--package", "pacman"), 4, "this tree has no pacman-pkg"),
-        (("--cc", "tcc-9"), 2, "tcc: no such program-9"),
+        (("--cc", "tcc-9"), 2, "tcc-9: no such program"),
         (("--cc", "sh"), 2, "neither a gcc nor a clang by its name"),
         (("--cache", "sccache", "--distcc"), 2, "--distcc goes with ccache"),
         (("--target", "x86-64-v4"), 2, "take x86-64-v3"),
