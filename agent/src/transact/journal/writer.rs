@@ -8,7 +8,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Appends to a journal file.
@@ -154,12 +154,12 @@ impl Writer {
 }
 
 fn new_file(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::open(
-        path,
-        flags,
-        Mode::RUSR | Mode::WUSR,
-    )?))
+    File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
 }
 
 fn is_full(error: &io::Error) -> bool {
