@@ -12,6 +12,7 @@ import filecmp
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -106,7 +107,9 @@ class Agent:
                     if mutant is not None:
                         yield mutant, {0: Fate.SURVIVED, None: Fate.TIMED_OUT}.get(status, Fate.CAUGHT)
                     elif status != 0:
-                        raise CannotRun(f"without any mutant, cargo test ends with {status}")
+                        raise CannotRun(
+                            f"without any mutant, this ends with {status} in {self._tree}: {shlex.join(command)}"
+                        )
 
     @contextlib.contextmanager
     def _built(self, mutants: dict[int, Mutant], tests: Sequence[str], chosen: Path) -> Iterator[Mapping[int, Mutant]]:

@@ -220,6 +220,6 @@ class GuestHost:
             keep = f"ktrial kernel boot KERNEL {'--mode exact ' if self.is_exact else ''}--keep {self._name}"
             hint = error.hint if error.nearest else f"`{keep}` keeps one"
             raise BadInput(
-                f"--host {self.word}: neither a kept guest nor a kernel: {error.message}",
+                f"--host {self.word}: no kept guest has this name; {error.message}",
                 hint=f"{hint}; kept are: {kept}" if kept else hint,
             ) from None

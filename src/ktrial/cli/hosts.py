@@ -37,6 +37,6 @@ def host_of(word: str, kernels: Callable[[], Kernels], say: Callable[[str], None
             return kind(word, kernels, say)
     raise BadInput(
         f"--host {word}: not supported",
-        hint="--host takes guest:KERNEL, exact:KERNEL for a deterministic one, or the NAME of a guest that "
+        hint="--host takes guest:KERNEL, exact:KERNEL for a deterministic guest, or guest:NAME for one that "
         "`ktrial kernel boot --keep` started",
     )

@@ -39,7 +39,7 @@ def host(word: str) -> GuestHost:
 
 
 def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
-    with pytest.raises(BadInput, match="neither a kept guest nor a kernel: unknown installed kernel") as caught:
+    with pytest.raises(BadInput, match="no kept guest has this name; unknown installed kernel") as caught:
         host("guest:lab").connect("user")
     assert caught.value.hint == "`ktrial kernel boot KERNEL --keep lab` keeps one"
     keeper = Keeper("other")

@@ -47,4 +47,4 @@ def test_commands_meet_in_a_guest_that_is_kept(kept: KeptGuest, tmp_path: Path) 
     status, errors = kept.end()
     assert (status, "the guest lab has ended, and all that was set in it with it" in errors) == (0, True), errors
     status, _, errors = kept.run("status")
-    assert (status, "neither a kept guest nor a kernel" in errors) == (2, True), errors
+    assert (status, "no kept guest has this name" in errors) == (2, True), errors

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ktrial.machine.ports import Machine
     from ktrial.studies.demo.model import Demo
     from ktrial.trial.record import StoredTrial
-    from ktrial.trial.run.prepare import Prepared
 
 
 def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_json: bool) -> DemoResult:
@@ -27,12 +26,10 @@ def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_
 
     before = _values(machine, demo.paths)
     listen = TrialProgress(app.clock, as_json=as_json)
-
-    def check(_: Prepared) -> None:
-        app.say("first the noise of this machine: 20 runs of the control against itself")
-
     with app.interrupts, listen:
-        stored, carried = part_of_question(app, demo.file, None, check, listen, allow_dangerous=False, profile=True)
+        stored, carried = part_of_question(
+            app, demo.file, None, lambda _: None, listen, allow_dangerous=False, profile=True
+        )
     interrupted = carried.interrupted
     log = app.trials.log(stored.trial)
     return DemoResult(

@@ -160,18 +160,18 @@ def part_of_question(
     allow_dangerous: bool,
     profile: bool = False,
 ) -> tuple[StoredTrial, CarriedOut]:
-    """One of several trials that answer a question, from where it stands. `check` refuses it before its first run."""
+    """Carry out one of several trials that answer a question, from where it stands; `check` may refuse it."""
     venue = venue_of(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(venue.ready)
-    protocol = venue.plan(listen, profile=profile).protocol
     if stored is not None and (changed := venue.changed(stored)) is not None:
-        raise _changed(changed, stored, hint="--fresh begins anew")
+        raise _refusal(changed, stored, hint="--fresh starts over")
+    protocol = venue.plan(listen, profile=profile).protocol
     listen.announce(venue.ready, protocol)
     stored = venue.begin(protocol) if stored is None else stored
     return stored, venue.carry_on(stored, listen)
 
 
-def _changed(arm: str, stored: StoredTrial, hint: str) -> Refused:
+def _refusal(arm: str, stored: StoredTrial, hint: str) -> Refused:
     what = "the machine has changed" if stored.file.guest is None else "its kernel or a value changed"
     return Refused(f"the arm {arm} would not be what it was when {stored.trial} began: {what}", hint=hint)
 
@@ -213,7 +213,7 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
         return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
     venue = venue_of(app, stored.file, allow_dangerous=allow_dangerous)
     if (changed := venue.changed(stored)) is not None:
-        raise _changed(changed, stored, hint="put it back as it was, or begin a new trial")
+        raise _refusal(changed, stored, hint="put it back as it was, or begin a new trial")
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         listen.announce(venue.ready, protocol_in(log), judgement)

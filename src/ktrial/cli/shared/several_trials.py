@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.prepare import Prepared
-    from ktrial.trial.run.progress import TrialProgress
 
 Answer = TypeVar("Answer")
 Question = TypeVar("Question", bound=msgspec.Struct)
@@ -101,6 +100,7 @@ def carry_out(
 ) -> Answer | None:
     """To the answer; None where somebody interrupted. `check` refuses a trial before its first run."""
     from ktrial.cli.shared.ledger import note
+    from ktrial.cli.shared.run_trial import part_of_question
     from ktrial.trial.run.progress import TrialProgress
 
     done = list(parts)
@@ -111,26 +111,10 @@ def carry_out(
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         while isinstance(wanted := follow(done), TrialFile):
-            part = _one(app, wanted, stored, check, listen, allow_dangerous=allow_dangerous)
-            stored = None
-            if part is None:
+            stored, carried = part_of_question(app, wanted, stored, check, listen, allow_dangerous=allow_dangerous)
+            if carried.interrupted:
                 return None
-            done.append(part)
+            done.append(part_of(app, stored))
+            stored = None
     note(app)
     return wanted
-
-
-def _one(
-    app: App,
-    file: TrialFile,
-    stored: StoredTrial | None,
-    check: Callable[[Prepared], None],
-    listen: TrialProgress,
-    *,
-    allow_dangerous: bool,
-) -> BlamePart | None:
-    """One trial, from where it stands."""
-    from ktrial.cli.shared.run_trial import part_of_question
-
-    stored, carried = part_of_question(app, file, stored, check, listen, allow_dangerous=allow_dangerous)
-    return None if carried.interrupted else part_of(app, stored)

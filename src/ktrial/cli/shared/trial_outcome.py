@@ -68,7 +68,7 @@ def broken_guards(found: Comparison) -> list[str]:
 
 
 def _findings(found: Comparison) -> Iterator[Finding]:
-    """What is said of single contrasts."""
+    """Return the findings of every contrast."""
     return (one for outcome in found.outcomes for contrast in outcome.contrasts for one in contrast.findings)
 
 

@@ -143,7 +143,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def primary_verdicts(self) -> dict[str, Verdict | None]:
-        """What is said of the primary outcome, by `arm:against`."""
+        """Return the verdicts of the primary outcome, by `arm:against`."""
         return {f"{one.arm}:{one.against}": one.verdict for one in self.judged if one.role == "primary"}
 
     def of(self, outcome: str, arm: str, against: str) -> Judged:

@@ -234,7 +234,7 @@ def decode(data: bytes, file: str) -> tuple[Event, ...]:
 
 
 def protocol_in(log: Sequence[Event]) -> Protocol:
-    """What was fixed before the first run."""
+    """Return the protocol, which is the first event of every log."""
     first = log[0]
     assert isinstance(first, Protocol), "a log begins with its protocol"
     return first

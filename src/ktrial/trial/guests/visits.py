@@ -95,15 +95,15 @@ class GuestVisits:
         self._proven: set[str] = set()
 
     def begin(self, blocks_left: int | None) -> None:
-        """Nothing: every guest is a new one."""
+        """Do nothing: every guest is a new one."""
 
     def can_make(self, visit: Visit) -> bool:
-        """Always, unless somebody interrupts."""
+        """Return True, unless somebody interrupts."""
         self._check()
         return True
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Boots, each to its events."""
+        """Boot a guest for each visit, and write its events."""
         with self._booting(visits) as boots:
             for visit, boot in zip(visits, boots, strict=True):
                 began = VisitBegan(block=visit.block, visit=visit.place, visits=visit.visits, left_s=None)
@@ -112,11 +112,11 @@ class GuestVisits:
         return True
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """A trial in guests has no limit of time."""
+        """Return False: a trial in guests has no time limit."""
         return False
 
     def end(self) -> None:
-        """Nothing: guests end with their visits."""
+        """Do nothing: guests end with their visits."""
 
     @contextmanager
     def _booting(self, visits: Sequence[Visit]) -> Iterator[list[Future[BootedGuest]]]:

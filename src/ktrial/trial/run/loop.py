@@ -67,22 +67,22 @@ class Standing(msgspec.Struct, kw_only=True):
         return bool(last) and isinstance(last[-1], Ended)
 
     def runs_left(self, block: int, arm: str) -> int:
-        """Runs that the visit of an arm in a block still lacks."""
+        """Return how many runs the visit of an arm in a block still lacks."""
         made = sum(isinstance(event, RunEnded) and (event.block, event.arm) == (block, arm) for event in self.log)
         return self.protocol.runs_per_visit - made
 
     def has_measured(self, arm: str) -> bool:
-        """Whether any run of an arm gave something."""
+        """Say whether any run of an arm gave a measurement."""
         return any(isinstance(event, RunEnded) and event.arm == arm and event.measurements for event in self.log)
 
     def append(self, *events: Event) -> None:
-        """What happened, on disk when this returns."""
+        """Add events to the log. They are on disk when this returns."""
         self.logs.append(self.trial, events)
         self.log += events
 
 
 class Visit(NamedTuple):
-    """A visit that is due: of which arm in which block, its place among `visits` there, and the runs that it lacks."""
+    """A visit that is due: block and arm, its place among the `visits` of the block, and how many runs it lacks."""
 
     block: int
     arm: str
@@ -95,19 +95,19 @@ class VisitMaker(Port):
     """Makes visits, and writes what happens in them to the log."""
 
     def begin(self, blocks_left: int | None) -> None:
-        """Before the first of them."""
+        """Prepare for the first visit."""
 
     def can_make(self, visit: Visit) -> bool:
-        """Whether a visit can be made now."""
+        """Say whether a visit can be made now."""
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """The missing visits of a block, in order; False where one cannot be made now."""
+        """Make the missing visits of a block, in order. Return False if one cannot be made now."""
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Whether the time for the trial leaves none for this step; the log says so then."""
+        """Say whether the trial has no time left for this step, and end its log then."""
 
     def end(self) -> None:
-        """No more are made, whatever the reason: the machine is as before when this returns or raises."""
+        """Clean up after the last visit. The machine is restored when this returns or raises."""
 
 
 class TrialLoop:
@@ -200,7 +200,7 @@ class TrialLoop:
         self._listen(BlockEnded(block=block.block, judgement=judgement))
 
     def _judgement(self) -> Judgement:
-        """What the judge says now, asked once for each state of the log. What was seen at a look tells it nothing."""
+        """Return what the judge says now. It is asked once for each state of the log; looks tell it nothing new."""
         from ktrial.judge.judge import judge
 
         events = sum(not isinstance(event, Looked) for event in self._standing.log)

@@ -52,16 +52,16 @@ class TrialPace:
         self._built_s: list[float] = []
 
     def took(self, seconds: float) -> None:
-        """One more run of all benchmarks is over."""
+        """Note how long one more run of all benchmarks took."""
         self._took_s.append(seconds)
 
     def built(self, seconds: float) -> None:
-        """What one more visit measures was made."""
+        """Note how long the build of one more visit took."""
         self._built_s.append(seconds)
 
     @property
     def build_s(self) -> float | None:
-        """About what that takes; None where nothing is made."""
+        """Estimate how long a build takes; None if nothing is built."""
         return statistics.median(self._built_s) if self._built_s else None
 
     @property
@@ -76,7 +76,7 @@ class TrialPace:
         )
 
     def left_s(self, blocks: int, arms: int, done: int) -> float | None:
-        """About what so many blocks still take, of the first of which `done` runs are over."""
+        """Estimate how long so many blocks take if `done` runs of the first are over."""
         return self.visits_s(max(0.0, blocks * arms - done / self._runs))
 
 
@@ -135,11 +135,11 @@ class MachineVisits:
         self._warm_up()
 
     def can_make(self, visit: Visit) -> bool:
-        """Where a person brings the arms about, whether its arm is in force."""
+        """Say whether its arm is in force, if a person brings the arms about."""
         return self._turn is None or self._turn.has(visit.block, visit.arm)
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """One after the other, until one makes the block void; False where one cannot be made now."""
+        """Make them one after the other, until one makes the block void. Return False if one cannot be made now."""
         self._blocks_left = blocks_left
         for visit in visits:
             if not self.can_make(visit):
@@ -229,7 +229,7 @@ class MachineVisits:
         if drifts:
             raise BadRun(
                 f"the machine is not as it was found when the trial was planned: {self._arms.told(drifts[0])}",
-                hint="put it back as it was, or begin anew",
+                hint="put it back as it was, or start a new trial",
             )
 
     def _run_of_visit(self, visit: Visit, *, is_first: bool) -> bool:
@@ -269,7 +269,7 @@ class MachineVisits:
         raise BadRun(told, hint=f"see what [arms.{arm}] gives it; `ktrial bench` shows its output")
 
     def _renew(self, block: int | None, arm: str) -> None:
-        """Make anew what the visit measures, where every visit is a build of its own."""
+        """Build what the visit measures, if every visit has a build of its own."""
         began_ns = self._clock.monotonic_ns()
         built = self._arms.renew(arm, build_number(self._protocol.seed, block, arm))
         if built is None:
@@ -288,7 +288,7 @@ class MachineVisits:
     def _void(self, block: int, arm: str, cause: Cause, reason: str) -> bool:
         self._standing.append(BlockVoided(block=block, arm=arm, cause=cause, reason=reason))
         if cause == "knob":
-            # The next visit brings its arm into force anew, also where it is the same.
+            # The next visit puts its arm in force again, even if it is the same arm.
             self._arms.leave()
         return False
 
