@@ -65,7 +65,6 @@ def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process at once."""
     from ktrial.kit.startup import end
 
     end(status)

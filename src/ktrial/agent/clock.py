@@ -18,11 +18,9 @@ class SystemClock:
         self._interrupts = interrupts or Interrupts()
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds; never steps."""
         return time.monotonic_ns()
 
     def unix_ms(self) -> int:
-        """Milliseconds since 1970; may step."""
         return time.time_ns() // 1_000_000
 
     def slept_s(self) -> float:
@@ -30,7 +28,6 @@ class SystemClock:
         return min(_offset_ns() for _ in range(_LOOKS))[1] / 1e9
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._interrupts.wait((), left)

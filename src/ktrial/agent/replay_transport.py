@@ -15,7 +15,7 @@ class Conversation(Protocol):
     """Sessions of a guest that is booted for each answer."""
 
     def write(self, session: int, data: bytes) -> None:
-        """What an agent reads next."""
+        ...
 
     def hang_up(self, session: int) -> None:
         """The end of what an agent reads."""
@@ -53,7 +53,6 @@ class ReplayedTransport:
         self._closed = False
 
     def send(self, line: bytes) -> None:
-        """Write one request line."""
         if self._hung_up:
             raise BrokenPipeError("the session is closed")
         self._goes_on, self._has_begun = msgspec.json.decode(line, type=_Asked).do in _GO_ON, False
@@ -81,7 +80,6 @@ class ReplayedTransport:
             self._has_begun = self._goes_on
 
     def hang_up(self) -> None:
-        """End the agent's input."""
         if not self._hung_up:
             self._hung_up = True
             self._talk.hang_up(self._session)
@@ -95,11 +93,9 @@ class ReplayedTransport:
         return None
 
     def abandon(self) -> None:
-        """Let go of it."""
         self.close()
 
     def finish(self) -> None:
-        """Let go of it."""
         self.close()
 
     def answered(self) -> bool:

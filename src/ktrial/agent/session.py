@@ -51,7 +51,6 @@ class AgentSession:
 
     @property
     def is_root(self) -> bool:
-        """Whether this session reads and writes as root."""
         return bool(self.hello.get("role") == "root")
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
@@ -98,7 +97,6 @@ class AgentSession:
 
     @property
     def number(self) -> int:
-        """That of the request sent last."""
         return self._next_id
 
     def receive_next(self, do: str, number: int | None = None) -> Progress | dict[str, Any]:
@@ -143,7 +141,6 @@ class AgentSession:
         return reply
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
         answer = self.request("facts", **({"only": list(only)} if only else {}))
         return FactBook(self._typed("facts", answer, _Facts).facts)
 
@@ -155,7 +152,6 @@ class AgentSession:
         return self._typed("list", answer, _Matches).matches
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
-        """What each file shows; None where there is no such file."""
         if not paths:
             return {}
         answer = self.request("read", paths=list(dict.fromkeys(paths)))

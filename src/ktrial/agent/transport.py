@@ -69,7 +69,6 @@ class PipeTransport:
         self._read = b""
 
     def send(self, line: bytes) -> None:
-        """Write one request line."""
         if self._to_agent is None:
             raise BrokenPipeError("the session is closed")
         left = memoryview(line)
@@ -77,7 +76,6 @@ class PipeTransport:
             left = left[os.write(self._to_agent, left) :]
 
     def receive(self, limit_s: float | None = None) -> bytes:
-        """Read one reply line."""
         deadline = None if limit_s is None else time.monotonic() + limit_s
         parts = [self._read]
         while b"\n" not in parts[-1]:
@@ -120,7 +118,6 @@ class PipeTransport:
         self._end_output()
 
     def answered(self) -> bool:
-        """Whether there is something to read, or the agent is gone."""
         return bool(self._read) or self._from_agent is None or bool(select.select([self._from_agent], [], [], 0)[0])
 
     def _end_input(self) -> None:
@@ -185,7 +182,6 @@ class DetachedTransport(ProcessTransport):
         self.finish()
 
     def finish(self) -> None:
-        """Hang up; an agent that does not end in time is killed."""
         self._end_input()
         try:
             self._process.wait(PATIENCE_S)

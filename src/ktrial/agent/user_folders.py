@@ -26,7 +26,6 @@ def _home() -> Path:
 
 
 def config_folder() -> Path:
-    """Own knobs, profiles, suites."""
     return _folder("XDG_CONFIG_HOME", ".config")
 
 
@@ -36,7 +35,6 @@ def cache_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """Results."""
     return _folder("XDG_STATE_HOME", ".local/state")
 
 
@@ -51,5 +49,4 @@ def tools_folder() -> Path:
 
 
 def tools_work_folder() -> Path:
-    """Where tools are built."""
     return state_folder() / "tools"

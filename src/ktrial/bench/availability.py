@@ -42,7 +42,6 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> bool:
-        """Whether it can run."""
         return self.why is None
 
 

@@ -22,23 +22,17 @@ class ToolBuilder(Protocol):
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
         """Where each program is; None when it is not there."""
 
-    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource:
-        """Bring the source here."""
+    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource: ...
 
-    def tree_sha256(self) -> str:
-        """The digest of the source's files."""
+    def tree_sha256(self) -> str: ...
 
-    def versions(self, compilers: Iterable[str]) -> Mapping[str, str]:
-        """The version line of each compiler."""
+    def versions(self, compilers: Iterable[str]) -> Mapping[str, str]: ...
 
-    def build(self, steps: Iterable[Sequence[str]]) -> None:
-        """Run the steps."""
+    def build(self, steps: Iterable[Sequence[str]]) -> None: ...
 
-    def built(self, programs: Mapping[str, str]) -> dict[str, Path]:
-        """The programs that the build left."""
+    def built(self, programs: Mapping[str, str]) -> dict[str, Path]: ...
 
-    def sha256(self, path: Path) -> str:
-        """The digest of a file."""
+    def sha256(self, path: Path) -> str: ...
 
 
 class Toolbox(Protocol):

@@ -56,7 +56,6 @@ class PrintedNumber:
 
     @cached_property
     def text(self) -> str:
-        """Both streams."""
         return b"\n".join((self._raw.stdout, self._raw.stderr)).decode("utf-8", "backslashreplace")
 
     @cached_property
@@ -115,7 +114,6 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _outcome(name, unit, kind, self.direction, low=-_PLENTY if kind == "score" else 0), factor
 
     def read(self, printed: PrintedNumber) -> Measurement:
-        """The number in the output."""
         found = self._selected(printed) if is_path(self.match) else self._matched(printed.text)
         outcome, factor = self.outcome()
         return Measurement(outcome=outcome.name, value=float(found) * factor, original=f"{self.name} {found}")
@@ -158,7 +156,6 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     metric: tuple[Metric, ...] = ()
 
     def check(self) -> None:
-        """Raise BadInput for what cannot be run."""
         for _, error in self.faults():
             raise error
 
@@ -183,17 +180,14 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The program."""
         return (self.argv[0],)
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """Not known."""
         return {}
 
     @property
     def root_reason(self) -> str | None:
-        """It runs as the user."""
         return None
 
     @property
@@ -203,7 +197,6 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def least_cpus(self) -> int:
-        """One will do."""
         return 1
 
     @property
@@ -220,11 +213,9 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """None."""
         return {}
 
     def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
-        """The command."""
         return Invocation(argv=self.argv, limit_s=self.limit_s, environment=self.environment, directory=self.directory)
 
     def version_invocation(self) -> Invocation | None:
@@ -232,7 +223,6 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return None
 
     def parse_version(self, raw: RawOutput) -> str | None:
-        """Not known."""
         return None
 
     def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
@@ -286,7 +276,6 @@ class ShellCommand(OwnBenchmark, frozen=True, forbid_unknown_fields=True, kw_onl
     told: dict[str, str] = {}
 
     def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
-        """The command."""
         return msgspec.structs.replace(OwnBenchmark.invocation(self, parameters, facts), told=self.told)
 
 

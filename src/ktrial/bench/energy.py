@@ -55,12 +55,10 @@ class EnergyCounter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> str:
-        """Where its other files lie."""
         return self.path.rpartition("/")[0]
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All that must be read each time."""
         if self.kind in {"rapl", "hwmon"}:
             return (self.path,)
         voltage = (f"{self.folder}/voltage_now",) if self.kind == "battery-charge" else ()

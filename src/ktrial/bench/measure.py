@@ -67,7 +67,6 @@ def measure(
 
 
 def _missing(order: Order, executor: Executor) -> dict[str, Availability]:
-    """What cannot run here, by label."""
     unplaced = {
         label: Availability(benchmark=label, what="", why=error.message, next=error.hint)
         for label, error in order.unplaced.items()
@@ -256,7 +255,6 @@ class _Rounds:
             return None, True
 
     def result(self, missing: Mapping[str, Availability], interrupted: bool) -> Result:
-        """The summary of what there is."""
         holes = [*_holes(missing)]
         for label in self._tasks:
             hole = self._hole(label)
@@ -317,7 +315,6 @@ class _Rounds:
         return (sum(known) if known else None), len(known) < len(labels)
 
     def _run(self, invocation: Invocation) -> Execution:
-        """A short question to a tool."""
         execution = self._executor.run(invocation)
         if execution.raw.interrupted:
             raise KeyboardInterrupt

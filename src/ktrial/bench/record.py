@@ -105,7 +105,6 @@ class Artefact(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, data: bytes) -> Artefact:
-        """The name of these bytes."""
         return cls(hashlib.sha256(data).hexdigest(), len(data))
 
 
@@ -129,7 +128,6 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, raw: RawOutput) -> Exit:
-        """The end of a run."""
         return cls(
             status=raw.exit_status,
             signal=raw.signal,
@@ -159,7 +157,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, measurement: Measurement, outcome: Outcome) -> Kept:
-        """The measurement of a declared outcome."""
         return cls(
             outcome=outcome.name,
             value=measurement.value,
@@ -270,12 +267,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_warm_up(self) -> bool:
-        """Whether it came before the rounds."""
         return self.round == 0
 
     @property
     def ok(self) -> bool:
-        """Whether it measured something."""
         return self.failure is None
 
 

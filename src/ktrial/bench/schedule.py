@@ -43,7 +43,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> int:
-        """How many benchmarks the suite has."""
         return len(self.tasks) + len(self.unplaced)
 
 

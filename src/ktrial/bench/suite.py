@@ -43,7 +43,6 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def label(self) -> str:
-        """What it is called in the suite's results."""
         return self.name or self.use
 
 

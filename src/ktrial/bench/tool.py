@@ -44,7 +44,6 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tree_sha256: str | None = None
 
     def check(self) -> None:
-        """Raise BadInput where it cannot be used."""
         if not _NAME.fullmatch(self.name):
             raise BadInput(f"{self.name!r} is no name of a tool", hint="small letters, digits and hyphens")
         if not self.upstream.startswith("https://"):
@@ -94,7 +93,6 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> str:
-        """The name of this build's folder."""
         commit = self.source.commit
         origin = commit[:_SHORT] if commit else f"tree-{self.tree_sha256[:_SHORT]}"
         return f"{origin}-{self.identity}"

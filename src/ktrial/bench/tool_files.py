@@ -11,7 +11,6 @@ from ktrial.kit.toml_files import BUILT_IN, read_toml
 
 
 def load_recipes(folder: Path = BUILT_IN) -> dict[str, Recipe]:
-    """All recipes by name."""
     recipes: dict[str, Recipe] = {}
     for path in sorted((folder / "tools").glob("*.toml")):
         recipe = read_toml(path, Recipe)

@@ -21,7 +21,6 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_watched(data: bytes) -> Watched:
-    """The file WATCHED of a run. Raises UnreadableOutput."""
     try:
         return decode_as(data, Watched)
     except msgspec.DecodeError as error:

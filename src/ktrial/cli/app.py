@@ -109,7 +109,6 @@ class App(WithDesktop):
         return DetachedTransport([str(find_agent()), *self._arguments("user"), *more])
 
     def look_at_file(self, path: str) -> SeenFile | None:
-        """A file of the user's as it is; None where there is none, or it cannot be read."""
         from ktrial.bench.run.built_file import look
 
         return look(path)
@@ -133,7 +132,6 @@ class App(WithDesktop):
                 raise
 
     def _expose(self) -> None:
-        """The end of the protection."""
         if self._root is None or self._oom_before is None:
             return
         from contextlib import suppress
@@ -182,7 +180,6 @@ class App(WithDesktop):
 
     @cached_property
     def user_session(self) -> AgentSession:
-        """A session with the rights of the user."""
         from ktrial.agent.binary import find_agent
         from ktrial.agent.session import AgentSession
         from ktrial.agent.transport import ProcessTransport
@@ -231,7 +228,6 @@ class App(WithDesktop):
         return self._may_ask and can_ask()
 
     def best_session(self, purpose: str) -> AgentSession:
-        """A root session where that needs no asking, else the user's."""
         if os.geteuid() == 0 or self._lent is not None or not self.on_this_machine:
             return self.root_session(purpose)
         return self.user_session
@@ -311,7 +307,6 @@ class App(WithDesktop):
 
     @cached_property
     def saved_states(self) -> SavedStates:
-        """States of machines that this user saved."""
         from ktrial.agent.user_folders import state_folder
         from ktrial.tuning.state.saved import SavedStates
 
@@ -319,7 +314,6 @@ class App(WithDesktop):
 
     @cached_property
     def receipts(self) -> SavedStates:
-        """What tunings kept and refused: a file each."""
         from ktrial.agent.user_folders import state_folder
         from ktrial.tuning.state.saved import SavedStates
 
@@ -327,21 +321,18 @@ class App(WithDesktop):
 
     @cached_property
     def importers(self) -> dict[str, Importer]:
-        """Readers of other tools' results, by name."""
         from ktrial.results.importers import all_importers
 
         return all_importers(self.say)
 
     @cached_property
     def run_store(self) -> Recorder:
-        """Keeps run records in the store."""
         from ktrial.results.store.recorder import Recorder
 
         return Recorder(lambda: self.store, self.clock.unix_ms)
 
     @cached_property
     def trials(self) -> StoredTrials:
-        """Trials and noise profiles of the store."""
         from ktrial.trial.store import StoredTrials
 
         return StoredTrials(lambda: self.store.database)
@@ -441,14 +432,12 @@ class App(WithDesktop):
 
     @staticmethod
     def pack_samples(samples: Samples) -> bytes:
-        """Samples as a file."""
         from ktrial.results.store.telemetry import to_parquet
 
         return to_parquet(samples)
 
     @cached_property
     def clock(self) -> SystemClock:
-        """The head's clocks."""
         from ktrial.agent.clock import SystemClock
 
         return SystemClock(self.interrupts)
@@ -482,7 +471,6 @@ class App(WithDesktop):
         remove_leftovers(self.measuring_place.work)
 
     def say(self, text: str) -> None:
-        """Talk to the user: stderr."""
         print(f"ktrial: {text}", file=sys.stderr)
 
     def close(self) -> None:

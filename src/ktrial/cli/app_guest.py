@@ -145,7 +145,6 @@ class GuestHost:
             self._wants_disk = self._wants_disk or disk
 
     def tools(self) -> GuestTools:
-        """The programs that the guest has."""
         from ktrial.bench.guest_tools import GuestTools, guest_path
 
         if self._kept is not None:
@@ -155,7 +154,6 @@ class GuestHost:
 
     @property
     def _given(self) -> dict[str, str]:
-        """Those that are here and run there."""
         return {name: path for name, path in self._programs.items() if path is not None and self._runs_programs}
 
     @cached_property
@@ -164,7 +162,6 @@ class GuestHost:
             return self._kernels().lab.runs_programs(self._name)
 
     def connect(self, role: Role) -> Detached:
-        """An agent of its own in the guest."""
         self._begun = True
         if self._guest is None:
             self._guest = self._kept or self._booted()

@@ -62,7 +62,6 @@ class Kernels:
 
     @staticmethod
     def tree(folder: Path) -> SourceTree:
-        """A kernel's sources."""
         from ktrial.kernels.build.tree import SourceTree
         from ktrial.kernels.uarch.target_files import load_targets
 
@@ -91,7 +90,6 @@ class Kernels:
 
     @cached_property
     def sources(self) -> Sources:
-        """Kernel sources from wherever they are."""
         from ktrial.agent.user_folders import cache_folder
         from ktrial.kernels.build.sources import Sources
 
@@ -99,7 +97,6 @@ class Kernels:
 
     @cached_property
     def patches(self) -> Patches:
-        """Patches of the user's choice."""
         from ktrial.bench.tools.download import download
         from ktrial.kernels.build.patches import Patches
 
@@ -113,35 +110,30 @@ class Kernels:
 
     @staticmethod
     def symbols(folder: Path, architecture: str) -> KnownSymbols:
-        """What a tree's Kconfig files define."""
         from ktrial.kernels.config.reasons import KnownSymbols
 
         source = {"x86_64": "x86"}.get(architecture, architecture)
         return KnownSymbols(folder, {"SRCARCH": source, "ARCH": architecture, "HEADER_ARCH": source})
 
     def configuring(self, folder: Path, variables: Mapping[str, str]) -> Configuring:
-        """Configures a kernel's sources, outside of them."""
         from ktrial.kernels.config.configure import Configuring
 
         return Configuring(folder, variables, self.images, self._work)
 
     @cached_property
     def built(self) -> BuiltKernels:
-        """The kernels that were built here."""
         from ktrial.kernels.build.built_kernels import BuiltKernels
 
         return BuiltKernels(self._work / "built")
 
     @cached_property
     def images(self) -> Images:
-        """The kernels of this machine."""
         from ktrial.kernels.images.images import Images
 
         return Images()
 
     @cached_property
     def lab(self) -> Lab:
-        """Guests by their places."""
         from ktrial.guests.lab import Lab
 
         return Lab(self.images, self.guests_for, self._work, self._added_knobs)
@@ -163,7 +155,6 @@ class Kernels:
 
     @staticmethod
     def transport_to(guest: Guest, role: Role) -> GuestTransport:
-        """An agent of its own in a guest."""
         from functools import partial
 
         from ktrial.guests.transport import GuestTransport

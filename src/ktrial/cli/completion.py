@@ -15,12 +15,10 @@ if TYPE_CHECKING:
 
 
 def knob_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Knobs."""
     return _starting(incomplete, lambda app: app.catalog.knobs, ctx)
 
 
 def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Profiles."""
     return _starting(incomplete, lambda app: app.catalog.profiles, ctx)
 
 
@@ -30,29 +28,24 @@ def setting_words(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def measurable_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Suites and benchmarks."""
     return _starting(incomplete, lambda app: (*app.suites, *app.benchmarks), ctx)
 
 
 def tool_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Tools that can be built."""
     from ktrial.bench.tool_files import load_recipes
 
     return [name for name in load_recipes() if name.startswith(incomplete)]
 
 
 def format_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Formats of other tools' results."""
     return _starting(incomplete, lambda app: app.importers, ctx)
 
 
 def session_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Sessions of the store."""
     return _starting(incomplete, lambda app: (one.session for one in app.store.sessions()), ctx)
 
 
 def result_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Labels and sessions of the store."""
     return _starting(incomplete, _labels_and_sessions, ctx)
 
 

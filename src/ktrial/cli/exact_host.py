@@ -80,7 +80,6 @@ class ExactHost(GuestHost):
         return file
 
     def connect(self, role: Role) -> ReplayedTransport:
-        """An agent of its own in the guest."""
         from ktrial.agent.replay_transport import ReplayedTransport
 
         self._begun = True
@@ -125,7 +124,6 @@ class ExactHost(GuestHost):
         return place
 
     def _boot(self, script: bytes) -> GuestRun:
-        """Twice at once, and both are the same."""
         run = boot_with(self._kernels().lab, self._place, script, self._say)
         if not self._talk.boots and run.begun is not None and self._kept is None:
             self._say(

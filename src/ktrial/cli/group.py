@@ -19,12 +19,10 @@ class FolderGroup(click.Group):
     noun = "command"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands."""
         found = (module.name for module in pkgutil.iter_modules(self.package.__path__))
         return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one command."""
         if cmd_name not in self.list_commands(ctx):
             hint = f"`{ctx.command_path} --help` lists them"
             raise UnknownName(self.noun, cmd_name, self.list_commands(ctx), hint=hint)

@@ -165,7 +165,6 @@ def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
 
 
 def _own_options() -> set[str]:
-    """Options of ktrial itself, which all verbs share."""
     return {name for option in cli.params for name in option.opts if not getattr(option, "hidden", False)}
 
 

@@ -45,14 +45,12 @@ anyway_option = click.option("--anyway", is_flag=True, help="Start even if the n
 
 
 def json_bytes(data: Any) -> bytes:
-    """One JSON document, indented."""
     from ktrial.kit import plain_json
 
     return plain_json.document(data, indent=2)
 
 
 def write_json(data: Any) -> None:
-    """One JSON document on stdout."""
     sys.stdout.write(json_bytes(data).decode())
 
 

@@ -23,14 +23,12 @@ class Tools:
 
     @cached_property
     def runtimes(self) -> Runtimes:
-        """The container runtimes of this machine."""
         from ktrial.bench.run.container import Runtimes
 
         return Runtimes()
 
     @cached_property
     def box(self) -> UserToolbox:
-        """The tools that were built for this user."""
         from ktrial.agent.user_folders import tools_folder
         from ktrial.bench.tools.toolbox import UserToolbox
 
@@ -38,7 +36,6 @@ class Tools:
 
     @cached_property
     def workshop(self) -> Workshop:
-        """Where tools are built; not entered yet."""
         from ktrial.agent.user_folders import tools_work_folder
         from ktrial.bench.tools.workshop import Workshop
 
@@ -50,7 +47,6 @@ class WithDesktop:
 
     @cached_property
     def desktop(self) -> SessionDesktop | None:
-        """The user's; None where no session bus leads to one."""
         from ktrial.bench.around.session_bus import session_desktop
 
         return session_desktop(os.environ)
@@ -89,5 +85,4 @@ class FrameLogs:
 class Closes(Protocol):
     """What is closed when the command ends."""
 
-    def close(self) -> None:
-        """Give back what it holds."""
+    def close(self) -> None: ...

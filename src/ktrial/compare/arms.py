@@ -60,12 +60,10 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> bool:
-        """Whether its measurements are results."""
         return self.failure is None and not self.void
 
     @property
     def temperature_c(self) -> float | None:
-        """At its start."""
         found = self.readings.get("temperature_c")
         return float(found) if isinstance(found, int | float) else None
 
@@ -90,7 +88,6 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def good(self) -> tuple[ComparedRun, ...]:
-        """Runs whose measurements are results."""
         return tuple(run for run in self.runs if run.counts)
 
     def values_of(self, key: str, benchmark: str | None = None) -> tuple[str, ...]:
@@ -176,5 +173,4 @@ def _alternate(arms: Sequence[str]) -> bool:
 
 
 def _in_file(run: ComparedRun) -> tuple[str, float]:
-    """Its file and its place there."""
     return next(((name, place) for name, place in run.clocks.items() if name.startswith(FILE)), ("", 0.0))

@@ -243,7 +243,6 @@ def _outcome(series: ComparedSeries, case: _Case, answer: Answer | None) -> Outc
 
 
 def _worded(contrast: Contrast, outcome: OutcomeComparison, case: _Case) -> Contrast:
-    """With its doubts and its sentence."""
     doubted = _doubted(contrast, outcome.benchmark, case)
     return msgspec.structs.replace(doubted, sentence=contrast_sentence(doubted, outcome))
 
@@ -327,7 +326,6 @@ def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
 
 
 def _bare(series: ComparedSeries, case: _Case, arm: str, verdict: Verdict, why: str) -> Contrast:
-    """One without an effect."""
     return Contrast(
         arm=arm,
         control=case.control.name,

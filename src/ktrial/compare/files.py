@@ -30,7 +30,6 @@ def read_comparison(path: Path) -> Comparison:
 
 
 def decode_comparison(data: bytes, shown: str) -> Comparison:
-    """The bytes of a file of `ktrial.comparison/1`."""
     import msgspec
 
     from ktrial.judge.model.comparison import Comparison
@@ -57,7 +56,6 @@ def as_json(comparison: Comparison) -> bytes:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """The whole file or none."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_bytes(data)

@@ -68,7 +68,6 @@ def answer_of(
     scope: str,
     accepted: str | None,
 ) -> str:
-    """The whole comparison in a sentence or two."""
     refused = [one for one in findings if one.level == "refuse"]
     contrasts = [(outcome, contrast) for outcome in outcomes for contrast in outcome.contrasts]
     if not contrasts:

@@ -153,7 +153,6 @@ def margin_of(series: ComparedSeries, asked: float | None) -> float:
 def question_of(
     series: ComparedSeries, control: str, role: Role, margin: float, about: Outcome | None, order: Mapping[str, int]
 ) -> Question:
-    """What is asked of it."""
     arms = {
         arm: tuple(
             Observation(

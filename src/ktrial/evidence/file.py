@@ -66,7 +66,6 @@ class BundleFolder:
         self._made: list[Path] = []
 
     def new(self) -> BundleWriter:
-        """An empty bundle."""
         return BundleWriter(self._private())
 
     def examine(self, path: Path) -> UnpackedBundle:
@@ -89,7 +88,6 @@ class BundleFolder:
             raise BadInput(error.message, hint=error.hint or ANEW) from None
 
     def close(self) -> None:
-        """Take everything away again."""
         for folder in self._made:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -126,7 +124,6 @@ class BundleWriter:
         return digest
 
     def member(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Put a file in."""
         digest, size = hashlib.sha256(), 0
         with self._writing(self._folder), _place(self._folder, name).open("wb") as file:
             for piece in pieces:
@@ -140,7 +137,6 @@ class BundleWriter:
         return UnpackedBundle("the bundle", partial(_place, self._folder), self._manifest(sessions))
 
     def files(self, sessions: Iterable[Packed]) -> dict[str, bytes]:
-        """The bundle as files of a folder."""
         manifest = self._manifest(sessions)
         found = {MANIFEST: msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1) + b"\n"}
         return found | {name: _place(self._folder, name).read_bytes() for name in manifest.members}
@@ -194,30 +190,24 @@ class UnpackedBundle:
         self._place = place
 
     def session(self, name: str) -> bytes:
-        """`session.json` of a session."""
         return self._place(f"{folder_of(name)}/session.json").read_bytes()
 
     def runs(self, name: str) -> Iterator[bytes]:
-        """The lines of `runs.jsonl` of a session."""
         with self._place(f"{folder_of(name)}/runs.jsonl").open("rb") as file:
             while line := file.readline(LARGEST_BYTES):
                 yield line
 
     def raw(self, digest: str) -> bytes:
-        """Raw bytes by their digest."""
         return self._place(f"raw/{digest}").read_bytes()
 
     def comparison(self) -> bytes | None:
-        """The comparison that it is of."""
         return self._member(COMPARISON)
 
     @property
     def trials(self) -> tuple[str, ...]:
-        """The trials that it holds."""
         return trials_of(self.manifest.members)
 
     def trial(self, name: str, part: str) -> bytes | None:
-        """A file of a trial."""
         return self._member(f"{trial_folder_of(name)}/{part}")
 
     def _member(self, name: str) -> bytes | None:

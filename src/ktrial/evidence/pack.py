@@ -30,11 +30,9 @@ _TELLING_FACTS = frozenset(("kernel.command_line", "kernel.version"))
 class Sink(Protocol):
     """Takes the members of a bundle."""
 
-    def raw(self, data: bytes) -> str:
-        """Put raw bytes in; their digest."""
+    def raw(self, data: bytes) -> str: ...
 
-    def member(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Put a file in."""
+    def member(self, name: str, pieces: Iterable[bytes]) -> None: ...
 
 
 class Writer(Sink, Protocol):
@@ -43,8 +41,7 @@ class Writer(Sink, Protocol):
     def opened(self, sessions: Iterable[Packed]) -> Bundle:
         """What was put in so far."""
 
-    def write(self, path: Path, sessions: Iterable[Packed]) -> None:
-        """Write it."""
+    def write(self, path: Path, sessions: Iterable[Packed]) -> None: ...
 
 
 class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +192,6 @@ class _Packing:
         return self._scrubber.left if self._scrubber is not None else set()
 
     def put(self, sink: Sink) -> None:
-        """Into the bundle."""
         for was, now in zip(self._kept, self.trials, strict=True):
             if was != now:
                 check_same_verdicts(was, now)
@@ -335,11 +331,9 @@ class _Digests:
         self.members: dict[str, str] = {}
 
     def raw(self, data: bytes) -> str:
-        """The digest."""
         return hashlib.sha256(data).hexdigest()
 
     def member(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Note its digest."""
         digest = hashlib.sha256()
         for piece in pieces:
             digest.update(piece)

@@ -133,7 +133,6 @@ def _whole_visits(kept: KeptTrial, records: Sequence[RunRecord]) -> set[int]:
 
 
 def trial_note(kept: KeptTrial) -> str:
-    """What was done again."""
     orders = sum(isinstance(event, BlockDrawn) for event in kept.log)
     looks = sum(isinstance(event, Looked) for event in kept.log)
     runs = sum(isinstance(event, RunEnded) for event in kept.log)

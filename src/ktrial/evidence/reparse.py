@@ -40,7 +40,6 @@ class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reparse(sessions: Iterable[str], results: Results, benchmarks: Mapping[str, Benchmark]) -> Iterator[Reparsed]:
-    """Every run of the sessions, in order."""
     for session in sessions:
         for run in results.runs(session):
             raw = {name: results.raw(digest) for name, digest in run.raw.items()}
@@ -48,7 +47,6 @@ def reparse(sessions: Iterable[str], results: Results, benchmarks: Mapping[str, 
 
 
 def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark]) -> Reparsed:
-    """One run, its raw output given by name."""
     changes: tuple[str, ...] = ()
     try:
         unread = _why_not(run, benchmarks)

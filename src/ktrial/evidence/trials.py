@@ -23,11 +23,9 @@ _TRIAL, _LOG, _NOISE = "trial.json", "log.jsonl", "noise.json"
 class TrialKeeper(Protocol):
     """Where trials are kept."""
 
-    def of_session(self, session: str) -> Sequence[KeptTrial]:
-        """The trials whose runs are in a session."""
+    def of_session(self, session: str) -> Sequence[KeptTrial]: ...
 
-    def named(self, name: str) -> KeptTrial | None:
-        """The trial of exactly this name."""
+    def named(self, name: str) -> KeptTrial | None: ...
 
     def bring(self, trials: Iterable[KeptTrial]) -> None:
         """Keep trials that were made elsewhere, all or none."""

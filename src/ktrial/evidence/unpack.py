@@ -21,31 +21,25 @@ class Bundle(Protocol):
     """A bundle that was read and found in order."""
 
     @property
-    def shown(self) -> str:
-        """Its name."""
+    def shown(self) -> str: ...
 
     @property
-    def manifest(self) -> Manifest:
-        """What it holds."""
+    def manifest(self) -> Manifest: ...
 
     def session(self, name: str) -> bytes:
         """`session.json` of a session."""
 
-    def runs(self, name: str) -> Iterator[bytes]:
-        """The lines of `runs.jsonl` of a session."""
+    def runs(self, name: str) -> Iterator[bytes]: ...
 
-    def raw(self, digest: str) -> bytes:
-        """Raw bytes by their digest."""
+    def raw(self, digest: str) -> bytes: ...
 
     def comparison(self) -> bytes | None:
         """The comparison that it is of."""
 
     @property
-    def trials(self) -> tuple[str, ...]:
-        """The trials that it holds."""
+    def trials(self) -> tuple[str, ...]: ...
 
-    def trial(self, name: str, part: str) -> bytes | None:
-        """A file of a trial."""
+    def trial(self, name: str, part: str) -> bytes | None: ...
 
     @property
     def damaged(self) -> frozenset[str]:
@@ -159,21 +153,17 @@ class BundleResults:
         self._sessions = {one.session: session_of(bundle, one) for one in bundle.manifest.sessions}
 
     def sessions(self) -> tuple[StoredSession, ...]:
-        """All sessions, the newest first."""
         return tuple(sorted(map(first, self._sessions.values()), key=lambda one: -one.started_unix_ms))
 
     def runs(self, session: str) -> Iterator[StoredRun]:
-        """The runs of a session, in order."""
         return (run for run, _ in runs_of(self._bundle, self._sessions[session]))
 
     def raw(self, digest: str) -> bytes:
-        """Raw bytes by their SHA-256."""
         if f"raw/{digest}" not in self._bundle.manifest.members:
             raise UnknownName("raw output", digest, (), hint="the bundle does not hold it")
         return self._bundle.raw(digest)
 
     def states(self, session: str) -> dict[str, str]:
-        """Place -> SHA-256 of the machine's state there."""
         return dict(self._sessions[session].states)
 
     def is_scrubbed(self, session: str) -> bool:

@@ -25,8 +25,7 @@ class Boots(Protocol):
     `begin_limit_s` is how long it may take to its first process.
     """
 
-    def __call__(self, shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
-        """One boot."""
+    def __call__(self, shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun: ...
 
 
 class Booted(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +45,7 @@ def settle_s(mode: Mode | None) -> int:
 class Stops(Protocol):
     """What runs guests, and can end them."""
 
-    def stop(self) -> None:
-        """End all guests that run."""
+    def stop(self) -> None: ...
 
 
 class House(Stops, Protocol):

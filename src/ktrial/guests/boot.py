@@ -53,7 +53,6 @@ class Guests:
 
     @property
     def architecture(self) -> str:
-        """What these guests are."""
         return self._emulator.machine.architecture
 
     def why_no_kvm(self) -> str | None:
@@ -61,7 +60,6 @@ class Guests:
         return self._emulator.why_no_kvm()
 
     def stop(self) -> None:
-        """End all guests that run in other threads."""
         self._stop.set()
 
     def boot(self, kernel: KernelFiles, job: Job, brought: GuestFiles, shape: Shape, limits: BootLimits) -> GuestRun:

@@ -45,8 +45,7 @@ _REQUEST = 1
 class BootsMeasured(Protocol):
     """Boots guests by their places."""
 
-    def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
-        """One boot, to its end or a limit."""
+    def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun: ...
 
 
 def boot_time(lab: BootsMeasured, place: GuestPlace, runs: int) -> GuestBootTime:

@@ -41,7 +41,6 @@ class ConsoleLine:
         self._listening.start()
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """An agent with these arguments."""
         here, to_agent = os.pipe()
         from_agent, there = os.pipe()
         said: SimpleQueue[bytes] = SimpleQueue()
@@ -59,16 +58,13 @@ class ConsoleLine:
         return Ends(to_agent, from_agent, session)
 
     def kill(self, session: int) -> None:
-        """End a session the hard way."""
         self._send(guest_line.KILL, guest_line.numbered(session, b""), _ROOM_LIMIT_S)
 
     def end(self) -> None:
-        """Have the guest end."""
         self._send(guest_line.END, b"", _ROOM_LIMIT_S)
 
     @property
     def closed(self) -> bool:
-        """Whether it carries nothing more."""
         return self._closed
 
     def heard_out(self, limit_s: float) -> None:

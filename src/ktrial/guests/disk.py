@@ -24,7 +24,6 @@ _LIMIT_S = 30.0
 
 
 def program() -> str | None:
-    """Where the program is that makes it."""
     return shutil.which(_PROGRAM, path=_path())
 
 

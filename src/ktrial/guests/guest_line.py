@@ -34,7 +34,6 @@ class Garbled(KtrialError):
 
 
 def encoded(kind: bytes, content: bytes) -> bytes:
-    """A frame as bytes."""
     return _HEADER.pack(kind, len(content)) + content
 
 

@@ -48,11 +48,9 @@ class Archive:
         self._add(name, _REGULAR | mode, content)
 
     def link(self, name: str, target: str) -> None:
-        """Adds a symbolic link."""
         self._add(name, _LINK | 0o777, target.encode())
 
     def device(self, name: str, major: int, minor: int) -> None:
-        """Adds a character device."""
         self._add(name, _DEVICE | 0o600, b"", (major, minor))
 
     def bytes(self) -> bytes:

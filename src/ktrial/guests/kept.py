@@ -170,7 +170,6 @@ class Keeper:
         return None
 
     def close(self) -> None:
-        """Take the socket away."""
         with contextlib.suppress(OSError), _Folder(make=False) as folder:
             if os.stat(self._name, dir_fd=folder.descriptor).st_ino == self._inode:
                 os.unlink(self._name, dir_fd=folder.descriptor)
@@ -334,12 +333,10 @@ class KeptGuest:
             os.close(descriptor)
 
     def kill(self, session: int) -> None:
-        """End a session the hard way."""
         with self._lock, contextlib.suppress(AgentError):
             self._ask(_KeptRequest(kill=session))
 
     def why_gone(self) -> str | None:
-        """What became of the guest; None while it runs."""
         with self._lock:
             if self._gone is None and select.select([self._connection], [], [], _TOLD_LIMIT_S)[0]:
                 with contextlib.suppress(AgentError):
@@ -347,7 +344,6 @@ class KeptGuest:
             return self._gone
 
     def close(self) -> None:
-        """Let other commands talk to it."""
         self._connection.close()
 
     def _ask(self, asked: _KeptRequest, descriptors: Sequence[int] = ()) -> None:

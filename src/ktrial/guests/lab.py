@@ -56,7 +56,6 @@ class Lab:
         return self._found(kernel)[1].why_no_kvm()
 
     def identify(self, kernel: str) -> KernelFound:
-        """What a kernel is, from itself."""
         return read_kernel(self._images, kernel)
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
@@ -66,7 +65,6 @@ class Lab:
         return guests.boot(kernel, job, brought, place.shape, BootLimits(place.limit_s))
 
     def talk(self, place: GuestPlace) -> RunningGuest:
-        """A guest that runs until it is closed."""
         kernel, guests = self._found(place.kernel)
         brought, job = self._prepared(place, Job(), {})
         return guests.talk(kernel, job, brought, place.shape, place.limit_s)
@@ -91,7 +89,6 @@ class Lab:
         return modules_folder(Path(self._found(kernel)[0].image_path)) is not None and disk.program() is not None
 
     def stop(self) -> None:
-        """End all guests that run in other threads."""
         for _, guests in self._kernels.values():
             guests.stop()
 

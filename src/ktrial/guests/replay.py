@@ -55,16 +55,13 @@ class Replay:
         return session
 
     def write(self, session: int, data: bytes) -> None:
-        """What an agent reads next."""
         for at in range(0, len(data), _PIECE_BYTES):
             self._add(guest_line.INPUT, guest_line.numbered(session, data[at : at + _PIECE_BYTES]))
 
     def hang_up(self, session: int) -> None:
-        """The end of what an agent reads."""
         self._add(guest_line.INPUT, guest_line.numbered(session, b""))
 
     def let_end(self, session: int) -> None:
-        """What follows is said when the agent has ended."""
         self._wait(guest_line.WAIT, session, _ITS_END)
         self._going.discard(session)
 
@@ -91,7 +88,6 @@ class Replay:
         return lines
 
     def booted(self) -> GuestRun:
-        """Boot it with what was said so far."""
         return self._boot(self._whole())
 
     def _more(self, session: int) -> list[bytes]:
@@ -106,7 +102,6 @@ class Replay:
         return heard.get(session, b"").splitlines(keepends=True)[len(self._said[session]) :]
 
     def _keep(self, session: int, lines: list[bytes]) -> None:
-        """These were waited for."""
         self._said[session] += [line for line in lines if line.endswith(b"\n")]
         ends = b"".join(_end_of(one) for one in sorted(self._going))
         said = {one: tuple(known) for one, known in self._said.items()}
@@ -151,7 +146,6 @@ def _end_of(session: int) -> bytes:
 
 
 def _heard(said: bytes) -> dict[int, bytes]:
-    """All that each session said."""
     found: dict[int, bytes] = {}
     for frame in GuestLineFrames().feed(said):
         if frame.kind == guest_line.SAID:

@@ -40,7 +40,6 @@ def typed(frame: Frame, shape: type[T]) -> T:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """The emulator does not outlive its guest's boot."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -87,11 +86,9 @@ class RunningGuest:
         return f"the guest has ended{broken}{self._last_lines()}"
 
     def kill(self, session: int) -> None:
-        """End a session the hard way."""
         self._line.kill(session)
 
     def close(self) -> None:
-        """End the guest."""
         if self._process.poll() is None:
             self._line.end()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -15,7 +15,6 @@ _LABEL_COLUMNS = 14
 
 
 def console_tail(run: GuestRun, lines: int = _LAST_LINES) -> list[str]:
-    """The last lines of the guest's console."""
     text = run.console[-(1 << 16) :].decode(errors="replace")
     return [line.rstrip("\r") for line in text.splitlines() if line.strip()][-lines:]
 
@@ -31,8 +30,7 @@ class GuestFacts(Protocol):
     """A boot that is told about: the run, why not with KVM, what two exact runs agree in."""
 
     @property
-    def run(self) -> GuestRun:
-        """What came of it."""
+    def run(self) -> GuestRun: ...
 
     @property
     def no_kvm(self) -> str | None:

@@ -18,8 +18,7 @@ GUEST_LIMIT_S = 60.0
 class Guest(Protocol):
     """What sessions are opened in: a guest of this command's, or one that is kept."""
 
-    def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """A session with an agent of its own."""
+    def open(self, arguments: list[str], *, root: bool) -> Ends: ...
 
     def kill(self, session: int) -> None:
         """End a session the hard way."""
@@ -27,8 +26,7 @@ class Guest(Protocol):
     def why_gone(self) -> str | None:
         """What became of the guest; None while it runs."""
 
-    def close(self) -> None:
-        """Let go of it."""
+    def close(self) -> None: ...
 
 
 class GuestTransport(PipeTransport):
@@ -66,7 +64,6 @@ class GuestTransport(PipeTransport):
         self.finish()
 
     def finish(self) -> None:
-        """Hang up; an agent that does not end in time is killed."""
         self._end_input()
         try:
             self._read_out(time.monotonic() + PATIENCE_S)

@@ -46,7 +46,6 @@ class Trial(NamedTuple):
 
     @property
     def unfinished(self) -> BlockDrawn | None:
-        """The last block, when it still lacks runs."""
         last = max(self.drawn, default=None)
         return None if last is None or last in self.voids or last in self.complete else self.drawn[last]
 

@@ -131,7 +131,6 @@ def _find_looks(protocol: Protocol) -> None:
 
 
 def _counted(protocol: Protocol) -> str:
-    """Where the comparisons come from."""
     roles: tuple[Role, ...] = ("primary", "secondary", "guard")
     role = max(roles, key=lambda one: family_size(protocol, one))
     outcomes = len(protocol.of_role(role))

@@ -99,7 +99,6 @@ class ForeignQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """What it is, among all."""
         return self.read.question.name, self.arm, self.against
 
 

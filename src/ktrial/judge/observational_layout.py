@@ -39,7 +39,6 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     covariates: tuple[float | None, ...]
 
     def at(self, places: Sequence[int]) -> Runs:
-        """Only some of them."""
         return Runs(
             scores=self.scores[list(places)],
             places=tuple(self.places[place] for place in places),

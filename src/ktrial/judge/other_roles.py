@@ -63,7 +63,6 @@ class Answered(NamedTuple):
 
 
 def family_size(protocol: Protocol, role: Role) -> int:
-    """Outcomes of a role times the comparisons."""
     return len(protocol.of_role(role)) * protocol.comparisons
 
 

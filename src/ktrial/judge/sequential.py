@@ -119,7 +119,6 @@ def walsh(differences: Array) -> Array:
 
 
 def median_of_sorted(values: Array) -> float:
-    """The middle of sorted values."""
     half = len(values) // 2
     return float(values[half]) if len(values) % 2 else float(values[half - 1] + values[half]) / 2
 

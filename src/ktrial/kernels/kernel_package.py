@@ -16,8 +16,6 @@ from ktrial.kit.tables import labelled
 
 
 def packaged_text(made: KernelPackaged, *, width: int) -> str:
-    """A line for each thing."""
-
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width) + "\n"
 

@@ -26,7 +26,6 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def asked(self) -> dict[str, str]:
-        """What is asked, by what of."""
         words = {"the compiler": self.compiler, "-O": self.optimise, "the target": self.target}
         return {what: value for what, value in words.items() if value is not None}
 
@@ -47,7 +46,6 @@ class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     note: str = ""
 
     def check(self) -> None:
-        """Raise BadInput where it cannot be used."""
         for name, value in [*self.symbols.items(), *(pair for more in self.arch.values() for pair in more.items())]:
             if not _SYMBOL.fullmatch(name) or name.startswith(_PREFIX):
                 raise BadInput(f"{name!r} is no symbol", hint="write it without CONFIG_")

@@ -24,7 +24,6 @@ class PatchWord(msgspec.Struct, frozen=True):
 
     @property
     def remote(self) -> bool:
-        """Whether it has to be downloaded."""
         return "://" in self.place
 
 

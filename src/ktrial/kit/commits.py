@@ -73,7 +73,6 @@ class Search:
         return (self._suspects.bit_count() - 1).bit_length()
 
     def tell(self, commit: str, side: Side) -> None:
-        """A commit is good or bad."""
         ancestors = self._ancestors[self._place[commit]]
         left = self._suspects & (ancestors if side == "bad" else ~ancestors)
         if not left:

@@ -15,12 +15,10 @@ from ktrial.kit.plain_text import UNPLAIN
 
 
 def line(value: Any) -> str:
-    """One line, with its end."""
     return _escaped(msgspec.json.encode(value).decode()) + "\n"
 
 
 def document(value: Any, *, indent: int = 1) -> bytes:
-    """A document of many lines."""
     return _escaped(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()).encode() + b"\n"
 
 

@@ -90,7 +90,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     mac: tuple[str, ...] = ()
 
     def items(self) -> Iterable[tuple[Kind, str]]:
-        """All of them."""
         for kind in ("host", "user", "serial", "mac"):
             for name in getattr(self, kind):
                 yield kind, name

@@ -28,7 +28,6 @@ class PlainStream:
 
 
 def plain_stream(stream: TextIO) -> TextIO:
-    """Such a stream."""
     return cast("TextIO", PlainStream(stream))
 
 
@@ -59,7 +58,6 @@ def draw(stream: TextIO, text: str) -> None:
 
 
 def pass_on(stream: TextIO, data: bytes) -> None:
-    """Write somebody else's bytes as they are."""
     raw = getattr(stream, "buffer", None)
     if raw is None:
         stream.write(data.decode(errors="replace"))

@@ -89,7 +89,6 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def paragraph(text: str, *, width: int, indent: str = "") -> str:
-    """Wrapped text."""
     return textwrap.fill(
         clean(text), width=min(width, 100), initial_indent=indent, subsequent_indent=indent, break_long_words=False
     )

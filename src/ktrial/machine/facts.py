@@ -18,7 +18,6 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def known(self) -> bool:
-        """Whether there is a value."""
         return self.absent is None and self.unknown is None
 
     @property

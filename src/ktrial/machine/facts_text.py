@@ -21,7 +21,6 @@ def facts_json(facts: FactBook) -> dict[str, Any]:
 
 
 def facts_text(facts: FactBook, *, width: int) -> str:
-    """One line or short block per fact."""
     return "".join(_fact(name, facts[name], width) + "\n" for name in facts)
 
 

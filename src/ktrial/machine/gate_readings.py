@@ -35,7 +35,6 @@ class Thermometers(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, samples: Samples) -> Thermometers:
-        """Those of a first look."""
         shown = _temperatures(samples)
         return cls(known=frozenset(shown), hottest=max(shown, key=lambda name: shown[name], default=None))
 

@@ -54,7 +54,6 @@ class GateLimits(msgspec.Struct, frozen=True):
 
     @property
     def is_off(self) -> bool:
-        """Whether the gate lets everything pass."""
         return self.suspect is None and self.refuse is None and self.same is None
 
 

@@ -69,7 +69,6 @@ class Nvml:
         return found
 
     def close(self) -> None:
-        """Give the library back."""
         self._library.nvmlShutdown()
 
     def _open(self) -> None:

@@ -22,8 +22,7 @@ class Machine(Protocol):
     def facts(self, only: Sequence[str] = ()) -> FactBook:
         """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
 
-    def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-        """Paths that fit each pattern."""
+    def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]: ...
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
         """What each file shows; None where there is no such file."""
@@ -35,8 +34,7 @@ class Machine(Protocol):
 class Sampling(Protocol):
     """Reads the machine's sensors beside a run."""
 
-    def once(self) -> Samples:
-        """One sample, now."""
+    def once(self) -> Samples: ...
 
     def start(self, period_s: float = 1.0) -> None:
         """Begin: a sample at once, then one each period (0.1 to 60 seconds)."""
@@ -54,8 +52,7 @@ class Clock(Protocol):
     def unix_ms(self) -> int:
         """Milliseconds since 1970; may step."""
 
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
+    def sleep(self, seconds: float) -> None: ...
 
 
 class SleepClock(Protocol):

@@ -20,7 +20,6 @@ class Reading(msgspec.Struct, frozen=True):
 
     @property
     def readable(self) -> bool:
-        """Whether the bytes were read."""
         return self.data is not None
 
     @property

@@ -45,7 +45,6 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, samples: Samples, columns: Mapping[str, Summary]) -> Telemetry:
-        """What a record keeps of samples."""
         same = (name for name in cls.__struct_fields__ if name != "columns")
         return cls(columns=columns, **{name: getattr(samples, name) for name in same})
 

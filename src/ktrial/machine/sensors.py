@@ -76,7 +76,6 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("the moments of the samples do not rise")
 
     def values(self, name: str) -> tuple[float | None, ...]:
-        """A column in its unit."""
         per_unit = self.units[name].per_unit
         return tuple(None if value is None else value / per_unit for value in self.columns[name])
 
@@ -101,7 +100,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def summarise(samples: Samples) -> dict[str, Summary]:
-    """A summary of each column."""
     return {name: _summary(samples, name) for name in samples.columns}
 
 

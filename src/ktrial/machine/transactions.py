@@ -180,7 +180,6 @@ def checked(machine: Machine, plan: Mapping[str, Any]) -> tuple[Checked, ...]:
 
 
 def revert(machine: Machine, transaction: int) -> Reverted:
-    """Undo one transaction."""
     answer = machine.request("revert", select={"only": transaction})
     (reverted,) = decoded("revert", answer, RevertReply).transactions
     return reverted

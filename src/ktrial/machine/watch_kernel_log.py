@@ -41,11 +41,9 @@ class KernelLogWatch:
         self._before = KernelLog(unreadable="it was not looked at before")
 
     def begin(self) -> None:
-        """The run is about to start."""
         self._before = self._look()
 
     def end(self) -> KernelLogDelta:
-        """What the kernel said since."""
         newest = self._before.newest
         return new_lines(self._before, self._look(0 if newest is None else newest + 1), log_patterns())
 

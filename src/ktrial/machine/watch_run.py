@@ -103,7 +103,6 @@ class ConditionWatch:
         self._in_force = None
 
     def beside(self) -> RunWatch:
-        """Looks on beside one run."""
         return RunWatch(self)
 
 
@@ -122,7 +121,6 @@ class RunWatch:
         self.misread: tuple[str, ...] = ()
 
     def begin(self) -> None:
-        """The run is about to start."""
         self._watch.misread()
         self._log.begin()
         self._slept_s = self._watch.clock.slept_s()
@@ -137,7 +135,6 @@ class RunWatch:
             self._sampling = True
 
     def end(self) -> None:
-        """The run has ended."""
         self._samples = self._stop() if self._watch.period_s is not None else self._watch.once()
         self._slept_s = suspended_s(self._slept_s, self._watch.clock.slept_s())
         self._said = self._log.end()
@@ -152,7 +149,6 @@ class RunWatch:
 
     @property
     def suspended_s(self) -> float:
-        """Seconds that the machine slept during the run."""
         return self._slept_s if self._ended else 0.0
 
     @property

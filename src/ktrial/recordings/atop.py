@@ -44,7 +44,6 @@ def is_atop_raw(head: bytes) -> bool:
 
 
 def is_atop(head: bytes) -> bool:
-    """Whether lines of atop -P begin here."""
     lines = [line for line in head.decode("utf-8", "replace").split("\n")[:20] if line not in {"RESET", "SEP"}]
     found = [match["label"] for line in lines if (match := _LINE.fullmatch(line)) is not None]
     return bool(found) and found[0] in {*_READERS, "cpu", "CPL", "GPU", "PRG", "PRM"}
@@ -74,7 +73,6 @@ class _Samples:
         self.notes: list[str] = []
 
     def take(self, line: int, text: str) -> None:
-        """The next line."""
         if text == "RESET":
             self._since_boot = True
         elif text == "SEP":
@@ -90,7 +88,6 @@ class _Samples:
             _take(match["label"], match["rest"] or "", self._now, self.units, (self._source, line))
 
     def close(self) -> None:
-        """There are no more."""
         if self._now is not None and not self._since_boot:
             self.notes.append("the last sample has no end and is left out")
 
@@ -141,8 +138,6 @@ def _usages(moments: Sequence[_Moment], times_s: Sequence[float]) -> tuple[Usage
 
 
 def _take(label: str, rest: str, now: _Moment, units: dict[str, str], where: tuple[str, int]) -> None:
-    """One line of a sample."""
-
     def put(name: str, unit: str, value: float) -> None:
         units.setdefault(name, unit)
         now.values[name] = value

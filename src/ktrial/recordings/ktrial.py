@@ -37,7 +37,6 @@ _KINDS: dict[str, SeriesKind] = {"counter": "counter", "level": "gauge"}
 
 
 def is_recording(head: bytes) -> bool:
-    """Whether a file begins like one."""
     return head.startswith(MAGIC)
 
 

@@ -16,7 +16,6 @@ _DIGITS = 19
 
 
 def is_frames(head: bytes) -> bool:
-    """Whether it begins as HEADER does."""
     return head.startswith((HEADER.encode() + b"\n", _SHORT.encode() + b"\n"))
 
 

@@ -233,11 +233,9 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def length_s(self) -> float:
-        """Seconds from its first to its last moment."""
         return self.end_s - self.begin_s
 
     def source(self, name: str) -> Source | None:
-        """The source of that name."""
         return next((source for source in self.sources if source.name == name), None)
 
 
@@ -256,5 +254,4 @@ def rates(series: Series, bits: int = 64) -> Values[float]:
 
 
 def is_telling(name: str) -> bool:
-    """Whether the series of that name tells phases."""
     return any(fnmatchcase(name, pattern) for pattern in TELLING)

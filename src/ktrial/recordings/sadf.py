@@ -44,7 +44,6 @@ Found = Iterator[tuple[str, str, float]]
 
 
 def is_sadf(head: bytes) -> bool:
-    """Whether a document of sadf begins here."""
     return re.match(rb'\s*\{\s*"sysstat"\s*:', head) is not None
 
 

@@ -113,7 +113,6 @@ class EventCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """What was seen, in words."""
         return f"{self.seen}" if self.seen_most in (None, self.seen) else f"{self.seen} to {self.seen_most}"
 
     @property
@@ -198,7 +197,6 @@ class WatchEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def doubts(ended: WatchEnded, absent: Mapping[str, str]) -> tuple[Finding, ...]:
-    """What speaks against believing a recording."""
     found = []
     if ended.dropped:
         found.append(_doubt("lost-blocks", f"{ended.dropped} blocks were dropped: the disk or ktrial was too slow"))

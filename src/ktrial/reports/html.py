@@ -44,7 +44,6 @@ _FEWEST_POINTS = 200
 
 
 def html_page(comparison: Comparison) -> str:
-    """The whole page."""
     others = explored(comparison)
     comparison = asked_only(comparison)
     body = _Body(comparison, others)
@@ -154,7 +153,6 @@ class _Body:
         return [section for section in found if section[2]]
 
     def _machines(self) -> list[Part]:
-        """What only a comparison over several machines has."""
         found = machines_table(self._comparison)
         return [] if found is None else [found, *self._pictures("machines")]
 
@@ -163,7 +161,6 @@ class _Body:
         return [tag("div", figures, class_="charts")] if figures else []
 
     def _trial(self) -> list[Section]:
-        """What only a trial has."""
         trial = self._comparison.trial
         if trial is None:
             return []

@@ -20,7 +20,6 @@ _SKIPPED = frozenset({"different", "no difference seen", "inconclusive", "not co
 
 
 def junit_xml(comparison: Comparison) -> bytes:
-    """One suite."""
     comparison = asked_only(comparison)
     suite = ET.Element("testsuite", {"name": clean(comparison.title)})
     verdicts: list[str] = []

@@ -58,7 +58,6 @@ def contrast_rows(outcome: OutcomeComparison, contrast: Contrast) -> Iterator[Ma
 
 
 def _heterogeneity(pooled: Pooled) -> str:
-    """How far machines differ."""
     if pooled.tau is None or pooled.i_squared is None:
         return ""
     spread = percent_text(pooled.tau).lstrip("+")

@@ -66,7 +66,6 @@ def _backslashed(text: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, numeric: Sequence[int] = ()) -> str:
-    """A table; cells are foreign text."""
     lines = [
         "| " + " | ".join(escaped(name) for name in headers) + " |",
         "|" + "|".join(" ---: " if at in numeric else " --- " for at in range(len(headers))) + "|",

@@ -25,7 +25,6 @@ class ShownCondition(NamedTuple):
         return None if found is None else found / self.factor
 
     def show(self, value: float | None) -> str:
-        """The value as text."""
         return "-" if value is None else f"{value:.{self.digits}f}"
 
 

@@ -63,7 +63,6 @@ class _NumberedNotes:
         return ",".join(str(place) for place in sorted(set(numbers)))
 
     def text(self, width: int) -> str:
-        """Each with its number."""
         return "\n".join(
             labelled(f"  {place}", f"{self._levels[sentence]}: {sentence}", width=width, label_columns=5)
             for sentence, place in self._numbers.items()
@@ -274,7 +273,6 @@ def _side(text: str | None) -> str:
 
 
 def _exclusions(found: Comparison, width: int) -> str:
-    """Both results side by side."""
     if found.without is None:
         return ""
     lines = [

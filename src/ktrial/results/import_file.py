@@ -72,7 +72,6 @@ class ForeignFile(msgspec.Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """Of the bytes."""
         return hashlib.sha256(self.data).hexdigest()
 
 
@@ -246,7 +245,6 @@ def _chosen(data: bytes, name: str, wanted: ImportRequest, importers: Mapping[st
 
 
 def _check(results: ForeignResults, name: str) -> None:
-    """Raise BadInput for what a store cannot hold."""
     for run in results.runs:
         names = [one.outcome for one in run.measurements]
         if len(set(names)) != len(names):
@@ -330,7 +328,6 @@ def _session(
 
 
 def _same(runs: Sequence[ForeignRun], *names: str) -> str | None:
-    """What all runs tell alike."""
     told = {next((run.attributes[name] for name in names if name in run.attributes), None) for run in runs}
     return told.pop() if len(told) == 1 else None
 

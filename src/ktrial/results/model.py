@@ -84,7 +84,6 @@ def state_of(record: RunRecord) -> RunState:
 
 
 def stored_session(session: Session, started_unix_ms: int) -> StoredSession:
-    """A session that was measured by ktrial."""
     return StoredSession(
         session=session.session,
         suite=session.suite,
@@ -99,7 +98,6 @@ def stored_session(session: Session, started_unix_ms: int) -> StoredSession:
 
 
 def stored_run(record: RunRecord) -> StoredRun:
-    """A run that was measured by ktrial."""
     document = msgspec.to_builtins(record)
     del document["session"]
     return StoredRun(
@@ -168,7 +166,6 @@ def summaries(runs: Iterable[StoredRun]) -> tuple[StoredSummary, ...]:
 
 
 def counts(run: StoredRun) -> bool:
-    """Whether its measurements are results."""
     return run.state == "ok" and not run.warm_up
 
 

@@ -18,8 +18,7 @@ class ReadResults(Protocol):
     def sessions(self) -> tuple[StoredSession, ...]:
         """All sessions, the newest first."""
 
-    def runs(self, session: str) -> Iterator[StoredRun]:
-        """The runs of a session, in order."""
+    def runs(self, session: str) -> Iterator[StoredRun]: ...
 
     def raw(self, digest: str) -> bytes:
         """Raw bytes by their SHA-256."""
@@ -43,8 +42,7 @@ class Results(ReadResults, Protocol):
 class ImportStore(Protocol):
     """Where results of other tools are kept."""
 
-    def sessions(self) -> tuple[StoredSession, ...]:
-        """All sessions."""
+    def sessions(self) -> tuple[StoredSession, ...]: ...
 
     def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
         """Keep a whole session that was measured elsewhere, or nothing of it."""

@@ -61,10 +61,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """As settings of a command line."""
         return tuple(f"{address}={value}" for address, value in self.settings.items())
 
     @property
     def try_line(self) -> tuple[str, ...]:
-        """The command that tests it."""
         return ("ktrial", "try", *self.words, "--suite", self.measure.suite, "--primary", self.measure.primary)

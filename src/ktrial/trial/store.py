@@ -27,7 +27,6 @@ class StoredTrials:
         self._open_database = open_database
 
     def begin(self, trial: StoredTrial, first: Event) -> None:
-        """A trial begins: it and its protocol, both or neither."""
         with self._open_database().writing() as connection:
             taken = connection.execute(sa.select(trials.c.key).where(trials.c.trial == trial.trial)).scalar()
             if taken is not None:
@@ -45,7 +44,6 @@ class StoredTrials:
         self._open_database().hold()
 
     def log(self, trial: str) -> tuple[Event, ...]:
-        """The whole log of a trial."""
         chosen = (
             sa.select(trial_events.c.document)
             .join(trials, trials.c.key == trial_events.c.trial_key)
@@ -81,7 +79,6 @@ class StoredTrials:
         raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
 
     def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
-        """Noise profiles of a suite on a machine, the newest first."""
         chosen = (
             sa.select(noise_profiles.c.document)
             .where(noise_profiles.c.suite == suite, noise_profiles.c.machine == machine)
@@ -91,7 +88,6 @@ class StoredTrials:
             return tuple(msgspec.json.decode(row.document, type=NoiseProfile) for row in connection.execute(chosen))
 
     def keep_profile(self, profile: NoiseProfile) -> None:
-        """One more; older ones stay, as trials rest on them."""
         with self._open_database().writing() as connection:
             connection.execute(
                 sa.insert(noise_profiles).values(
@@ -108,7 +104,6 @@ class StoredTrials:
         return tuple(self._kept(one) for one in reversed(found))
 
     def named(self, name: str) -> KeptTrial | None:
-        """The trial of exactly this name."""
         found = self._chosen(_TRIALS.where(trials.c.trial == name))
         return self._kept(found[0]) if found else None
 
@@ -125,7 +120,6 @@ class StoredTrials:
         return KeptTrial(stored=stored, log=log, noise=self._profile_with(first.profile) if first.profile else None)
 
     def _profile_with(self, differences: Mapping[str, tuple[float, ...]]) -> NoiseProfile | None:
-        """The newest noise profile that holds these."""
         chosen = sa.select(noise_profiles.c.document).order_by(noise_profiles.c.made_unix_ms.desc())
         with self._open_database().reading() as connection:
             for row in connection.execute(chosen):

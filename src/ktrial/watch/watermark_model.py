@@ -93,7 +93,6 @@ def zone_marks(zones: Sequence[Zone], reserve_kb: int, scale: int, page_bytes: i
 
 
 def in_all(marks: Iterable[Marks]) -> Marks:
-    """The sums over zones."""
     listed = list(marks)
     return Marks(
         min_pages=sum(one.min_pages for one in listed),

@@ -54,12 +54,10 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """No program."""
         return ()
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """No package."""
         return {}
 
     @property
@@ -74,7 +72,6 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def probe(self) -> Probe | None:
-        """The agent's capabilities tell."""
         return None
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
@@ -107,7 +104,6 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def parse_version(self, raw: RawOutput) -> str | None:
-        """None: the agent's version is known without asking."""
         return None
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
@@ -158,7 +154,6 @@ def time_of(reply: LoadReply, outcome: str, name: str) -> Measurement | None:
 
 
 def per_second(reply: LoadReply, outcome: str, amount: str, time: str = "elapsed_ns") -> Measurement:
-    """An amount for each second of `time`."""
     count, nanoseconds = reply.positive(amount), reply.positive(time)
     return Measurement(outcome=outcome, value=count * _SECOND_NS / nanoseconds, original=f"{count} in {nanoseconds} ns")
 

@@ -58,12 +58,10 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The programs that must be there."""
         return self.program.needs
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """The package that holds them, by package tool."""
         return self.program.packages
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
@@ -71,7 +69,6 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return self.command(self._complete(parameters))
 
     def version_invocation(self) -> Invocation | None:
-        """How to ask for the version."""
         argv = self.program.version
         return Invocation(argv=argv, limit_s=VERSION_LIMIT_S) if argv else None
 
@@ -84,7 +81,6 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(match.groups()) if match else None
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """The measurements of a run that ended well."""
         return self.reader(raw, self._complete(parameters))
 
     def _complete(self, parameters: Parameters) -> Parameters:
@@ -110,7 +106,6 @@ def whole(parameters: Parameters, name: str, low: int = 1, high: int = 1_000_000
 
 
 def flag(parameters: Parameters, name: str) -> bool:
-    """A parameter that is true or false."""
     value = parameters[name]
     if not isinstance(value, bool):
         raise BadInput(f"parameter {name} is {value!r}: it must be true or false")
@@ -126,7 +121,6 @@ def matching(parameters: Parameters, name: str, pattern: str, example: str) -> s
 
 
 def one_of(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
-    """A parameter that is one of some words."""
     value, known = parameters[name], tuple(choices)
     if value not in known:
         raise BadInput(f"parameter {name} is {value!r}: it must be one of {', '.join(known)}")

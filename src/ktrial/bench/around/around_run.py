@@ -64,7 +64,6 @@ class RunRecording:
         self._failed: str | None = None
 
     def begin(self) -> None:
-        """The run begins directly after this."""
         try:
             self._recorder.start()
             self._goes_on = True
@@ -72,7 +71,6 @@ class RunRecording:
             self._failed = error.message
 
     def end(self) -> None:
-        """The run has ended."""
         if not self._goes_on:
             return
         self._goes_on = False
@@ -142,7 +140,6 @@ class Around:
         return self._take_state() if self._take_state is not None else None
 
     def end(self) -> None:
-        """The measurement is over."""
         if self._quieter is not None:
             self._quieter.end()
 
@@ -160,7 +157,6 @@ class Around:
         return self._resets.carry_out() if self._resets is not None else ()
 
     def watch(self, invocation: Invocation) -> RunWatching:
-        """Looks around one run."""
         found = self._machine.list(invocation.watches) if invocation.watches else {}
         watched = tuple(dict.fromkeys(path for paths in found.values() for path in paths))
         beside = self.gates.watch.beside() if self.gates is not None else None
@@ -191,7 +187,6 @@ class Around:
 
     @property
     def counters(self) -> tuple[EnergyCounter, ...]:
-        """Energy counters that can be read."""
         return self._counters
 
     def look(self, paths: tuple[str, ...]) -> dict[str, str | None]:
@@ -199,7 +194,6 @@ class Around:
         return {path: _text(reading) for path, reading in self._machine.read(paths).items()}
 
     def now_ns(self) -> int:
-        """The monotonic clock."""
         return self._clock.monotonic_ns()
 
     def _energy(self) -> tuple[tuple[EnergyCounter, ...], tuple[str, ...]]:
@@ -250,7 +244,6 @@ class RunWatching:
             self._recorded.begin()
 
     def end(self) -> None:
-        """The other way round."""
         if self._recorded is not None:
             self._recorded.end()
         self._look()
@@ -270,7 +263,6 @@ class RunWatching:
 
     @property
     def suspended_s(self) -> float:
-        """Seconds that the machine slept during the run."""
         return self._beside.suspended_s if self._beside is not None else 0.0
 
     @property

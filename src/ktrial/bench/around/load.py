@@ -87,7 +87,6 @@ class Background:
         return install_command(_PACKAGES, package_tool(programs)) or "install stress-ng"
 
     def start(self) -> RunningLoad:
-        """Start it and let it settle."""
         running = self._executor.start(self._invocation)
         try:
             self._clock.sleep(SETTLE_S)

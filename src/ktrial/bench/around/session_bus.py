@@ -50,7 +50,6 @@ class SessionDesktop:
         return None
 
     def release(self) -> None:
-        """It may do as it likes again."""
         bus, self._bus = self._bus, None
         cookie, self._cookie = self._cookie, None
         if bus is None:

@@ -38,17 +38,14 @@ class CommandJournalFile:
 
     @property
     def where(self) -> str:
-        """The file."""
         return str(self._path)
 
     def begin(self, trial: str, arm: str, command: ArmCommand) -> int:
-        """Write down what is about to be run; its number. On disk when this returns."""
         number = max((entry.number for entry in self._entries()), default=0) + 1
         self._append(_Begun(number=number, trial=trial, arm=arm, command=command))
         return number
 
     def end(self, number: int) -> None:
-        """It was undone."""
         self._append(_Undone(number=number))
         if not self.left():
             self._path.unlink()

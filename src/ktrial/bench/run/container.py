@@ -71,7 +71,6 @@ class Runtimes:
         return out.strip()
 
     def box(self, wanted: ContainerRequest, agent: Path, mounts: Sequence[Path]) -> Box:
-        """The commands for what `wanted` names."""
         runtime, path = self.program(wanted.runtime)
         version = self._version(runtime, path)
         if runtime == "distrobox":
@@ -184,12 +183,10 @@ class ContainerExecutor:
 
     @property
     def agent_version(self) -> str:
-        """Version of the agent."""
         return self._outside.agent_version
 
     @property
     def has_loads(self) -> bool:
-        """Whether the agent carries out loads itself."""
         return self._outside.has_loads
 
     def obtain_root(self, purpose: str) -> None:
@@ -198,13 +195,11 @@ class ContainerExecutor:
 
     @property
     def container(self) -> Container:
-        """The container in which programs run."""
         if self._box is None:
             self._box = self._make_box()
         return msgspec.structs.replace(self._box.container, argv=self._box.hold or self._box.enter)
 
     def facts(self) -> FactBook:
-        """All facts of the machine."""
         return self._outside.facts()
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
@@ -220,14 +215,12 @@ class ContainerExecutor:
             return msgspec.structs.replace(self._inside.run(invocation, watch), container=self.container)
 
     def start(self, invocation: Invocation) -> RunningAgentLoad:
-        """Start a background load; it ends when it is stopped."""
         if invocation.load is not None:
             return self._outside.start(invocation)
         with self._telling():
             return self._inside.start(invocation)
 
     def close(self) -> None:
-        """End the container, and what is in it."""
         self._inside.close()
         if self._holder is not None:
             self._holder.finish()

@@ -80,7 +80,6 @@ class AgentExecutor:
 
     @property
     def agent_version(self) -> str:
-        """Version of the agent."""
         return str(self._open().hello["agent"])
 
     @property
@@ -90,29 +89,23 @@ class AgentExecutor:
 
     @property
     def runs_as_root(self) -> bool:
-        """Whether what is run here is run as root."""
         return self._open().hello.get("uid") == 0
 
     @property
     def has_root(self) -> bool:
-        """Whether root can be had: this is root, or sudo or its like may be asked."""
         return self._rights.has_root
 
     def obtain_root(self, purpose: str) -> None:
-        """Ask for root now where somebody has to be asked, and say what for."""
         self._rights.obtain(purpose, self._open())
 
     @property
     def has_loads(self) -> bool:
-        """Whether the agent carries out loads itself."""
         return "load" in self._open().hello.get("capabilities", ())
 
     def facts(self) -> FactBook:
-        """All facts of the machine."""
         return self._open().facts()
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
         names = list(dict.fromkeys(names))
         wanted = [name for name in names if name not in self._known]
         places = {name: (*self._built(name), *_places(name)) for name in wanted}
@@ -205,7 +198,6 @@ class AgentExecutor:
         return None
 
     def start(self, invocation: Invocation) -> RunningAgentLoad:
-        """Start a background load; it ends when it is stopped."""
         folder = self._make_directory(invocation)
         try:
             return RunningAgentLoad(self._start(invocation, folder), self._folders, folder, invocation)
@@ -214,7 +206,6 @@ class AgentExecutor:
             raise
 
     def _start(self, invocation: Invocation, folder: Path) -> Running:
-        """Start something in an agent of its own."""
         transport = self._connect()
         try:
             session = AgentSession(transport)
@@ -323,11 +314,9 @@ class RunningAgentLoad:
         self._files = invocation.files
 
     def alive(self) -> bool:
-        """Whether it still runs."""
         return self._running.alive()
 
     def stop(self) -> RawOutput:
-        """End it: what it printed and wrote."""
         try:
             return self._folders.with_files(self._running.stop(), self._folder, self._files)
         finally:

@@ -38,8 +38,7 @@ class RunFolders(Protocol):
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
         """The same with the files that were left there; `*` in a name stands for anything."""
 
-    def remove(self, folder: Path) -> None:
-        """Take it away."""
+    def remove(self, folder: Path) -> None: ...
 
 
 class FoldersHere:
@@ -50,7 +49,6 @@ class FoldersHere:
         self._held: dict[Path, PrivateFolder] = {}
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """A fresh one."""
         work = own_tmpfs() if in_memory else self._work
         try:
             folder = PrivateFolder(work)
@@ -86,7 +84,6 @@ class FoldersHere:
         return msgspec.structs.replace(raw, files=files, cut=cut, unread=unread)
 
     def remove(self, folder: Path) -> None:
-        """Take it away."""
         self._held.pop(folder).remove()
 
 

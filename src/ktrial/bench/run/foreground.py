@@ -87,7 +87,6 @@ class Captures:
 
     @property
     def folder(self) -> str:
-        """The private folder."""
         return str(self._folder)
 
     def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
@@ -100,7 +99,6 @@ class Captures:
         return path not in self._before and _changed_ns(path) // 1_000_000 >= started_unix_ms - _COARSE_MS
 
     def close(self) -> None:
-        """Take the private folder away."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -115,7 +113,6 @@ class FreshLog:
         self._before = _changed_ns(path)
 
     def read(self, started_unix_ms: int) -> bytes | None:
-        """What it holds since the start; None when it was not written since."""
         changed_ns = _changed_ns(self.path)
         if changed_ns <= self._before or changed_ns // 1_000_000 < started_unix_ms - _COARSE_MS:
             return None

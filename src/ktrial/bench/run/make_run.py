@@ -66,8 +66,7 @@ class _Course(NamedTuple):
 class Carries(Port):
     """What carries a run out."""
 
-    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
-        """To its end or its limit."""
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution: ...
 
 
 class RunMaker:
@@ -82,7 +81,6 @@ class RunMaker:
         self._around = around
 
     def make(self, wanted: Wanted, session: Session) -> tuple[RunRecord, dict[str, bytes]]:
-        """One run: its record and its raw parts."""
         watching = self._around.watch(wanted.invocation) if self._around is not None else None
         try:
             course = self._carry_out(wanted, watching)
@@ -198,7 +196,6 @@ def _kept(
 
 
 def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
-    """The measurements, or none and why."""
     try:
         check_run(task.benchmark, raw)
         parsed = task.benchmark.parse(raw, task.parameters)

@@ -24,12 +24,10 @@ class MeasuringPlace:
 
     @property
     def work(self) -> Path:
-        """Where private directories of runs are made."""
         return self._folder / "work"
 
     @property
     def commands(self) -> CommandJournalFile:
-        """Commands of arms that must be undone."""
         return CommandJournalFile(self._folder)
 
     @property
@@ -59,7 +57,6 @@ class MeasuringPlace:
         self._lock = descriptor
 
     def close(self) -> None:
-        """Let others measure."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

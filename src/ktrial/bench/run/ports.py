@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 class RunningLoad(Protocol):
     """A background load."""
 
-    def alive(self) -> bool:
-        """Whether it still runs."""
+    def alive(self) -> bool: ...
 
     def stop(self) -> RawOutput:
         """End it: what it printed and wrote."""
@@ -64,8 +63,7 @@ class Executor(Protocol):
     """Runs benchmarks as the user, each in a fresh private directory."""
 
     @property
-    def agent_version(self) -> str:
-        """Version of the agent."""
+    def agent_version(self) -> str: ...
 
     @property
     def runs_as_root(self) -> bool:
@@ -115,8 +113,7 @@ class RunStore(Protocol):
     def earlier(self, plan: str) -> Earlier | None:
         """What the newest measurement of the same plan left; None when there is none."""
 
-    def begin(self, session: Session, plan: str) -> None:
-        """A measurement begins."""
+    def begin(self, session: Session, plan: str) -> None: ...
 
     def keep_state(self, session: str, place: str, state: bytes) -> None:
         """The tunable state of the machine at a place of a session."""
@@ -142,8 +139,7 @@ class CaptureFolder(Protocol):
     """Where logs of frames are looked for."""
 
     @property
-    def folder(self) -> str:
-        """A fresh private folder."""
+    def folder(self) -> str: ...
 
     def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
         """Logs made since the start; never an older one."""
@@ -159,8 +155,7 @@ class WrittenLog(Protocol):
 class TrialExecutor(Executor, Protocol):
     """Also knows the machine."""
 
-    def facts(self) -> FactBook:
-        """All facts of the machine."""
+    def facts(self) -> FactBook: ...
 
 
 class WorkPlace(Protocol):
@@ -183,16 +178,13 @@ class RunWorld(Protocol):
     """What is needed to look at the machine around runs."""
 
     @property
-    def catalog(self) -> Catalog:
-        """Knobs and profiles."""
+    def catalog(self) -> Catalog: ...
 
     @property
-    def executor(self) -> TrialExecutor:
-        """Runs benchmarks as the user."""
+    def executor(self) -> TrialExecutor: ...
 
     @property
-    def clock(self) -> RunClock:
-        """The head's clocks."""
+    def clock(self) -> RunClock: ...
 
     @property
     def sampling(self) -> Sampling:
@@ -207,15 +199,13 @@ class RunWorld(Protocol):
         """The user's; None where no session bus leads to one."""
 
     @property
-    def measuring_place(self) -> WorkPlace:
-        """Where runs work."""
+    def measuring_place(self) -> WorkPlace: ...
 
     @property
     def run_recorder(self) -> RunRecorder:
         """Records the machine beside a run."""
 
-    def pack_samples(self, samples: Samples) -> bytes:
-        """Samples as a file."""
+    def pack_samples(self, samples: Samples) -> bytes: ...
 
     def root_session(self, purpose: str) -> Machine:
         """A root session; asks at most once, and says what for."""
@@ -225,14 +215,12 @@ class CommandJournal(Protocol):
     """Knows what was begun and not undone, whatever became of who began it."""
 
     @property
-    def where(self) -> str:
-        """Its file."""
+    def where(self) -> str: ...
 
     def begin(self, trial: str, arm: str, command: ArmCommand) -> int:
         """Write down what is about to be run; its number. On disk when this returns."""
 
-    def end(self, number: int) -> None:
-        """It was undone."""
+    def end(self, number: int) -> None: ...
 
     def left(self) -> tuple[OpenCommand, ...]:
         """What is left to undo, the newest first."""

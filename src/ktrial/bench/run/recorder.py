@@ -32,7 +32,6 @@ class AgentRunRecorder:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; comes back when it has begun. Raises AgentError."""
         if self._thread is not None:
             raise RuntimeError("the recording goes on already")
         if self._session is None:

@@ -35,7 +35,6 @@ class Rights:
 
     @property
     def has_root(self) -> bool:
-        """Whether root can be had."""
         return self._open_root is not None
 
     def obtain(self, purpose: str, ordinary: AgentSession) -> None:

@@ -31,7 +31,6 @@ class AgentSampling:
         self._goes_on = False
 
     def once(self) -> Samples:
-        """One sample, now."""
         if self._goes_on:
             raise RuntimeError("the sampling goes on")
         try:
@@ -66,7 +65,6 @@ class AgentSampling:
             self.close()
 
     def close(self) -> None:
-        """End the agent that is kept."""
         if self._agent is not None:
             (transport, _), self._agent = self._agent, None
             self._goes_on = False

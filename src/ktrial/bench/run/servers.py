@@ -29,7 +29,6 @@ class Running:
         self._ended: RawOutput | None = None
 
     def alive(self) -> bool:
-        """Whether it still runs."""
         return self._ended is None and not self._transport.answered()
 
     def stop(self) -> RawOutput:
@@ -73,16 +72,13 @@ class Course:
 
     @property
     def steps(self) -> tuple[tuple[str, ...], ...]:
-        """The command lines."""
         return tuple(self._steps)
 
     def note(self, argv: tuple[str, ...], raw: RawOutput) -> None:
-        """A step ended."""
         self._keep(len(self._steps), argv, raw)
         self._steps.append(argv)
 
     def serve(self, argv: tuple[str, ...], running: Running) -> Running:
-        """A server was started."""
         self._servers.append((len(self._steps), argv, running))
         self._steps.append(argv)
         return running

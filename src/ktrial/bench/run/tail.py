@@ -51,7 +51,6 @@ class LineTail:
         return taken
 
     def stop(self) -> None:
-        """End it; what came until then can be taken."""
         if self._stop.is_set():
             return
         self._stop.set()

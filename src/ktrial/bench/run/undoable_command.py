@@ -22,12 +22,10 @@ class ArmCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """For people."""
         return shlex.join(self.run)
 
     @property
     def undo_text(self) -> str:
-        """For people."""
         return shlex.join(self.undo)
 
 
@@ -41,7 +39,6 @@ class ArmCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """For people."""
         return shlex.join(self.argv)
 
 
@@ -64,7 +61,6 @@ class ArmBuild(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """For people."""
         return shlex.join(self.argv)
 
 

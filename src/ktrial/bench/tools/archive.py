@@ -33,7 +33,6 @@ def tree_sha256(folder: Path) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """The digest of one file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -41,13 +41,11 @@ class UserToolbox:
         return None
 
     def names(self) -> list[str]:
-        """Names of the tools that are there."""
         if not self._folder.is_dir():
             return []
         return sorted(path.name for path in self._folder.iterdir() if (path / _CURRENT).is_dir())
 
     def receipt(self, name: str) -> Receipt:
-        """What a tool's build depended on."""
         path = self._folder / name / _CURRENT / _RECEIPT
         try:
             return msgspec.json.decode(path.read_bytes(), type=Receipt)

@@ -56,7 +56,6 @@ class Workshop:
         os.close(self._lock)
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Where each program is, in the fixed folders."""
         return {name: shutil.which(name, path=ENVIRONMENT["PATH"]) for name in names}
 
     def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource:
@@ -82,7 +81,6 @@ class Workshop:
         return self._open_folder(path, recipe)
 
     def tree_sha256(self) -> str:
-        """The digest of the source's files."""
         return tree_sha256(self._source)
 
     def versions(self, compilers: Iterable[str]) -> dict[str, str]:
@@ -104,7 +102,6 @@ class Workshop:
 
     @staticmethod
     def sha256(path: Path) -> str:
-        """The digest of a file."""
         return file_sha256(path)
 
     def _fetch_commit(self, place: str, commit: str, recipe: Recipe) -> ToolSource:

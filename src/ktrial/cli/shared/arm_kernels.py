@@ -37,7 +37,6 @@ class _Planned(NamedTuple):
 
 
 def workshop_of(app: App) -> KernelBuilder:
-    """The one of this process."""
     if app.kernels.workshop is None:
         app.kernels.workshop = KernelWorkshop(app)
     return app.kernels.workshop
@@ -52,7 +51,6 @@ class KernelWorkshop:
         self._planned: dict[bytes, _Planned] = {}
 
     def plan(self, recipe: KernelRecipe) -> KernelPlan:
-        """Open, patch and configure. Raises for whatever of it cannot be."""
         asked = msgspec.json.encode(recipe, order="deterministic")
         if asked not in self._planned:
             self._planned[asked] = self._plan(recipe)
@@ -98,7 +96,6 @@ class KernelWorkshop:
         return cache_folder() / "kernels" / f"built-{key}"
 
     def check_room(self, plans: Sequence[KernelPlan]) -> None:
-        """Raise Refused where these cannot be built for want of room or memory."""
         from ktrial.kernels.build.run_build import check_room
 
         symbols = [self._of(plan).ready.configured.symbols for plan in plans]

@@ -307,7 +307,6 @@ class BenchProgress:
             self._write(" not kept\n")
 
     def __call__(self, event: Event) -> None:
-        """Show one event."""
         from ktrial.bench import events
         from ktrial.bench import text as bench
         from ktrial.kit.tables import columns

@@ -46,7 +46,6 @@ class BisectQuery(NamedTuple):
 
 
 def bisected(app: App, asked: BisectQuery) -> Bisected:
-    """Look for the commit."""
     from ktrial.kernels.build.commit_builds import CommitBuilds, CommitHistory
     from ktrial.studies.bisect.bisect import BisectRequest, bisect
     from ktrial.studies.bisect.measure import BisectMeasure
@@ -77,7 +76,6 @@ class _Kernels:
         self._folder = folder
 
     def image(self, commit: str) -> bytes:
-        """The kernel of a commit. Raises Untellable."""
         place = self._folder / commit
         if not place.is_file():
             place.write_bytes(self._builds.image(commit))

@@ -177,7 +177,6 @@ def with_left_out(blame: Blame, left_out: Mapping[str, str]) -> Blame:
 
 
 def show(blame: Blame, *, as_json: bool) -> None:
-    """The answer on stdout."""
     from ktrial.kit.tables import columns
     from ktrial.studies.blame.text import blame_text
 

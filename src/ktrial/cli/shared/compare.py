@@ -45,7 +45,6 @@ def single(name: str, **told: Any) -> Callable[[F], F]:
 
 
 def table_options(command: F) -> F:
-    """How files are read."""
     for option in reversed(
         (
             click.option(
@@ -295,7 +294,6 @@ def reproducible() -> tuple[str, ...]:
 
 
 def versions() -> dict[str, str]:
-    """Of what computes."""
     import numpy as np
     import scipy
 

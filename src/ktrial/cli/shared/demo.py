@@ -46,7 +46,6 @@ def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_
 
 
 def _write_report(app: App, stored: StoredTrial, output: Path | None) -> str:
-    """The page, and where it is."""
     from ktrial.agent.user_folders import reports_folder
     from ktrial.cli.shared.run_trial import write_report
     from ktrial.cli.shared.trial_outcome import told
@@ -58,6 +57,5 @@ def _write_report(app: App, stored: StoredTrial, output: Path | None) -> str:
 
 
 def _values(machine: Machine, paths: Sequence[str]) -> dict[str, str | None]:
-    """What each file shows."""
     found = machine.read(paths) if paths else {}
     return {path: None if reading is None else reading.text for path, reading in found.items()}

@@ -129,7 +129,6 @@ def is_bundle(path: Path) -> bool:
 
 
 def import_bundle(app: App, path: Path, *, dry_run: bool) -> BroughtIn:
-    """Bring a bundle's sessions into the store."""
     from ktrial.evidence.pack import bring_back
 
     if dry_run:

@@ -83,7 +83,6 @@ class InGuests:
         return ()
 
     def begin(self, protocol: Protocol) -> StoredTrial:
-        """Put the protocol on disk."""
         from ktrial.trial.guests.prepare import found_in_guests
         from ktrial.trial.run.conduct import begin
 
@@ -97,7 +96,6 @@ class InGuests:
         return next(iter(same_arms(stored.arms, self.ready.arms)), None)
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
-        """From where the trial stands until it ends or is interrupted."""
         from ktrial.trial.guests.visits import carry_on_in_guests
 
         app = self._app

@@ -80,7 +80,6 @@ class _Booted(NamedTuple):
 def _boot(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
 ) -> _Booted:
-    """One that runs from now on."""
     from ktrial.bench.guest_tools import KeptProgram
     from ktrial.cli.app_guest import boot_to_talk
 
@@ -128,12 +127,9 @@ class Asleep:
         del arguments, root
         raise AgentError("lost", "an exact guest holds no conversation", hint="--host exact:NAME is its word")
 
-    def kill(self, session: int) -> None:
-        """There is none."""
+    def kill(self, session: int) -> None: ...
 
     def why_gone(self) -> str | None:
-        """It cannot go."""
         return None
 
-    def close(self) -> None:
-        """There is nothing to let go of."""
+    def close(self) -> None: ...

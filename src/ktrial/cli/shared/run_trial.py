@@ -53,8 +53,7 @@ class Venue(Protocol):
     def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
         """Gates that cannot hold anything off here."""
 
-    def begin(self, protocol: TrialProtocol) -> StoredTrial:
-        """Put the protocol on disk."""
+    def begin(self, protocol: TrialProtocol) -> StoredTrial: ...
 
     def changed(self, stored: StoredTrial) -> str | None:
         """The first arm that would not be what it was when the trial began. Raises Refused for other changes."""
@@ -78,26 +77,22 @@ class _Here:
         return rig_of(self._app, self.ready)
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        """Fix the protocol; with `profile` on the noise that is measured first."""
         from ktrial.trial.run.conduct import planned
 
         return planned(self._app, self.ready, self._rig, listen, profile=profile)
 
     def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
-        """Gates that cannot hold anything off here."""
         from ktrial.machine.gate_words import unread_gates
 
         gates = self._rig.around.gates
         return unread_gates(protocol.gates, gates.watch.look()) if gates is not None else ()
 
     def begin(self, protocol: TrialProtocol) -> StoredTrial:
-        """Put the protocol on disk."""
         from ktrial.trial.run.conduct import begin
 
         return begin(self._app, self.ready, protocol)
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """The first arm that would not be what it was when the trial began. Raises Refused for other changes."""
         from ktrial.trial.arms.plan_arms import found_values
         from ktrial.trial.run.guards import refuse_changed
 
@@ -108,7 +103,6 @@ class _Here:
         return None
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
-        """From where the trial stands until it ends or is interrupted."""
         from ktrial.trial.run.conduct import carry_on
 
         return carry_on(self._app, stored, self.ready, self._rig, listen)
@@ -233,7 +227,6 @@ def extend_trial(app: App, stored: StoredTrial, blocks: int, *, allow_dangerous:
 
 
 def write_report(found: Comparison, path: Path) -> None:
-    """One HTML file."""
     from ktrial.compare.files import write_file
     from ktrial.reports.html import html_page
 

@@ -60,12 +60,10 @@ _DESIGNED = (
 
 
 def measured_options(command: F) -> F:
-    """What is measured, and what decides."""
     return _with(_MEASURED, command)
 
 
 def guest_options(command: F) -> F:
-    """What guests are like."""
     return _with(_GUEST, command)
 
 
@@ -76,7 +74,6 @@ def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_options(command: F) -> F:
-    """What the kernels of guests are built of."""
     return _with(_BUILT, command)
 
 
@@ -100,7 +97,6 @@ def refuse_shape(options: Mapping[str, Any]) -> None:
 
 
 def designed_options(command: F) -> F:
-    """How long it goes on, and how."""
     return _with(_DESIGNED, command)
 
 

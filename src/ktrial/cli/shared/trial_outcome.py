@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
-    """Say what came of it; the exit status."""
     from ktrial.cli.app_guest import again, as_before
     from ktrial.cli.shared.fail_on import refuse
     from ktrial.cli.shared.ledger import note
@@ -68,19 +67,16 @@ def broken_guards(found: Comparison) -> list[str]:
 
 
 def _findings(found: Comparison) -> Iterator[Finding]:
-    """Return the findings of every contrast."""
     return (one for outcome in found.outcomes for contrast in outcome.contrasts for one in contrast.findings)
 
 
 def told(app: App, stored: StoredTrial) -> Comparison:
-    """A trial of the store as a comparison."""
     from ktrial.evidence.recheck_trial import told_again
 
     return told_again(kept_trial(app, stored), app.store, app.benchmarks, app.catalog)
 
 
 def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
-    """A trial of the store with its log."""
     kept = app.trials.named(stored.trial)
     assert kept is not None, "it was found a moment ago"
     return kept

@@ -130,12 +130,10 @@ def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool)
 
 
 def keep_receipt(app: App, receipt: TuneReceipt) -> Path:
-    """Put it beside the store."""
     return app.receipts.save(receipt.name, plain_json.document(receipt))
 
 
 def show(receipt: TuneReceipt, *, as_json: bool) -> None:
-    """The receipt on stdout."""
     from ktrial.kit.tables import columns
     from ktrial.studies.tune.text import receipt_text
 

@@ -126,23 +126,19 @@ class WatchShown:
         self._growing = GrowingRecording()
 
     def seen(self, seen: Seen) -> None:
-        """Tell it when it is time."""
         self._last = seen
         if self._before is None or seen.at_ns - self._before.at_ns >= self._every_ns:
             self._tell(seen)
 
     def handed(self, data: bytes) -> None:
-        """What the next line is to tell of."""
         first = self._growing.started_ns is None
         self._events += self._growing.feed(data).events
         if first and self._growing.why_untraced is not None and not self._as_json:
             tell(sys.stderr, untraced(self._growing.why_untraced))
 
-    def frames(self, frames: Sequence[tuple[int, float]]) -> None:
-        """Lines of text tell none."""
+    def frames(self, frames: Sequence[tuple[int, float]]) -> None: ...
 
     def ended(self) -> None:
-        """What no line has told yet."""
         if self._events and self._last is not None:
             self._tell(self._last)
 

@@ -60,12 +60,10 @@ class Drawn:
         self._cpu_s = time.process_time()
 
     def seen(self, seen: Seen) -> None:
-        """Draw."""
         self._live.seen(seen)
         self._draw()
 
     def handed(self, data: bytes) -> None:
-        """What the next picture shows."""
         self._live.handed(data)
         if not self._told and self._live.why_untraced is not None:
             self._told = True
@@ -76,7 +74,6 @@ class Drawn:
         self._draw()
 
     def frames(self, frames: Sequence[tuple[int, float]]) -> None:
-        """Frames of a log."""
         self._live.frames([end_ns / 1e9 for end_ns, _ in frames], [took_s for _, took_s in frames])
 
     def _draw(self) -> None:

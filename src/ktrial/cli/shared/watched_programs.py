@@ -49,7 +49,6 @@ class LinesAtEnd:
         self.lost = 0
 
     def put(self, raw: RawOutput) -> None:
-        """What the program printed."""
         pass_on(sys.stderr, raw.stderr)
         told = [_FRAME.fullmatch(line) for line in raw.stdout.decode(errors="replace").split("\n")]
         self._lines += [FrameLine(math.ceil(float(one["at"]) * 1e9), one[0]) for one in told if one is not None]
@@ -60,8 +59,7 @@ class LinesAtEnd:
         taken, self._lines = self._lines, []
         return taken
 
-    def stop(self) -> None:
-        """There is nothing to end."""
+    def stop(self) -> None: ...
 
 
 def watched_program(

@@ -69,7 +69,6 @@ def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | No
 
 
 def _put(path: Path, data: bytes) -> None:
-    """The whole file or none."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_bytes(data)

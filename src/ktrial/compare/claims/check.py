@@ -42,7 +42,6 @@ _WITH_UNIT = re.compile(r"(.+?)[_ ]?[(\[_]([^()\[\]_]+)[)\]]?")
 
 
 def claim_on_data(text: str, arm: str | None, found: Comparison) -> ClaimResult:
-    """One claim against a comparison."""
     claim = parse_claim(text)
     outcome = _outcome(claim.outcome, found.outcomes)
     contrast = _contrast(arm or claim.arm, outcome)

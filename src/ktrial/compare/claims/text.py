@@ -11,7 +11,6 @@ from ktrial.kit.tables import clean, labelled, paragraph
 
 
 def claims_text(results: Sequence[ClaimResult], source: str, *, width: int) -> str:
-    """All claims, and how many of each status."""
     parts = [paragraph(f"Claims of {clean(source)}", width=width)] if source else []
     parts += [
         "\n".join(

@@ -94,5 +94,4 @@ class AskedComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """The digest of the whole question."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()

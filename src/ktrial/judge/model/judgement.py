@@ -147,5 +147,4 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         return {f"{one.arm}:{one.against}": one.verdict for one in self.judged if one.role == "primary"}
 
     def of(self, outcome: str, arm: str, against: str) -> Judged:
-        """One of the answers."""
         return next(one for one in self.judged if (one.outcome, one.arm, one.against) == (outcome, arm, against))

@@ -212,7 +212,6 @@ _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def encode(log: Iterable[Event]) -> bytes:
-    """One line of JSON for each event."""
     return b"".join(_ENCODER.encode(event) + b"\n" for event in log)
 
 

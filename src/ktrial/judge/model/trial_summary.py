@@ -49,7 +49,6 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _plain(value: Any) -> str:
-    """As a protocol has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

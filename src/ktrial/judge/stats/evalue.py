@@ -32,7 +32,6 @@ class Halves(NamedTuple):
 
     @property
     def both(self) -> float:
-        """Two-sided evidence against theta."""
         return (self.above + self.below) / 2
 
 

@@ -36,7 +36,6 @@ class Modes(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether there really are two."""
         return self.gain > _GAIN and self.high - self.low > _GAP * self.sd
 
 

@@ -49,6 +49,5 @@ def p_of(q: Bounds, groups: Mapping[str, PrintedGroup]) -> Bounds:
 
 
 def _pooled(deviations: Mapping[str, float], groups: Mapping[str, PrintedGroup]) -> float:
-    """The variance within groups."""
     total = math.fsum(deviations[name] ** 2 * (group.n - 1) for name, group in groups.items())
     return total / sum(group.n - 1 for group in groups.values())

@@ -27,7 +27,6 @@ class Stutters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return len(self.begins_s)
 
 
@@ -122,7 +121,6 @@ class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def episodes(begins_s: Array, ends_s: Array, gap_s: float) -> tuple[Episode, ...]:
-    """Stutters in runs, in the order of time."""
     if len(begins_s) == 0:
         return ()
     reach = np.maximum.accumulate(ends_s)

@@ -32,7 +32,6 @@ def cells_of(length_s: float) -> int | None:
 
 
 def placed(at_s: Array, begin_s: float, length_s: float, cells: int) -> Array:
-    """The cell of each moment."""
     return np.clip(((at_s - begin_s) / length_s * cells).astype(np.int64), 0, cells - 1)
 
 

@@ -115,11 +115,9 @@ class CommitBuilds:
 
     @property
     def folder(self) -> Path:
-        """Where they are built."""
         return self._folder
 
     def image(self, commit: str) -> bytes:
-        """The kernel of a commit. Raises BuildFailed."""
         git = self._history.git
         git(
             "-c", "advice.detachedHead=false", "checkout", "--quiet", "--force", "--detach", commit, folder=self._folder

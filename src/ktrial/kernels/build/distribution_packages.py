@@ -75,7 +75,6 @@ class OwnPackaging:
 
     @property
     def source(self) -> Path:
-        """The folder of the unpacked sources."""
         return self.out / SOURCE
 
     @property
@@ -132,14 +131,12 @@ class OwnPackaging:
 
     @property
     def sha256(self) -> str | None:
-        """That of the file; None of a folder."""
         if self._path.is_dir():
             return None
         with self._path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def argv(self, *_: str) -> list[str]:
-        """The command."""
         if self.found.packaging == "rpm":
             told = ["--define", f"_topdir {self.out}/rpm", *(["--nodeps"] if self._anyway else [])]
             return ["rpmbuild", "--rebuild", *told, str(self._path)]
@@ -150,7 +147,6 @@ class OwnPackaging:
         return ["env", "-C", str(self.source), "dpkg-buildpackage", "-b", "-uc", "-us", *told]
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """What the command's environment holds."""
         inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
         return {**inherited, **self.told, **(more or {}), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 

@@ -64,16 +64,13 @@ class Make:
         return before if compiler else None
 
     def told(self, more: Mapping[str, str]) -> Make:
-        """The same with more variables."""
         return Make(self._folder, self.out, {**self._variables, **more}, self._environment)
 
     def argv(self, *words: str) -> list[str]:
-        """The command."""
         told = [f"{name}={value}" for name, value in self._variables.items()]
         return ["make", "-C", str(self._folder), f"O={self.out}", *told, *words]
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """What the command's environment holds."""
         inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
         return {**inherited, **self._environment, **(more or {}), "LC_ALL": "C", "TZ": "UTC"}
 
@@ -90,7 +87,6 @@ class Make:
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None, what: str) -> bytes:
-    """Run a short command of a tree's."""
     done = _ended(argv, environment, stdin or b"", what)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()

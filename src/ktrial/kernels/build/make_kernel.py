@@ -30,8 +30,7 @@ class Building(Protocol):
     def check_room(self, symbols: Mapping[str, str], jobs: int) -> None:
         """Raise Refused where disk or memory will not do."""
 
-    def run(self, target: str, jobs: int) -> BuildCost:
-        """Make a target."""
+    def run(self, target: str, jobs: int) -> BuildCost: ...
 
 
 class BuildOrder(msgspec.Struct, frozen=True, kw_only=True):

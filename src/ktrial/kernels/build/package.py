@@ -27,16 +27,14 @@ class Packs(Protocol):
     """The packaging, in the folder of the build."""
 
     @property
-    def found(self) -> Found:
-        """What it is, and where it came from."""
+    def found(self) -> Found: ...
 
     @property
     def sha256(self) -> str | None:
         """That of the file; None of a folder."""
 
     @property
-    def out(self) -> Path:
-        """The folder of the build."""
+    def out(self) -> Path: ...
 
     @property
     def told(self) -> Mapping[str, str]:
@@ -45,11 +43,9 @@ class Packs(Protocol):
     def check_needs(self) -> None:
         """Raise Refused where something that it needs is not here."""
 
-    def argv(self) -> Sequence[str]:
-        """The command."""
+    def argv(self) -> Sequence[str]: ...
 
-    def left(self) -> list[Path]:
-        """Its packages."""
+    def left(self) -> list[Path]: ...
 
 
 def package_kernel(

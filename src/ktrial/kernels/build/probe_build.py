@@ -40,7 +40,6 @@ class ProbeBuild:
         return Make(self._tree, self._out, {"ARCH": "x86_64", "CC": self._cc})
 
     def configure(self, fragment: str, drop: frozenset[str]) -> Mapping[str, str]:
-        """The configuration that comes of the base, without the symbols of `drop`, and the fragment."""
         if self._base is None:
             (self._out / "fragment").write_text(fragment, encoding="utf-8")
             self._make.run("allnoconfig", KCONFIG_ALLCONFIG=str(self._out / "fragment"))
@@ -55,7 +54,6 @@ class ProbeBuild:
         return read_symbols((self._out / ".config").read_bytes())
 
     def compile(self, target: str) -> bytes:
-        """What a verbose build of one object prints."""
         return self._make.run("V=1", target)
 
     def why_no_rust(self) -> str | None:

@@ -37,7 +37,6 @@ class BuildProgress:
             _to_stderr(f"{line}\n")
 
     def end(self) -> None:
-        """The line goes."""
         if self._live:
             self._lines.draw([])
 

@@ -38,25 +38,20 @@ class Makes(Protocol):
     """A command that builds, and what its environment holds."""
 
     @property
-    def out(self) -> Path:
-        """Where it is built."""
+    def out(self) -> Path: ...
 
     @property
-    def launcher(self) -> str | None:
-        """What stands before the compiler."""
+    def launcher(self) -> str | None: ...
 
-    def argv(self, *words: str) -> list[str]:
-        """The command that makes these."""
+    def argv(self, *words: str) -> list[str]: ...
 
-    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """What the command's environment holds."""
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]: ...
 
 
 class Waits(Protocol):
     """Waits for output, and hears of Ctrl-C meanwhile."""
 
-    def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool:
-        """Wait until one of them can be read."""
+    def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool: ...
 
     def check(self) -> None:
         """Raise KeyboardInterrupt where somebody wants an end."""
@@ -131,7 +126,6 @@ class KernelBuild:
         return os.read(descriptor, _CHUNK_BYTES)
 
     def image(self, architecture: str) -> Path:
-        """The image that was made."""
         path = self._out / _IMAGES.get(architecture, "vmlinux")
         if not path.is_file():
             raise KtrialError(f"make ended well, and left no {path}", hint=f"look into the logs in {self._out}")
@@ -172,7 +166,6 @@ class _CacheCounts:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the build is to be told."""
         return {"CCACHE_STATSLOG": str(self._log)}
 
     def end(self) -> tuple[int, int] | None:
@@ -247,7 +240,6 @@ def _existing(path: Path) -> Path:
 
 
 def _used(path: Path) -> int:
-    """What lies in it already."""
     return sum(one.stat().st_blocks * 512 for one in path.rglob("*") if one.is_file() and not one.is_symlink())
 
 

@@ -56,7 +56,6 @@ class Sources:
         self._cache = cache
 
     def open(self, word: str) -> Opened:
-        """The sources that a word names."""
         path = Path(word)
         if path.is_dir():
             return _folder(path)

@@ -68,12 +68,10 @@ def _cpu_text(made: KernelMade, launcher: str) -> str:
 
 
 def patch_set(one: PatchSet) -> str:
-    """Name and version."""
     return one.name if one.version is None else f"{one.name} {one.version}"
 
 
 def built_table(kernels: Sequence[KernelMade], *, width: int) -> str:
-    """Those that were built here."""
     rows = [
         (
             made.identity.release,

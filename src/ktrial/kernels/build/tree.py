@@ -26,11 +26,9 @@ class SourceTree:
         return survey(self._files(), self._targets)
 
     def patch(self) -> UarchPatch:
-        """What puts the targets in."""
         return make_patch(self._files(), self._targets)
 
     def reverse(self) -> UarchPatch:
-        """What takes them out."""
         return make_reverse(self._files(), self._targets)
 
     def write(self, patch: UarchPatch) -> None:

@@ -58,7 +58,6 @@ class Configuring:
         return Make(self._tree, self._out, self._variables)
 
     def base(self, word: str, version: str) -> tuple[str, Mapping[str, str]]:
-        """Where the base comes from, and its symbols as this tree takes them."""
         place = word
         if word in MADE:
             self._make.run(word)
@@ -72,7 +71,6 @@ class Configuring:
         return place, self._symbols()
 
     def merged(self, fragment: str) -> Mapping[str, str]:
-        """The symbols that come of the base and a fragment."""
         (self._out / "fragment").write_text(fragment, encoding="utf-8")
         script = self._tree / _MERGE
         argv = ["sh", str(script), "-m", "-O", str(self._out), str(self._out / "base"), str(self._out / "fragment")]
@@ -82,7 +80,6 @@ class Configuring:
 
     @property
     def text(self) -> bytes:
-        """The configuration as it is now."""
         return (self._out / ".config").read_bytes()
 
     def _symbols(self) -> Mapping[str, str]:

@@ -15,7 +15,6 @@ from ktrial.kit.toml_files import BUILT_IN, Place, read_toml
 
 @cache
 def load_fragments() -> Mapping[str, Fragment]:
-    """All fragments by name."""
     found: dict[str, Fragment] = {}
     for path in sorted((BUILT_IN / "kernels" / "fragments").glob("*.toml")):
         fragment = msgspec.structs.replace(read_toml(path, Fragment), name=path.stem)

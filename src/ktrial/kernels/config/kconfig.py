@@ -57,12 +57,10 @@ class Kconfig(msgspec.Struct, frozen=True):
     sources: tuple[Sourced, ...] = ()
 
     def entry(self, name: str) -> KconfigEntry | None:
-        """The first definition of a symbol."""
         return next((entry for entry in self.entries if entry.name == name), None)
 
     @property
     def names(self) -> frozenset[str]:
-        """All symbols."""
         return frozenset(entry.name for entry in self.entries)
 
 
@@ -78,7 +76,6 @@ class _OpenBlock:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What its properties ask for."""
         found = (_CONDITION.fullmatch(line) for line in self.lines)
         return tuple(match[1] for match in found if match)
 

@@ -39,7 +39,6 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 def read_expression(text: str) -> Expression:
-    """The expression that a condition is."""
     reader = _ExpressionReader(text)
     found = reader.any_of(0)
     reader.finish()
@@ -75,14 +74,12 @@ def demands(expression: Expression) -> tuple[Expression, ...]:
 
 
 def words(expression: Expression) -> tuple[str, ...]:
-    """The symbols in it, each once."""
     if expression.kind == "word":
         return () if expression.text in _LEVELS or expression.text.isdigit() else (expression.text,)
     return tuple(dict.fromkeys(word for part in expression.parts for word in words(part)))
 
 
 def shown(expression: Expression) -> str:
-    """As Kconfig writes it."""
     parts = [shown(part) for part in expression.parts]
     if expression.kind == "text":
         return f'"{expression.text}"'

@@ -44,8 +44,7 @@ class Symbols(Protocol):
     """What the tree's Kconfig files define."""
 
     @property
-    def names(self) -> Iterable[str]:
-        """All symbols."""
+    def names(self) -> Iterable[str]: ...
 
     @property
     def types(self) -> Mapping[str, str]:

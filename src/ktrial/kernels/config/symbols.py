@@ -63,7 +63,6 @@ class KconfigTree:
 
     @property
     def names(self) -> Iterable[str]:
-        """All symbols."""
         return self.definitions.keys()
 
     def choice(self, name: str) -> tuple[str, ...]:

@@ -65,7 +65,6 @@ def fragments_json(fragments: Mapping[str, Fragment]) -> dict[str, Any]:
 
 
 def fragments_text(fragments: Mapping[str, Fragment], *, width: int) -> str:
-    """A line for each."""
     rows = [(name, str(_count(one)), one.what) for name, one in fragments.items()]
     text = f"{table(('fragment', 'symbols', 'what'), rows, width=width, whole=1)}\n"
     notes = [(name, one.note) for name, one in fragments.items() if one.note]

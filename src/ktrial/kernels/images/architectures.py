@@ -94,5 +94,4 @@ def machine_for(architecture: str, source: str) -> GuestMachine:
 
 
 def host_architecture() -> str:
-    """What this machine is."""
     return platform.machine()

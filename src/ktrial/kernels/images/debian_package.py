@@ -23,7 +23,6 @@ class ArchiveMember(NamedTuple):
 
     @property
     def next(self) -> int:
-        """Where the next member's header begins."""
         return self.offset + self.size + self.size % 2
 
 

@@ -85,7 +85,6 @@ def _programs(kernel: bytes) -> Iterator[tuple[int, int]]:
 
 
 def has_btf(kernel: bytes) -> bool:
-    """Whether the kernel's types are in it."""
     named = [match.start() for match in re.finditer(re.escape(_KERNEL_TYPE), kernel)]
     for match in _BTF.finditer(kernel):
         data = kernel[match.start() : match.start() + _BTF_HEAD.size]

@@ -61,7 +61,6 @@ class Images:
         return self._installed(word)
 
     def installed(self) -> dict[str, Path]:
-        """The images installed here, by version."""
         found: dict[str, Path] = {}
         for folder, pattern in _INSTALLED:
             before, after = pattern.split("{}")

@@ -150,7 +150,6 @@ def _cut_off(end: int, size: int, source: str) -> BadInput:
 
 
 def _header_version(data: bytes) -> str | None:
-    """The version that the header points to."""
     (pointer,) = struct.unpack_from("<H", data, 0x20E)
     begin = pointer + _SECTOR
     end = data.find(b"\0", begin, begin + 512)

@@ -108,7 +108,6 @@ def list_json(kernels: Mapping[str, str], running: str) -> dict[str, Any]:
 
 
 def list_text(kernels: Mapping[str, str], running: str, *, width: int) -> str:
-    """Versions, which one runs, images."""
     rows: Sequence[tuple[str, str, str]] = [
         (name, "runs" if name == running else "", place) for name, place in kernels.items()
     ]

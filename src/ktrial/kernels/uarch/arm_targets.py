@@ -28,11 +28,9 @@ class CpuTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def rust_cpu(self) -> str:
-        """What rustc calls it."""
         return self.name
 
     def check(self) -> None:
-        """Raise BadInput where it cannot be used."""
         if not _NAME.fullmatch(self.name):
             raise BadInput(f"{self.name!r} is no name that -mcpu takes")
 

@@ -52,8 +52,7 @@ class Named(Protocol):
         """What the C compilers call it."""
 
     @property
-    def rust_cpu(self) -> str:
-        """What rustc calls it."""
+    def rust_cpu(self) -> str: ...
 
 
 class Builds(NamedTuple):

@@ -50,7 +50,6 @@ def insert(text: str, after: Mapping[int, str], *, comment: str = "# {}") -> str
 
 
 def is_marked(text: str) -> bool:
-    """Whether there are marks in it."""
     return BEGIN in text
 
 
@@ -107,7 +106,6 @@ class UarchPatch(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """A unified diff for `patch -p1`."""
         return "".join(unified(path, self.before[path], self.after[path]) for path in sorted(self.after))
 
 

@@ -54,7 +54,6 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def rust_cpu(self) -> str:
-        """What rustc calls it."""
         return self.rust or self.name
 
     @property
@@ -70,7 +69,6 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def c_flags(self) -> tuple[str, ...]:
-        """What the C compiler is told."""
         return (f"-march={self.name}", *self.flags)
 
     def accepted_by_version(self, kind: CompilerKind, version: int) -> bool:
@@ -81,7 +79,6 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return version >= gate_number(self.gcc) and before
 
     def check(self) -> None:
-        """Raise BadInput where it cannot be used."""
         if not _NAME.fullmatch(self.name) or (self.rust is not None and not _NAME.fullmatch(self.rust)):
             raise BadInput(f"{self.name!r} is no name that -march takes")
         if not _SYMBOL.fullmatch(self.symbol):

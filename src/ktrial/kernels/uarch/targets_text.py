@@ -79,7 +79,6 @@ def tree_text(tree: KernelTree, *, width: int) -> str:
 
 
 def verified_text(verified: Verified, *, width: int) -> str:
-    """What was proven, in a few lines."""
     held = " ".join(f"{name}={value}" for name, value in verified.symbols.items())
     runs = {True: "yes", False: "no: this CPU lacks instructions of it", None: "could not tell"}[verified.runs_here]
     lines = [

@@ -89,7 +89,6 @@ def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only:
 
 
 def _from(data: bytes) -> Callable[[int], bytes]:
-    """Read as from a file."""
     at = 0
 
     def read(size: int) -> bytes:

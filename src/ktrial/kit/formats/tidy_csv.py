@@ -86,7 +86,6 @@ def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
 
 
 def _numbers(cells: Sequence[str]) -> frozenset[int]:
-    """Which cells are numbers."""
     return frozenset(place for place, cell in enumerate(cells) if _NUMBER.fullmatch(cell.strip()))
 
 

@@ -107,7 +107,6 @@ def number(text: str, source: str, line: int | None, wanted: str) -> float:
 
 
 def whole(text: str, source: str, line: int | None, wanted: str) -> int:
-    """A whole number, not negative."""
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdigit()) or len(stripped) > 30:
         raise unreadable(source, line, text, f"{wanted}: a whole number")
@@ -143,14 +142,12 @@ def json_whole(value: object, source: str, wanted: str) -> int:
 
 
 def json_table(value: object, source: str, wanted: str) -> dict[str, Any]:
-    """A JSON object."""
     if not isinstance(value, dict):
         raise unreadable(source, None, repr(value), f"{wanted}: a JSON object")
     return value
 
 
 def json_list(value: object, source: str, wanted: str) -> list[Any]:
-    """A JSON array."""
     if not isinstance(value, list):
         raise unreadable(source, None, repr(value), f"{wanted}: a JSON array")
     return value

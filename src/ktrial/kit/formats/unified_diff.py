@@ -39,7 +39,6 @@ class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def added(self) -> str:
-        """All lines that it adds."""
         return "".join(f"{line[1:]}\n" for hunk in self.hunks for line in hunk.lines if line.startswith("+"))
 
 

@@ -84,7 +84,6 @@ class FramePattern:
 
     @property
     def tells_end(self) -> bool:
-        """Whether lines tell when their frames ended."""
         return _END in self._expression.groupindex
 
 

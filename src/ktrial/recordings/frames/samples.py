@@ -30,12 +30,10 @@ _MOMENT, _FRAME_MS, _PAUSED = "rel_s", "frame_time_ms", "paused"
 
 
 def is_afterburner(head: bytes) -> bool:
-    """Whether a log of MSI Afterburner begins here."""
     return _AFTERBURNER.match(head) is not None
 
 
 def is_telemetry(head: bytes) -> bool:
-    """Whether this is the header of X-Plane's telemetry."""
     columns = head.partition(b"\n")[0].strip().split(b",")
     return all(name in columns for name in _TELEMETRY)
 

@@ -50,7 +50,6 @@ def comparison_charts(
 
 
 def outcome_charts(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> tuple[Chart, ...]:
-    """The charts of one outcome."""
     return _all(_drawn(module, "of_outcome", comparison, outcome, style) for module in _modules("of_outcome"))
 
 

@@ -161,7 +161,6 @@ def _ground(scene: _Scene, y: Spec) -> list[Spec]:
 
 
 def _better(style: Style) -> Spec:
-    """Which way is better, once."""
     return {
         "data": {"values": [{"words": "\N{UPWARDS ARROW} better"}]},
         "mark": {"type": "text", "align": "right", "x": "width", "y": -9, "color": style.palette.muted},

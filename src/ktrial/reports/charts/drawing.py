@@ -55,7 +55,6 @@ class Palette(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, str]
 
     def verdict(self, verdict: Verdict) -> str:
-        """The colour of a verdict."""
         return self.verdicts[_VERDICT_KEYS[verdict]]
 
 
@@ -125,7 +124,6 @@ class Cast(msgspec.Struct, frozen=True):
         return f" {self.hidden} more arms are in the tables only." if self.hidden else ""
 
     def number(self, arm: str) -> int:
-        """The arm's place among the colours."""
         return self.arms.index(arm)
 
     def name(self, arm: str, limit: int = 12) -> str:
@@ -176,7 +174,6 @@ class ValueAxis(msgspec.Struct, frozen=True):
     log: bool
 
     def at(self, value: float) -> float:
-        """A value in the unit of the axis."""
         return value / self.factor
 
     def pixel(self, value: float, height: float) -> float:
@@ -186,7 +183,6 @@ class ValueAxis(msgspec.Struct, frozen=True):
         return height * (1 - (turn(self.at(value)) - low) / (high - low))
 
     def scale(self) -> Spec:
-        """The scale of Vega-Lite."""
         return {"type": "log" if self.log else "linear", "domain": [self.low, self.high], "nice": False, "zero": False}
 
 

@@ -93,7 +93,6 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
 def forest(
     comparison: Comparison, rows: Sequence[ForestRow], style: Style, *, left_out: int = 0, others: int = 0
 ) -> Chart:
-    """The picture of these effects."""
     reach = _reach(rows)
     axis = Axis(
         reach=reach,

@@ -28,7 +28,6 @@ _DEFAULTS = {"opacity": "1", "stroke-width": "1", "font-weight": "normal"}
 
 
 def svg_text(chart: Chart) -> str:
-    """A picture that stands alone."""
     import vl_convert
 
     made = vl_convert.vegalite_to_svg(chart.spec, vl_version=_VEGA_LITE, allowed_base_urls=[])
@@ -75,7 +74,6 @@ class _Page:
         self._symbols: dict[tuple[tuple[str, str], ...], str] = {}
 
     def symbols(self) -> ET.Element:
-        """What the picture refers to."""
         group = ET.Element("defs")
         for attributes, name in self._symbols.items():
             ET.SubElement(group, "path", {"id": name} | dict(attributes))

@@ -69,7 +69,6 @@ def _change(change: StateChange) -> str:
 
 
 def changes_table(caption: str, changes: list[StateChange]) -> Markup:
-    """Differences of the tunable state."""
     rows = [
         (
             change.name,

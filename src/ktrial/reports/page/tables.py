@@ -71,7 +71,6 @@ def table(
 
 
 def twin(chart: Chart, cast: Cast) -> Markup:
-    """What a chart shows, as a table."""
     classes = []
     if chart.arm_column is not None:
         numbers = [
@@ -172,7 +171,6 @@ def arms_table(outcome: OutcomeComparison, runs: str | None) -> Markup:
 
 
 def tests_table(outcome: OutcomeComparison) -> Markup | None:
-    """Tests and cross-checks behind the verdicts."""
     rows = []
     for contrast in outcome.judged:
         for test in (*((contrast.test,) if contrast.test is not None else ()), *contrast.cross_checks):
@@ -193,7 +191,6 @@ def tests_table(outcome: OutcomeComparison) -> Markup | None:
 
 
 def anova_tables(outcome: OutcomeComparison) -> list[Markup]:
-    """Analyses of variance."""
     made = []
     for one in outcome.anova:
         rows = [

@@ -34,7 +34,6 @@ class _Text:
         self.pieces: list[str] = []
 
     def write(self, piece: str) -> int:
-        """One more line."""
         self.pieces.append(piece)
         return len(piece)
 

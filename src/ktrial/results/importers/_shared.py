@@ -25,7 +25,6 @@ from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRu
 
 
 def looks_like_json(head: bytes) -> bool:
-    """Whether an object begins here."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
@@ -35,7 +34,6 @@ def has_keys(head: bytes, *keys: str) -> bool:
 
 
 def has_schema(head: bytes, schema: str) -> bool:
-    """Whether an object of this schema begins here."""
     return looks_like_json(head) and re.search(rb'"schema"\s*:\s*"%s"' % re.escape(schema.encode()), head) is not None
 
 

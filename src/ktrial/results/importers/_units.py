@@ -93,7 +93,6 @@ def scale_of(unit: str) -> Scale | None:
 
 
 def known_units() -> tuple[str, ...]:
-    """All spellings."""
     return (*_EXACT, *_WORDS)
 
 

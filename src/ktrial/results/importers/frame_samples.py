@@ -14,7 +14,6 @@ TAKES_FRAMES = True
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Their headers."""
     return is_afterburner(head) or is_telemetry(head)
 
 

@@ -156,7 +156,6 @@ _LINE = re.compile(rb"^Benchmark(?:(?:[^a-z\s]\S*)?\s+\d+\s+\S+|\S+\s+\d+\s+\d[0
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """A result line."""
     return _LINE.search(head) is not None
 
 

@@ -30,7 +30,6 @@ _OWN = frozenset(
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """The machine, then benchmarks."""
     return has_keys(head, "context", "library_build_type") or has_keys(head, "benchmarks", "real_time", "time_unit")
 
 

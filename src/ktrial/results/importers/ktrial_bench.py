@@ -66,7 +66,6 @@ class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
-    """Read a result."""
     document = json_document(data, source)
     if document.get("schema") != SCHEMA:
         raise unreadable(source, None, repr(document.get("schema")), f"schema: {SCHEMA}")
@@ -131,7 +130,6 @@ WHAT = "Result files of ktrial bench -o (ktrial.bench/1)."
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Its schema."""
     return has_schema(head, SCHEMA)
 
 

@@ -35,7 +35,6 @@ _Key = tuple[str, str, str, str]
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Its header."""
     return is_own_table(head)
 
 

@@ -38,7 +38,6 @@ class LkpMatrix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_lkp(data: bytes, source: str = "matrix.json") -> LkpMatrix:
-    """Read a matrix of several runs."""
     document = json_document(data, source)
     if _SOURCE not in document:
         raise BadRun(

@@ -20,7 +20,6 @@ _STAMP = re.compile(r"_(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)$")
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Its headers."""
     return is_mangohud(head)
 
 

@@ -86,12 +86,10 @@ WHAT = "JSON of margine-bench-kernel/1."
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Its schema."""
     return has_schema(head, SCHEMA)
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """One run; its label is the group."""
     run = read_margine(data, name)
     found = tuple(
         ForeignMeasurement(

@@ -141,7 +141,6 @@ WHAT = "JSON of mmtests (compare-mmtests.pl --json-export)."
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Keys of its objects."""
     return any(has_keys(head, key) for key in ("_ExtractModules", "_ResultData", "_ModuleName", "_TestName"))
 
 

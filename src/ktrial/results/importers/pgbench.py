@@ -27,7 +27,6 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """A run for each report."""
     group = group_of(options.label, name)
     begins = _begins(data)
     if not begins:

@@ -200,7 +200,6 @@ _KERNEL = re.compile(r"(?:^|, )Kernel: ([^,]+)")
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Its root."""
     return b"<PhoronixTestSuite" in head
 
 

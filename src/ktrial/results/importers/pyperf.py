@@ -40,7 +40,6 @@ class PyperfBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_pyperf(data: bytes, source: str = "pyperf.json") -> tuple[PyperfBenchmark, ...]:
-    """Read a suite of benchmarks."""
     document = json_document(data, source)
     version = document.get("version")
     if version != _VERSION:
@@ -119,7 +118,6 @@ _UNITS: Mapping[str, tuple[str, Unit, Direction | None, str]] = {
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Benchmarks of runs."""
     return has_keys(head, "benchmarks", "runs")
 
 

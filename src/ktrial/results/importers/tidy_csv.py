@@ -181,7 +181,6 @@ def _group_places(table: TidyTable, by: str | None, name: str) -> tuple[int, ...
 
 
 def _twice(table: TidyTable) -> tuple[str, ...]:
-    """Columns whose name stood twice."""
     there = frozenset(table.columns)
     again = [name for name in table.columns if name.endswith("#2") and name[:-2] in there]
     return tuple(f"column {name[:-2]!r} stands twice: the second one is {name!r}" for name in again)

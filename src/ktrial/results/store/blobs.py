@@ -16,7 +16,6 @@ _LEVEL = 3
 
 
 def put(connection: sa.Connection, data: bytes) -> str:
-    """Keep these bytes; their name."""
     name = hashlib.sha256(data).hexdigest()
     if connection.execute(sa.select(blobs.c.sha256).where(blobs.c.sha256 == name)).scalar() is None:
         packed = zstandard.ZstdCompressor(level=_LEVEL).compress(data)

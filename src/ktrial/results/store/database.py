@@ -133,7 +133,6 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A connection for looking."""
         with self._speaking("read"), self.engine.connect() as connection:
             yield connection
 
@@ -150,7 +149,6 @@ class Database:
                 self._held = self.engine.raw_connection()
 
     def close(self) -> None:
-        """Let go of it."""
         if self._held is not None:
             self._held.close()
             self._held = None

@@ -22,11 +22,9 @@ class Recorder:
         self._unix_ms = unix_ms
 
     def new_name(self) -> str:
-        """A name that no session has."""
         return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._unix_ms() / 1000))}-{secrets.token_hex(3)}"
 
     def where(self, session: str) -> str:
-        """Where the runs of a session are, for people."""
         return f"{self._open_store().shown}, session {session}"
 
     def earlier(self, plan: str) -> Earlier | None:
@@ -37,7 +35,6 @@ class Recorder:
         return None if name is None else self._left(name)
 
     def of_session(self, name: str) -> Earlier | None:
-        """What a session has so far, to go on with it; None when somebody else still measures it."""
         store = self._open_store()
         store.mark_interrupted()
         return self._left(name) if store.take_up_session(name) else None
@@ -63,23 +60,18 @@ class Recorder:
         )
 
     def begin(self, session: Session, plan: str) -> None:
-        """A measurement begins."""
         stored = stored_session(session, self._unix_ms())
         self._open_store().begin(stored, plan)
 
     def keep_state(self, session: str, place: str, state: bytes) -> None:
-        """The tunable state of the machine at a place of a session."""
         self._open_store().keep_state(session, place, state)
 
     def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
-        """A run begins: it is known from now on, whatever becomes of its writer."""
         self._open_store().start(session, run, benchmark, self._unix_ms(), warm_up=warm_up)
 
     def give_up(self, session: str, run: int) -> None:
-        """A run that began has come to nothing that could be recorded: it was interrupted."""
         self._open_store().mark_interrupted(session, run)
 
     def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
-        """A run ended; how `ktrial show` calls it."""
         self._open_store().save(stored_run(record), parts)
         return f"{record.session.session}/{record.run}"

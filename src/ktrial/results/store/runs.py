@@ -84,16 +84,13 @@ class Store:
 
     @property
     def shown(self) -> str:
-        """Where it is, for people."""
         return self._database.shown
 
     @property
     def database(self) -> Database:
-        """What it lies in."""
         return self._database
 
     def close(self) -> None:
-        """Let go of it."""
         self._database.close()
 
     # Writing
@@ -129,7 +126,6 @@ class Store:
         found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
         places: Mapping[str, bytes] = {},
     ) -> None:
-        """A whole session that was measured elsewhere, with the machine's states, or nothing of it."""
         with self._writing() as connection:
             self._begin(connection, session, None, None)
             for some in _pieces(found):
@@ -183,7 +179,6 @@ class Store:
     # Reading
 
     def sessions(self) -> tuple[StoredSession, ...]:
-        """All sessions, the newest first."""
         counted = sa.select(runs.c.session_key, runs.c.state, sa.func.count()).group_by(
             runs.c.session_key, runs.c.state
         )
@@ -208,7 +203,6 @@ class Store:
         raise UnknownName("session", name, [one.session for one in self.sessions()], hint="`ktrial runs` lists them")
 
     def runs(self, session: str) -> Iterator[StoredRun]:
-        """The runs of a session, in order."""
         with self._database.reading() as connection:
             key = self._key(connection, session)
             raw: dict[int, dict[str, str]] = {}
@@ -219,12 +213,10 @@ class Store:
                 yield _run(row, row.state, raw.get(row.number, {}))
 
     def raw(self, digest: str) -> bytes:
-        """Raw bytes by their SHA-256."""
         with self._database.reading() as connection:
             return blobs.get(connection, digest)
 
     def states(self, session: str) -> dict[str, str]:
-        """Place -> SHA-256 of the machine's state there."""
         with self._database.reading() as connection:
             key = self._key(connection, session)
             listed = sa.select(states.c.place, states.c.sha256).where(states.c.session_key == key)

@@ -26,7 +26,6 @@ _IN_COLUMNS = ("times_ns", "columns")
 
 
 def to_parquet(samples: Samples) -> bytes:
-    """The samples as a Parquet file."""
     names = list(samples.columns)
     chosen = [f"unnest($1::BIGINT[]) AS {_quoted(_TIME)}"]
     values: list[list[Any]] = [list(samples.times_ns)]

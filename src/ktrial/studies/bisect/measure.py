@@ -65,7 +65,6 @@ class BisectMeasure:
         self._seed = seed
 
     def __call__(self, commit: str, run: int) -> float:
-        """The value of the boot of this number. Raises Untellable."""
         found = self._boot(self._image(commit), perturbation(self._seed, commit, run), run == 1)
         if found.failure is not None:
             raise Untellable(f"{commit[:12]}: {found.failure}")

@@ -92,7 +92,6 @@ class _BlameCourse:
         self._screenings: list[tuple[Screened, ...]] = []
 
     def run(self) -> Course:
-        """The trials one after the other."""
         if self._known is None:
             shown = yield self._trial("shown", {ALL: self._pool})
             judged = self._noted(shown, ALL, CONTROL)

@@ -12,7 +12,6 @@ from ktrial.studies.demo.model import COPIUM, EXPECTED, PLACEBO, DemoArmFound, D
 
 
 def found_in(log: Sequence[Event], judgement: Judgement) -> DemoFound:
-    """Read a demo's log."""
     from ktrial.judge.collect_log import collect, pairs_of, visit_scores
 
     trial = collect(log)

@@ -34,7 +34,6 @@ def changes_of(demo: Demo, arm: str) -> str:
 
 
 def demo_text(demo: Demo, found: DemoFound, *, width: int) -> str:
-    """The verdicts, and the story in plain words."""
     rows = [
         (
             one.arm,

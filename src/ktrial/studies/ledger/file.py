@@ -17,7 +17,6 @@ class LedgerFile:
         self._path = path
 
     def read(self) -> bytes | None:
-        """What it holds; None where there is none."""
         try:
             return self._path.read_bytes()
         except FileNotFoundError:
@@ -26,7 +25,6 @@ class LedgerFile:
             raise KtrialError(f"{self._path} cannot be read: {error.strerror}") from None
 
     def write(self, data: bytes) -> None:
-        """Put it in place in one step."""
         part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -38,7 +38,6 @@ def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
 
 
 def ledger_markdown(entries: Sequence[LedgerEntry], now: Now) -> str:
-    """The same as a Markdown table."""
     lines = ["# Ledger", "", f"| {' | '.join(_HEADERS)} |", "|" + " --- |" * len(_HEADERS)]
     lines += [f"| {' | '.join(_cell(text) for text in _row(entry, now))} |" for entry in entries]
     return "\n".join([*lines, "", _legend()]) + "\n"

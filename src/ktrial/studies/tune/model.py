@@ -60,7 +60,6 @@ class TuneReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kept(self) -> dict[str, str]:
-        """Address -> value of all that is kept."""
         return {address: value for one in self.tried if one.kept for address, value in one.settings.items()}
 
     @property

@@ -47,7 +47,6 @@ def _row(one: Tried) -> tuple[str, str, str, str]:
 
 
 def tune_text(question: TuneQuestion, left_out: Mapping[str, str], *, width: int) -> str:
-    """What is going to be tried, by what."""
     count = sum(len(group.arms) for group in question.groups)
     lines = [f"{question.name}: {count} candidates in {len(question.groups)} trials"]
     for group in question.groups:

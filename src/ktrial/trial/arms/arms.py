@@ -173,6 +173,5 @@ def refusal_of(applied: Applied) -> str | None:
 
 
 def changes_of(plans: Mapping[str, Plan]) -> Iterator[Change]:
-    """All changes of all arms."""
     for plan in plans.values():
         yield from plan.changes

@@ -26,7 +26,6 @@ class CheckFailed(ArmDrift, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """What happened."""
         return f"`{self.address}` {self.now} instead of {self.wanted}"
 
 

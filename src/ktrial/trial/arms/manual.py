@@ -60,7 +60,6 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """What makes the visit."""
         return f"ktrial trial next {self.trial}"
 
     @property

@@ -89,7 +89,6 @@ def _told(refusal: Refusal) -> str:
 
 
 def arm_settings(trial: TrialFile, plans: Mapping[str, Plan]) -> dict[str, ArmSettings]:
-    """What is recorded of each arm."""
     return {name: _settings(plan, in_force(trial, name)) for name, plan in plans.items()}
 
 

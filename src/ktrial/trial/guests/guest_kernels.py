@@ -42,8 +42,7 @@ class KernelBuilder(Protocol):
     def check_room(self, plans: Sequence[KernelPlan]) -> None:
         """Raise Refused where these cannot be built for want of room or memory."""
 
-    def build(self, plan: KernelPlan) -> str:
-        """Where the image is."""
+    def build(self, plan: KernelPlan) -> str: ...
 
 
 #: The word for the kernel of every arm.

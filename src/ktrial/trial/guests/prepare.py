@@ -61,20 +61,16 @@ class GuestLab(Protocol):
     def why_no_kvm(self, kernel: str) -> str | None:
         """Why this kernel cannot be run with KVM; None where it can."""
 
-    def identify(self, kernel: str) -> KernelFound:
-        """What a kernel is, from itself."""
+    def identify(self, kernel: str) -> KernelFound: ...
 
     def swap_programs(self, kernel: str) -> tuple[str, ...]:
         """Where the programs lie that an agent sets swap up with in guests with this kernel."""
 
-    def prepare(self, place: GuestPlace) -> None:
-        """Read what boots of this place need."""
+    def prepare(self, place: GuestPlace) -> None: ...
 
-    def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
-        """One boot, to its end or a limit."""
+    def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun: ...
 
-    def stop(self) -> None:
-        """End all guests that run in other threads."""
+    def stop(self) -> None: ...
 
 
 #: A guest that answers while it is held, as root.

@@ -60,7 +60,6 @@ class _GuestFacts:
         self.left: list[Execution] = []
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
-        """The output that is next."""
         return self.left.pop(0)
 
 
@@ -94,11 +93,9 @@ class GuestVisits:
         self._is_exact = self._guest is not None and self._guest.mode == "exact"
         self._proven: set[str] = set()
 
-    def begin(self, blocks_left: int | None) -> None:
-        """Do nothing: every guest is a new one."""
+    def begin(self, blocks_left: int | None) -> None: ...
 
     def can_make(self, visit: Visit) -> bool:
-        """Return True, unless somebody interrupts."""
         self._check()
         return True
 
@@ -115,8 +112,7 @@ class GuestVisits:
         """Return False: a trial in guests has no time limit."""
         return False
 
-    def end(self) -> None:
-        """Do nothing: guests end with their visits."""
+    def end(self) -> None: ...
 
     @contextmanager
     def _booting(self, visits: Sequence[Visit]) -> Iterator[list[Future[BootedGuest]]]:

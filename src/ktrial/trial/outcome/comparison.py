@@ -51,7 +51,6 @@ from ktrial.trial.run.trial_visits import visits_of
 
 
 def story_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement) -> ToldTrial:
-    """All of it, from the log."""
     protocol = protocol_in(log)
     return ToldTrial(
         trial=trial.trial,
@@ -258,7 +257,6 @@ def _recorded(kept: Kept) -> Outcome:
 
 
 def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement, told: TrialFacts) -> Comparison:
-    """All of it."""
     protocol = protocol_in(log)
     arms = [arm.name for arm in protocol.arms if arm.name != protocol.control]
     runs = [one for one in _valid(log) if one.block is not None]

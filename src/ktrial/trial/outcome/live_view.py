@@ -53,7 +53,6 @@ class ShownMoment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view(moment: ShownMoment, *, width: int) -> list[str]:
-    """The lines, none wider than `width`."""
     width = min(width, WIDEST)
     protocol = moment.protocol
     rule = protocol.outcomes[protocol.primary]
@@ -76,7 +75,6 @@ def view(moment: ShownMoment, *, width: int) -> list[str]:
 
 
 def profile_line(done: int, of: int, *, width: int) -> str:
-    """How far the noise profile has come."""
     cells = min(of, 20)
     full = round(cells * done / of) if of else 0
     bar = "\N{FULL BLOCK}" * full + "\N{LIGHT SHADE}" * (cells - full)

@@ -64,7 +64,6 @@ def _hypervisor(session: Session) -> object:
 
 
 def guest_scope(guest: GuestFile, records: Iterable[RunRecord]) -> str:
-    """What a verdict from guests holds for."""
     boots = len({one.trial.boot_id for one in records if one.trial is not None})
     clock = {"exact": ", whose time counts instructions", "emulated": ", whose time is an emulator's"}.get(guest.mode)
     alike = " that differ in a meaningless word" if guest.mode == "exact" else ""

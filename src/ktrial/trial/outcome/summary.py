@@ -13,7 +13,6 @@ from ktrial.trial.record import StoredTrial, TrialSummary
 
 
 def judgement_of(log: Sequence[Event]) -> Judgement:
-    """What the judge says of a log."""
     from ktrial.judge.judge import judge
 
     return judge(log)
@@ -46,7 +45,6 @@ def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
 
 
 def summary_of(trial: StoredTrial, log: Sequence[Event]) -> TrialSummary:
-    """The line of a trial, from its log."""
     judgement = judgement_of(log)
     protocol = protocol_in(log)
     return TrialSummary(

@@ -77,14 +77,12 @@ def _rules(protocol: Protocol, forecast: TrialForecast | None, unread: Sequence[
 
 
 def changed_text(arm: ArmSettings) -> str:
-    """What an arm changes, on one line."""
     by_hand = {} if arm.manual is None else {"by hand": arm.manual}
     changed = {**by_hand, **arm.changes, **arm.environment, **arm.parameters}
     return ", ".join((*(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
 
 
 def cost_text(forecast: TrialForecast) -> str:
-    """How long it takes."""
     if forecast.cap_s is None or forecast.expected_s is None:
         return f"at most {forecast.cap} blocks; the time of one is unknown yet"
     told = f"about {duration(forecast.cap_s)} to block {forecast.cap}"
@@ -95,7 +93,6 @@ def cost_text(forecast: TrialForecast) -> str:
 
 
 def sight_text(forecast: TrialForecast) -> str:
-    """Which effects it finds."""
     wanted, seen = (_share(one) for one in (forecast.wanted, forecast.smallest_effect))
     if forecast.sees_enough:
         return f"an effect of {wanted}, as wanted, in 9 of 10 trials; {seen} is the smallest that it does"
@@ -136,7 +133,6 @@ def _arm(one: Judged, rule: OutcomeRule, control: str) -> str:
 
 
 def trials_text(found: Sequence[TrialSummary], *, width: int) -> str:
-    """All trials, with their verdicts."""
     if not found:
         return "No trial was made here yet. `ktrial try vm.swappiness=10` makes one.\n"
     return "\n".join(line for one in found for line in _listed(one, width)) + "\n"
@@ -156,7 +152,6 @@ def _listed(one: TrialSummary, width: int) -> Iterator[str]:
 
 
 def screening_line(blocks: int, cap: int | None, screened: Sequence[Screened]) -> str:
-    """How far a screening has come."""
     named = [one.setting for outcome in screened if outcome.role == "primary" for one in outcome.named]
     told = f"suspected: {', '.join(named)}" if named else "nobody is suspected yet"
     return f"block {blocks}/{cap or '?'}: {told}"

@@ -100,7 +100,6 @@ def _noticed(found: Comparison, width: int) -> str:
 
 
 def _others(found: Comparison, width: int) -> str:
-    """Secondary outcomes and guards."""
     asked = [one for one in by_weight(found.outcomes) if one.role in ("secondary", "guard")]
     pairs = [(outcome, contrast) for outcome in asked for contrast in outcome.contrasts]
     if not pairs:

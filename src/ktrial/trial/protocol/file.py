@@ -149,7 +149,6 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def safety(self) -> SafetyLimits:
-        """What ends the trial at once."""
         return parse_limits(self.limits)
 
     @property
@@ -159,7 +158,6 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def budget(self) -> int:
-        """The most blocks that may be planned."""
         return BUDGETS[self.design.budget] if isinstance(self.design.budget, str) else self.design.budget
 
     @property

@@ -24,7 +24,6 @@ class SafetyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def none(self) -> bool:
-        """Whether there is nothing to watch."""
         return self.temperature_c is None and self.memory_pressure_share is None
 
     def passed(self, temperature_c: float | None, pressure_share: float | None) -> str | None:

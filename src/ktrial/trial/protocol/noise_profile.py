@@ -99,7 +99,6 @@ def profile_of(
 
 
 def _events(runs: Sequence[RunEnded]) -> dict[str, int]:
-    """Of the median run, by outcome."""
     counts: dict[str, list[int]] = {}
     for run in runs:
         for outcome, count in run.events.items():
@@ -116,5 +115,4 @@ def shortened(reason: str) -> str:
 class NoLog:
     """Where the log of a pilot goes: what stays of it is the profile."""
 
-    def append(self, trial: str, events: Sequence[Event]) -> None:
-        """Nothing is kept."""
+    def append(self, trial: str, events: Sequence[Event]) -> None: ...

@@ -27,7 +27,6 @@ PROFILE_BLOCKS = 10
 
 
 def power_of(arms: Sequence[Arm], asked: PowerAsked) -> tuple[Power, ...]:
-    """A plan for every outcome of every arm."""
     order = places(arms)
     return tuple(_power(arm, series, order, asked) for arm in arms for series in series_of([arm]).values())
 

@@ -48,7 +48,6 @@ class SafetyWatch:
         self._judge(samples)
 
     def check(self) -> None:
-        """Raise LimitPassed where a limit is passed now."""
         self._judge(self._sampling.once())
 
     def _judge(self, samples: Samples) -> None:
@@ -73,7 +72,6 @@ class SafetyWatch:
 
 
 def _temperature(samples: Samples) -> float | None:
-    """The hottest sensor."""
     names = [name for name in samples.columns if name.startswith(TEMPERATURES)]
     return max((value for name in names if (value := samples.values(name)[-1]) is not None), default=None)
 

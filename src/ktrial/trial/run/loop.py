@@ -35,8 +35,7 @@ from ktrial.trial.run.events import BlockEnded, TrialEnded, TrialListener
 class TrialStore(Port):
     """Keeps the log of a trial."""
 
-    def append(self, trial: str, events: Sequence[Event]) -> None:
-        """On disk when this returns."""
+    def append(self, trial: str, events: Sequence[Event]) -> None: ...
 
 
 class Standing(msgspec.Struct, kw_only=True):
@@ -57,7 +56,6 @@ class Standing(msgspec.Struct, kw_only=True):
 
     @property
     def drawn(self) -> Mapping[int, BlockDrawn]:
-        """The blocks that have begun."""
         return {event.block: event for event in self.log if isinstance(event, BlockDrawn)}
 
     @property
@@ -94,11 +92,9 @@ class Visit(NamedTuple):
 class VisitMaker(Port):
     """Makes visits, and writes what happens in them to the log."""
 
-    def begin(self, blocks_left: int | None) -> None:
-        """Prepare for the first visit."""
+    def begin(self, blocks_left: int | None) -> None: ...
 
-    def can_make(self, visit: Visit) -> bool:
-        """Say whether a visit can be made now."""
+    def can_make(self, visit: Visit) -> bool: ...
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
         """Make the missing visits of a block, in order. Return False if one cannot be made now."""

@@ -71,7 +71,6 @@ def closing(log: Sequence[Event]) -> list[Event]:
 
 
 def facts_needed(arms: Mapping[str, ArmSettings]) -> tuple[str, ...]:
-    """Facts that a turn looks at."""
     return tuple(dict.fromkeys((*ALWAYS, *(fact for arm in arms.values() for fact in arm.expect))))
 
 
@@ -199,7 +198,6 @@ class VisitTurn:
         return self._due.arm
 
     def has(self, block: int, arm: str) -> bool:
-        """Whether this visit can be made now."""
         if self._due.new_boot:
             return (block, arm) == (self._due.block, self._due.arm)
         return place_of(self._file, arm) == self._due.place

@@ -31,8 +31,7 @@ class Trials(TrialStore, Protocol):
     def begin(self, trial: StoredTrial, first: Event) -> None:
         """A trial begins: it and its protocol, both or neither."""
 
-    def log(self, trial: str) -> tuple[Event, ...]:
-        """The whole log of a trial."""
+    def log(self, trial: str) -> tuple[Event, ...]: ...
 
     def hold(self) -> None:
         """Keep the store open until the end."""
@@ -55,16 +54,13 @@ class TrialWorld(RunWorld, Protocol):
     """What is needed to carry a trial out."""
 
     @property
-    def run_store(self) -> TrialRuns:
-        """Keeps runs."""
+    def run_store(self) -> TrialRuns: ...
 
     @property
-    def trials(self) -> Trials:
-        """Keeps trials."""
+    def trials(self) -> Trials: ...
 
     @property
-    def interrupts(self) -> Stopping:
-        """What may stop a trial."""
+    def interrupts(self) -> Stopping: ...
 
     def best_session(self, purpose: str) -> Machine:
         """A root session where that needs no asking, else the user's."""
@@ -78,5 +74,4 @@ class TrialWorld(RunWorld, Protocol):
     def protect(self) -> None:
         """Have what is measured killed first when memory runs out."""
 
-    def say(self, text: str) -> None:
-        """Talk to the user."""
+    def say(self, text: str) -> None: ...

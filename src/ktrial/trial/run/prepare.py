@@ -208,10 +208,8 @@ def workload_of(ready: Prepared) -> str:
 
 
 def control_tasks(ready: Prepared) -> tuple[Task, ...]:
-    """What the control runs."""
     return ready.own_tasks.get(ready.file.control, ready.tasks)
 
 
 def session_for(world: TrialWorld, ready: Prepared) -> Session:
-    """A session of its own for the runs."""
     return session_of(order_of(ready), ready.facts, world.executor.agent_version, world.run_store.new_name())

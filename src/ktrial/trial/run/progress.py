@@ -141,7 +141,6 @@ class TrialProgress:
         self._say(f"measuring the noise of this machine first: {blocks} blocks in which nothing changes\n")
 
     def __call__(self, event: TrialEvent) -> None:
-        """Show one event."""
         from ktrial.trial.run import events
 
         if isinstance(event, events.NoiseBegan):
@@ -279,7 +278,6 @@ class _Pace:
 
     @property
     def done(self) -> int:
-        """Runs of the present block that are over."""
         if self._block is None or not self._begun:
             return 0
         return self._begun - (self._ended_here < self._benchmarks)

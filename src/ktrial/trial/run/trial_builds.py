@@ -55,7 +55,6 @@ def builds_misused(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
 
 
 def builds_that_count(log: Sequence[Event]) -> dict[Visit, str]:
-    """The builds of visits of blocks that count."""
     voided = {event.block for event in log if isinstance(event, BlockVoided)}
     measured = {(event.block, event.arm) for event in log if isinstance(event, RunEnded)} if log else set()
     return {visit: build for visit, build in builds_of(log).items() if visit[0] not in voided and visit in measured}

@@ -70,7 +70,6 @@ class TrialPace:
         return statistics.median(self._took_s) if self._took_s else None
 
     def visits_s(self, visits: float) -> float | None:
-        """About what so many visits take."""
         return (
             None if self.run_s is None else visits * (self._settle_s + (self.build_s or 0.0) + self._runs * self.run_s)
         )
@@ -129,7 +128,6 @@ class MachineVisits:
         self._began_ns = clock.monotonic_ns()
 
     def begin(self, blocks_left: int | None) -> None:
-        """Warm up."""
         self._blocks_left = blocks_left
         self._around.begin(None)
         self._warm_up()
@@ -169,7 +167,6 @@ class MachineVisits:
         return True
 
     def end(self) -> None:
-        """Put the machine back."""
         try:
             self._arms.leave()
         finally:

@@ -42,7 +42,6 @@ class _LimitLook(msgspec.Struct, frozen=True):
     is_root: bool
 
     def text(self, path: str) -> str | None:
-        """A file's text."""
         reading = self.readings.get(path)
         return None if reading is None else reading.text
 

@@ -19,7 +19,6 @@ _SHOWN_INSTANCES = 8
 
 
 def values_text(knob: Knob) -> str:
-    """Which values a knob takes, in words."""
     spec = knob.value
     unit = f" {spec.unit}" if spec.unit else ""
     if spec.type in {"int", "ints"}:
@@ -40,7 +39,6 @@ def values_text(knob: Knob) -> str:
 
 
 def default_text(knob: Knob, resolved: Any) -> str:
-    """The mainline default, in words."""
     if isinstance(knob.default, Mapping):
         known = f"{resolved} on this machine" if resolved is not None else "depends on the machine"
         return f"{known}. {knob.default_note or ''}".strip()

@@ -13,7 +13,6 @@ from ktrial.tuning.knobs.value import show_value
 
 
 def profiles_text(profiles: Mapping[str, Profile], *, width: int) -> str:
-    """A table of all profiles."""
     rows = [(profile.name, _count(profile, profiles), profile.summary) for profile in profiles.values()]
     listing = table(("profile", "settings", "what it is"), rows, width=width)
     more = "`ktrial profiles NAME` shows one with its reasons; `ktrial plan NAME` resolves it here."

@@ -220,7 +220,6 @@ def _checked_toml(profile: Profile, catalog: Catalog) -> str:
 
 
 def profile_toml(profile: Profile) -> str:
-    """A profile as people would write it."""
     lines = [f"name = {_toml_value(profile.name)}", f"summary = {_toml_value(profile.summary)}"]
     if profile.notes:
         lines += ["notes = [", *(f"  {_toml_value(note)}," for note in profile.notes), "]"]

@@ -146,7 +146,6 @@ def _taken(knob: Knob, value: str | None) -> str | None:
 
 
 def _origin(knob: Knob, instance: InstanceState, claims: Claims, facts: FactBook, catalog: Catalog) -> Origin:
-    """Judge one instance."""
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
     near = facts.with_device(catalog.kinds, source, instance.label.partition("/")[0]) if source else facts
     shown = instance.reading.text

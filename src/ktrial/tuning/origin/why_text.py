@@ -43,7 +43,6 @@ def origins_text(origins: Iterable[Origin], untold: Iterable[str], *, width: int
 
 
 def who(origin: Origin) -> str:
-    """Who set it, in one phrase."""
     if origin.set_by is not None:
         return f"{_SOURCES[origin.set_by.source]}, {origin.set_by.place}"
     return {

@@ -99,7 +99,6 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to write."""
         return not self.changes and self.zram is None and self.service is None
 
 

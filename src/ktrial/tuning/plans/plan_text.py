@@ -19,7 +19,6 @@ _STEERING = "irq:smp_affinity"
 
 
 def plan_text(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, *, width: int) -> str:
-    """The whole plan for a person."""
     parts = []
     if plan.changes:
         parts.append(table(("knob", "now", "wanted", "what that means here"), _rows(plan, knobs, facts), width=width))

@@ -132,5 +132,4 @@ def _cleared_by_partner(setting: Setting, catalog: Catalog) -> bool:
 
 
 def apply_plan(root: Machine, plan: Plan, lease: Mapping[str, Any]) -> Applied:
-    """Carry the plan out as one transaction."""
     return decoded("apply", root.request("apply", plan=wire_plan(plan, lease)), Applied)

@@ -80,7 +80,6 @@ def _next(steps: Sequence[AppliedStep], width: int) -> str:
 
 
 def revert_text(transactions: Sequence[Reverted], *, width: int) -> str:
-    """Outcome of a revert or a recover."""
     if not transactions:
         return "Nothing to do.\n"
     parts = []
@@ -100,7 +99,6 @@ def revert_text(transactions: Sequence[Reverted], *, width: int) -> str:
 
 
 def verify_text(transactions: Sequence[TransactionCheck], *, width: int) -> str:
-    """Whether what was applied still holds."""
     if not transactions:
         return "Nothing is applied.\n"
     rows = []

@@ -18,7 +18,6 @@ class Uninstalled(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        """Whether a value could not be put back."""
         return is_open(self.reverted)
 
 

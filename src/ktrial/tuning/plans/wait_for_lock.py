@@ -26,7 +26,6 @@ class PatientMachine:
 
     @property
     def is_root(self) -> bool:
-        """Whether this session reads and writes as root."""
         return self._machine.is_root
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
@@ -34,11 +33,9 @@ class PatientMachine:
         return self._machine.facts(only)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-        """Paths that fit each pattern."""
         return self._machine.list(patterns)
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
-        """What each file shows; None where there is no such file."""
         return self._machine.read(paths)
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:

@@ -70,7 +70,6 @@ class MachineLock:
         return _others(self._places)
 
     def close(self) -> None:
-        """Let others try."""
         for descriptor in (self._descriptor, self._build):
             if descriptor is not None:
                 os.close(descriptor)

@@ -31,8 +31,7 @@ class StateStore(Protocol):
     def states(self, session: str) -> Mapping[str, str]:
         """Place -> digest."""
 
-    def raw(self, digest: str) -> bytes:
-        """What has this digest."""
+    def raw(self, digest: str) -> bytes: ...
 
 
 def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[bytes, str]:

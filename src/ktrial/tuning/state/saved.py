@@ -20,11 +20,9 @@ class SavedStates:
         self._folder = folder
 
     def names(self) -> tuple[str, ...]:
-        """All saved ones."""
         return tuple(sorted(path.stem for path in self._folder.glob("*.json")))
 
     def has(self, name: str) -> bool:
-        """Whether one is saved under this name."""
         return name != "now" and bool(_NAME.fullmatch(name)) and self._path(name).is_file()
 
     def read(self, name: str) -> tuple[bytes, str]:

@@ -66,12 +66,10 @@ class MachineState(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal["ktrial.state/1"] = SCHEMA
 
     def canonical(self) -> bytes:
-        """The one document of this state."""
         return msgspec.json.encode(self, order="sorted")
 
     @property
     def sha256(self) -> str:
-        """The digest of that document."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
 

@@ -17,7 +17,6 @@ _LONGEST = 120
 
 
 def state_text(state: MachineState, *, width: int) -> str:
-    """What a state holds, in short."""
     unreadable = [path for path, value in state.files.items() if value.unreadable is not None]
     lines = [
         labelled("state", state.sha256, width=width),

@@ -16,7 +16,6 @@ HEADERS = ("device", "requests", "median", "99 %", "longest", "above 5 ms", "hea
 
 
 def device_rows(devices: Sequence[DeviceFound]) -> list[list[str]]:
-    """A row for each device."""
     return [
         [
             clean(one.name),
@@ -55,7 +54,6 @@ _MORE = 3.0
 
 
 def devices(recording: Recording) -> tuple[DeviceFound, ...]:
-    """Those that had requests, the slowest first."""
     found = [_device(name, one) for name, one in recording.latencies.items() if one.requests]
     return tuple(sorted(found, key=lambda one: -(one.p99_s or 0.0)))
 

@@ -60,7 +60,6 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     share_of_usual: float | None = None
 
     def __post_init__(self) -> None:
-        """One limit, no more."""
         limits = (self.above, self.below, self.times_usual, self.share_of_usual)
         if sum(limit is not None for limit in limits) != 1:
             raise ValueError("a sign has one limit: above, below, times_usual or share_of_usual")

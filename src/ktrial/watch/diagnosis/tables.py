@@ -53,7 +53,6 @@ def _standing(standing: str, with_cause: str | None, p: float | None, found: Dia
 
 
 def event_rows(found: Diagnosis) -> list[list[str]]:
-    """A row under EVENTS for each kind."""
     return [
         [
             one.kind,

@@ -104,7 +104,6 @@ def told_by(found: Diagnosis) -> list[str]:
 
 
 def phase_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
-    """Headers, and a row for each phase."""
     rows = [
         [
             phase.name,

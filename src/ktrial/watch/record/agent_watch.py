@@ -61,7 +61,6 @@ class NvidiaSource:
         self._thread.start()
 
     def blocks(self) -> bytes:
-        """Blocks for the recording."""
         with self._lock:
             times_ns, rows, report = self._times_ns, self._rows, self._report
             self._times_ns, self._rows = [], []
@@ -77,7 +76,6 @@ class NvidiaSource:
         return found
 
     def stop(self) -> None:
-        """End it."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_END_S)

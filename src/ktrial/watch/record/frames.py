@@ -23,14 +23,11 @@ FRAMES = "frames.csv"
 class Looks(Protocol):
     """Shows until the end."""
 
-    def seen(self, seen: Seen) -> None:
-        """What the agent sees now."""
+    def seen(self, seen: Seen) -> None: ...
 
-    def handed(self, data: bytes) -> None:
-        """Blocks of the recording, kept already."""
+    def handed(self, data: bytes) -> None: ...
 
-    def ended(self) -> None:
-        """The watch is over."""
+    def ended(self) -> None: ...
 
 
 class TellsFrames(Looks, Protocol):
@@ -65,7 +62,6 @@ class KeptFrames:
         self._waiting: list[tuple[int, float]] = []
 
     def seen(self, seen: Seen) -> None:
-        """Take what came."""
         self._take()
         self._shows.seen(seen)
 
@@ -76,12 +72,10 @@ class KeptFrames:
         self._shows.handed(data)
 
     def ended(self) -> None:
-        """The last ones."""
         self.stop()
         self._shows.ended()
 
     def stop(self) -> None:
-        """Follow the log no longer."""
         self._tail.stop()
         self._take()
 

@@ -45,11 +45,9 @@ class HeldProgram:
 
     @property
     def pid(self) -> int:
-        """Its number."""
         return self._process.pid
 
     def go(self) -> None:
-        """Let it run."""
         os.write(self._go, b"g")
         os.close(self._go)
         self._go = -1
@@ -59,7 +57,6 @@ class HeldProgram:
         return self._process.poll()
 
     def status(self, _: WatchEnded) -> int | None:
-        """The same after the watch."""
         return self.ended()
 
     def close(self) -> None:

@@ -62,7 +62,6 @@ class LiveWatch:
         self._phase_looked_s = 0.0
 
     def seen(self, seen: Seen) -> None:
-        """What the agent sees now."""
         self._started_ns = seen.started_ns
         self._seen.append(seen)
         at_s = self._seconds(seen.at_ns)
@@ -80,7 +79,6 @@ class LiveWatch:
         return self._growing.why_untraced
 
     def handed(self, data: bytes) -> None:
-        """Blocks of the recording."""
         grown = self._growing.feed(data)
         if self._started_ns is None:
             self._started_ns = self._growing.started_ns

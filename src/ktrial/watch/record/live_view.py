@@ -21,7 +21,6 @@ _STUTTERS = 5
 
 
 def watch_view(moment: WatchMoment, *, title: str, width: int) -> list[str]:
-    """The lines, none wider than `width`."""
     width = min(width, WIDEST)
     cells = max(_FEWEST_CELLS, width - _NAME - 2 * (_FIGURE + _GAP))
     lines = [f"ktrial watch: {title}, {duration(moment.length_s)}", _phase(moment), _heads(cells)]

@@ -46,7 +46,6 @@ def _share(before: Seen | None, now: Seen, name: str) -> str:
 
 
 def event_text(event: TracedEvent, started_ns: int) -> str:
-    """When, what, how long, who."""
     when = f"{(event.begin_ns - started_ns) / 1e9:.3f} s"
     length = "" if event.length_ns is None else f" {event.length_ns / 1e6:.1f} ms"
     who = f" of {event.thread or 'a thread that has ended'} ({event.pid})" if event.pid else ""

@@ -36,7 +36,6 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     trace: bool = True
 
     def fields(self) -> dict[str, Any]:
-        """The agent's request."""
         optional = {"process": self.process, "frame_thread": self.frame_thread, "command": self.command}
         return {
             "limit_s": self.limit_s,
@@ -51,18 +50,15 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Shows(Protocol):
     """Whoever looks on."""
 
-    def seen(self, seen: Seen) -> None:
-        """What the agent sees now."""
+    def seen(self, seen: Seen) -> None: ...
 
-    def handed(self, data: bytes) -> None:
-        """Blocks of the recording, kept already."""
+    def handed(self, data: bytes) -> None: ...
 
 
 class WatchedProgram(Protocol):
     """The program that is watched, if ktrial starts it."""
 
-    def go(self) -> None:
-        """Let it run."""
+    def go(self) -> None: ...
 
     def ended(self) -> int | None:
         """Its exit status; None while it runs, or where that is not known yet."""

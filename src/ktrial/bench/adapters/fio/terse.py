@@ -24,7 +24,6 @@ _KIB = 1024
 
 
 def is_fio_terse(head: bytes) -> bool:
-    """Whether a line of these stands in it."""
     text = head.decode("utf-8", "replace")
     return _LINE.search(text) is not None or _OLD.search(text) is not None
 

@@ -33,7 +33,6 @@ class Glmark2Scene(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fps(self) -> float:
-        """Frames a second."""
         return 1 / self.frame_time.value
 
 
@@ -47,12 +46,10 @@ class Glmark2Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renderer(self) -> str:
-        """What drew."""
         return self.information["GL_RENDERER"]
 
     @property
     def by_software(self) -> bool:
-        """Whether the CPU drew."""
         return any(word in self.renderer.lower() for word in _SOFTWARE)
 
 

@@ -101,7 +101,6 @@ def _command(parameters: Parameters, *, llvm: bool) -> Invocation:
 
 
 def _configuration(parameters: Parameters, make: tuple[str, ...]) -> Step:
-    """Puts the configuration in place."""
     config = matching(
         parameters, "config", rf"{'|'.join(_MADE)}|/.*", f"{', '.join(_MADE)} or the absolute path of a .config"
     )

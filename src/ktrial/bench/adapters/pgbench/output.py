@@ -57,7 +57,6 @@ class PgbenchLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_pgbench(data: bytes, source: str = "stdout") -> PgbenchRun:
-    """Read the report of a run."""
     version: str | None = None
     fields: dict[str, tuple[int, str]] = {}
     rate: Quantity | None = None

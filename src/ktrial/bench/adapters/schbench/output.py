@@ -91,7 +91,6 @@ def read_schbench(data: bytes, source: str = "stderr") -> SchbenchRun:
 
 
 def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
-    """Read what it prints to stderr."""
     blocks: dict[str, _OpenSection] = {}
     current: _OpenSection | None = None
     layout = "2016"

@@ -42,8 +42,6 @@ class WrkRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
-    """Read wrk's stdout."""
-
     def one(pattern: re.Pattern[str], wanted: str) -> tuple[int, re.Match[str]]:
         found = [(line, match) for line, text in ended_lines(data, source) if (match := pattern.fullmatch(text))]
         if len(found) != 1:

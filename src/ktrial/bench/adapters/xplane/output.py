@@ -40,7 +40,6 @@ class XPlaneLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_xplane(data: bytes) -> bool:
-    """Whether the file is a Log.txt of X-Plane."""
     return b"Log.txt for X-Plane" in data[:4096] or _TEST.encode() in data
 
 

@@ -106,7 +106,6 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
 
     @property
     def root_reason(self) -> str | None:
-        """What it needs root for."""
         return "a zram device is made for it, written to, and taken away"
 
     @property

@@ -49,7 +49,6 @@ def verified(
     rust: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Verify and write what was proven."""
     from ktrial.kernels.uarch.target_files import load_targets
     from ktrial.kernels.uarch.targets import find_target, native_entry, native_target
     from ktrial.kernels.uarch.targets_text import verified_text

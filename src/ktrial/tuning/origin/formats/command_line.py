@@ -56,7 +56,6 @@ def parse(data: str | bytes, file: str) -> FileReading:
 
 
 def parse_line(text: str, file: str, number: int) -> tuple[list[Assignment], list[Unread]]:
-    """The parameters of one line, in order."""
     assignments: list[Assignment] = []
     unread: list[Unread] = []
     for word in split_words(text):

@@ -29,7 +29,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def parse(data: str | bytes, file: str) -> FileReading:
-    """Read one modprobe.d file."""
     lines, unread = split_lines(data, file)
     assignments: list[Assignment] = []
     recognised = 0
@@ -53,7 +52,6 @@ def parse(data: str | bytes, file: str) -> FileReading:
 
 
 def _options(line: Line, file: str) -> tuple[list[Assignment], list[Unread]]:
-    """The parameters of one `options` line."""
     words = split_words(line.text)[1:]
     if len(words) < 2 or not _NAME.fullmatch(words[0]):
         return [], [unread_line(file, line.number, line.text, "options needs a module and at least one parameter")]

@@ -103,7 +103,6 @@ class _Table(msgspec.Struct):
 
 
 def parse(data: str | bytes, file: str) -> FileReading:
-    """Read a pasted list."""
     lines, unread = split_lines(data, file)
     assignments: list[Assignment] = []
     passed_over: list[int] = []

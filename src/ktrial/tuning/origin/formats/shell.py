@@ -134,7 +134,6 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def parse(data: str | bytes, file: str) -> FileReading:
-    """Read one script."""
     lines, unread = split_lines(data, file)
     numbered = {line.number: line.text for line in lines}
     text = "\n".join(numbered.get(number, "") for number in range(1, max(numbered, default=0) + 1))
@@ -181,7 +180,6 @@ class _ShellReader:
             self.unread.append(unread_line(self.file, place.line_number, place.text, reason))
 
     def run(self, commands: list[Command], start: int, stop: int) -> None:
-        """Walk commands[start:stop]."""
         open_frames = len(self.frames)
         index = start
         while index < stop:
@@ -388,7 +386,6 @@ class _ShellReader:
                 self.found(command, "path", path, value, chain)
 
     def found(self, command: Command, kind: str, name: str, values: list[str], chain: tuple[str, ...]) -> None:
-        """Record one assignment."""
         place = self.call or self._place(command)
         self.assignments.append(
             Assignment(
@@ -404,7 +401,6 @@ class _ShellReader:
         )
 
     def fail(self, command: Command, reason: str) -> None:
-        """Record that a command could not be read."""
         place = self.call or self._place(command)
         self.unread.append(unread_line(self.file, place.line_number, place.text, reason))
 

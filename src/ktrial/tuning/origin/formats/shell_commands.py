@@ -53,7 +53,6 @@ class _Builder:
         """One entry per open `case`: whether a pattern comes next."""
 
     def end(self, operator: str) -> None:
-        """The command so far is complete."""
         if self.words or self.redirects:
             self._append(
                 Command(
@@ -82,7 +81,6 @@ class _Builder:
 
 
 def group(tokens: list[Token]) -> list[Command]:
-    """Commands in order."""
     builder = _Builder()
     index = 0
     while index < len(tokens):

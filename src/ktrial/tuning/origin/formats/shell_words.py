@@ -237,7 +237,6 @@ def _braced(inner: str, variables: Mapping[str, list[str] | Unknown]) -> list[st
 
 
 def lookup(name: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """The values of a variable."""
     return variables.get(name, Unknown(f"${name} is not known"))
 
 

@@ -74,7 +74,6 @@ class SysctlFile(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[Unread, ...] = ()
 
     def reading(self) -> FileReading:
-        """The assignments without the exclusions."""
         return FileReading(file=self.file, assignments=self.assignments, unread=self.unread)
 
 

@@ -29,7 +29,6 @@ AT_BOOT = "only at boot"
 
 
 def parse(data: str | bytes, file: str) -> FileReading:
-    """Read one tmpfiles.d file."""
     lines, unread = split_lines(data, file)
     assignments: list[Assignment] = []
     recognised = 0

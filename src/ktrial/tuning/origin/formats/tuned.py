@@ -101,7 +101,6 @@ class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(data: str | bytes, file: str) -> TunedProfile:
-    """Read one tuned.conf."""
     sections, entries, unread = ini.parse(data, file, inline_comments=True)
     main = {entry.key: entry.value for entry in entries if entry.section == "main"}
     variables = _variables(entries)
@@ -137,7 +136,6 @@ def parse(data: str | bytes, file: str) -> TunedProfile:
 
 
 def _variables(entries: list[ini.Entry]) -> dict[str, str]:
-    """Variables with earlier variables put in."""
     variables: dict[str, str] = {}
     for entry in entries:
         if entry.section == "variables" and entry.key != "include":
@@ -165,8 +163,6 @@ def _unit(name: str, entries: list[ini.Entry], variables: dict[str, str]) -> Uni
 
 
 def _assign(entry: ini.Entry, unit: Unit, variables: dict[str, str], file: str) -> list[Assignment | Unread]:
-    """What one line sets."""
-
     def failed(reason: str) -> list[Assignment | Unread]:
         return [unread_line(file, entry.line_number, entry.text, reason)]
 

@@ -64,7 +64,6 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     value: str
 
     def __str__(self) -> str:
-        """The condition as rules write it."""
         braces = "" if self.attribute is None else "{" + self.attribute + "}"
         return f'{self.key}{braces}{self.operator}"{self.value}"'
 
@@ -95,7 +94,6 @@ class UdevRules(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[Unread, ...] = ()
 
     def reading(self) -> FileReading:
-        """All assignments in order."""
         found = tuple(item for rule in self.rules for item in rule.assignments)
         return FileReading(file=self.file, assignments=found, unread=self.unread)
 

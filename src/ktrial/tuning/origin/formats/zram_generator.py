@@ -33,7 +33,6 @@ KEYS = frozenset(
 
 
 def parse(data: str | bytes, file: str) -> FileReading:
-    """Read one zram-generator file."""
     sections, entries, unread = ini.parse(data, file, inline_comments=False)
     assignments: list[Assignment] = []
     for entry in entries:

@@ -13,7 +13,6 @@ _KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Make them."""
     _sessions_and_runs()
     _results()
 

@@ -13,7 +13,6 @@ _KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Three new tables."""
     op.create_table(
         "trials",
         sa.Column("key", _KEY, primary_key=True),
