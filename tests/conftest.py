@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support.long import IS_LONG, long_tests
 from tests.support.tree import FakeRoot
 
 # The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones, and more.
@@ -27,6 +28,15 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # What is collected stays: the collector of garbage need not go through it again and again, nor at the end.
 gc.disable()
 atexit.register(gc.unfreeze)  # DuckDB counts what it leaves at the end of the process
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what ./check leaves to ./check --full, unless a test is asked for by its name."""
+    if IS_LONG or any("::" in word for word in config.args):
+        return
+    left = [item for item in items if item.nodeid.startswith(long_tests())]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 def pytest_collection_finish() -> None:

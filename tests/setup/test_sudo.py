@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("sudo")
 
 @pytest.fixture(scope="module")
 def user() -> Iterator[User]:
-    with ordinary_user("setup") as made:
+    with ordinary_user("setup", ready=False) as made:
         yield made
 
 

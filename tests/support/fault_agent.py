@@ -11,18 +11,18 @@ AGENT_CRATE = Path(__file__).resolve().parents[2] / "agent"
 
 
 def fault_agent_with(feature: str) -> Path:
-    """The agent with `feature`: built where the others are, so that only the agent is compiled anew, and put aside."""
+    """The agent with `feature`: built where `cargo test` builds, so that only the agent is compiled, and put aside."""
     host = next(
         line.removeprefix("host: ")
         for line in subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout.splitlines()
         if line.startswith("host: ")
     )
-    target = AGENT_CRATE / "target" / "fault"
+    target, aside = AGENT_CRATE / "target", AGENT_CRATE / "target" / "fault"
     environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "CARGO_BUILD_TARGET": host}
     command = ["cargo", "build", "--quiet", "--locked", "-j2", "--features", feature]
-    own, part = target / feature, target / f"{feature}.part"
-    target.mkdir(parents=True, exist_ok=True)
-    with (target / "lock").open("w") as lock:
+    own, part = aside / feature, aside / f"{feature}.part"
+    aside.mkdir(parents=True, exist_ok=True)
+    with (aside / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(command, cwd=AGENT_CRATE, env=environment, check=True)
         shutil.copy2(target / host / "debug" / "ktrial-agent", part)

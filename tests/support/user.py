@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pwd
 import shutil
@@ -85,6 +86,32 @@ class User:
         rule.chmod(0o440)
         subprocess.run(["visudo", "--check", "--quiet", "--file", rule], check=True)
 
+    def _set_up(self) -> None:
+        """Have the checkout set up: the first user of a run of the tests does it, others get a copy of the result."""
+        made = CHECKOUT / ".setup" / "users" / os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+        made.parent.mkdir(exist_ok=True)
+        with (made.parent.parent / "users.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if made.exists():
+                self._take_over(made)
+                return
+            for old in made.parent.iterdir():
+                shutil.rmtree(old)
+            first = self.start("./ktrial", "--version")
+            assert first.returncode == 0, first.stderr
+            subprocess.run(["cp", "-a", self.checkout, made], check=True)
+
+    def _take_over(self, made: Path) -> None:
+        """Put a checkout that another user set up in the place of this one, and this user's paths into it."""
+        shutil.rmtree(self.checkout)
+        subprocess.run(["cp", "-a", made, self.checkout], check=True)
+        theirs = str(Path((made / ".setup/stamp").read_text().strip()).parent)
+        places = (".setup/agent-stamp", ".venv/ktrial-stamp", ".venv/pyvenv.cfg", ".setup/stamp")
+        (path,) = (self.checkout / ".venv/lib").glob("python*/site-packages/ktrial.pth")
+        for file in (path, *(self.checkout / place for place in places)):
+            file.write_text(file.read_text().replace(theirs, str(self.home)))
+        subprocess.run(["chown", "--recursive", f"{self.name}:{self.name}", self.checkout], check=True)
+
     @property
     def _rule(self) -> Path:
         return Path("/etc/sudoers.d") / self.name
@@ -106,8 +133,8 @@ class User:
 
 
 @contextlib.contextmanager
-def ordinary_user(purpose: str) -> Iterator[User]:
-    """A user for the time of a test; nothing of it stays. Needs root, and fails without."""
+def ordinary_user(purpose: str, *, ready: bool = True) -> Iterator[User]:
+    """A user for the time of a test, whose checkout is set up if `ready`; nothing of it stays. Fails without root."""
     assert os.geteuid() == 0, "this test makes a user and a rule of sudo: run ./check as root"
     name = f"ktrial-{purpose}-{os.getpid()}"
     folder = Path(tempfile.mkdtemp(prefix="ktrial-home-"))
@@ -118,6 +145,8 @@ def ordinary_user(purpose: str) -> Iterator[User]:
         user = User(name, home, pwd.getpwnam(name).pw_uid)
         user.allow()
         user._fill()
+        if ready:
+            user._set_up()
         yield user
     finally:
         (Path("/etc/sudoers.d") / name).unlink(missing_ok=True)

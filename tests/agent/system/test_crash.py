@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from tests.support.fault_agent import fault_agent_with
-from tests.support.long import IS_LONG
 from tests.support.memory import mounted_tmpfs
 from tests.support.tree import add_knobs
 
@@ -332,7 +331,7 @@ def values_of(knobs: dict[Path, bytes]) -> dict[Path, bytes]:
 def test_the_running_kernel_gets_its_values_back(
     fault_agent: Path, memory_path: Path, real_knobs: dict[Path, bytes]
 ) -> None:
-    """The same with real sysctls of this kernel, for an apply and for a revert: at every fourth step, and long at each."""
+    """The same with real sysctls of this kernel, for an apply and for a revert: at each step."""
     assert len(real_knobs) >= 25, sorted(real_knobs)
     steps = [write(str(path), f"{int(value) + 1}\n", "integer") for path, value in real_knobs.items()]
     plan = memory_path / "plan.json"
@@ -343,7 +342,7 @@ def test_the_running_kernel_gets_its_values_back(
     assert all(applied[path] != value for path, value in real_knobs.items())
     revert_points = machine.points("revert")
     assert values_of(real_knobs) == real_knobs
-    for at in range(1, apply_points + revert_points + 1, 1 if IS_LONG else 4):
+    for at in range(1, apply_points + revert_points + 1):
         machine.forget()
         if at <= apply_points:
             machine.die("apply", str(plan), at=at, kind="kill")
