@@ -8,34 +8,49 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ktrial.judge.model.comparison import Comparison, OutcomeComparison
+from ktrial.judge.model.comparison import Comparison
 from ktrial.kit.html_tags import Markup, Part, render, tag
-from ktrial.reports.charts import comparison_charts, outcome_charts
-from ktrial.reports.charts.drawing import PAGE, Cast, Chart, Style, cast_of, label
-from ktrial.reports.charts.svg import inline_svg
-from ktrial.reports.order import asked_only, by_weight, explored
-from ktrial.reports.page.script import SCRIPT
-from ktrial.reports.page.sections import (
-    all_findings,
-    exclusions,
-    notice_list,
-    outcome_text,
-    same_and_different,
-    sources,
-    state_changes,
+from ktrial.reports.blocks import (
+    Block,
+    Cell,
+    Code,
+    Folded,
+    Grid,
+    Heading,
+    Items,
+    Line,
+    Pictures,
+    ReportSection,
+    Stack,
+    Styled,
+    Text,
 )
+from ktrial.reports.charts import comparison_charts, outcome_charts
+from ktrial.reports.charts.drawing import MARKS, PAGE, VERDICT_KEYS, Cast, Chart, Style, cast_of, label
+from ktrial.reports.charts.svg import inline_svg
+from ktrial.reports.order import asked_only, by_weight
+from ktrial.reports.page.script import SCRIPT
 from ktrial.reports.page.style import STYLE
-from ktrial.reports.page.tables import machines_table, tiers_table, twin, verdict_table
-from ktrial.reports.page.trial import arms_parts, course_parts, explored_parts
+from ktrial.reports.page.tables import table, twin
+from ktrial.reports.sections import PLACED, anchors, report_sections
 
 _HELP = "Point at a mark, or step through a chart with the arrow keys, to see its row; headings of tables sort them."
 _WIDE = 900
 _NARROW = 340
 _BESIDE = 400
 _EFFECTS = ("forest", "differences")
-_OF_SECTIONS = ("course", "visits", "response", "machines")
+_MARKS: Mapping[str, str] = {str(word): mark for word, mark in MARKS.items()}
+_VERDICTS: Mapping[str, str] = {str(word): key for word, key in VERDICT_KEYS.items()}
+#: Element and class of styles that are not a span with their own name.
+_FORMS: Mapping[str, tuple[str, str | None]] = {
+    "code": ("code", None),
+    "strong": ("strong", None),
+    "better": ("strong", "better"),
+    "worse": ("strong", "worse"),
+    "trade-off": ("strong", "doubt"),
+}
 #: How many outcomes have charts, and how many points all of them together.
 _MOST_CHARTED = 12
 _ALL_POINTS = 7500
@@ -44,10 +59,8 @@ _FEWEST_POINTS = 200
 
 
 def html_page(comparison: Comparison) -> str:
-    others = explored(comparison)
-    comparison = asked_only(comparison)
-    body = _Body(comparison, others)
-    sections = body.sections()
+    body = _Body(comparison)
+    sections = body.content()
     head = (
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=_policy()),
@@ -61,7 +74,7 @@ def html_page(comparison: Comparison) -> str:
         tag("a", "To the verdicts", href="#verdicts", class_="skip"),
         _header(comparison, body, sections),
         _arms(body.cast),
-        tag("main", [_section(name, title, parts) for name, title, parts in sections]),
+        tag("main", [_section(section, parts) for section, parts in sections]),
         tag("footer", tag("p", f"{_HELP} Made by ktrial from {comparison.schema}; this file loads nothing.")),
         tag("div", id="said", class_="only-heard", aria_live="polite"),
         tag("script", Markup(SCRIPT)),
@@ -83,15 +96,12 @@ def hashed(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-Section = tuple[str, str, list[Part]]
+def _section(section: ReportSection, parts: list[Part]) -> Markup:
+    return tag("section", tag("h2", section.title, id=section.name), parts, aria_labelledby=section.name)
 
 
-def _section(name: str, title: str, parts: list[Part]) -> Markup:
-    return tag("section", tag("h2", title, id=name), parts, aria_labelledby=name)
-
-
-def _header(comparison: Comparison, body: _Body, sections: list[Section]) -> Markup:
-    links = [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in sections]
+def _header(comparison: Comparison, body: _Body, sections: list[tuple[ReportSection, list[Part]]]) -> Markup:
+    links = [tag("li", tag("a", section.title, href=f"#{section.name}")) for section, _ in sections]
     accepted = comparison.accepted
     return tag(
         "header",
@@ -115,84 +125,97 @@ def _arms(cast: Cast) -> Markup:
 class _Body:
     """The content of one page; numbers its figures."""
 
-    def __init__(self, comparison: Comparison, others: Sequence[OutcomeComparison]) -> None:
-        self._comparison = comparison
-        self._others = others
+    def __init__(self, comparison: Comparison) -> None:
+        self.sections = report_sections(comparison)
+        self._comparison = comparison = asked_only(comparison)
         self._figures = 0
         self.cast = cast_of(comparison)
-        placed = (*_EFFECTS, *_OF_SECTIONS)
         wide, narrow, beside = (Style(palette=PAGE, width=width, titled=False) for width in (_WIDE, _NARROW, _BESIDE))
-        self._wide, self._narrow = (comparison_charts(comparison, style, placed) for style in (wide, narrow))
-        self._beside = comparison_charts(comparison, beside, without=placed)
-
-    def headline(self) -> list[Markup]:
-        """The pictures beside the answer: all effects, in a form for wide and one for narrow screens."""
-        pairs = zip(self._wide, self._narrow, strict=True)
-        return [self._figure(*pair) for pair in pairs if pair[0].name in _EFFECTS]
-
-    def sections(self) -> list[Section]:
-        """All sections that have something to say, in the order of the page."""
-        comparison = self._comparison
+        self._wide, self._narrow = (comparison_charts(comparison, style, PLACED) for style in (wide, narrow))
+        self._beside = comparison_charts(comparison, beside, without=PLACED)
         charted = by_weight(comparison.outcomes)[:_MOST_CHARTED]
-        places = {outcome.name: f"outcome-{place + 1}" for place, outcome in enumerate(by_weight(comparison.outcomes))}
-        found: list[Section] = [
-            ("notice", "What you would notice", [notice_list(comparison)]),
-            ("verdicts", "Verdicts", [verdict_table(comparison, places)]),
-            *self._trial(),
-            ("machines", "Machine by machine", self._machines()),
-            ("tiers", "Tiers", [tiers] if (tiers := tiers_table(comparison, places)) is not None else []),
-            ("same", "What was the same, and what was not", same_and_different(comparison)),
-            ("together", "Outcomes together", self._together()),
-            ("outcomes", "Outcomes one by one", self._outcomes(charted, places)),
-            ("explored", "Other outcomes (exploratory)", explored_parts(self._others)),
-            ("state", "Changes of the tunable state", state_changes(comparison)),
-            ("findings", "Findings", all_findings(comparison)),
-            ("exclusions", "Left out afterwards", exclusions(comparison) if comparison.exclusions else []),
-            ("sources", "Where it comes from", sources(comparison)),
-        ]
-        return [section for section in found if section[2]]
-
-    def _machines(self) -> list[Part]:
-        found = machines_table(self._comparison)
-        return [] if found is None else [found, *self._pictures("machines")]
-
-    def _together(self) -> list[Part]:
-        figures = [self._figure(chart, None) for chart in self._beside]
-        return [tag("div", figures, class_="charts")] if figures else []
-
-    def _trial(self) -> list[Section]:
-        trial = self._comparison.trial
-        if trial is None:
-            return []
-        return [
-            ("values", "Value by value", self._pictures("response")),
-            ("course", "How it went", [*course_parts(trial, self._comparison), *self._pictures("course", "visits")]),
-            ("arms", "What each arm came to", arms_parts(trial, self._comparison)),
-        ]
-
-    def _pictures(self, *names: str) -> list[Part]:
-        pairs = zip(self._wide, self._narrow, strict=True)
-        return [self._figure(*pair) for pair in pairs if pair[0].name.partition("-")[0] in names]
-
-    def _outcomes(self, charted: list[OutcomeComparison], places: dict[str, str]) -> list[Part]:
         most = max(_FEWEST_POINTS, min(_MOST_POINTS, _ALL_POINTS // max(1, len(charted))))
         style = Style(palette=PAGE, width=_BESIDE, most_points=most, titled=False)
-        parts: list[Part] = []
-        left = len(self._comparison.outcomes) - len(charted)
-        if left > 0:
-            told = f"Charts are drawn of the {len(charted)} weightiest outcomes; of {left} more there are tables."
-            parts.append(tag("p", told, class_="note"))
-        for place, outcome in enumerate(by_weight(self._comparison.outcomes)):
-            parts.append(
-                tag("h3", outcome.name, tag("span", f" · {outcome.role}", class_="role"), id=places[outcome.name])
-            )
-            charts = outcome_charts(self._comparison, outcome, style) if place < len(charted) else ()
-            runs = f"{places[outcome.name]}-runs" if any(chart.name == "runs" for chart in charts) else None
-            parts += outcome_text(outcome, runs)
-            if charts:
-                figures = [self._figure(chart, None, runs if chart.name == "runs" else None) for chart in charts]
-                parts.append(tag("div", figures, class_="charts"))
-        return parts
+        self._charts = {one.name: outcome_charts(comparison, one, style) for one in charted}
+        places = anchors(comparison)
+        with_runs = (name for name, charts in self._charts.items() if any(chart.name == "runs" for chart in charts))
+        self._runs = {name: f"{places[name]}-runs" for name in with_runs}
+        self._targets = {*places.values(), *self._runs.values()}
+
+    def headline(self) -> list[Part]:
+        """The pictures beside the answer: all effects, in a form for wide and one for narrow screens."""
+        return self._placed(_EFFECTS)
+
+    def content(self) -> list[tuple[ReportSection, list[Part]]]:
+        """The sections that have something to show, each with what it shows."""
+        shown = []
+        for section in self.sections:
+            parts = [part for block in section.blocks for part in self._parts(block)]
+            left = len(self._comparison.outcomes) - len(self._charts)
+            if section.name == "outcomes" and left > 0:
+                told = (
+                    f"Charts are drawn of the {len(self._charts)} weightiest outcomes; of {left} more there are tables."
+                )
+                parts.insert(0, tag("p", told, class_="note"))
+            if parts:
+                shown.append((section, parts))
+        return shown
+
+    def _parts(self, block: Block) -> list[Part]:
+        match block:
+            case Text(line, kind):
+                return [tag("p", self._line(line), class_=kind)]
+            case Heading(line, anchor, level):
+                return [tag(f"h{level}", self._line(line), id=anchor)]
+            case Items(lines, kinds):
+                of = [*(f"l-{kind}" for kind in kinds), *[None] * (len(lines) - len(kinds))]
+                items = [tag("li", self._line(line), class_=one) for line, one in zip(lines, of, strict=True)]
+                return [tag("ul", items, class_="notices" if kinds else None)]
+            case Grid():
+                rows = [[self._cell(cell) for cell in row] for row in block.rows]
+                return [
+                    table(block.caption, block.headers, rows, numeric=block.numeric, long=block.long, stack=True),
+                ]
+            case Code(lines):
+                return [tag("pre", tag("code", Markup("\n".join(map(render, lines)))), tabindex=0)]
+            case Folded(title, blocks):
+                inner = [part for one in blocks for part in self._parts(one)]
+                return [tag("details", tag("summary", title), inner, class_="small")]
+        return self._pictures(block)
+
+    def _cell(self, cell: Cell) -> Part:
+        return Markup("<br>".join(map(render, cell.lines))) if isinstance(cell, Stack) else self._line(cell)
+
+    def _line(self, line: Line) -> Part:
+        if isinstance(line, str):
+            return line
+        if not isinstance(line, Styled):
+            return [self._line(piece) for piece in line]
+        text: Part = line.text
+        if line.to in self._targets:
+            text = tag("a", line.text, href=f"#{line.to}")
+        if not line.style:
+            return text
+        name, kind = _FORMS.get(line.style, ("span", line.style))
+        if line.style == "verdict":
+            text = [tag("span", _MARKS[line.text], aria_hidden="true"), " ", text]
+            kind = f"verdict {_VERDICTS[line.text]}"
+        return tag(name, text, class_=kind)
+
+    def _pictures(self, wanted: Pictures) -> list[Part]:
+        if wanted.modules:
+            return self._placed(wanted.modules)
+        if wanted.outcome is None:
+            figures = [self._figure(chart, None) for chart in self._beside]
+        else:
+            runs = self._runs.get(wanted.outcome)
+            charts = self._charts.get(wanted.outcome, ())
+            figures = [self._figure(chart, None, runs if chart.name == "runs" else None) for chart in charts]
+        return [tag("div", figures, class_="charts")] if figures else []
+
+    def _placed(self, modules: Sequence[str]) -> list[Part]:
+        pairs = zip(self._wide, self._narrow, strict=True)
+        return [self._figure(*pair) for pair in pairs if pair[0].name.partition("-")[0] in modules]
 
     def _figure(self, chart: Chart, narrow: Chart | None, anchor: str | None = None) -> Markup:
         self._figures += 1

@@ -1,30 +1,154 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of tables: a protocol, and tiers that build on each other, each against the one before it and the control."""
+"""What a report says of a comparison, section by section, for every form that can hold tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
+from ktrial.bench.numbers import column
+from ktrial.bench.text import percent
+from ktrial.compare.exclusion import changed, dependence_words, moved
+from ktrial.compare.missing import hole_rows
+from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison, StateChange
+from ktrial.judge.model.trial_summary import ToldTrial
 from ktrial.judge.model.verdict import Verdict
-from ktrial.judge.model.words import effect_text
-from ktrial.reports.order import by_weight
+from ktrial.judge.model.words import effect_text, p_text
+from ktrial.kit.finding import Finding
+from ktrial.reports.blocks import (
+    Block,
+    Cell,
+    Code,
+    Folded,
+    Grid,
+    Heading,
+    Items,
+    Pictures,
+    ReportSection,
+    Stack,
+    Styled,
+    Text,
+)
+from ktrial.reports.machines import HEADERS, NUMERIC, machine_rows
+from ktrial.reports.order import asked_only, by_level, by_weight, explored, short_names
+from ktrial.reports.run_conditions import by_arm
+from ktrial.reports.sentences import adjusted_words, known_of, made_with, notices
+from ktrial.reports.trial_sentences import came_to_rows, course_sentences, placebo_sentences
+
+#: Charts of the whole comparison that have a section of their own, or stand at the head.
+PLACED = ("forest", "differences", "course", "visits", "response", "machines")
+_MOST_CHANGES = 20
+_LEVELS = {"refuse": ("not comparable", "refuse"), "suspect": ("doubt", "doubt"), "note": ("note", "note")}
+_CHECKED = {True: "holds", False: "does not hold", None: "cannot be checked"}
+_HOLE = Styled("not comparable", "verdict")
 
 
-def protocol_rows(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Each value under its place in the document, as `design.cap`."""
-    return list(_rows(protocol, ""))
+def report_sections(comparison: Comparison) -> list[ReportSection]:
+    """All sections that have something to say, in the order in which they are read."""
+    others = explored(comparison)
+    comparison = asked_only(comparison)
+    found = [
+        ReportSection("notice", "What you would notice", [notice_list(comparison)]),
+        ReportSection("verdicts", "Verdicts", [verdict_grid(comparison)]),
+        *_trial(comparison),
+        ReportSection("machines", "Machine by machine", _machines(comparison)),
+        ReportSection("tiers", "Tiers", tier_grids(comparison)),
+        ReportSection("same", "What was the same, and what was not", _same_and_different(comparison)),
+        ReportSection("together", "Outcomes together", [Pictures()]),
+        ReportSection("outcomes", "Outcomes one by one", _outcomes(comparison)),
+        ReportSection("explored", "Other outcomes (exploratory)", _explored(others)),
+        ReportSection("state", "Changes of the tunable state", _state_changes(comparison.state_changes)),
+        ReportSection("findings", "Findings", findings(comparison)),
+        ReportSection("exclusions", "Left out afterwards", _exclusions(comparison)),
+        ReportSection("sources", "Where it comes from", _sources(comparison)),
+    ]
+    return [section for section in found if section.blocks]
 
 
-def _rows(table: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping) and value:
-            yield from _rows(value, f"{above}{name}.")
-        elif isinstance(value, list | tuple):
-            yield f"{above}{name}", ", ".join(map(str, value))
-        else:
-            yield f"{above}{name}", "-" if value is None or value == {} else str(value)
+def notice_list(comparison: Comparison) -> Block:
+    """What one would notice, trade-offs first."""
+    found = notices(comparison)
+    if not found:
+        return Text("Nothing: no outcome is better or worse beyond doubt.")
+    several = len(comparison.arms) > 2
+    lines = []
+    for one in found:
+        who = (Styled(one.arm, "strong"), ", ") if several else ()
+        lines.append((*who, Styled(one.kind, one.kind), f": {one.sentence}"))
+    return Items(lines, [one.kind for one in found])
+
+
+def anchors(comparison: Comparison) -> dict[str, str]:
+    """Where each outcome is told of."""
+    return {one.name: f"outcome-{place}" for place, one in enumerate(by_weight(comparison.outcomes), 1)}
+
+
+def verdict_grid(comparison: Comparison) -> Grid:
+    """Every outcome in every arm, the weightiest first."""
+    rows: list[tuple[Cell, ...]] = []
+    names, places = short_names(comparison.outcomes), anchors(comparison)
+    for outcome in by_weight(comparison.outcomes):
+        for contrast in outcome.contrasts:
+            doubts = sum(finding.level != "note" for finding in contrast.findings)
+            why: list[str | Styled] = [contrast.why]
+            if contrast.worth is not None:
+                why.append(f"; matters: {contrast.worth}")
+            if doubts:
+                why += ["; ", Styled(f"{doubts} doubt{'s' if doubts > 1 else ''}", "doubt")]
+            n = f"{contrast.n_arm} / {contrast.n_control}"
+            rows.append(
+                (
+                    Styled(names[outcome.name], to=places[outcome.name]),
+                    outcome.role,
+                    contrast.arm,
+                    Styled(contrast.verdict, "verdict"),
+                    *_change(contrast, outcome),
+                    str(contrast.n_arm) if contrast.n_arm == contrast.n_control else n,
+                    why,
+                )
+            )
+    for row in hole_rows(comparison):
+        name = Styled(names.get(row.name, row.name), to=places.get(row.name))
+        n = f"{row.n_arm} / {row.n_control}" if row.n_arm or row.n_control else "0"
+        rows.append((name, "-", row.arm, _HOLE, "-", "-", n, row.why))
+    headers = ("outcome", "role", "arm", "verdict", "change", "interval", "n", "why")
+    caption = f"Each arm against {comparison.control}. Changes are of the measured value."
+    return Grid(caption, headers, rows, (4, 5, 6), (7,))
+
+
+def _change(contrast: Contrast, outcome: OutcomeComparison) -> tuple[str, str]:
+    return effect_text(contrast.effect, outcome.unit, outcome.direction)
+
+
+def _trial(comparison: Comparison) -> list[ReportSection]:
+    """How a trial went, and what its arms came to."""
+    trial = comparison.trial
+    if trial is None:
+        return []
+    voids = [(str(one.block), ", ".join(one.order), one.void) for one in trial.drawn if one.void is not None]
+    went: list[Block] = [Text(sentence) for sentence in course_sentences(comparison, trial)]
+    if voids:
+        went.append(Grid("Void blocks, which count nowhere", ("block", "order", "why"), voids, (0,), (2,)))
+    rows: list[tuple[Cell, ...]] = [
+        (arm, *(Stack(one) for one in lines)) for arm, *lines in came_to_rows(trial, comparison.control)
+    ]
+    headers = ("arm", "sets", "in force already", "left out, and why")
+    arms: list[Block] = [Grid("What each arm came to here", headers, rows, (), (1, 2, 3))]
+    arms += [Text(sentence) for sentence in placebo_sentences(comparison)]
+    return [
+        ReportSection("values", "Value by value", [Pictures(modules=("response",))]),
+        ReportSection("course", "How it went", [*went, Pictures(modules=("course", "visits"))]),
+        ReportSection("arms", "What each arm came to", arms),
+    ]
+
+
+def _machines(comparison: Comparison) -> list[Block]:
+    """Each machine by itself, all together, and one more; nothing where nobody asked for several."""
+    rows = machine_rows(comparison)
+    if not rows:
+        return []
+    caption = "Each machine by itself, the mean of all, and what to expect on one more."
+    return [Grid(caption, HEADERS, rows, NUMERIC, (6,)), Pictures(modules=("machines",))]
 
 
 class TierRow(NamedTuple):
@@ -44,11 +168,155 @@ class TierRow(NamedTuple):
 
 def tier_rows(comparison: Comparison) -> list[TierRow]:
     """All tiers of all outcomes; none of a comparison without tiers."""
-    return [
-        _row(outcome, step, next((one for one in outcome.contrasts if one.arm == step.arm), None))
-        for outcome in by_weight(comparison.outcomes)
-        for step in outcome.steps
+    rows = []
+    for outcome in by_weight(comparison.outcomes):
+        for step in outcome.steps:
+            total = next((one for one in outcome.contrasts if one.arm == step.arm), None)
+            whole = ("-", "-") if total is None else _change(total, outcome)
+            about = (outcome.name, step.arm, step.control, *_change(step, outcome), step.verdict, step.why)
+            rows.append(TierRow(*about, *whole, None if total is None else total.verdict))
+    return rows
+
+
+def tier_grids(comparison: Comparison) -> list[Grid]:
+    """Each tier against the one before it and against the control; none where arms are no tiers."""
+    places = anchors(comparison)
+    rows = [
+        (
+            Styled(row.outcome, to=places[row.outcome]),
+            *(row.tier, row.against, row.step, row.interval),
+            (Styled(row.verdict, "verdict"), " ", Styled(row.why, "about")),
+            *(row.total, row.total_interval),
+            "-" if row.total_verdict is None else Styled(row.total_verdict, "verdict"),
+        )
+        for row in tier_rows(comparison)
     ]
+    to_control = f"to {comparison.control}"
+    headers = ("outcome", "tier", "to", "step", "interval", "verdict", to_control, "its interval", "its verdict")
+    caption = "Each tier against the one before it, and against the control."
+    return [Grid(caption, headers, rows, (3, 4, 6, 7))] if rows else []
+
+
+def _same_and_different(comparison: Comparison) -> list[Block]:
+    """What was held the same, what was changed on purpose, what was found to differ."""
+    known, arms = known_of(comparison), [source.arm for source in comparison.arms]
+    declared = [change for change in comparison.state_changes if change.declared is not None]
+    blocks: list[Block] = []
+    if known.different:
+        rows = [(name, *(dict(values).get(arm, "not known") for arm in arms)) for name, values in known.different]
+        blocks.append(Grid("Found to differ", ("what", *arms), rows))
+    if conditions := by_arm(comparison):
+        blocks.append(Grid("Conditions of the runs, medians (least to most)", ("what", *arms), conditions))
+    if declared:
+        lines = [_on_purpose(change) for change in declared[:_MOST_CHANGES]]
+        if len(declared) > _MOST_CHANGES:
+            lines.append(f"and {len(declared) - _MOST_CHANGES} more, listed below")
+        blocks += [Heading("Changed on purpose"), Items(lines)]
+    if known.same:
+        blocks.append(Grid("The same in all arms", ("what", "value"), known.same))
+    if known.partly:
+        blocks.append(Text(f"Not known of every arm, so not compared: {', '.join(known.partly)}.", "note"))
+    return blocks or [Text("Nothing is known of the conditions of these runs: nothing was checked.")]
+
+
+def _side(value: str | None) -> str:
+    return "(absent)" if value is None else value
+
+
+def _on_purpose(change: StateChange) -> str:
+    before, after = _side(change.control_value), _side(change.arm_value)
+    return f"{change.name}: {before} \N{RIGHTWARDS ARROW} {after} in {change.arm} (declared by {change.declared})"
+
+
+def _outcomes(comparison: Comparison) -> list[Block]:
+    places = anchors(comparison)
+    blocks: list[Block] = []
+    for outcome in by_weight(comparison.outcomes):
+        anchor = places[outcome.name]
+        direction = "nobody said which way is better" if outcome.direction is None else f"{outcome.direction} is better"
+        margin = f"{direction}; differences below {100 * outcome.margin:g} % do not matter."
+        blocks += [Heading((outcome.name, Styled(f" · {outcome.role}", "role")), anchor), Text(margin, "note")]
+        blocks += [Text(contrast.sentence) for contrast in outcome.judged if contrast.sentence]
+        blocks.append(arms_grid(outcome, f"{anchor}-runs"))
+        if outcome.blind_spots:
+            blocks.append(Text(f"What it does not tell: {outcome.blind_spots}", "note"))
+        if outcome.same_as:
+            blocks.append(Text(f"Says the same, and is not shown: {', '.join(outcome.same_as)}.", "note"))
+        if behind := [*_methods(outcome), *_tests(outcome), *_checks(outcome), *_anova(outcome), *_pairs(outcome)]:
+            blocks.append(Folded(f"How {outcome.name} was judged: tests and assumptions", behind))
+        blocks.append(Pictures(outcome.name))
+    return blocks
+
+
+def arms_grid(outcome: OutcomeComparison, runs: str | None = None) -> Grid:
+    """The figures of each arm; its count leads to its `runs`."""
+    shown = column((one for values in outcome.arms for one in (values.median, values.mean)), outcome.unit)
+    rows = []
+    for values in outcome.arms:
+        figures = (values.median, values.mean, values.sd, values.minimum, values.maximum)
+        median, mean, sd, smallest, largest = map(shown.show, figures)
+        count = Styled(str(values.n), to=runs)
+        rows.append((values.arm, count, median, mean, sd, percent(values.cv), smallest, largest))
+    headers = ("arm", "n", "median", "mean", "sd", "CV", "min", "max")
+    return Grid(f"Values in {shown.unit}", headers, rows, tuple(range(1, 8)))
+
+
+def _methods(outcome: OutcomeComparison) -> list[Block]:
+    methods = dict.fromkeys(
+        f"{contrast.effect.method}, {100 * contrast.effect.confidence:.4g} % interval"
+        for contrast in outcome.judged
+        if contrast.effect is not None
+    )
+    return [Text(f"Estimate by {'; '.join(methods)}.")] if methods else []
+
+
+def _tests(outcome: OutcomeComparison) -> list[Block]:
+    rows = [
+        (
+            pair_name(contrast, outcome),
+            test.name,
+            f"{test.statistic} = {test.value:.4g}",
+            *map(p_text, (test.p, test.p_adjusted, test.floor if test.floor_adjusted is None else test.floor_adjusted)),
+        )
+        for contrast in outcome.judged
+        for test in (contrast.test, *contrast.cross_checks)
+        if test is not None
+    ]
+    headers = ("arm", "test", "statistic", "p", "adjusted p", "smallest p possible")
+    return [Grid("Tests", headers, rows, (3, 4, 5))] if rows else []
+
+
+def _checks(outcome: OutcomeComparison) -> list[Block]:
+    """Assumptions of the tests, and effects with an equal covariate."""
+    lines = []
+    for contrast in outcome.judged:
+        for test in (contrast.test, *contrast.cross_checks):
+            for check in () if test is None else test.checks:
+                held = f"{check.name} {_CHECKED[check.holds]}: {check.sentence}"
+                lines.append(f"{pair_name(contrast, outcome)}: {held}")
+        if (adjusted := adjusted_words(contrast, outcome)) is not None:
+            lines.append(adjusted)
+    return [Items(lines)] if lines else []
+
+
+def _anova(outcome: OutcomeComparison) -> Iterator[Block]:
+    headers = ("source", "df", "sum of squares", "mean square", "F", "p")
+    for one in outcome.anova:
+        rows = []
+        for row in one.rows:
+            squares = (f"{row.df:g}", f"{row.sum_of_squares:.4g}", f"{row.mean_square:.4g}")
+            rows.append((row.source, *squares, "-" if row.f is None else f"{row.f:.4g}", p_text(row.p)))
+        yield Grid(f"{one.name}. {one.note}" if one.note else one.name, headers, rows, (1, 2, 3, 4, 5))
+
+
+def _pairs(outcome: OutcomeComparison) -> Iterator[Block]:
+    for family in outcome.pairwise:
+        rows = []
+        for pair in family.pairs:
+            figures = (f"{pair.statistic:.3g}", p_text(pair.p_adjusted), "yes" if pair.differs else "not shown")
+            rows.append((pair.first, pair.second, *effect_text(pair.effect, outcome.unit, outcome.direction), *figures))
+        headers = ("first", "second", "change", "interval", family.statistic, "adjusted p", "differs")
+        yield Grid(f"All pairs, {family.method} (a cross-check, no verdict)", headers, rows, (2, 3, 4, 5))
 
 
 def pair_name(contrast: Contrast, outcome: OutcomeComparison) -> str:
@@ -56,8 +324,149 @@ def pair_name(contrast: Contrast, outcome: OutcomeComparison) -> str:
     return contrast.arm if contrast in outcome.contrasts else f"{contrast.arm} to {contrast.control}"
 
 
-def _row(outcome: OutcomeComparison, step: Contrast, total: Contrast | None) -> TierRow:
-    change, interval = effect_text(step.effect, outcome.unit, outcome.direction)
-    whole = ("-", "-") if total is None else effect_text(total.effect, outcome.unit, outcome.direction)
-    verdict = None if total is None else total.verdict
-    return TierRow(outcome.name, step.arm, step.control, change, interval, step.verdict, step.why, *whole, verdict)
+def _explored(outcomes: Sequence[OutcomeComparison]) -> list[Block]:
+    """Outcomes that the protocol did not ask for: figures, and no verdict."""
+    rows = [
+        (outcome.name, one.arm, *_change(one, outcome), str(one.n_arm), one.why)
+        for outcome in outcomes
+        for one in outcome.contrasts
+    ]
+    if not rows:
+        return []
+    headers = ("outcome", "arm", "change", "interval", "n", "what is known")
+    figures = [block for outcome in outcomes for block in (Heading(outcome.name, level=4), arms_grid(outcome))]
+    return [
+        Text("The protocol did not ask for these outcomes, so they get no verdict. To judge one, run a new trial."),
+        Grid("Explored outcomes", headers, rows, (2, 3, 4), (5,)),
+        Folded("Values of each arm in these outcomes", figures),
+    ]
+
+
+def _state_changes(changes: Iterable[StateChange]) -> list[Block]:
+    """All differences of the tunable state, those that nobody declared first."""
+    undeclared: list[tuple[Cell, ...]] = []
+    declared: list[tuple[Cell, ...]] = []
+    for one in changes:
+        row = (one.name, one.arm, _side(one.control_value), _side(one.arm_value))
+        if one.declared is None:
+            undeclared.append((*row, Styled("nobody", "strong")))
+        else:
+            declared.append((*row, one.declared))
+    headers = ("what", "arm", "control", "in the arm", "declared by")
+    blocks: list[Block] = []
+    if undeclared:
+        count = f"{len(undeclared)} difference{'s' if len(undeclared) > 1 else ''}"
+        blocks.append(Text(f"{count} that nothing declared: the effect may be theirs.", "doubt"))
+        blocks.append(Grid("Undeclared differences", headers, undeclared))
+    return [*blocks, Grid("Declared differences", headers, declared)] if declared else blocks
+
+
+def findings(comparison: Comparison) -> list[Block]:
+    """Those of the whole comparison, then those of outcomes; the gravest first."""
+    blocks: list[Block] = [_findings_list(comparison.findings)] if comparison.findings else []
+    for outcome in by_weight(comparison.outcomes):
+        own = [*outcome.findings, *(one for contrast in outcome.judged for one in contrast.findings)]
+        if own:
+            once = {finding.sentence: finding for finding in own}
+            blocks += [Heading(outcome.name), _findings_list(once.values())]
+    return blocks
+
+
+def _findings_list(found: Iterable[Finding]) -> Items:
+    lines = []
+    for finding in by_level(found):
+        values = ", ".join(f"{arm} {_value(value)}" for arm, value in finding.values.items())
+        aside = (Styled(f" ({values})", "note"),) if values else ()
+        lines.append((Styled(*_LEVELS[finding.level]), f": {finding.sentence}", *aside))
+    return Items(lines)
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _exclusions(comparison: Comparison) -> list[Block]:
+    """What was left out afterwards, why, and what depends on it."""
+    if not comparison.exclusions:
+        return []
+    lines = [
+        f"{one.what}: {one.reason} ({len(one.runs)} left out; {dependence_words(one.changed, one.moved)})"
+        for one in comparison.exclusions
+    ]
+    if comparison.without is None:
+        return [Items(lines)]
+    whole = Text(f"With all runs: {comparison.without.answer}")
+    return [Items(lines), whole, _side_by_side(comparison, comparison.without)]
+
+
+def _side_by_side(comparison: Comparison, without: Comparison) -> Grid:
+    """Every verdict with the exclusions beside that with all runs."""
+    all_runs = {(outcome.name, one.arm): (one, outcome) for outcome in without.outcomes for one in outcome.contrasts}
+    depends = {*changed(comparison, without), *moved(comparison, without)}
+    rows = []
+    for outcome in by_weight(comparison.outcomes):
+        for contrast in outcome.contrasts:
+            if (other := all_runs.get((outcome.name, contrast.arm))) is None:
+                continue
+            (change, interval), (change_of_all, interval_of_all) = _change(contrast, outcome), _change(*other)
+            rows.append(
+                (
+                    *(outcome.name, contrast.arm),
+                    *(Styled(contrast.verdict, "verdict"), f"{change} ({interval})"),
+                    *(Styled(other[0].verdict, "verdict"), f"{change_of_all} ({interval_of_all})"),
+                    Styled("yes", "doubt") if outcome.name in depends else "no",
+                )
+            )
+    headers = ("outcome", "arm", "with exclusions", "change", "with all runs", "change of all", "depends on it")
+    return Grid("Both results, side by side", headers, rows, (3, 5))
+
+
+def _sources(comparison: Comparison) -> list[Block]:
+    """Where the runs come from, how to see them, how to make them again, and with what they were made."""
+    rows = [
+        (
+            one.arm,
+            *map(str, (one.runs, one.failed, one.void)),
+            *("not known" if count is None else str(count) for count in (one.boots, one.machines)),
+            ", ".join(one.sources),
+        )
+        for one in comparison.arms
+    ]
+    headers = ("arm", "runs", "failed", "void", "boots", "machines", "from")
+    show, raw = Styled("ktrial show RUN", "code"), Styled("ktrial show RUN --raw stdout", "code")
+    blocks: list[Block] = [
+        Grid("Runs of each arm", headers, rows, (1, 2, 3, 4, 5), (6,)),
+        Text((show, " shows a run, ", raw, " what the tool printed.")),
+        *_protocol(comparison, comparison.trial),
+    ]
+    if comparison.reproduce:
+        blocks += [Heading("To get this again"), Code(comparison.reproduce)]
+    if versions := made_with(comparison):
+        blocks += [Heading("Made with"), Grid("Versions", ("what", "version"), versions)]
+    return blocks
+
+
+def _protocol(comparison: Comparison, trial: ToldTrial | None) -> list[Block]:
+    """The protocol: of a trial as a file that runs the like again."""
+    sha256, fixed = comparison.protocol_sha256, Heading("Protocol, fixed before the first run")
+    digest = None if sha256 is None else Styled(sha256, "code")
+    if trial is not None:
+        of = " is the SHA-256 of it, of what the judge goes by and of what the arms came to; every run bears it."
+        return [fixed, Code(trial.text.split("\n"), "toml"), *([] if digest is None else [Text((digest, of))])]
+    blocks: list[Block] = [] if digest is None else [Text(("SHA-256 ", digest))]
+    if comparison.protocol:
+        blocks.append(Grid("Protocol", ("what", "is"), protocol_rows(comparison.protocol), (), (1,)))
+    return [fixed, *blocks] if blocks else []
+
+
+def protocol_rows(protocol: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
+    """Each value under its place in the document, as `design.cap`."""
+    rows: list[tuple[str, str]] = []
+    for name, value in protocol.items():
+        if isinstance(value, Mapping) and value:
+            rows += protocol_rows(value, f"{above}{name}.")
+        elif isinstance(value, list | tuple):
+            rows.append((f"{above}{name}", ", ".join(map(str, value))))
+        else:
+            rows.append((f"{above}{name}", "-" if value is None or value == {} else str(value)))
+    return rows

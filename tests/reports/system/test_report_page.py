@@ -153,13 +153,13 @@ def test_arms_are_hidden_and_shown(browser: Chromium, pages: dict[str, Path]) ->
 
 def test_tables_are_sorted_by_keyboard(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["two"], width=DESK)
-    head = "document.querySelector('#verdicts').parentNode.querySelectorAll('th')[3]"
+    head = "document.querySelector('#verdicts').parentNode.querySelectorAll('th')[4]"
     browser.value(f"{head}.querySelector('button').focus()")
     rows = "[...document.querySelector('#verdicts').parentNode.querySelectorAll('tbody tr')]"
     for order in ("ascending", "descending"):
         browser.key("Enter", ENTER)
         assert browser.value(f"{head}.getAttribute('aria-sort')") == order
-        numbers = [float(text.rstrip(" %")) for text in browser.value(f"{rows}.map(row => row.cells[3].textContent)")]
+        numbers = [float(text.rstrip(" %")) for text in browser.value(f"{rows}.map(row => row.cells[4].textContent)")]
         assert numbers == sorted(numbers, reverse=order == "descending")
         assert len(numbers) == 5
 

@@ -32,7 +32,7 @@ MARKS: Mapping[Verdict, str] = {
     "inconclusive": "?",
     "not comparable": "\N{MULTIPLICATION SIGN}",
 }
-_VERDICT_KEYS: Mapping[Verdict, str] = {
+VERDICT_KEYS: Mapping[Verdict, str] = {
     "better": "better",
     "worse": "worse",
     "equivalent": "equal",
@@ -55,7 +55,7 @@ class Palette(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, str]
 
     def verdict(self, verdict: Verdict) -> str:
-        return self.verdicts[_VERDICT_KEYS[verdict]]
+        return self.verdicts[VERDICT_KEYS[verdict]]
 
 
 #: For pictures that stand alone. Told apart with every kind of colour blindness; shapes and words say the same.
