@@ -23,7 +23,7 @@ def answered(text: str, monkeypatch: pytest.MonkeyPatch) -> TextIO:
     os.close(writing)
     stdin = os.fdopen(reading, encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", stdin)
-    monkeypatch.setattr("ktrial.cli.options.is_terminal", lambda: True)
+    monkeypatch.setattr("ktrial.cli.shared.trial_start.is_terminal", lambda: True)
     return stdin
 
 

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ktrial.bench.environment import kept
+from ktrial.bench.run.undoable_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
+from ktrial.cli.shared.bench import program_of
+from ktrial.cli.shared.command_environment import shell_environment
 from ktrial.kit.errors import Busy
+from ktrial.trial.arms.commands import undo_left
+from ktrial.trial.arms.plan_arms import in_force
 
 if TYPE_CHECKING:
-    from ktrial.bench.run.undoable_command import ArmExtras
     from ktrial.cli.app import App
     from ktrial.trial.protocol.file import ArmFile, TrialFile
 
@@ -19,14 +25,6 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
 
     A build gets the shell's environment; commands and schedulers a clean one, which is kept with what undoes them.
     """
-    import os
-
-    from ktrial.bench.environment import kept
-    from ktrial.bench.run.undoable_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
-    from ktrial.cli.shared.bench import program_of
-    from ktrial.cli.shared.command_environment import shell_environment
-    from ktrial.trial.arms.plan_arms import in_force
-
     environment, directory = kept(os.environ), str(Path.cwd())
     shell = shell_environment(app, clean=bool(file.clean_environment)).environment
 
@@ -79,7 +77,6 @@ def undo_left_commands(app: App) -> int:
     journal = app.measuring_place.commands
     if app.host is not None or not journal.left():
         return 0
-    from ktrial.trial.arms.commands import undo_left
 
     return undo_left(journal, app.executor, app.say)
 

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ktrial.agent.user_folders import cache_folder
 from ktrial.cli.shared.kernel_build import build_order, launched, launcher_of, order_of, stamped, tools_of
 from ktrial.cli.shared.kernel_config import Wishes, prepared
+from ktrial.kernels.build.built_kernels import UNUSED_DAYS
+from ktrial.kernels.build.make_kernel import build_key, make_variables
+from ktrial.kernels.build.run_build import drop_objects
 from ktrial.kit.errors import Refused
 from ktrial.trial.guests.guest_kernels import KernelBuilder, KernelPlan
 
@@ -57,8 +61,6 @@ class KernelWorkshop:
         return self._planned[asked].plan
 
     def _plan(self, recipe: KernelRecipe) -> _Planned:
-        from ktrial.kernels.build.make_kernel import build_key, make_variables
-
         wishes = Wishes(
             tree=recipe.tree,
             output=Path(),
@@ -91,8 +93,6 @@ class KernelWorkshop:
 
     @staticmethod
     def _folder(key: str) -> Path:
-        from ktrial.agent.user_folders import cache_folder
-
         return cache_folder() / "kernels" / f"built-{key}"
 
     def check_room(self, plans: Sequence[KernelPlan]) -> None:
@@ -107,8 +107,6 @@ class KernelWorkshop:
 
     def build(self, plan: KernelPlan) -> str:
         """Where the image is; what another process has built meanwhile is taken."""
-        from ktrial.kernels.build.run_build import drop_objects
-
         planned = self._of(plan)
         with _locked(planned.folder):
             made = self._app.kernels.built.at(planned.folder) if planned.known else None
@@ -125,8 +123,6 @@ class KernelWorkshop:
 
     def _drop_unused(self, used: Path) -> None:
         """Take away what nobody used for long; what another process builds in stays."""
-        from ktrial.kernels.build.built_kernels import UNUSED_DAYS
-
         for folder in self._app.kernels.built.unused(used):
             with contextlib.suppress(Refused), _locked(folder):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -9,15 +9,25 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from ktrial.bench.guest_tools import GuestTool, Job, Shape
 from ktrial.cli.app import App
 from ktrial.cli.options import seconds
+from ktrial.guests.agreement import boot_twice, settle_s
+from ktrial.guests.boot import BootLimits
+from ktrial.guests.programs import bring_for
+from ktrial.kernels.build.commit_builds import CommitBuilds, CommitHistory
+from ktrial.kernels.images.images import KernelFiles
 from ktrial.kit.errors import BadInput
+from ktrial.kit.units import parse_quantity
+from ktrial.studies.bisect.bisect import BisectRequest, bisect
+from ktrial.studies.bisect.measure import BisectMeasure
 
 if TYPE_CHECKING:
-    from ktrial.bench.guest_tools import GuestRun, Job, Shape
+    from ktrial.bench.guest_tools import GuestRun
     from ktrial.guests.programs import GuestFiles
     from ktrial.judge.model.bisected import Bisected
-    from ktrial.kernels.build.commit_builds import CommitBuilds
     from ktrial.studies.bisect.measure import Boot
 
 _IMAGE = "arch/x86/boot/bzImage"
@@ -46,10 +56,6 @@ class BisectQuery(NamedTuple):
 
 
 def bisected(app: App, asked: BisectQuery) -> Bisected:
-    from ktrial.kernels.build.commit_builds import CommitBuilds, CommitHistory
-    from ktrial.studies.bisect.bisect import BisectRequest, bisect
-    from ktrial.studies.bisect.measure import BisectMeasure
-
     commands, image = _build(asked)
     shape, limit_s = _shape(asked), seconds(asked.limit, "--limit")
     build_limit_s = seconds(asked.build_limit, "--build-limit")
@@ -98,9 +104,6 @@ def _build(asked: BisectQuery) -> tuple[tuple[str, ...], str]:
 
 
 def _shape(asked: BisectQuery) -> Shape:
-    from ktrial.bench.guest_tools import Shape
-    from ktrial.kit.units import parse_quantity
-
     try:
         memory_bytes = int(parse_quantity(asked.memory, "bytes"))
     except ValueError as error:
@@ -110,10 +113,6 @@ def _shape(asked: BisectQuery) -> Shape:
 
 def _work(asked: BisectQuery) -> tuple[str, Job, GuestFiles]:
     """The result that is read, what runs in the guests, and what is put into them."""
-    from ktrial.bench.guest_tools import GuestTool, Job
-    from ktrial.guests.agreement import settle_s
-    from ktrial.guests.programs import bring_for
-
     if asked.program:
         if asked.parameters:
             raise BadInput("-p is for a load of the agent's", hint="write PROGRAM's own arguments behind it")
@@ -147,11 +146,6 @@ def _parameters(asked: BisectQuery) -> dict[str, object]:
 
 def _boot(app: App, job: Job, brought: GuestFiles, shape: Shape, limit_s: float) -> Boot:
     """Boots the image of a commit with a word on its command line."""
-    import msgspec
-
-    from ktrial.guests.agreement import boot_twice
-    from ktrial.guests.boot import BootLimits
-    from ktrial.kernels.images.images import KernelFiles
 
     def boot(image: bytes, word: str, twice: bool) -> GuestRun:
         kernel = KernelFiles("a commit", "the image of a commit", image)

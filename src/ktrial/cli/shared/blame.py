@@ -11,16 +11,42 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ktrial.cli.shared.arm_kernels import workshop_of
 from ktrial.cli.shared.bench import give_programs_of
+from ktrial.cli.shared.guest_trials import scout, words_of
+from ktrial.cli.shared.several_trials import carry_out
+from ktrial.cli.shared.trial_options import guest_shape, recipe_of, refuse_shape, template_file
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.tables import columns
+from ktrial.reports.charts.coefficients import coefficients_chart
+from ktrial.reports.charts.drawing import Style
+from ktrial.reports.charts.svg import png_bytes, svg_bytes
+from ktrial.studies.blame.blame import follow
+from ktrial.studies.blame.factors import (
+    check_combinations,
+    combinations_of,
+    factors_of,
+    left_out_of,
+    symbol_factors,
+    whole,
+)
+from ktrial.studies.blame.model import BlameQuestion
+from ktrial.studies.blame.text import blame_text
+from ktrial.trial.arms.plan_arms import arm_plans
+from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
+from ktrial.trial.guests.prepare import plans_in_guests
+from ktrial.trial.guests.recipe import KernelChange
+from ktrial.trial.protocol.file import CONTROL, ArmFile, GuestFile
+from ktrial.trial.protocol.from_words import arms_of, default_suite, pair
+from ktrial.trial.protocol.read import check_trial_file
+from ktrial.tuning.plans.model import Plan
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.studies.blame.model import Blame, BlamePart, BlameQuestion, Known
-    from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
+    from ktrial.studies.blame.model import Blame, BlamePart, Known
+    from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.run.prepare import Prepared
-    from ktrial.tuning.plans.model import Plan
 
 
 class Budgets(NamedTuple):
@@ -35,12 +61,6 @@ def asked(
     app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
     """All that was named as one arm, and what is measured."""
-    from ktrial.cli.shared.trial_options import template_file
-    from ktrial.studies.blame.factors import symbol_factors
-    from ktrial.trial.guests.recipe import KernelChange
-    from ktrial.trial.protocol.file import CONTROL, ArmFile
-    from ktrial.trial.protocol.from_words import arms_of, default_suite, pair
-
     environment = dict(pair(one, "--env") for one in options["environment"])
     guest = _guest(options)
     boots, symbols = options["boots"], symbol_factors(options["settings"])
@@ -73,9 +93,6 @@ def asked(
 
 def _guest(options: Mapping[str, Any]) -> GuestFile | None:
     """Where it is asked for, the guests that everything is tried in."""
-    from ktrial.cli.shared.trial_options import guest_shape, recipe_of, refuse_shape
-    from ktrial.trial.protocol.file import GuestFile
-
     recipe = recipe_of(options, "settings")
     if recipe is not None and options["kernel"]:
         raise BadInput("--kernel names a kernel, and --tree builds one", hint="leave one of them out")
@@ -98,9 +115,6 @@ def question_of(
     allow_dangerous: bool,
 ) -> tuple[BlameQuestion, dict[str, str]]:
     """What is asked on this machine or of its guests, and what was named and cannot have done it."""
-    from ktrial.studies.blame.factors import factors_of, left_out_of
-    from ktrial.studies.blame.model import BlameQuestion
-
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     if symbols:
@@ -119,11 +133,6 @@ def question_of(
 
 def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> None:
     """Raise for a combination of symbols that cannot be built; how many kernels there are is said."""
-    from ktrial.cli.shared.arm_kernels import workshop_of
-    from ktrial.studies.blame.factors import combinations_of
-    from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
-    from ktrial.trial.protocol.read import check_trial_file
-
     file = combinations_of(symbols, template)
     check_trial_file(file)
     workshop = workshop_of(app)
@@ -136,17 +145,10 @@ def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> Non
 
 def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bool) -> Plan:
     """What all of it comes to, on this machine or in a guest that has the words."""
-    from ktrial.studies.blame.factors import whole
-    from ktrial.trial.arms.plan_arms import arm_plans
-    from ktrial.trial.guests.prepare import plans_in_guests
-    from ktrial.trial.protocol.read import check_trial_file
-    from ktrial.tuning.plans.model import Plan
-
     file = whole(arm, template)
     plan = partial(arm_plans, file, catalog=app.catalog, allow_dangerous=allow_dangerous)
     if file.guest is None:
         return plan(app.best_session("planning the settings"))["all"]
-    from ktrial.cli.shared.guest_trials import scout, words_of
 
     check_trial_file(file)
     if not (arm.words or arm.boot):
@@ -160,9 +162,6 @@ def run_blame(
     app: App, question: BlameQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> Blame | None:
     """To the answer; None where somebody interrupted."""
-    from ktrial.cli.shared.several_trials import carry_out
-    from ktrial.studies.blame.blame import follow
-    from ktrial.studies.blame.factors import check_combinations
 
     def check(ready: Prepared) -> None:
         check_combinations(question, ready.file, ready.arms)
@@ -177,9 +176,6 @@ def with_left_out(blame: Blame, left_out: Mapping[str, str]) -> Blame:
 
 
 def show(blame: Blame, *, as_json: bool) -> None:
-    from ktrial.kit.tables import columns
-    from ktrial.studies.blame.text import blame_text
-
     if as_json:
         sys.stdout.write(plain_json.line({"event": "blame", "blame": blame}))
     else:
@@ -188,9 +184,5 @@ def show(blame: Blame, *, as_json: bool) -> None:
 
 def picture(blame: Blame, suffix: str) -> bytes:
     """The coefficients as .svg or .png."""
-    from ktrial.reports.charts.coefficients import coefficients_chart
-    from ktrial.reports.charts.drawing import Style
-    from ktrial.reports.charts.svg import png_bytes, svg_bytes
-
     chart = coefficients_chart(blame.name, blame.screenings, Style(width=900))
     return (svg_bytes if suffix == ".svg" else png_bytes)(chart)

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ktrial.agent.user_folders import reports_folder
+from ktrial.cli.shared.run_trial import part_of_question, write_report
+from ktrial.cli.shared.trial_outcome import told
+from ktrial.studies.demo.demo_story import found_in
 from ktrial.studies.demo.model import DemoResult
+from ktrial.trial.outcome.summary import judgement_of
+from ktrial.trial.run.progress import TrialProgress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +25,6 @@ if TYPE_CHECKING:
 
 def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_json: bool) -> DemoResult:
     """From the noise of this machine to the page; whoever interrupts gets no page."""
-    from ktrial.cli.shared.run_trial import part_of_question
-    from ktrial.studies.demo.demo_story import found_in
-    from ktrial.trial.outcome.summary import judgement_of
-    from ktrial.trial.run.progress import TrialProgress
-
     before = _values(machine, demo.paths)
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
@@ -46,10 +47,6 @@ def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_
 
 
 def _write_report(app: App, stored: StoredTrial, output: Path | None) -> str:
-    from ktrial.agent.user_folders import reports_folder
-    from ktrial.cli.shared.run_trial import write_report
-    from ktrial.cli.shared.trial_outcome import told
-
     path = output or reports_folder() / f"{stored.trial}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_report(told(app, stored), path)

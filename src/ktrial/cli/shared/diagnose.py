@@ -7,7 +7,19 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from ktrial.cli.shared.bench import check_output
 from ktrial.kit.errors import BadInput, UnreadableOutput
+from ktrial.kit.files import read_file
+from ktrial.recordings.atop import is_atop_raw
+from ktrial.recordings.atop_program import printed
+from ktrial.recordings.formats import read_recording_file
+from ktrial.recordings.merge import together, with_offset
+from ktrial.reports.charts.drawing import Style
+from ktrial.reports.charts.svg import png_bytes, svg_bytes
+from ktrial.watch.diagnosis.page import diagnosis_page
+from ktrial.watch.diagnosis.timeline_chart import timeline_chart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +33,6 @@ _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object], count: int, *, force: bool) -> None:
     """Refuse a name that no report of so many recordings can have, and files that are there."""
-    from ktrial.cli.shared.bench import check_output
-
     if runs is None and (given := [name for name, value in for_runs.items() if value is not None]):
         raise BadInput(f"{', '.join(given)}: for what --runs writes", hint="add  --runs FILE.csv")
     check_output(runs, force=force)
@@ -38,11 +48,6 @@ def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object]
 
 def report(found: Sequence[tuple[Diagnosis, Sequence[str]]], suffix: str) -> bytes:
     """A page, or the picture of the one recording."""
-    from ktrial.reports.charts.drawing import Style
-    from ktrial.reports.charts.svg import png_bytes, svg_bytes
-    from ktrial.watch.diagnosis.page import diagnosis_page
-    from ktrial.watch.diagnosis.timeline_chart import timeline_chart
-
     if suffix == ".html":
         return diagnosis_page(found).encode()
     return (svg_bytes if suffix == ".svg" else png_bytes)(timeline_chart(found[0][0], Style(width=900)))
@@ -52,10 +57,6 @@ def recording(
     path: Path, as_format: str | None, interval_s: float | None, offset_s: float | None, began_s: float | None
 ) -> Recording:
     """A file, or all files of a folder, on one clock."""
-    import msgspec
-
-    from ktrial.recordings.merge import with_offset
-
     if path.is_dir():
         parts, left_out = _parts_of(path, as_format, interval_s)
     else:
@@ -71,8 +72,6 @@ def recording(
 
 
 def _part(file: Path, as_format: str | None, interval_s: float | None) -> Recording:
-    from ktrial.recordings.formats import read_recording_file
-
     try:
         return read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s)
     except UnreadableOutput as error:
@@ -103,8 +102,6 @@ def _together(name: str, parts: Sequence[Recording], *, may_leave_out: bool) -> 
 
     Frames are what it is all about: they are never left out.
     """
-    from ktrial.recordings.merge import together
-
     left = list(parts)
     left_out: list[str] = []
     while True:
@@ -125,10 +122,6 @@ def _left_out(name: str, error: BadInput, file: str) -> str:
 
 def _content(file: Path) -> bytes:
     """What is in it; of a raw log of atop what atop prints of it."""
-    from ktrial.kit.files import read_file
-    from ktrial.recordings.atop import is_atop_raw
-    from ktrial.recordings.atop_program import printed
-
     data = read_file(file, _LIMIT_BYTES)
     return printed(file) if is_atop_raw(data) else data
 

@@ -5,15 +5,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from ktrial.cli.shared.compare import answered_again
+from ktrial.evidence.differences import same_figures
+from ktrial.evidence.pack import Made, Scrubbing, bring_back, pack
+from ktrial.evidence.recheck_trial import told_again
+from ktrial.evidence.trials import trial_in
+from ktrial.evidence.unpack import BundleResults
+from ktrial.evidence.with_sources import carry, question_of, sessions_of
 from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.files import read_file
+from ktrial.results.import_file import LIMIT_BYTES
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.evidence.file import BundleWriter
-    from ktrial.evidence.pack import BroughtIn, Made, Scrubbing
+    from ktrial.evidence.pack import BroughtIn
     from ktrial.judge.model.comparison import Comparison
     from ktrial.results.model import StoredSession
 
@@ -24,8 +36,6 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 def scrubbing_of(app: App) -> Scrubbing:
     """What bundles that are made here are scrubbed with."""
-    from ktrial.evidence.pack import Scrubbing
-
     identity, salt = app.scrubbing()
     return Scrubbing(identity=identity, salt=salt, benchmarks=app.benchmarks)
 
@@ -34,16 +44,6 @@ def carried(
     app: App, published: Comparison, names: Sequence[str], *, keep_identity: bool
 ) -> tuple[BundleWriter, Made, Comparison]:
     """A bundle, not yet written, of a comparison and what it was made from; the comparison as it comes out of it."""
-    from functools import partial
-
-    import msgspec
-
-    from ktrial.cli.shared.compare import answered_again
-    from ktrial.evidence.pack import Made, pack
-    from ktrial.evidence.with_sources import carry, question_of, sessions_of
-    from ktrial.kit.files import read_file
-    from ktrial.results.import_file import LIMIT_BYTES
-
     if published.trial is not None:
         return carried_trial(app, published, published.trial.trial, keep_identity=keep_identity)
 
@@ -63,12 +63,6 @@ def carried_trial(
     app: App, published: Comparison, name: str, *, keep_identity: bool
 ) -> tuple[BundleWriter, Made, Comparison]:
     """A bundle, not yet written, of a trial; the comparison as it comes out of it."""
-    from ktrial.evidence.differences import same_figures
-    from ktrial.evidence.pack import pack
-    from ktrial.evidence.recheck_trial import told_again
-    from ktrial.evidence.trials import trial_in
-    from ktrial.evidence.unpack import BundleResults
-
     kept = app.trials.named(name)
     if kept is None:
         raise BadInput(f"the trial {name} is not in {app.store.shown}", hint="--store names where it is")
@@ -129,8 +123,6 @@ def is_bundle(path: Path) -> bool:
 
 
 def import_bundle(app: App, path: Path, *, dry_run: bool) -> BroughtIn:
-    from ktrial.evidence.pack import bring_back
-
     if dry_run:
         raise BadInput(f"{path} is a bundle, and --dry-run shows files of other tools", hint="leave --dry-run out")
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ktrial.cli.shared.bench import program_of
 from ktrial.cli.shared.command_environment import named_variables, started_environment
 from ktrial.kit.errors import BadInput
-
-if TYPE_CHECKING:
-    from ktrial.watch.frames import Game
+from ktrial.watch.frames import Game
 
 
 def game_of(words: Sequence[str], variables: Sequence[str], *, clean: bool, **more: Any) -> Game:
     """The game of these words, with the fields that the options say. Raises BadInput."""
-    from ktrial.watch.frames import Game
-
     if not words:
         raise BadInput("no command after --", hint="for example  ktrial frames -- glxgears")
     return Game(

@@ -6,9 +6,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ktrial.cli.shared.arm_kernels import workshop_of
+from ktrial.cli.shared.bench import choose
+from ktrial.cli.shared.trial_start import look_at
+from ktrial.kernels.request import parse_set
+from ktrial.kernels.source import parse_patch
 from ktrial.kit.errors import BadInput
+from ktrial.trial.guests.guest_kernels import kernel_words, planned_kernels, refuse_same
+from ktrial.trial.guests.prepare import GuestMeans, found_in_guests, prepare_in_guests, same_arms
+from ktrial.trial.guests.recipe import KernelChange
+from ktrial.trial.guests.visits import carry_on_in_guests
+from ktrial.trial.protocol.file import CONTROL, ArmFile, trial_text
+from ktrial.trial.protocol.from_words import arms_of
+from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+from ktrial.trial.run.conduct import Planned
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
@@ -16,10 +30,9 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.judge.model.log import Protocol
     from ktrial.trial.guests.prepare import GuestReady
-    from ktrial.trial.guests.recipe import KernelChange
-    from ktrial.trial.protocol.file import ArmFile, TrialFile
+    from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.record import StoredTrial
-    from ktrial.trial.run.conduct import CarriedOut, Planned
+    from ktrial.trial.run.conduct import CarriedOut
     from ktrial.trial.run.events import TrialListener
 
 
@@ -42,11 +55,6 @@ def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
 
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
     """Find everything that the protocol names. Raises for what is not there."""
-    from functools import partial
-
-    from ktrial.cli.shared.bench import choose
-    from ktrial.trial.guests.prepare import GuestMeans, prepare_in_guests
-
     suite, benchmarks = choose(app, file.suite, None, (), None)
     means = GuestMeans(app.kernels.lab, partial(scout, app), partial(words_of, app))
     return prepare_in_guests(app, file, suite, benchmarks, means, allow_dangerous=allow_dangerous)
@@ -54,9 +62,6 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
 
 def words_of(app: App, file: TrialFile) -> Mapping[str, str]:
     """The word for each arm's kernel; those that must be built are built."""
-    from ktrial.cli.shared.arm_kernels import workshop_of
-    from ktrial.trial.guests.guest_kernels import kernel_words
-
     return kernel_words(file, workshop_of(app), app.say)
 
 
@@ -70,9 +75,6 @@ class InGuests:
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
         """Fix the protocol. The noise of guests is not measured first: exact ones have none of their own."""
-        from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
-        from ktrial.trial.run.conduct import Planned
-
         ready = self.ready
         workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
         around = outcomes_around(ready.suite)
@@ -83,7 +85,6 @@ class InGuests:
         return ()
 
     def begin(self, protocol: Protocol) -> StoredTrial:
-        from ktrial.trial.guests.prepare import found_in_guests
         from ktrial.trial.run.conduct import begin
 
         found = found_in_guests(self.ready, self._guests.places, self._app.kernels.lab.identify)
@@ -91,13 +92,9 @@ class InGuests:
 
     def changed(self, stored: StoredTrial) -> str | None:
         """The first arm whose kernel or values would not be what they were."""
-        from ktrial.trial.guests.prepare import same_arms
-
         return next(iter(same_arms(stored.arms, self.ready.arms)), None)
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
-        from ktrial.trial.guests.visits import carry_on_in_guests
-
         app = self._app
         return carry_on_in_guests(app, stored, self._guests, app.kernels.lab, app.interrupts.check, listen)
 
@@ -112,9 +109,6 @@ def arms_in_guests(
     placebo: bool,
 ) -> Mapping[str, ArmFile]:
     """The control and the arms: each kernel that is named or built, each set of boot words, what the settings say."""
-    from ktrial.trial.protocol.file import CONTROL, ArmFile
-    from ktrial.trial.protocol.from_words import arms_of
-
     arms: dict[str, ArmFile] = {CONTROL: ArmFile()}
     if placebo:
         arms["placebo"] = ArmFile(placebo=True)
@@ -142,10 +136,6 @@ def arms_in_guests(
 
 def built_arms(fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str]) -> Mapping[str, KernelChange]:
     """An arm for each of them, by what it is called after; of fragments and symbols one word may name several."""
-    from ktrial.kernels.request import parse_set
-    from ktrial.kernels.source import parse_patch
-    from ktrial.trial.guests.recipe import KernelChange
-
     found = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
     for text in settings:
         wishes = [parse_set(word) for word in text.split()]
@@ -171,11 +161,6 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 
 def show_protocol(app: App, file: TrialFile) -> None:
     """The protocol as a file, on stdout; then the kernels that would be built. Raises for those that cannot be."""
-    from ktrial.cli.shared.arm_kernels import workshop_of
-    from ktrial.cli.shared.trial_start import look_at
-    from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
-    from ktrial.trial.protocol.file import trial_text
-
     sys.stdout.write(trial_text(file))
     sys.stdout.flush()
     look_at(app, file, allow_dangerous=True)

@@ -10,20 +10,25 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ktrial.bench.guest_tools import STATUS_FAILED, GuestFailed, KeptProgram
+from ktrial.cli.app_guest import boot_to_talk, keeper, tools_of
+from ktrial.cli.exact_host import boot_with, place_of
 from ktrial.cli.options import seconds
+from ktrial.guests.kept import check_name
+from ktrial.guests.replay import Replay
+from ktrial.guests.text import failure_text, kept_text
 from ktrial.kernels.images.images import RUNNING
 from ktrial.kit.errors import AgentError, BadInput
+from ktrial.kit.tables import columns
 
 if TYPE_CHECKING:
-    from ktrial.bench.guest_tools import Begun, Ends, KeptProgram, Mode, Shape
+    from ktrial.bench.guest_tools import Begun, Ends, Mode, Shape
     from ktrial.cli.app import App
     from ktrial.guests.transport import Guest
 
 
 def check(app: App, name: str, program: tuple[str, ...], *, as_json: bool) -> None:
     """Refuse what a guest that is kept cannot have or be called."""
-    from ktrial.guests.kept import check_name
-
     check_name(name)
     if name == RUNNING or name in app.kernels.images.installed():
         raise BadInput(f"--keep {name}: this is the name of a kernel", hint="take another one: --keep lab")
@@ -43,11 +48,6 @@ def keep_guest(
     limit: str | None,
 ) -> int:
     """Boot it, and hand out sessions with it; `brought` are modules and tools."""
-    from ktrial.bench.guest_tools import STATUS_FAILED, GuestFailed
-    from ktrial.cli.app_guest import keeper
-    from ktrial.guests.text import kept_text
-    from ktrial.kit.tables import columns
-
     limit_s = None if limit is None else seconds(limit, "--limit")
     boots = _boot_exact if mode == "exact" else _boot
     with keeper(name) as keeps:
@@ -80,9 +80,6 @@ class _Booted(NamedTuple):
 def _boot(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
 ) -> _Booted:
-    from ktrial.bench.guest_tools import KeptProgram
-    from ktrial.cli.app_guest import boot_to_talk
-
     guest, ran, places = boot_to_talk(app.kernels.lab, kernel, mode, shape, modules, tools, runs_programs=True)
     return _Booted(guest, guest.begun, KeptProgram(kernel=kernel, release=guest.begun.release, mode=ran, tools=places))
 
@@ -91,12 +88,6 @@ def _boot_exact(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
 ) -> _Booted:
     """One to which nothing was said yet."""
-    from ktrial.bench.guest_tools import GuestFailed, KeptProgram
-    from ktrial.cli.app_guest import tools_of
-    from ktrial.cli.exact_host import boot_with, place_of
-    from ktrial.guests.replay import Replay
-    from ktrial.guests.text import failure_text
-
     del mode
     lab = app.kernels.lab
     kernel = kernel_from_anywhere(kernel)

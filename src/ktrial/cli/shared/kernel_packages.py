@@ -9,6 +9,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ktrial.kernels.build.distribution_packages import OwnPackaging, check_packaging, find
+from ktrial.kernels.build.package import package_kernel
+from ktrial.kernels.build.progress import BuildProgress
+from ktrial.kernels.build.run_build import KernelBuild
+from ktrial.kernels.images.images import read_kernel
+from ktrial.kernels.kernel_package import PackageFile
+from ktrial.kernels.source import parse_patch
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, KtrialError
 
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ktrial.cli.app import App
-    from ktrial.kernels.kernel_package import KernelPackaged, PackageFile
+    from ktrial.kernels.kernel_package import KernelPackaged
 
 RECORD = "ktrial-package.json"
 
@@ -25,12 +32,6 @@ def packaged(
     app: App, word: str, output: Path, patches: Sequence[str], jobs: int | None, *, anyway: bool
 ) -> KernelPackaged:
     """Unpack, patch, build, and read the packages; the record of it lies beside them."""
-    from ktrial.kernels.build.distribution_packages import OwnPackaging, check_packaging, find
-    from ktrial.kernels.build.package import package_kernel
-    from ktrial.kernels.build.progress import BuildProgress
-    from ktrial.kernels.build.run_build import KernelBuild
-    from ktrial.kernels.source import parse_patch
-
     found = find(word)
     words = [parse_patch(one) for one in patches]
     if words and found.packaging != "debian":
@@ -58,9 +59,6 @@ def packaged(
 
 def _read(app: App, path: Path) -> PackageFile:
     """What kernel a package holds; those of headers, tools and modules hold none."""
-    from ktrial.kernels.images.images import read_kernel
-    from ktrial.kernels.kernel_package import PackageFile
-
     identity = None
     with contextlib.suppress(KtrialError):
         identity = read_kernel(app.kernels.images, str(path)).identity

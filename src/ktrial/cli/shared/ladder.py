@@ -5,16 +5,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ktrial.bench.suites import find_suite
+from ktrial.cli.shared.arm_kernels import workshop_of
+from ktrial.cli.shared.bench import give_programs_of
+from ktrial.cli.shared.guest_trials import scout, show_protocol, words_of
+from ktrial.cli.shared.trial_options import guest_shape, recipe_of, refuse_shape
 from ktrial.kit.errors import BadInput
+from ktrial.kit.tables import columns
+from ktrial.reports.ladder import tiers_text
+from ktrial.studies.ladder.ladder import BuiltTiers, ladder_trial, tier_plans
+from ktrial.trial.guests.guest_kernels import as_built, planned_kernels
+from ktrial.trial.guests.prepare import plans_in_guests, refuse_before_building
+from ktrial.trial.protocol.file import GuestFile
+from ktrial.trial.protocol.from_words import pair
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.machine.ports import Machine
-    from ktrial.studies.ladder.ladder import BuiltTiers, Ladder
+    from ktrial.studies.ladder.ladder import Ladder
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.tuning.catalog.model import Catalog
     from ktrial.tuning.plans.model import Plan
@@ -22,9 +35,6 @@ if TYPE_CHECKING:
 
 def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
     """What `--kernel` says; None where nothing asks for guests."""
-    from ktrial.cli.shared.trial_options import refuse_shape
-    from ktrial.trial.protocol.from_words import pair
-
     if not (options["guest"] or options["kernels"] or options["tree"]):
         refuse_shape(options)
         return None
@@ -38,10 +48,6 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
 
 def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
     """What of the tiers is built; None without sources."""
-    from ktrial.cli.shared.trial_options import recipe_of
-    from ktrial.studies.ladder.ladder import BuiltTiers
-    from ktrial.trial.protocol.from_words import pair
-
     if recipe_of(options, "patches") is None:
         return None
     patches: dict[str, tuple[str, ...]] = {}
@@ -52,9 +58,6 @@ def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
 
 def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:
     """The same where every visit is a boot."""
-    from ktrial.cli.shared.trial_options import guest_shape, recipe_of
-    from ktrial.trial.protocol.file import GuestFile
-
     kernel = recipe_of(options) or kernels.get(ladder.control, "running")
     return msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
 
@@ -64,11 +67,7 @@ def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
 
     Raises for what cannot be built, and where the blocks are too few for the tiers that will surely run.
     """
-    from ktrial.bench.suites import find_suite
-    from ktrial.cli.shared.arm_kernels import workshop_of
     from ktrial.studies.ladder.ladder import ladder_trial, surely_run, with_own_kernels
-    from ktrial.trial.guests.guest_kernels import planned_kernels
-    from ktrial.trial.guests.prepare import refuse_before_building
 
     plans = planned_kernels(ladder_trial(ladder, template), workshop_of(app))
     ladder = with_own_kernels(ladder, {name: plan.key for name, plan in plans.items()})
@@ -80,11 +79,6 @@ def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
 
 def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
     """The protocol of tiers that are built, which of their kernels are there, and what is not run."""
-    from ktrial.cli.shared.guest_trials import show_protocol
-    from ktrial.kit.tables import columns
-    from ktrial.reports.ladder import tiers_text
-    from ktrial.studies.ladder.ladder import ladder_trial
-
     sys.stderr.write(tiers_text(ladder.not_run, {}, width=columns()))
     show_protocol(app, ladder_trial(ladder, template))
     return 0
@@ -94,12 +88,6 @@ def planned(
     app: App, ladder: Ladder, template: TrialFile, catalog: Catalog, *, allow_dangerous: bool
 ) -> dict[str, Plan]:
     """What each tier changes, asked of this machine or of a guest with its kernel."""
-    from functools import partial
-
-    from ktrial.cli.shared.bench import give_programs_of
-    from ktrial.studies.ladder.ladder import ladder_trial, tier_plans
-    from ktrial.trial.guests.guest_kernels import as_built
-    from ktrial.trial.guests.prepare import plans_in_guests
 
     def plan(machine: Machine, names: Collection[str]) -> dict[str, Plan]:
         some = ladder._replace(arms={name: ladder.arms[name] for name in names})
@@ -108,7 +96,6 @@ def planned(
     if template.guest is None:
         give_programs_of(app, template.suite)
         return plan(app.best_session("planning the tiers"), ladder.arms)
-    from ktrial.cli.shared.guest_trials import scout, words_of
 
     file = ladder_trial(ladder, template)
     words = words_of(app, file)

@@ -9,9 +9,37 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ktrial.kit import plain_json
+from ktrial.cli.shared.trial_outcome import finish
+from ktrial.cli.shared.trial_start import prepare
+from ktrial.judge.model.log import RunEnded, protocol_in
+from ktrial.kit import interruption, plain_json
 from ktrial.kit.errors import BadInput, LimitPassed, Refused
+from ktrial.kit.tables import columns
 from ktrial.trial.arms.manual import Due, check_signs, is_by_hand
+from ktrial.trial.arms.plan_arms import found_values
+from ktrial.trial.outcome.summary import judgement_of
+from ktrial.trial.outcome.trial_due import due_text
+from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+from ktrial.trial.run.boots import cut_off, refuse_used_boot
+from ktrial.trial.run.conduct import begin, carry_on
+from ktrial.trial.run.guards import refuse_changed
+from ktrial.trial.run.manual_visits import (
+    VisitTurn,
+    changed_arm,
+    closing,
+    due_of,
+    facts_needed,
+    file_of_visit,
+    recognise,
+    refuse_other_kernel,
+    runs_per_visit,
+    visits_made,
+    with_signs_of_control,
+)
+from ktrial.trial.run.prepare import order_of, rig_of
+from ktrial.trial.run.progress import TrialProgress
+from ktrial.trial.run.trial_builds import build_facts, refuse_used_build
+from ktrial.trial.run.trial_resume import untold
 
 if TYPE_CHECKING:
     from ktrial.bench.record import RunRecord
@@ -31,13 +59,6 @@ class Past(NamedTuple):
 
 def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
     """Put a new trial on disk, and make its first visit where that arm is in force already."""
-    from ktrial.cli.shared.trial_start import prepare
-    from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
-    from ktrial.trial.run.conduct import begin
-    from ktrial.trial.run.manual_visits import due_of, facts_needed, runs_per_visit, with_signs_of_control
-    from ktrial.trial.run.prepare import order_of, rig_of
-    from ktrial.trial.run.progress import TrialProgress
-
     check_signs(file, app.catalog.kinds)
     app.lock_trials()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
@@ -63,9 +84,6 @@ def next_visit(
     app: App, name: str | None, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
 ) -> int:
     """Make the visit that is due, if its arm is in force; the verdict where it was the last one."""
-    from ktrial.cli.shared.trial_outcome import finish
-    from ktrial.trial.run.manual_visits import due_of
-
     stored = _open_by_hand(app, name)
     if not is_by_hand(stored.file):
         hint = f"`ktrial trial resume {stored.trial}` goes on with it"
@@ -86,11 +104,6 @@ def next_visit(
 
 def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, dry_run: bool) -> Sequence[Event]:
     """The log with what became of it when a head was killed, or the machine booted in a visit."""
-    from ktrial.judge.model.log import RunEnded
-    from ktrial.trial.run.boots import cut_off
-    from ktrial.trial.run.manual_visits import closing
-    from ktrial.trial.run.trial_resume import untold
-
     log = app.trials.log(stored.trial)
     benchmarks = list(dict.fromkeys(record.benchmark for record in records))
     late = [event for event in untold(log, records, benchmarks) if not isinstance(event, RunEnded) or event.block]
@@ -116,10 +129,6 @@ def _tell(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None,
 
 def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None) -> ArmFound:
     """How it is known that the arm is in force; raises Refused where it is not, or this boot or build had its visit."""
-    from ktrial.trial.run.boots import refuse_used_boot
-    from ktrial.trial.run.manual_visits import facts_needed, recognise, refuse_other_kernel
-    from ktrial.trial.run.trial_builds import build_facts, refuse_used_build
-
     facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
     refuse_used_boot(due, past.records, facts.value("boot.id"))
     refuse_used_build(due, past.log, facts)
@@ -132,15 +141,6 @@ def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | N
 
 def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_dangerous: bool, as_json: bool) -> int:
     """The visit, and those after it for which nobody has to do anything; then what is due."""
-    from ktrial.cli.shared.trial_outcome import finish
-    from ktrial.judge.model.log import protocol_in
-    from ktrial.kit import interruption
-    from ktrial.trial.outcome.summary import judgement_of
-    from ktrial.trial.run.conduct import carry_on
-    from ktrial.trial.run.manual_visits import VisitTurn, due_of, visits_made
-    from ktrial.trial.run.prepare import rig_of
-    from ktrial.trial.run.progress import TrialProgress
-
     ready = _prepared(app, stored, due, allow_dangerous=allow_dangerous)
     rig = rig_of(app, ready)
     before = app.trials.log(stored.trial)
@@ -167,11 +167,6 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
 
 def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
     """What the visit needs of this machine; raises Refused where an arm would not be what it was."""
-    from ktrial.cli.shared.trial_start import prepare
-    from ktrial.trial.arms.plan_arms import found_values
-    from ktrial.trial.run.guards import refuse_changed
-    from ktrial.trial.run.manual_visits import changed_arm, file_of_visit
-
     ready = prepare(app, file_of_visit(stored.file, due), allow_dangerous=allow_dangerous)
     changed = changed_arm(stored, due, ready.arms)
     if changed is not None:
@@ -185,8 +180,6 @@ def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool)
 
 def _open_by_hand(app: App, name: str | None) -> StoredTrial:
     """The trial of this name; without one the newest that waits for somebody, else the newest of its kind."""
-    from ktrial.trial.run.manual_visits import due_of
-
     if name is not None:
         return app.trials.find(name)
     found = [one for one in app.trials.all() if is_by_hand(one.file)]
@@ -200,9 +193,6 @@ def _open_by_hand(app: App, name: str | None) -> StoredTrial:
 
 def show(due: Due, done: Sequence[str], *, as_json: bool, now: str | None = None) -> None:
     """Whose turn it is; `now` is how the machine stands to that, where somebody looked."""
-    from ktrial.kit.tables import columns
-    from ktrial.trial.outcome.trial_due import due_text
-
     if as_json:
         sys.stdout.write(plain_json.line({"event": "due", "due": due, "done": done, "now": now}))
     else:

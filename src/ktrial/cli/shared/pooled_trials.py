@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ktrial.cli.app import App
 from ktrial.kit.errors import BadInput
+from ktrial.trial.outcome.pool import pooled_question
 
 if TYPE_CHECKING:
     from ktrial.judge.model.asked import AskedComparison
@@ -17,9 +20,6 @@ def as_protocols_say(app: App, sessions: Sequence[str], question: AskedCompariso
     """The question, with what the trials of these sessions fixed beforehand where nobody said otherwise."""
     if not sessions:
         return question
-    import msgspec
-
-    from ktrial.trial.outcome.pool import pooled_question
 
     trials = []
     for session in sessions:

@@ -9,12 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from ktrial import __version__
+from ktrial.cli.shared.compare import answered_again
 from ktrial.cli.shared.evidence import DATA
+from ktrial.compare.files import decode_comparison
+from ktrial.evidence.differences import Difference
+from ktrial.evidence.file import plain_file
+from ktrial.evidence.recheck import Readers, recheck
 from ktrial.kit.errors import BadInput
+from ktrial.reports.publish import LIST, published
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.evidence.differences import Difference, Rechecked
+    from ktrial.evidence.differences import Rechecked
     from ktrial.judge.model.comparison import Comparison
 
 _COMPARISON = "comparison.json"
@@ -22,14 +31,6 @@ _COMPARISON = "comparison.json"
 
 def rechecked(app: App, path: Path) -> Rechecked:
     """All that a bundle, or a folder that was published with its data, tells once more."""
-    import msgspec
-
-    from ktrial import __version__
-    from ktrial.cli.shared.compare import answered_again
-    from ktrial.compare.files import decode_comparison
-    from ktrial.evidence.file import plain_file
-    from ktrial.evidence.recheck import Readers, recheck
-
     again = partial(answered_again, app)
     readers = Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
     if not path.is_dir():
@@ -58,10 +59,6 @@ def rechecked(app: App, path: Path) -> Rechecked:
 
 def _listed(folder: Path) -> Iterator[Difference]:
     """Files that are not what SHA256SUMS says."""
-    from ktrial.evidence.differences import Difference
-    from ktrial.evidence.file import plain_file
-    from ktrial.reports.publish import LIST
-
     try:
         lines = plain_file(folder, LIST).decode().splitlines()
     except (BadInput, UnicodeDecodeError) as error:
@@ -78,9 +75,6 @@ def _listed(folder: Path) -> Iterator[Difference]:
 
 def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterator[Difference]:
     """Files that are not what this ktrial makes of the comparison."""
-    from ktrial.evidence.differences import Difference
-    from ktrial.reports.publish import LIST, published
-
     for name, data in published(comparison, has_data=True).items():
         if name not in (LIST, _COMPARISON) and name not in known and _content(folder, name) != data:
             yield Difference(kind="file", where=name, told="it is not what comes out of the data")
@@ -88,8 +82,6 @@ def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterat
 
 def _content(folder: Path, name: str) -> bytes | None:
     """A plain file of the folder; None where it is none, or lies elsewhere."""
-    from ktrial.evidence.file import plain_file
-
     try:
         return plain_file(folder, name)
     except BadInput:

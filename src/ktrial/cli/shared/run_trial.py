@@ -7,9 +7,25 @@ import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from ktrial.cli.shared import guest_trials
+from ktrial.cli.shared.guest_trials import InGuests
+from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
 from ktrial.cli.shared.trial_outcome import finish, kept_trial
 from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare
-from ktrial.kit.errors import Refused
+from ktrial.compare.files import write_file
+from ktrial.evidence.recheck_trial import trial_differences
+from ktrial.evidence.reparse import BROKEN, reparse
+from ktrial.judge.model.log import Ended, Extended, protocol_in
+from ktrial.kit.errors import LimitPassed, Refused
+from ktrial.reports.html import html_page
+from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.arms.plan_arms import found_values
+from ktrial.trial.outcome.summary import extendable, judgement_of
+from ktrial.trial.protocol.file import trial_text
+from ktrial.trial.run.conduct import planned
+from ktrial.trial.run.guards import refuse_changed
+from ktrial.trial.run.prepare import rig_of
+from ktrial.trial.run.progress import TrialProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,14 +39,10 @@ if TYPE_CHECKING:
     from ktrial.trial.run.conduct import CarriedOut, Planned
     from ktrial.trial.run.events import TrialListener
     from ktrial.trial.run.prepare import Prepared, Rig
-    from ktrial.trial.run.progress import TrialProgress
 
 
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     """Print a protocol and measure nothing. Raises what it would be refused for on this machine."""
-    from ktrial.cli.shared import guest_trials
-    from ktrial.trial.protocol.file import trial_text
-
     file = _in_boots(app, file)
     if file.guest is not None:
         guest_trials.show_protocol(app, file)
@@ -72,13 +84,9 @@ class _Here:
 
     @cached_property
     def _rig(self) -> Rig:
-        from ktrial.trial.run.prepare import rig_of
-
         return rig_of(self._app, self.ready)
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        from ktrial.trial.run.conduct import planned
-
         return planned(self._app, self.ready, self._rig, listen, profile=profile)
 
     def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
@@ -93,9 +101,6 @@ class _Here:
         return begin(self._app, self.ready, protocol)
 
     def changed(self, stored: StoredTrial) -> str | None:
-        from ktrial.trial.arms.plan_arms import found_values
-        from ktrial.trial.run.guards import refuse_changed
-
         arms = self.ready.arms
         if arms != stored.arms:
             return next(name for name in stored.arms if arms.get(name) != stored.arms[name])
@@ -112,7 +117,6 @@ def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
     """Where this trial is carried out; everything that its protocol names is there."""
     if file.guest is None:
         return _Here(app, file, allow_dangerous=allow_dangerous)
-    from ktrial.cli.shared.guest_trials import InGuests
 
     return InGuests(app, file, allow_dangerous=allow_dangerous)
 
@@ -124,10 +128,6 @@ def run_file(
 
     `anyway` also where the noise hides what is looked for.
     """
-    from ktrial.cli.shared.manual_trials import begin_by_hand
-    from ktrial.trial.arms.manual import is_by_hand
-    from ktrial.trial.run.progress import TrialProgress
-
     file = _in_boots(app, file)
     if file.guest is None and is_by_hand(file):
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
@@ -181,8 +181,6 @@ def _in_boots(app: App, file: TrialFile) -> TrialFile:
 
 def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListener, *, as_json: bool) -> bool:
     """Carry a trial out; whether it was interrupted. One that a limit ended is shown before that is said."""
-    from ktrial.kit.errors import LimitPassed
-
     try:
         return venue.carry_on(stored, listen).interrupted
     except LimitPassed:
@@ -192,12 +190,6 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
 
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
     """Go on with a trial of the store, with exactly what was fixed."""
-    from ktrial.cli.shared.manual_trials import next_visit
-    from ktrial.judge.model.log import Ended, protocol_in
-    from ktrial.trial.arms.manual import is_by_hand
-    from ktrial.trial.outcome.summary import judgement_of
-    from ktrial.trial.run.progress import TrialProgress
-
     log = app.trials.log(stored.trial)
     judgement = judgement_of(log)
     if judgement.next.action == "stop" and isinstance(log[-1], Ended):
@@ -217,9 +209,6 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
 
 def extend_trial(app: App, stored: StoredTrial, blocks: int, *, allow_dangerous: bool, as_json: bool) -> int:
     """Go on beyond the end of a trial that had declared it."""
-    from ktrial.judge.model.log import Extended
-    from ktrial.trial.outcome.summary import extendable
-
     extendable(stored.trial, app.trials.log(stored.trial), blocks)
     app.lock_trials()
     app.trials.append(stored.trial, [Extended(blocks=blocks)])
@@ -227,17 +216,11 @@ def extend_trial(app: App, stored: StoredTrial, blocks: int, *, allow_dangerous:
 
 
 def write_report(found: Comparison, path: Path) -> None:
-    from ktrial.compare.files import write_file
-    from ktrial.reports.html import html_page
-
     write_file(path, html_page(found).encode())
 
 
 def recheck_trial(app: App, stored: StoredTrial) -> list[str]:
     """Everything of which a trial of the store can be convicted: by its log, its records and their raw output."""
-    from ktrial.evidence.recheck_trial import trial_differences
-    from ktrial.evidence.reparse import BROKEN, reparse
-
     found = [f"{one.where}: {one.told}" for one in trial_differences(kept_trial(app, stored), app.store)]
     for run in reparse([stored.session], app.store, app.benchmarks):
         broken = [run.unread] if run.unread is not None and run.unread.startswith(BROKEN) else []

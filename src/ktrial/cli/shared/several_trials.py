@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from ktrial.cli.shared.ledger import note
+from ktrial.cli.shared.run_trial import part_of_question
+from ktrial.judge.model.log import RunEnded, protocol_in
 from ktrial.studies.blame.model import BlamePart
+from ktrial.trial.outcome.summary import judgement_of
 from ktrial.trial.protocol.file import TrialFile
+from ktrial.trial.run.progress import TrialProgress
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -75,9 +80,6 @@ def _is_over(part: BlamePart) -> bool:
 
 def part_of(app: App, stored: StoredTrial) -> BlamePart:
     """A trial of the store as a part of a question."""
-    from ktrial.judge.model.log import RunEnded, protocol_in
-    from ktrial.trial.outcome.summary import judgement_of
-
     log = app.trials.log(stored.trial)
     protocol = protocol_in(log)
     return BlamePart(
@@ -99,10 +101,6 @@ def carry_out(
     as_json: bool,
 ) -> Answer | None:
     """To the answer; None where somebody interrupted. `check` refuses a trial before its first run."""
-    from ktrial.cli.shared.ledger import note
-    from ktrial.cli.shared.run_trial import part_of_question
-    from ktrial.trial.run.progress import TrialProgress
-
     done = list(parts)
     first = follow(done)
     if isinstance(first, TrialFile) and first.guest is None:

@@ -6,8 +6,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ktrial.kit import plain_json
+from ktrial.cli.app_guest import again, as_before
+from ktrial.cli.options import write_json
+from ktrial.cli.shared.fail_on import refuse
+from ktrial.cli.shared.ledger import note
+from ktrial.evidence.recheck_trial import told_again
+from ktrial.kit import interruption, plain_json
 from ktrial.kit.errors import GuardTripped
+from ktrial.kit.tables import columns
+from ktrial.reports.terminal import comparison_text
+from ktrial.studies.blame.text import screening_text
+from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.outcome.summary import judgement_of, summary_of
+from ktrial.trial.outcome.verdict_text import trial_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,14 +31,6 @@ if TYPE_CHECKING:
 
 
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
-    from ktrial.cli.app_guest import again, as_before
-    from ktrial.cli.shared.fail_on import refuse
-    from ktrial.cli.shared.ledger import note
-    from ktrial.kit import interruption
-    from ktrial.kit.tables import columns
-    from ktrial.trial.arms.manual import is_by_hand
-    from ktrial.trial.outcome.verdict_text import trial_text
-
     note(app)
     found: Comparison | None = None
     if stored.file.screen is not None:
@@ -71,8 +74,6 @@ def _findings(found: Comparison) -> Iterator[Finding]:
 
 
 def told(app: App, stored: StoredTrial) -> Comparison:
-    from ktrial.evidence.recheck_trial import told_again
-
     return told_again(kept_trial(app, stored), app.store, app.benchmarks, app.catalog)
 
 
@@ -84,12 +85,6 @@ def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
 
 def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool) -> None:
     """What a trial found; with everything, also outcomes that were not asked for."""
-    from ktrial.cli.options import write_json
-    from ktrial.cli.shared.fail_on import refuse
-    from ktrial.kit.tables import columns
-    from ktrial.reports.terminal import comparison_text
-    from ktrial.trial.outcome.verdict_text import trial_text
-
     if stored.file.screen is not None:
         screening(app, stored, as_json=as_json)
         return
@@ -104,10 +99,6 @@ def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool
 
 def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
     """Show a trial that looks for the setting that did it."""
-    from ktrial.kit.tables import columns
-    from ktrial.studies.blame.text import screening_text
-    from ktrial.trial.outcome.summary import judgement_of, summary_of
-
     log = app.trials.log(stored.trial)
     found = judgement_of(log)
     if as_json:

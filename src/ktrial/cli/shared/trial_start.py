@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ktrial.cli.options import is_terminal
+from ktrial.cli.shared.arm_commands import extras_of, undo_left_commands
+from ktrial.cli.shared.bench import choose, cpus_here
 from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.tables import columns, paragraph
+from ktrial.trial.outcome.text import more_text, sight_text
+from ktrial.trial.run import prepare as trial_ready
+from ktrial.trial.run.prepare import check_measured, look_over
+from ktrial.tuning.plans.confirm import must_agree
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -19,10 +27,6 @@ if TYPE_CHECKING:
 
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     """Find everything that the protocol names, on this machine. Raises for what is not there."""
-    from ktrial.cli.shared.arm_commands import extras_of, undo_left_commands
-    from ktrial.cli.shared.bench import choose, cpus_here
-    from ktrial.trial.run import prepare as trial_ready
-
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     if app.host is not None:
@@ -44,9 +48,6 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
 
 def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     """Raise what a trial would be refused for, as far as looking shows it; of one in guests, what it would measure."""
-    from ktrial.cli.shared.bench import choose
-    from ktrial.trial.run.prepare import check_measured, look_over
-
     suite, benchmarks = choose(
         app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
     )
@@ -58,10 +59,6 @@ def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
 
 def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> None:
     """A trial that cannot see what is looked for begins only if that is wanted."""
-    from ktrial.cli.options import is_terminal
-    from ktrial.kit.tables import columns, paragraph
-    from ktrial.trial.outcome.text import more_text, sight_text
-
     if anyway:
         return
     if not ask or not is_terminal():
@@ -69,7 +66,6 @@ def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> N
             f"this trial detects {sight_text(forecast)}",
             hint=f"{more_text(forecast)}; --anyway continues, and still detects larger effects",
         )
-    from ktrial.tuning.plans.confirm import must_agree
 
     sys.stderr.write(paragraph(more_text(forecast), width=columns()) + "\n")
     must_agree("Continue anyway, and look only for larger effects?")

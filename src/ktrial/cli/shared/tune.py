@@ -11,30 +11,38 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ktrial.bench.availability import examine_with
+from ktrial.bench.suites import find_suite
+from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.bench import give_programs_of, refuse_faulty
+from ktrial.cli.shared.several_trials import carry_out
+from ktrial.cli.shared.trial_options import budget_of, template_file
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnknownName
+from ktrial.kit.tables import columns
 from ktrial.machine.transactions import IN_FORCE, UNFINISHED, unfinished
+from ktrial.studies.goals import Goal, Measure
+from ktrial.studies.suggest import candidates_of
+from ktrial.studies.tune.model import TuneQuestion
+from ktrial.studies.tune.select import follow, groups_of
+from ktrial.studies.tune.text import receipt_text
+from ktrial.trial.protocol.from_words import pair
+from ktrial.tuning.plans.confirm import must_agree
+from ktrial.tuning.plans.resolve import apply_plan, make_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ktrial.cli.app import App
     from ktrial.studies.blame.model import BlamePart
-    from ktrial.studies.goals import Candidate, Goal
-    from ktrial.studies.tune.model import TuneQuestion, TuneReceipt
+    from ktrial.studies.goals import Candidate
+    from ktrial.studies.tune.model import TuneReceipt
 
 
 def asked(
     app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[str, TuneQuestion, dict[str, str]]:
     """What is to be tried here, and what cannot be measured."""
-    from ktrial.cli.shared.trial_options import budget_of, template_file
-    from ktrial.studies.suggest import candidates_of
-    from ktrial.studies.tune.model import TuneQuestion
-    from ktrial.studies.tune.select import groups_of
-    from ktrial.trial.protocol.from_words import pair
-
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     goal = _goal(app, name, own, options)
@@ -61,8 +69,6 @@ def asked(
 
 def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]) -> Goal:
     """The goal, measured otherwise where the command line says so; a profile is one with --suite or a command."""
-    from ktrial.studies.goals import Goal, Measure
-
     elsewhere = None
     if own is not None or options["suite"] is not None:
         elsewhere = Measure(knobs=("*",), suite=options["suite"] or "", primary=options["primary"] or "")
@@ -80,9 +86,6 @@ def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, A
 
 def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candidate], dict[str, str]]:
     """Those whose benchmarks can run here, and why others cannot."""
-    from ktrial.bench.availability import examine_with
-    from ktrial.bench.suites import find_suite
-
     why: dict[str, str] = {}
     for suite in dict.fromkeys(one.measure.suite for one in candidates):
         refuse_faulty(app, suite)
@@ -97,9 +100,6 @@ def carry_on_tuning(
     app: App, question: TuneQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> TuneReceipt | None:
     """All trials; None where somebody interrupted."""
-    from ktrial.cli.shared.several_trials import carry_out
-    from ktrial.studies.tune.select import follow
-
     return carry_out(
         app, partial(follow, question), parts, lambda _: None, allow_dangerous=allow_dangerous, as_json=as_json
     )
@@ -107,13 +107,8 @@ def carry_on_tuning(
 
 def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool) -> TuneReceipt:
     """Put all that is kept into force, in one transaction that stays."""
-    from ktrial.cli.options import is_terminal
-    from ktrial.tuning.plans.resolve import apply_plan, make_plan
-
     words = [f"{address}={value}" for address, value in receipt.kept.items()]
     if ask and is_terminal():
-        from ktrial.tuning.plans.confirm import must_agree
-
         must_agree(f"Apply {' '.join(words)}?")
     root = app.root_session(f"keeping {' '.join(words)}")
     plan, _ = make_plan(root, app.catalog, words, allow_dangerous=allow_dangerous)
@@ -134,9 +129,6 @@ def keep_receipt(app: App, receipt: TuneReceipt) -> Path:
 
 
 def show(receipt: TuneReceipt, *, as_json: bool) -> None:
-    from ktrial.kit.tables import columns
-    from ktrial.studies.tune.text import receipt_text
-
     if as_json:
         sys.stdout.write(plain_json.line({"event": "receipt", "receipt": receipt}))
     else:

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ktrial.agent.user_folders import state_folder
 from ktrial.cli.options import seconds
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput
 from ktrial.kit.streams import tell
+from ktrial.kit.tables import clean
+from ktrial.recordings.growing import GrowingRecording
+from ktrial.watch.record.place import paths_of, recording_place
+from ktrial.watch.record.text import HEADER, stretch
 
 if TYPE_CHECKING:
     from ktrial.cli.app_guest import GuestHost
@@ -68,8 +73,6 @@ def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None
     """
     if wanted is not None:
         return wanted
-    from ktrial.agent.user_folders import state_folder
-    from ktrial.watch.record.place import paths_of, recording_place
 
     usual = state_folder() / "recordings"
     place = recording_place(usual, paths_of(words, pid)) if here else usual
@@ -104,8 +107,6 @@ def refuse_on_host(
 
 def untraced(why: str) -> str:
     """Said at the beginning: after hours it is too late to do something about it."""
-    from ktrial.kit.tables import clean
-
     return clean(f"no events are traced: {why}") + "\n"
 
 
@@ -116,8 +117,6 @@ class WatchShown:
     """
 
     def __init__(self, every_s: float, *, as_json: bool) -> None:
-        from ktrial.recordings.growing import GrowingRecording
-
         self._every_ns = every_s * 1e9
         self._as_json = as_json
         self._before: Seen | None = None
@@ -147,8 +146,6 @@ class WatchShown:
             line = {"event": "seen", **msgspec.to_builtins(seen), "events": msgspec.to_builtins(self._events)}
             tell(sys.stdout, plain_json.line(line))
         else:
-            from ktrial.watch.record.text import HEADER, stretch
-
             if self._before is None:
                 tell(sys.stderr, HEADER + "\n")
             tell(sys.stderr, stretch(self._before, seen, self._events))

@@ -20,10 +20,15 @@ from ktrial.cli.shared.watch import WatchShown, untraced
 from ktrial.cli.shared.watched_programs import LinesAtEnd, frame_loop, watched_program
 from ktrial.kit.console import LiveLines, is_live
 from ktrial.kit.streams import draw
+from ktrial.kit.tables import columns
 from ktrial.machine.disks import disk_of
 from ktrial.recordings.frame_loop import LINES
 from ktrial.recordings.frames.lines import FramePattern
+from ktrial.watch.diagnosis.symptoms import load_symptoms
 from ktrial.watch.record.frames import KeptFrames, Looks, TellsFrames
+from ktrial.watch.record.live import LiveWatch
+from ktrial.watch.record.live_view import watch_view
+from ktrial.watch.record.text import summary
 from ktrial.watch.record.watch import WatchRequest, crowded_disk, lost_lines, read_back, watch
 
 if TYPE_CHECKING:
@@ -51,8 +56,6 @@ class Drawn:
         program: bool,
         frames_told: bool = False,
     ) -> None:
-        from ktrial.watch.record.live import LiveWatch
-
         self._title = title
         self._told = False
         self._live = LiveWatch(symptoms, program=program, frames_told=frames_told)
@@ -77,8 +80,6 @@ class Drawn:
         self._live.frames([end_ns / 1e9 for end_ns, _ in frames], [took_s for _, took_s in frames])
 
     def _draw(self) -> None:
-        from ktrial.watch.record.live_view import watch_view
-
         moment = self._live.moment(time.process_time() - self._cpu_s)
         if moment is not None:
             self._view.draw(watch_view(moment, title=self._title, width=self._view.columns))
@@ -145,9 +146,6 @@ def watch_session(app: App, asked: WatchOptions) -> None:
         told = {"event": "ended", "file": str(file), "exit_status": status, "head_cpu_s": head_cpu_s}
         write_json({**told, "ended": msgspec.to_builtins(ended), "findings": msgspec.to_builtins(findings)})
     else:
-        from ktrial.kit.tables import columns
-        from ktrial.watch.record.text import summary
-
         sys.stdout.write(summary(ended, str(file), findings, head_cpu_s, columns()))
 
 
@@ -156,7 +154,6 @@ def _shows(app: App, asked: WatchOptions, *, frames_told: bool) -> TellsFrames:
     shares = asked.words is not None and (sys.stdout.isatty() or sys.stderr.isatty())
     if not draws(asked.live, as_json=asked.as_json, shares_terminal=shares):
         return WatchShown(asked.every_s, as_json=asked.as_json)
-    from ktrial.watch.diagnosis.symptoms import load_symptoms
 
     process = asked.wanted.process
     title = " ".join(asked.words) if asked.words else "the machine" if process is None else f"process {process}"

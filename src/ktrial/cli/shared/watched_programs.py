@@ -12,8 +12,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from ktrial.agent.binary import find_agent
+from ktrial.bench.guest_tools import guest_path
 from ktrial.bench.run.tail import LineTail
+from ktrial.cli.shared.bench import not_in_guest, program_of
 from ktrial.cli.shared.command_environment import named_variables, started_environment
+from ktrial.guests.program import CAPTURE_BYTES, GuestProgram
 from ktrial.kit.errors import BadInput
 from ktrial.kit.streams import pass_on
 from ktrial.recordings.frame_loop import GUEST_RESERVE_BYTES, LINES, loop_arguments
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
     from ktrial.bench.benchmark import RawOutput
     from ktrial.cli.app import App
     from ktrial.cli.app_guest import GuestHost
-    from ktrial.guests.program import GuestProgram
 
 _FRAME = re.compile(LINES)
 #: Where the agent lies in every guest.
@@ -71,8 +74,6 @@ def watched_program(
     """
     if app.host is None:
         return HeldProgram(words, environment=started_environment(variables, clean=clean))
-    from ktrial.bench.guest_tools import guest_path
-    from ktrial.cli.shared.bench import not_in_guest, program_of
 
     program = str(program_of(words[0]))
     app.host.give({program: program})
@@ -94,7 +95,6 @@ def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
         lines = LinesAtEnd()
         argv = (_AGENT_THERE, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))
         return Loop(_started(app.host, argv, limit_s, lines.put, _FRAME_BYTES), lines)
-    from ktrial.agent.binary import find_agent
 
     there, told = os.pipe()
     try:
@@ -114,8 +114,6 @@ def _started(
     capture_bytes: int | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> GuestProgram:
-    from ktrial.guests.program import CAPTURE_BYTES, GuestProgram
-
     return GuestProgram(host.connect("user"), argv, limit_s, take, capture_bytes or CAPTURE_BYTES, variables)
 
 
