@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import gc
 import os
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support.alone import the_machine
 from tests.support.long import IS_LONG, long_tests
 from tests.support.tree import FakeRoot
 
@@ -46,16 +46,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def machine_alone() -> Iterator[None]:
-    """The machine itself: one test at a time, whatever the number of workers and checkouts.
-
-    The lock is on a folder that a Debian of its own (tests/alone) has from this machine; its /proc is another one.
-    """
-    descriptor = os.open("/sys/kernel", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    """The machine itself, for one test at a time."""
+    with the_machine():
         yield
-    finally:
-        os.close(descriptor)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class Documented(NamedTuple):
 
 def documented() -> list[Documented]:
     """All of them, each once."""
-    files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/tutorials").glob("*.md"))]
     found = [one for file in files for one in _in_text(str(file.relative_to(ROOT)), file.read_text(encoding="utf-8"))]
     found += _in_help(cli, click.Context(cli, info_name="ktrial", **cli.context_settings))
     return list({(one.words, one.mentioned): one for one in found}.values())

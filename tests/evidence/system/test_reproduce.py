@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.alone import the_machine
 from tests.support.terminal import KTRIAL
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -33,11 +34,10 @@ def run(home: Path, *argv: str | Path, ok: bool = True) -> subprocess.CompletedP
 def author(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Somebody who has published a trial, with its data and without."""
     home = tmp_path_factory.mktemp("author")
-    run(
-        home,
-        *(*KTRIAL, "try", "--env", "NUMBER=9", "--budget", "quick", "--settle", "0s", "--no-profile", "--anyway"),
-        *("--metric", "number_ms:lower=number: ([0-9]+)", "--", *SLOWER),
-    )
+    words = ("--env", "NUMBER=9", "--budget", "quick", "--settle", "0s", "--no-profile", "--anyway")
+    # Made before any test has the machine by its own fixture.
+    with the_machine():
+        run(home, *KTRIAL, "try", *words, "--metric", "number_ms:lower=number: ([0-9]+)", "--", *SLOWER)
     listed = run(home, *KTRIAL, "trial", "list", "--json").stdout
     (trial,) = [one["trial"] for one in json.loads(listed)["trials"]]
     run(home, *KTRIAL, "publish", trial, "--data", "-o", "with")

@@ -20,6 +20,6 @@ pytestmark = pytest.mark.timeout(600)
 
 def test_no_byte_is_wrong_after_a_power_cut() -> None:
     recording = record(KERNEL, EXT4_UNAIDED, fault_agent_with("fault-injection"), rounds=1)
-    judged = recover(KERNEL, EXT4_UNAIDED, find_agent(), recording, count=12)
-    assert len(judged) == 12
+    judged = recover(KERNEL, EXT4_UNAIDED, find_agent(), recording, count=40)
+    assert len(judged) == 40
     assert [fault for faults in judged for fault in faults] == []
