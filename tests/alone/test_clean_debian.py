@@ -2,6 +2,7 @@
 """A fresh clone sets itself up on a Debian that has nothing but its essential packages, and passes its own check."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.support.told_trials import messaging_trial
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CLONE = "/opt/ktrial"
+MINUTES = {"five": 5, "ten": 10, "fifteen": 15, "twenty-five": 25}
 
 pytestmark = [pytest.mark.xdist_group("debian"), pytest.mark.timeout(4500)]
 
@@ -45,6 +47,18 @@ def test_the_doctor_answers_there(debian: DebianRoot) -> None:
     assert "Debian GNU/Linux 12" in doctor.stdout
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CHECKOUT / "docs/tutorials").glob("*.md")))
+def test_a_tutorial_can_be_followed_there_in_its_time(debian: DebianRoot, name: str) -> None:
+    text = (CHECKOUT / f"docs/tutorials/{name}.md").read_text(encoding="utf-8")
+    minutes = MINUTES[" ".join(text.split()).partition("takes about ")[2].partition(" minutes")[0]]
+    steps = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (debian.folder / "usr/local/bin/ktrial").unlink(missing_ok=True)
+    (debian.folder / "usr/local/bin/ktrial").symlink_to(f"{CLONE}/ktrial")
+    (debian.folder / "root" / name).mkdir()
+    ran = debian.run("sh", "-ec", "".join(steps), directory=f"/root/{name}", time_limit_s=60 * minutes)
+    assert ran.returncode == 0, ran.stdout[-5000:]
+
+
 def test_what_was_published_elsewhere_comes_out_again_there(debian: DebianRoot, tmp_path: Path) -> None:
     """From a store that is empty, by the script that lies beside the data."""
     store = Store(Database.open(str(tmp_path / "a.db")))
@@ -53,6 +67,7 @@ def test_what_was_published_elsewhere_comes_out_again_there(debian: DebianRoot, 
     output = debian.folder / "opt/published"
     publish = ("--store", tmp_path / "a.db", "publish", told, "--data", "-o", output)
     subprocess.run([CHECKOUT / "ktrial", *publish], check=True)
+    (debian.folder / "usr/local/bin/ktrial").unlink(missing_ok=True)
     (debian.folder / "usr/local/bin/ktrial").symlink_to(f"{CLONE}/ktrial")
     ran = debian.run("sh", "/opt/published/reproduce.sh")
     assert (ran.returncode, ran.stdout.endswith("all equal\n")) == (0, True), ran.stdout

@@ -146,7 +146,7 @@ def test_a_class_has_its_name_alone() -> None:
 
 
 #: So many lines at most has a module or file of the agent, without its tests; a verb; and a function.
-MOST, MOST_OF_A_VERB, MOST_OF_A_FUNCTION = 500, 150, 60
+MOST, MOST_OF_A_VERB, MOST_OF_A_FUNCTION = 500, 170, 60
 #: A module that is one thing may have so many, if it stands here with the reason.
 MOST_OF_ONE_THING = 600
 LONGER: dict[str, str] = {}

@@ -61,4 +61,5 @@ def test_a_page_begins_with_a_title_and_a_paragraph(name: str) -> None:
     title, blank, first = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n")[:3]
     assert title.startswith("# ")
     assert blank == ""
-    assert first and not first.startswith(("```", "|", "#", "- ", "!")), first
+    assert first
+    assert not first.startswith(("```", "|", "#", "- ", "!")), first

@@ -67,7 +67,7 @@ class Verbs(FolderGroup):
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(__version__, "-V", "--version", prog_name="ktrial", message="%(prog)s %(version)s")
-@click.option("--no-sudo", is_flag=True, help="Never ask for root; refuse what needs it.")
+@click.option("--no-sudo", is_flag=True, help="Never ask for root; fail if a command needs it.")
 @click.option(
     "--catalog",
     "catalogs",
@@ -80,7 +80,7 @@ class Verbs(FolderGroup):
     "--store",
     envvar="KTRIAL_STORE",
     metavar="FILE|URL",
-    help="Keep results in FILE, or in a database: postgresql://USER@HOST/NAME (or set KTRIAL_STORE).",
+    help="Store of results: a file, or postgresql://USER@HOST/NAME (or set KTRIAL_STORE).",
 )
 @click.option(
     "--host",

@@ -21,7 +21,7 @@ arch_option = click.option(
     type=click.Choice(ARCHITECTURES),
     default=ARCHITECTURES[0],
     show_default=True,
-    help="The architecture of the kernel, as its build calls it.",
+    help="Architecture of the kernel, as kbuild names it.",
 )
 
 
@@ -80,7 +80,7 @@ def _below_fps(_: click.Context, __: click.Parameter, given: str | None) -> floa
 
 
 below_fps_option = click.option(
-    "--below-fps", metavar="N", callback=_below_fps, help="Logs of frames: slow ones are below N a second, else 25."
+    "--below-fps", metavar="N", callback=_below_fps, help="Frame logs: rate below which a frame is slow.  [25]"
 )
 
 

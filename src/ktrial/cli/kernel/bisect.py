@@ -16,22 +16,37 @@ from ktrial.cli.options import json_option, write_json
 @click.argument("good")
 @click.argument("bad")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
-@click.option("--outcome", required=True, metavar="NAME", help="A result of a load of the agent's: wakeup.p99_ns.")
-@click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the load.")
+@click.option("--outcome", required=True, metavar="NAME", help="Outcome to bisect, such as wakeup.p99_ns.")
 @click.option(
-    "--tree", type=click.Path(path_type=Path), default=Path(), metavar="DIR", help="The git tree, if not here."
+    "-p",
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a parameter of the load. Repeatable.",
 )
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Configure each commit with this file.")
-@click.option("--build", "builds", multiple=True, metavar="COMMAND", help="Build with these in place of make.")
-@click.option("--image", metavar="PATH", help="The kernel that a build writes, in the tree.")
 @click.option(
-    "--build-limit", default="2h", show_default=True, metavar="TIME", help="End each command of a build then."
+    "--tree", type=click.Path(path_type=Path), default=Path(), metavar="DIR", help="Git tree.  [current folder]"
 )
-@click.option("--tool", "tools", multiple=True, metavar="NAME|PATH", help="Also put this program into the guests.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Configuration of each commit.")
+@click.option(
+    "--build", "builds", multiple=True, metavar="COMMAND", help="Command that builds, instead of make. Repeatable."
+)
+@click.option("--image", metavar="PATH", help="Kernel image that the build writes, in the tree.")
+@click.option(
+    "--build-limit", default="2h", show_default=True, metavar="TIME", help="Time limit of each build command."
+)
+@click.option(
+    "--tool", "tools", multiple=True, metavar="NAME|PATH", help="Also put this program into the guests. Repeatable."
+)
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guests.")
-@click.option("--runs", type=click.IntRange(16, 60), default=30, show_default=True, help="Most boots of a commit.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the words that boots differ in.")
-@click.option("--limit", default="120s", show_default=True, metavar="TIME", help="End each guest then.")
+@click.option(
+    "--runs", type=click.IntRange(16, 60), default=30, show_default=True, help="Maximum number of boots per commit."
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the words in which boots differ."
+)
+@click.option("--limit", default="120s", show_default=True, metavar="TIME", help="Time limit of each guest.")
 @json_option
 @click.pass_obj
 def command(

@@ -23,14 +23,16 @@ _LIMIT = "60s"
 @click.command(short_help="Boot a kernel in a guest and run a program there.")
 @click.argument("kernel")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
-@click.option("--tool", "tools", multiple=True, metavar="NAME|PATH", help="Also put this program into the guest.")
-@click.option("--module", "modules", multiple=True, metavar="NAME", help="Load this module of the kernel's first.")
+@click.option(
+    "--tool", "tools", multiple=True, metavar="NAME|PATH", help="Also put this program into the guest. Repeatable."
+)
+@click.option("--module", "modules", multiple=True, metavar="NAME", help="Load this kernel module first. Repeatable.")
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
-@click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest: 2, or 1 where time is exact.")
+@click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest.  [2; 1 if exact]")
 @click.option("--append", multiple=True, metavar="WORDS", help="Add to the kernel's command line.")
-@click.option("--mode", type=click.Choice(_MODES), help="By default kvm where it works, or else emulated.")
-@click.option("--keep", metavar="NAME", help="Keep it for other commands: `ktrial --host guest:NAME VERB`; exact:NAME.")
-@click.option("--limit", metavar="TIME", help="End the guest then.  [60s; none with --keep]")
+@click.option("--mode", type=click.Choice(_MODES), help="How to run the guest.  [kvm if it works, otherwise emulated]")
+@click.option("--keep", metavar="NAME", help="Keep the guest for `ktrial --host guest:NAME VERB` (or exact:NAME).")
+@click.option("--limit", metavar="TIME", help="Time limit of the guest.  [60s; none with --keep]")
 @json_option
 @click.pass_obj
 def command(

@@ -24,13 +24,17 @@ _MOST_JOBS = 1024
 @click.command(short_help="Build a kernel, and prove what was built.")
 @wish_options
 @click.option("--optimise", type=click.Choice(["2", "3"]), help="Compile with -O2 or -O3.")
-@click.option("--target", metavar="TARGET", help="Compile for this CPU or level; native is the one here.")
-@click.option("--package", type=click.Choice(_PACKAGES), help="Also make a package of it.")
-@click.option("--jobs", type=click.IntRange(1, _MOST_JOBS), help="Compilers at a time; by default one for each CPU.")
+@click.option("--target", metavar="TARGET", help="Compile for this CPU or level; native means this CPU.")
+@click.option("--package", type=click.Choice(_PACKAGES), help="Also build a package of this kind.")
+@click.option("--jobs", type=click.IntRange(1, _MOST_JOBS), help="Number of parallel compilers.  [one per CPU]")
 @click.option(
-    "--cache", type=click.Choice(_CACHES), default="auto", show_default=True, help="auto: ccache if it is here."
+    "--cache",
+    type=click.Choice(_CACHES),
+    default="auto",
+    show_default=True,
+    help="Compiler cache; auto uses ccache if installed.",
 )
-@click.option("--distcc", is_flag=True, help="Spread compilers over machines with distcc.")
+@click.option("--distcc", is_flag=True, help="Distribute compilation with distcc.")
 @click.pass_obj
 def command(
     app: App,

@@ -17,7 +17,7 @@ _MEMORY_BYTES = 1 << 30
 @click.argument("before")
 @click.argument("after")
 @click.option("--boot", "boots", is_flag=True, help="Also boot both in guests and compare their default sysctls.")
-@click.option("--limit", default="120s", show_default=True, metavar="TIME", help="End each guest then.")
+@click.option("--limit", default="120s", show_default=True, metavar="TIME", help="Time limit of each guest.")
 @json_option
 @click.pass_obj
 def command(app: App, before: str, after: str, boots: bool, limit: str, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from ktrial.cli.options import json_option, write_json
 
 @click.command(short_help="Show what a built kernel is.")
 @click.argument("kernel")
-@click.option("--config", "with_config", is_flag=True, help="Write its configuration, and nothing else.")
+@click.option("--config", "with_config", is_flag=True, help="Write only its configuration.")
 @json_option
 @click.pass_obj
 def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:

@@ -17,11 +17,17 @@ _MOST_JOBS = 1024
 @click.command(short_help="Build a distribution's source package with its own packaging.")
 @click.argument("source")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FOLDER", help="Where it is built."
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FOLDER", help="Folder to build in."
 )
-@click.option("--patch", "patches", multiple=True, metavar="FILE|URL", help="Put a patch or series on first (Debian).")
-@click.option("--jobs", type=click.IntRange(1, _MOST_JOBS), help="Compilers at a time; by default one for each CPU.")
-@click.option("--anyway", is_flag=True, help="Go on where packages that it wants are not installed.")
+@click.option(
+    "--patch",
+    "patches",
+    multiple=True,
+    metavar="FILE|URL",
+    help="Apply a patch or series first (Debian only). Repeatable.",
+)
+@click.option("--jobs", type=click.IntRange(1, _MOST_JOBS), help="Number of parallel compilers.  [one per CPU]")
+@click.option("--anyway", is_flag=True, help="Continue if build dependencies are missing.")
 @json_option
 @click.pass_obj
 def command(

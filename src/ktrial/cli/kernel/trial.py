@@ -23,20 +23,41 @@ _LIMIT_BYTES = 1 << 20
 
 @click.command(short_help="Compare kernels, boot parameters and settings in guests.")
 @click.argument("words", nargs=-1, metavar="[FILE.toml | KERNEL…] [KNOB=VALUE…]")
-@click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured.")
-@click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it.")
-@click.option("--primary", metavar="OUTCOME", help="The outcome that decides.")
-@click.option("--secondary", multiple=True, metavar="OUTCOME", help="Also judge this one.")
-@click.option("--boot", "boots", multiple=True, metavar="WORDS", help="An arm with these words on the command line.")
+@click.option("--suite", metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure.")
+@click.option(
+    "-p",
+    "--parameter",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a parameter of the benchmark. Repeatable.",
+)
+@click.option("--primary", metavar="OUTCOME", help="Outcome that decides.")
+@click.option("--secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
+@click.option(
+    "--boot",
+    "boots",
+    multiple=True,
+    metavar="WORDS",
+    help="Add an arm with these words on the kernel's command line. Repeatable.",
+)
 @build_options
-@click.option("--fragment", "fragments", multiple=True, metavar="NAME|FILE", help="An arm with this fragment.")
-@click.option("--set", "settings", multiple=True, metavar="SYMBOL=VALUE…", help="An arm with these symbols.")
-@click.option("--patch", "patches", multiple=True, metavar="FILE|URL", help="An arm with this patch or series.")
-@click.option("--placebo", is_flag=True, help="Also an arm that is the control again.")
+@click.option(
+    "--fragment", "fragments", multiple=True, metavar="NAME|FILE", help="Add an arm with this fragment. Repeatable."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="SYMBOL=VALUE…", help="Add an arm with these symbols. Repeatable."
+)
+@click.option(
+    "--patch", "patches", multiple=True, metavar="FILE|URL", help="Add an arm with this patch or series. Repeatable."
+)
+@click.option("--placebo", is_flag=True, help="Add an arm that repeats the control.")
 @guest_options
-@click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]")
-@click.option("--cap", type=click.IntRange(7), metavar="BLOCKS", help="No more blocks than that.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders and words again.")
+@click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2%]")
+@click.option("--cap", type=click.IntRange(7), metavar="BLOCKS", help="Maximum number of blocks.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the orders and words of an earlier trial."
+)
 @click.option("--dry-run", is_flag=True, help="Print the protocol; build and boot nothing.")
 @fail_on_option
 @dangerous_option

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 #: On verbs whose arms differ in a variable `--env` names an arm instead.
 env_option = click.option(
-    "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="A variable; its value is recorded."
+    "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Add a variable and record its value. Repeatable."
 )
-clean_env_option = click.option(
-    "--clean-env", is_flag=True, help="Pass CMD next to nothing of the shell's environment."
-)
+clean_env_option = click.option("--clean-env", is_flag=True, help="Pass CMD only the basic variables of the shell.")
 
 
 def named_variables(given: Sequence[str]) -> dict[str, str]:

@@ -51,19 +51,28 @@ def table_options(command: F) -> F:
                 "--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Input format.  [detected]"
             ),
             click.option(
-                "--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values, as 'time(sec)'."
+                "--value",
+                "values",
+                multiple=True,
+                metavar="COLUMN",
+                help="csv: column of values, such as 'time(sec)'. Repeatable.",
             ),
-            click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only rows or runs that say so."),
-            single("--groups", metavar="COLUMN,COLUMN", help="csv: columns of values, each of them a group."),
+            click.option(
+                "--where",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="Use only rows or runs with this value. Repeatable.",
+            ),
+            single("--groups", metavar="COLUMN,COLUMN", help="csv: columns of values, each a group of its own."),
             single(
                 "--by",
                 metavar="NAME[,NAME]",
-                help="What names the groups: columns, or what runs tell (go-bench: note).",
+                help="Column or attribute that names the groups.",
             ),
-            single("--block", metavar="NAME", help="What runs share across groups, as a host: likewise."),
-            single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark."),
-            single("--unit", metavar="UNIT", help="csv: the unit of the values, where no header tells it."),
-            single("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better."),
+            single("--block", metavar="NAME", help="Column or attribute that runs of a block share, such as a host."),
+            single("--benchmark", metavar="COLUMN", help="csv: column that names the benchmark."),
+            single("--unit", metavar="UNIT", help="csv: unit of the values, if no header says it."),
+            single("--direction", type=click.Choice(["lower", "higher"]), help="csv: direction that is better."),
             below_fps_option,
         )
     ):

@@ -40,7 +40,7 @@ def fail_on_option(command: F) -> F:
         callback=_ask,
         expose_value=False,
         metavar="VERDICT,…",
-        help="Exit with 3 on any of these, as worse,different,inconclusive,not-comparable.",
+        help="Exit with 3 on any of these: worse,different,inconclusive,not-comparable.",
     )(command)
 
 

@@ -29,18 +29,28 @@ _OPTIONS = (
         required=True,
         type=click.Path(path_type=Path),
         metavar="FOLDER",
-        help="Where it is configured and built.",
+        help="Folder to configure and build in.",
     ),
-    click.option("--config", "base", metavar="BASE", help="Begin with it; else with the .config in FOLDER."),
+    click.option("--config", "base", metavar="BASE", help="Base configuration.  [the .config in FOLDER]"),
     click.option(
-        "--fragment", "fragments", multiple=True, metavar="NAME|FILE", help="Add symbols; may be given again."
+        "--fragment", "fragments", multiple=True, metavar="NAME|FILE", help="Fragment of symbols to add. Repeatable."
     ),
-    click.option("--set", "settings", multiple=True, metavar="SYMBOL=VALUE", help="Set a symbol; has the last word."),
     click.option(
-        "--patch", "patches", multiple=True, metavar="FILE|URL", help="Put a patch or series on a copy first."
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="SYMBOL=VALUE",
+        help="Set a symbol; wins over fragments. Repeatable.",
     ),
-    click.option("--cc", metavar="PROGRAM", help="gcc (the default), or clang with all of LLVM."),
-    click.option("--anyway", is_flag=True, help="Go on where symbols do not hold, or room seems too small."),
+    click.option(
+        "--patch",
+        "patches",
+        multiple=True,
+        metavar="FILE|URL",
+        help="Apply a patch or series to a copy first. Repeatable.",
+    ),
+    click.option("--cc", metavar="PROGRAM", help="Compiler: gcc, or clang with all of LLVM.  [gcc]"),
+    click.option("--anyway", is_flag=True, help="Continue if symbols do not hold or room seems too small."),
     json_option,
 )
 

@@ -21,37 +21,54 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Options by the names of their parameters, where those are others.
 _WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch"}
 _MEASURED = (
-    click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured (or a command after --)."),
-    click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number CMD prints."),
+    click.option("--suite", metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure (or a command after --)."),
+    click.option(
+        "--metric",
+        "metrics",
+        multiple=True,
+        metavar="SPEC",
+        help="Read a number that CMD prints: NAME:lower=REGEX. Repeatable.",
+    ),
     click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]"),
     clean_env_option,
-    click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it."),
-    click.option("--primary", metavar="OUTCOME", help="The outcome that decides."),
+    click.option(
+        "-p",
+        "--parameter",
+        "given",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a parameter of the benchmark. Repeatable.",
+    ),
+    click.option("--primary", metavar="OUTCOME", help="Outcome that decides."),
 )
 _GUEST = (
-    click.option("--mode", type=click.Choice(("exact", "emulated", "kvm")), help="How guests are run.  [exact]"),
+    click.option("--mode", type=click.Choice(("exact", "emulated", "kvm")), help="How to run guests.  [exact]"),
     click.option("--memory", metavar="SIZE", help="Memory of each guest.  [512MiB]"),
-    click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest: 2, or 1 where time is exact."),
-    click.option("--workloads", type=click.IntRange(1, 100), help="Seeds in each boot.  [1]"),
+    click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest.  [2; 1 if exact]"),
+    click.option("--workloads", type=click.IntRange(1, 100), help="Number of seeds per boot.  [1]"),
 )
 _BUILT = (
-    click.option("--tree", metavar="TREE", help="Build the kernels of these sources."),
-    click.option("--config", metavar="BASE", help="All of them begin with it.  [tinyconfig]"),
-    click.option("--common", multiple=True, metavar="NAME|FILE", help="A fragment of all of them.  [guest]"),
-    click.option("--cc", metavar="PROGRAM", help="Compile all of them with it.  [gcc]"),
+    click.option("--tree", metavar="TREE", help="Build the kernels from these sources."),
+    click.option("--config", metavar="BASE", help="Base configuration of all kernels.  [tinyconfig]"),
+    click.option("--common", multiple=True, metavar="NAME|FILE", help="Fragment added to all kernels.  [guest]"),
+    click.option("--cc", metavar="PROGRAM", help="Compiler of all kernels.  [gcc]"),
 )
 _DESIGNED = (
-    click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="The effect worth finding."),
-    click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]"),
+    click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding."),
+    click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2%]"),
     click.option(
-        "--budget", default="default", show_default=True, metavar="NAME|BLOCKS", help="quick, default, thorough."
+        "--budget",
+        default="default",
+        show_default=True,
+        metavar="NAME|BLOCKS",
+        help="Maximum number of blocks: quick, default, thorough or a number.",
     ),
     click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]"),
-    click.option("--time", "time_", metavar="TIME", help="End where no further block fits into it."),
+    click.option("--time", "time_", metavar="TIME", help="Time limit of the trial."),
     click.option(
         "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the run order of an earlier trial."
     ),
-    click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap."),
+    click.option("--no-profile", is_flag=True, help="Skip the noise profile; the first seven blocks plan the cap."),
     anyway_option,
     click.option("--dry-run", is_flag=True, help="Print the protocol, check it here, measure nothing."),
     dangerous_option,

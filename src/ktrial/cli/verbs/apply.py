@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Apply a profile or settings as one transaction.")
 @settings_argument
-@click.option("--for", "for_", metavar="TIME", help="Put all back after TIME (30s, 10m, 1h) unless confirmed.")
-@click.option("--confirm", metavar="TIME", help="Ask whether to keep them; put all back when TIME passes unanswered.")
-@click.option("--keep-going", is_flag=True, help="Apply what can be applied; report the rest.")
+@click.option("--for", "for_", metavar="TIME", help="Revert after TIME (30s, 10m, 1h) unless confirmed.")
+@click.option("--confirm", metavar="TIME", help="Ask whether to keep them; revert if unanswered for TIME.")
+@click.option("--keep-going", is_flag=True, help="Apply what works and report the rest, instead of all or nothing.")
 @yes_option
 @dangerous_option
 @json_option

@@ -39,25 +39,50 @@ EXIT_PARTIAL = 1
 
 @click.command(cls=TakesSettle, short_help="Measure: a suite, one benchmark, or any command.")
 @click.argument("suite", shell_complete=measurable_names, required=False, metavar="[SUITE|BENCHMARK|-- CMD…]")
-@click.option("-n", "--runs", type=click.IntRange(1, 100_000), default=5, show_default=True, help="Runs of each.")
-@click.option("--label", metavar="NAME", help="A name for what is measured, kept with each run.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write all as JSON to FILE.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--cpus", metavar="LIST", help="Run on these CPUs only: 0,2-3, little or big.")
-@click.option("-p", "--parameter", "given", multiple=True, metavar="[BENCHMARK:]NAME=VALUE", help="Set a parameter.")
 @click.option(
-    "--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX or =$.PATH: a number that CMD prints."
+    "-n",
+    "--runs",
+    type=click.IntRange(1, 100_000),
+    default=5,
+    show_default=True,
+    help="Number of runs of each benchmark.",
+)
+@click.option("--label", metavar="NAME", help="Name of the configuration, stored with each run.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write all runs as JSON to FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--cpus", metavar="LIST", help="Pin runs to these CPUs: 0,2-3, little or big.")
+@click.option(
+    "-p", "--parameter", "given", multiple=True, metavar="[BENCHMARK:]NAME=VALUE", help="Set a parameter. Repeatable."
+)
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="SPEC",
+    help="Read a number that CMD prints: NAME:lower=REGEX or =$.PATH. Repeatable.",
 )
 @env_option
 @clean_env_option
-@click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [default: 1h]")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
-@click.option("--fresh", is_flag=True, help="Begin anew, also where the same measurement was interrupted.")
-@click.option("--when-idle", is_flag=True, help="Run while nobody uses the machine; make disturbed runs again.")
-@click.option("--settle", metavar="[=LIMIT]", help="Wait until it is as cool and idle as before the first run.  [10m]")
-@click.option("--gate", "gates", multiple=True, metavar="NAME=LIMIT", help="Judge runs by it: start_temperature=8C.")
+@click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the run order of an earlier measurement."
+)
+@click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted measurement.")
+@click.option("--when-idle", is_flag=True, help="Run only while nobody uses the machine; repeat disturbed runs.")
+@click.option(
+    "--settle",
+    metavar="[=LIMIT]",
+    help="Wait until it is as cool and idle as before the first run, at most LIMIT.  [10m]",
+)
+@click.option(
+    "--gate",
+    "gates",
+    multiple=True,
+    metavar="NAME=LIMIT",
+    help="Limit for a condition: start_temperature=8C. Repeatable.",
+)
 @click.option("--tools", metavar="container[=IMAGE]", help="Take the tools from a container's image.")
-@click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and what can run here.")
+@click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and whether they can run here.")
 @json_option
 @click.pass_context
 def command(

@@ -19,32 +19,58 @@ from ktrial.kit.errors import BadInput
 
 @click.command(cls=TakesCommand, short_help="Find which of several settings did it.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
-@click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="All settings of a profile.")
+@click.option(
+    "--profile", "profiles", multiple=True, metavar="PROFILE", help="Profile whose settings are the candidates."
+)
 @measured_options
-@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="A further outcome to be looked at.")
+@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also look at this outcome. Repeatable.")
 @click.option(
     "--known",
     type=click.Choice(["better", "worse", "either"]),
-    help="What all of them together do, where that is known; else it is shown first. `either` looks on both sides.",
+    help="Known effect of all settings together; measured first if omitted. `either` looks on both sides.",
 )
-@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="The effect that is worth finding.")
-@click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]")
-@click.option("--budget", type=click.IntRange(7, 60), default=25, show_default=True, help="Blocks of a trial.")
-@click.option("--cap", type=click.IntRange(12, 72), default=72, show_default=True, help="Blocks of a screening.")
-@click.option("--time", "time_", metavar="TIME", help="End each trial where no further block fits into it.")
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding.")
+@click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2%]")
+@click.option(
+    "--budget", type=click.IntRange(7, 60), default=25, show_default=True, help="Number of blocks of each trial."
+)
+@click.option(
+    "--cap", type=click.IntRange(12, 72), default=72, show_default=True, help="Maximum number of blocks of a screening."
+)
+@click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
-@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable of the benchmark.")
-@click.option("--guest", is_flag=True, help="In guests: every visit is a boot.")
-@click.option("--boot", "boots", multiple=True, metavar="WORDS", help="In guests: words for the command line.")
-@click.option("--kernel", metavar="KERNEL", help="In guests: the kernel.  [running]")
+@click.option(
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Add a variable to the benchmark's environment. Repeatable.",
+)
+@click.option("--guest", is_flag=True, help="Measure in guests; every visit is a boot.")
+@click.option(
+    "--boot",
+    "boots",
+    multiple=True,
+    metavar="WORDS",
+    help="In guests: words for the kernel's command line. Repeatable.",
+)
+@click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
 @build_options
-@click.option("--set", "settings", multiple=True, metavar="SYMBOL=VALUE…", help="With --tree: symbols, 4 at most.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="SYMBOL=VALUE…",
+    help="With --tree: Kconfig symbols to set. Repeatable, at most 4.",
+)
 @guest_options
 @click.option("--seed", type=click.IntRange(0, 2**62), metavar="N", help="Reproduce the run order of an earlier trial.")
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A picture: .svg or .png.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Draw a picture to FILE: .svg or .png."
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--dry-run", is_flag=True, help="Say what is told apart, and measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Show which settings it would tell apart; measure nothing.")
 @dangerous_option
 @json_option
 @click.pass_context

@@ -21,9 +21,9 @@ from ktrial.kit.errors import BadInput
     "--comparison",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A comparison, and all that it was made from: `ktrial recheck` computes it again.",
+    help="Pack a comparison with its data, for `ktrial recheck`.",
 )
-@click.option("--keep-identity", is_flag=True, help="Leave names of hosts and users, serial numbers and MACs in.")
+@click.option("--keep-identity", is_flag=True, help="Keep names of hosts and users, serial numbers and MAC addresses.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 @json_option
 @click.pass_obj

@@ -29,12 +29,14 @@ _LIMIT_BYTES = 1 << 20
 @click.argument("claim", metavar="CLAIM|FILE.toml")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
-@click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
+@click.option("--margin", metavar="2%", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )
-@click.option("--accept", "accepted", metavar="REASON", help="Compare what is refused; the reason is printed.")
-@click.option("--fail-on", type=click.Choice(["refuted"]), help="Exit with 3 when a claim is refuted.")
+@click.option(
+    "--accept", "accepted", metavar="REASON", help="Compare although ktrial refuses; print REASON in the report."
+)
+@click.option("--fail-on", type=click.Choice(["refuted"]), help="Exit with 3 if a claim is refuted.")
 @table_options
 @json_option
 @click.pass_obj

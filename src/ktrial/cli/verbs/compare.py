@@ -27,16 +27,22 @@ if TYPE_CHECKING:
     "words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE|TRIAL…"
 )
 @click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
-@click.option("--tiers", is_flag=True, help="Each arm builds on the one before it: compare with that as well.")
-@click.option("--pool", is_flag=True, help="Runs are of several machines: ask each, and all together.")
-@click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
-@click.option("--primary", metavar="OUTCOME", help="The outcome that was named beforehand.")
+@click.option("--tiers", is_flag=True, help="Also compare each arm with the one before it.")
+@click.option("--pool", is_flag=True, help="Compare on each machine, then over all of them.")
+@click.option("--margin", metavar="2%", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--primary", metavar="OUTCOME", help="Outcome that you chose before measuring.")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )
-@click.option("--accept", "accepted", metavar="REASON", help="Compare what is refused; the reason is printed.")
 @click.option(
-    "--exclude", "excluded", multiple=True, metavar="RUN:REASON", help="Show both: without this run and with."
+    "--accept", "accepted", metavar="REASON", help="Compare although ktrial refuses; print REASON in the report."
+)
+@click.option(
+    "--exclude",
+    "excluded",
+    multiple=True,
+    metavar="RUN:REASON",
+    help="Show the result without and with this run. Repeatable.",
 )
 @fail_on_option
 @click.option("--spread", default="25%", metavar="25%", help="Flag arms whose (max - min) / median exceeds this.")
@@ -46,7 +52,7 @@ if TYPE_CHECKING:
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write the JSON, for report and publish.",
+    help="Also write JSON to FILE, for report and publish.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Run a short example trial of four known settings.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where the report is written.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the run order of an earlier trial."
 )

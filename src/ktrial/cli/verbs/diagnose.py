@@ -18,20 +18,29 @@ from ktrial.kit.errors import BadInput
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING…")
 @click.option("--limit", metavar="TIME", help="Count frames slower than this as late, such as 50ms.  [outliers]")
 @click.option("--format", "as_format", metavar="FORMAT", help="Input format.  [detected]")
-@click.option("--interval", metavar="TIME", help="vmstat without -t: the time between two rows.")
-@click.option("--utc-offset", metavar="±HH:MM", help="Zone of files that tell the time of day only.")
+@click.option("--interval", metavar="TIME", help="vmstat without -t: time between two rows.")
+@click.option("--utc-offset", metavar="±HH:MM", help="Time zone of files that contain only the time of day.")
 @click.option(
     "--frames-began",
     type=click.FloatRange(1e9, 4.1e9),
     metavar="SECONDS",
-    help="When a log of frames began, since 1970.",
+    help="Start of a log of frames, in seconds since 1970.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A report too: .html, .svg, .png."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write a report to FILE: .html, .svg or .png.",
 )
-@click.option("--runs", type=click.Path(path_type=Path), metavar="CSV", help="The figures of each, to be compared.")
+@click.option(
+    "--runs",
+    type=click.Path(path_type=Path),
+    metavar="CSV",
+    help="Write the figures of each recording, for `ktrial compare`.",
+)
 @below_fps_option
-@click.option("--label", metavar="NAME", help="What they are compared by; else the name of the file of --runs.")
+@click.option("--label", metavar="NAME", help="Label for --runs.  [name of its file]")
 @click.option("--force", is_flag=True, help="Overwrite FILE and CSV.")
 @json_option
 @click.pass_obj

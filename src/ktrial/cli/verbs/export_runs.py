@@ -28,9 +28,11 @@ def _formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     metavar="|".join(run_formats()),
     required=True,
     shell_complete=_formats,
-    help="What to write.",
+    help="Output format.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE, not to stdout.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of stdout."
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | None, force: bool) -> int:

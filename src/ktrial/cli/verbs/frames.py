@@ -28,17 +28,19 @@ EXIT_BY_SIGNAL = 128
 
 @click.command(cls=TakesCommand, short_help="Compute frame statistics of logs, or of a game.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE…|-- CMD…]")
-@click.option("--label", metavar="NAME", help="A name for what is measured, kept with the run.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the run as JSON to FILE.")
+@click.option("--label", metavar="NAME", help="Name of the configuration, stored with the run.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also write the run as JSON to FILE."
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--duration", metavar="TIME", help="Log so long only; MangoHud before 0.7 needs it.")
-@click.option("--program", metavar="NAME", help="Take the capture of this process, where there are several.")
+@click.option("--duration", metavar="TIME", help="Stop logging after TIME; needed before MangoHud 0.7.")
+@click.option("--program", metavar="NAME", help="Use the capture of this process if there are several.")
 @click.option(
     "--captures",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Also look here for the capture.",
+    help="Also look for the capture in FOLDER. Repeatable.",
 )
 @env_option
 @clean_env_option

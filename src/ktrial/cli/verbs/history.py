@@ -20,9 +20,16 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show an outcome over time, and where its level changed.")
 @click.argument("outcome", metavar="OUTCOME")
-@click.option("--label", metavar="NAME", help="Only sessions with this label.")
-@click.option("--by", type=click.Choice(["session", "kernel"]), default="session", help="What makes one value.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A picture too: .svg or .png.")
+@click.option("--label", metavar="NAME", help="Show only sessions with this label.")
+@click.option(
+    "--by",
+    type=click.Choice(["session", "kernel"]),
+    default="session",
+    help="Show one value per session or per kernel.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it to FILE: .svg or .png."
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
 @click.pass_obj

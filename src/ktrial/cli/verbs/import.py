@@ -16,10 +16,10 @@ from ktrial.cli.shared.compare import table_options
 
 @click.command(short_help="Bring in results of other tools.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
-@click.option("--label", metavar="NAME", help="A name for the configuration that was measured.")
+@click.option("--label", metavar="NAME", help="Name of the configuration that was measured.")
 @table_options
-@click.option("--again", is_flag=True, help="Keep a file that was brought in before a second time.")
-@click.option("--dry-run", is_flag=True, help="Read and show, keep nothing.")
+@click.option("--again", is_flag=True, help="Import a file again that is stored already.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported; store nothing.")
 @json_option
 @click.pass_obj
 def command(

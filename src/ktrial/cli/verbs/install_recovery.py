@@ -12,7 +12,7 @@ from ktrial.cli.options import json_option, write_json
 
 
 @click.command(short_help="Recover automatically at every boot.")
-@click.option("--remove", is_flag=True, help="Take it away again.")
+@click.option("--remove", is_flag=True, help="Remove both.")
 @json_option
 @click.pass_obj
 def command(app: App, remove: bool, as_json: bool) -> None:

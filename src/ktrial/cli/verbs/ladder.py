@@ -27,11 +27,13 @@ from ktrial.kit.errors import BadInput, Refused
 @click.argument("name", shell_complete=profile_names, metavar="LADDER|FILE")
 @measured_options
 @env_option
-@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="A further outcome that is judged.")
-@click.option("--guest", is_flag=True, help="Try it in guests: every visit of a tier is a boot.")
-@click.option("--kernel", "kernels", multiple=True, metavar="TIER=KERNEL", help="In guests: what a tier has built.")
+@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
+@click.option("--guest", is_flag=True, help="Measure in guests; every visit is a boot.")
+@click.option(
+    "--kernel", "kernels", multiple=True, metavar="TIER=KERNEL", help="In guests: kernel of a tier. Repeatable."
+)
 @build_options
-@click.option("--patch", "patches", multiple=True, metavar="TIER=FILE|URL", help="A patch that a tier brings.")
+@click.option("--patch", "patches", multiple=True, metavar="TIER=FILE|URL", help="Patch of a tier. Repeatable.")
 @guest_options
 @fail_on_option
 @designed_options

@@ -17,10 +17,10 @@ from ktrial.kit.errors import BadInput
 
 @click.command(short_help="Say how many blocks a trial needs to see an effect.")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
-@click.option("--detect", default="5%", metavar="5%", help="The effect that is worth finding.")
-@click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
+@click.option("--detect", default="5%", metavar="5%", help="Smallest effect worth finding.")
+@click.option("--margin", metavar="2%", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
 @click.option("--budget", default=20, type=click.IntRange(7, 60), metavar="20", help="Maximum number of blocks.")
-@click.option("--sd", metavar="3%", help="The spread of runs, where there are no results yet.")
+@click.option("--sd", metavar="3%", help="Spread of runs, if you have no results yet.")
 @table_options
 @json_option
 @click.pass_obj

@@ -38,8 +38,8 @@ def command() -> None:
 
 @command.command(name="import", short_help="Turn a foreign file into a profile.")
 @click.argument("file", metavar="FILE|-")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of stdout.")
-@click.option("--name", help="The profile's name; by default taken from the file's name.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to FILE instead of stdout.")
+@click.option("--name", help="Name of the profile.  [the file's name]")
 @click.option(
     "--format",
     "as_format",

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Write a comparison as files for a git repository.")
 @click.argument("what", metavar="COMPARISON.json|TRIAL")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", required=True, help="Where to.")
-@click.option("--data", is_flag=True, help="Also what it was made from, so that `ktrial recheck` can compute it again.")
-@click.option("--keep-identity", is_flag=True, help="Leave names of hosts and users in --data.")
-@click.option("--force", is_flag=True, help="Write into a folder that holds something already.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", required=True, help="Folder to write to."
+)
+@click.option("--data", is_flag=True, help="Also write the data, so that `ktrial recheck` can compute it again.")
+@click.option("--keep-identity", is_flag=True, help="With --data: keep names of hosts and users.")
+@click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
 @click.pass_obj
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
     """Write README.md, charts, a JSON file for each run, exclusions and reproduce.sh into FOLDER.

@@ -23,10 +23,17 @@ _WIDE, _NARROW = 900, 400
 
 @click.command(short_help="Write a comparison as HTML, Markdown, SVG, PNG or JUnit.")
 @click.argument("file", type=click.Path(allow_dash=True, path_type=Path), metavar="COMPARISON.json")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Ends in .html, …")
-@click.option("--chart", "name", metavar="NAME", help="The picture of .svg and .png: forest (all effects), runs, …")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    required=True,
+    help="File to write; its ending is the format.",
+)
+@click.option("--chart", "name", metavar="NAME", help="Chart of .svg and .png: forest (all effects), runs, …")
 @click.option("--outcome", metavar="OUTCOME", help="Outcome to show.  [the first one]")
-@click.option("--summary", is_flag=True, help="Of Markdown only the few lines for the summary of a build step.")
+@click.option("--summary", is_flag=True, help="Markdown: only a few lines, for a build step's summary.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
 def command(

@@ -17,9 +17,9 @@ from ktrial.kit.errors import BadInput
 @click.option("--to", "to", type=int, metavar="N", help="Undo every transaction newer than N.")
 @click.option("--all", "all_", is_flag=True, help="Undo every transaction.")
 @click.option(
-    "--only", type=int, metavar="N", help="Undo transaction N alone; refused when a newer one holds the same."
+    "--only", type=int, metavar="N", help="Undo only transaction N; refused if a newer one has the same knob."
 )
-@click.option("--force", is_flag=True, help="Also put back what somebody else changed since.")
+@click.option("--force", is_flag=True, help="Also restore values that another program changed since.")
 @json_option
 @click.pass_obj
 def command(app: App, to: int | None, all_: bool, only: int | None, force: bool, as_json: bool) -> int:

@@ -12,8 +12,8 @@ from ktrial.cli.options import json_option, write_json
 
 
 @click.command(short_help="List what was measured or imported.")
-@click.option("--label", metavar="NAME", help="Only sessions with this label.")
-@click.option("--suite", metavar="NAME", help="Only sessions of this suite.")
+@click.option("--label", metavar="NAME", help="Show only sessions with this label.")
+@click.option("--suite", metavar="NAME", help="Show only sessions of this suite.")
 @json_option
 @click.pass_obj
 def command(app: App, label: str | None, suite: str | None, as_json: bool) -> int:

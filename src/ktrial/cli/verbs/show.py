@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show a session, a run, or a run's raw output.")
 @click.argument("place", shell_complete=session_names, metavar="SESSION[/RUN]")
-@click.option("--raw", "name", metavar="NAME", help="Write this raw output of the run to stdout: stdout, files/….")
+@click.option("--raw", "name", metavar="NAME", help="Write this raw output to stdout: stdout, files/….")
 @json_option
 @click.pass_obj
 def command(app: App, place: str, name: str | None, as_json: bool) -> int:

@@ -30,8 +30,8 @@ def command() -> None:
 
 @command.command(short_help="Keep the present state.")
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there instead.")
-@click.option("--force", is_flag=True, help="Replace what is kept under NAME, or FILE.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead.")
+@click.option("--force", is_flag=True, help="Overwrite NAME or FILE.")
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
     """Keep the present state under NAME, or in a file. Root sees more: debugfs, and what only root may read."""
@@ -69,9 +69,21 @@ def show(app: App, which: str, as_json: bool) -> None:
 @command.command(short_help="Name each difference of two states.")
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
-@click.option("--declared", multiple=True, shell_complete=knob_names, metavar="KNOB|PATH", help="Was meant to change.")
-@click.option("--plan", "plans", multiple=True, metavar="PROFILE|FILE|KNOB=VALUE", help="Its settings were meant to.")
-@click.option("--fail-on", type=click.Choice(["undeclared"]), help="Exit with 3 when something is undeclared.")
+@click.option(
+    "--declared",
+    multiple=True,
+    shell_complete=knob_names,
+    metavar="KNOB|PATH",
+    help="Knob or path that is meant to differ. Repeatable.",
+)
+@click.option(
+    "--plan",
+    "plans",
+    multiple=True,
+    metavar="PROFILE|FILE|KNOB=VALUE",
+    help="Plan whose settings are meant to differ. Repeatable.",
+)
+@click.option("--fail-on", type=click.Choice(["undeclared"]), help="Exit with 3 if a difference is undeclared.")
 @json_option
 @click.pass_obj
 def diff(

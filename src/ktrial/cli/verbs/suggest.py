@@ -12,7 +12,7 @@ from ktrial.cli.options import json_option, write_json
 
 
 @click.command(short_help="List settings worth a try on this machine.")
-@click.option("--goal", "name", metavar="GOAL", help="gaming, latency, throughput, battery, quiet, or your own.")
+@click.option("--goal", "name", metavar="GOAL", help="Goal: gaming, latency, throughput, battery, quiet, or your own.")
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:

@@ -48,8 +48,10 @@ def list_tools(app: App, as_json: bool) -> int:
 
 @command.command(short_help="Download and build a tool.")
 @click.argument("name", shell_complete=tool_names)
-@click.option("--from", "place", metavar="URL|PATH", help="An https address, a folder or an archive, not the upstream.")
-@click.option("--accept-sha256", metavar="HEX", help="What the SHA-256 of the archive given with --from must be.")
+@click.option(
+    "--from", "place", metavar="URL|PATH", help="Source to use instead of upstream: https address, folder or archive."
+)
+@click.option("--accept-sha256", metavar="HEX", help="Required SHA-256 of the archive given with --from.")
 @click.pass_obj
 def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> int:
     """Download a tool's pinned commit, check it, and build it for this user.
@@ -79,8 +81,8 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
 
 
 @command.command(short_help="Make the container image of --tools container.")
-@click.option("--base", metavar="IMAGE", help="Start from this image of Debian or Ubuntu, not Debian stable.")
-@click.option("--runtime", type=click.Choice(["podman", "docker"]), help="The first one found by default.")
+@click.option("--base", metavar="IMAGE", help="Debian or Ubuntu image to start from.  [Debian stable]")
+@click.option("--runtime", type=click.Choice(["podman", "docker"]), help="Container runtime.  [the first one found]")
 @click.pass_obj
 def container(app: App, base: str | None, runtime: Any) -> int:
     """Make the image that `ktrial bench --tools container` takes by default: Debian with the packaged tools.

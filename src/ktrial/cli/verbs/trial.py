@@ -24,7 +24,7 @@ def command() -> None:
 
 @command.command(short_help="Run the trial of a protocol file.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap.")
+@click.option("--no-profile", is_flag=True, help="Skip the noise profile; the first seven blocks plan the cap.")
 @anyway_option
 @dangerous_option
 @fail_on_option
@@ -56,7 +56,7 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
 @command.command("next", short_help="Make the visit that is due.")
 @click.argument("name", required=False, metavar=_NAME)
 @click.option("--done", metavar="ARM", help="Confirm that ARM is active when ktrial cannot detect it.")
-@click.option("--dry-run", is_flag=True, help="Only say which visit is due.")
+@click.option("--dry-run", is_flag=True, help="Only show which visit is due.")
 @dangerous_option
 @fail_on_option
 @json_option
@@ -70,7 +70,7 @@ def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dange
 
 @command.command(short_help="Go on beyond a trial's end.")
 @click.argument("name", required=False, metavar=_NAME)
-@click.option("--blocks", type=click.IntRange(1, 1000), required=True, metavar="N", help="So many blocks in all.")
+@click.option("--blocks", type=click.IntRange(1, 1000), required=True, metavar="N", help="Number of blocks in all.")
 @dangerous_option
 @fail_on_option
 @json_option
@@ -100,7 +100,7 @@ def list_(app: App, as_json: bool) -> None:
 
 @command.command(short_help="Show what a trial found.")
 @click.argument("name", required=False, metavar=_NAME)
-@click.option("--all", "everything", is_flag=True, help="All figures, and outcomes that were not asked for.")
+@click.option("--all", "everything", is_flag=True, help="Show all figures, and exploratory outcomes.")
 @fail_on_option
 @json_option
 @click.pass_obj

@@ -16,14 +16,26 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options, 
 
 @click.command(cls=TakesCommand, short_help="Put a setting or a profile on trial.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
-@click.option("--set", "settings", multiple=True, metavar="KNOB=VALUE[,…]", help="The same as KNOB=VALUE.")
-@click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="The same as PROFILE.")
+@click.option("--set", "settings", multiple=True, metavar="KNOB=VALUE[,…]", help="Same as KNOB=VALUE. Repeatable.")
+@click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="Same as PROFILE. Repeatable.")
 @measured_options
-@click.option("--guard", "guards", multiple=True, metavar="OUTCOME=SHARE", help="Must not get worse by more.")
-@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="A further outcome to be judged.")
-@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="An arm with this environment.")
+@click.option(
+    "--guard",
+    "guards",
+    multiple=True,
+    metavar="OUTCOME=SHARE",
+    help="Outcome that must not get worse by more than SHARE. Repeatable.",
+)
+@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
+@click.option(
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Add an arm with this environment variable. Repeatable.",
+)
 @click.option("--placebo", is_flag=True, help="Add an arm that changes nothing.")
-@click.option("--name", metavar="NAME", help="What the trial is called.")
+@click.option("--name", metavar="NAME", help="Name of the trial.")
 @fail_on_option
 @designed_options
 @click.pass_context

@@ -16,22 +16,40 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 
 @click.command(cls=TakesCommand, short_help="Try candidates for a goal, and keep what is proven.")
 @click.argument("goal", metavar="GOAL|PROFILE")
-@click.option("--suite", metavar="SUITE|BENCHMARK", help="Measure this in place of what the goal says.")
-@click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
+@click.option("--suite", metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure instead of the goal's.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="SPEC",
+    help="Read a number that CMD prints: NAME:lower=REGEX. Repeatable.",
+)
 @env_option
 @clean_env_option
-@click.option("--primary", metavar="OUTCOME", help="The outcome that decides.")
-@click.option("--guard", "guards", multiple=True, metavar="OUTCOME=SHARE", help="Must not get worse by more.")
-@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="The effect that is worth finding.")
-@click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]")
-@click.option("--budget", default="default", show_default=True, metavar="NAME|BLOCKS", help="quick, default, thorough.")
+@click.option("--primary", metavar="OUTCOME", help="Outcome that decides.")
+@click.option(
+    "--guard",
+    "guards",
+    multiple=True,
+    metavar="OUTCOME=SHARE",
+    help="Outcome that must not get worse by more than SHARE. Repeatable.",
+)
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding.")
+@click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2%]")
+@click.option(
+    "--budget",
+    default="default",
+    show_default=True,
+    metavar="NAME|BLOCKS",
+    help="Maximum number of blocks: quick, default, thorough or a number.",
+)
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
-@click.option("--time", "time_", metavar="TIME", help="End each trial where no further block fits into it.")
-@click.option("--most", type=click.IntRange(1, 1000), metavar="N", help="Try the first N candidates only.")
+@click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
+@click.option("--most", type=click.IntRange(1, 1000), metavar="N", help="Try only the first N candidates.")
 @click.option("--seed", type=click.IntRange(0, 2**62), metavar="N", help="Reproduce the run order of an earlier trial.")
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
-@click.option("--no-apply", is_flag=True, help="Write the receipt and apply nothing.")
-@click.option("--dry-run", is_flag=True, help="Say what would be tried, and measure nothing.")
+@click.option("--no-apply", is_flag=True, help="Write the receipt; apply nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be tried; measure nothing.")
 @yes_option
 @dangerous_option
 @json_option

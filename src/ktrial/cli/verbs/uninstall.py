@@ -12,7 +12,7 @@ from ktrial.cli.options import is_terminal, yes_option
 
 
 @click.command(short_help="Revert all and remove what ktrial made.")
-@click.option("--force", is_flag=True, help="Also put back what somebody else changed since.")
+@click.option("--force", is_flag=True, help="Also restore values that another program changed since.")
 @yes_option
 @click.pass_obj
 def command(app: App, force: bool, yes: bool) -> int:

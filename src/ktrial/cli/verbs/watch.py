@@ -18,28 +18,38 @@ from ktrial.recordings.frame_loop import KINDS
 
 @click.command(cls=TakesCommand, short_help="Record pressures, stalls and what the kernel does.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Watch this process and what it starts.")
-@click.option("--thread", type=click.IntRange(min=1), metavar="T", help="The thread of the frames; else the first one.")
-@click.option("--for", "length", metavar="TIME", help="End after this time; else with the program, or at Ctrl-C.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recording in DIR.")
-@click.option("--rate", "rate_words", multiple=True, metavar="SOURCE=HZ", help="Read a source so often; 0: not at all.")
-@click.option("--above", multiple=True, metavar="KIND=TIME", help="Tell events of a kind from this length on.")
-@click.option("--no-trace", is_flag=True, help="Trace no events.")
-@click.option("--frames-from", type=click.Path(path_type=Path), metavar="FILE", help="A log or pipe that tells frames.")
+@click.option("--thread", type=click.IntRange(min=1), metavar="T", help="Thread that draws frames.  [the first one]")
+@click.option("--for", "length", metavar="TIME", help="Stop after TIME.  [when the program ends, or at Ctrl-C]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the recording.")
+@click.option(
+    "--rate",
+    "rate_words",
+    multiple=True,
+    metavar="SOURCE=HZ",
+    help="Rate at which to read a source; 0 turns it off. Repeatable.",
+)
+@click.option(
+    "--above", multiple=True, metavar="KIND=TIME", help="Record events of a kind from this length on. Repeatable."
+)
+@click.option("--no-trace", is_flag=True, help="Do not trace kernel events.")
+@click.option(
+    "--frames-from", type=click.Path(path_type=Path), metavar="FILE", help="Log or pipe that contains the frames."
+)
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="How a line tells one: a group s, ms, us, ns or fps; `at`: when it ended.",
+    help="Pattern of a frame's line, with a group s, ms, us, ns or fps, and `at` for its end.",
 )
 @click.option(
     "--frame-loop",
     "loop",
     type=click.Choice(list(KINDS)),
-    help="Watch frames that ktrial draws itself, an hour at most: alone, or beside a load on memory.",
+    help="Draw frames with ktrial itself: alone, or beside a load on memory.",
 )
 @env_option
 @clean_env_option
-@click.option("--every", default="5s", show_default=True, metavar="TIME", help="A line of text for so long.")
-@click.option("--live/--plain", "live", default=None, help="Draw in place, or write lines; else as it fits.")
+@click.option("--every", default="5s", show_default=True, metavar="TIME", help="Interval between two lines of text.")
+@click.option("--live/--plain", "live", default=None, help="Draw in place, or write plain lines.  [whichever fits]")
 @json_option
 @click.pass_context
 def command(

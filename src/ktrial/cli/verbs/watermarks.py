@@ -22,10 +22,10 @@ _TALKS = "--host guest:KERNEL measures it in a guest that talks"
 
 @click.command(short_help="Show how early kswapd wakes under each setting.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE[+KNOB=VALUE]…]")
-@click.option("--lead", metavar="SIZE|TIME", help="Also compute the setting for this lead: 2GiB, or 500ms with a rate.")
-@click.option("--rate", metavar="SIZE", help="Allocated a second, for lead times: 2GiB.")
+@click.option("--lead", metavar="SIZE|TIME", help="Compute the setting for this lead: 2GiB, or 500ms with a rate.")
+@click.option("--rate", metavar="SIZE", help="Memory allocated per second, for lead times: 2GiB.")
 @click.option("--measure", metavar="TIME", help="Measure the peak allocation rate over TIME, while the workload runs.")
-@click.option("--memory", metavar="SIZE", help="For a PC with so much memory instead of this machine: 96GiB.")
+@click.option("--memory", metavar="SIZE", help="Memory of a PC to compute for, instead of this machine: 96GiB.")
 @json_option
 @click.pass_obj
 def command(

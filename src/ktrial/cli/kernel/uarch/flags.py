@@ -16,8 +16,8 @@ _ARM_COMPILER = "aarch64-linux-gnu-gcc"
 
 @click.command(short_help="The flags of a target, for a tree without a patch.")
 @click.argument("target", metavar="TARGET")
-@click.option("--tune", metavar="TARGET", help="Tune for this one: fast there, while it runs wherever TARGET does.")
-@click.option("--cc", metavar="PROGRAM", help=f"The compiler that must accept it: gcc, or {_ARM_COMPILER}.")
+@click.option("--tune", metavar="TARGET", help="Optimise for this CPU; the result still runs wherever TARGET does.")
+@click.option("--cc", metavar="PROGRAM", help=f"Compiler that must accept it: gcc, or {_ARM_COMPILER}.")
 @arch_option
 @json_option
 @click.pass_obj

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Make the patch that adds all targets to a kernel tree.")
 @click.argument("folder", metavar="TREE", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not to stdout.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--apply", "mode", flag_value="apply", help="Change the tree.")
-@click.option("--reverse", "mode", flag_value="reverse", help="Take it out of the tree again.")
-@click.option("--check", "mode", flag_value="check", help="Say what the tree is and whether a patch can be made.")
 @click.option(
-    "--verify", "target", metavar="TARGET", help="With --apply: prove then that a kernel is built for TARGET."
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of stdout."
 )
-@click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="The compiler of --verify.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--apply", "mode", flag_value="apply", help="Apply the patch to the tree.")
+@click.option("--reverse", "mode", flag_value="reverse", help="Remove the patch from the tree.")
+@click.option("--check", "mode", flag_value="check", help="Show what the tree is and whether a patch can be made.")
+@click.option("--verify", "target", metavar="TARGET", help="With --apply: then prove that a kernel builds for TARGET.")
+@click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="Compiler for --verify.")
 @json_option
 @click.pass_obj
 def command(

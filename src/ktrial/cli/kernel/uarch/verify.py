@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.command(short_help="Prove that a kernel tree builds for a target.")
 @click.argument("folder", metavar="TREE", type=click.Path(path_type=Path))
 @click.argument("target", metavar="TARGET")
-@click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="The compiler.")
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Begin with this configuration.")
-@click.option("--rust", is_flag=True, help="Switch Rust on, and prove it for one object of Rust's too.")
+@click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="Compiler to use.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Base configuration.")
+@click.option("--rust", is_flag=True, help="Enable Rust, and prove one Rust object too.")
 @json_option
 @click.pass_obj
 def command(app: App, folder: Path, target: str, cc: str, config: Path | None, rust: bool, as_json: bool) -> int:
