@@ -46,7 +46,7 @@ def run() -> int:
 
 
 def _may_stay_root() -> bool:
-    """Whether this process may go on; where it must not stay root, it is another one afterwards."""
+    """Return whether this process may go on; where it must not stay root, it is another one afterwards."""
     from ktrial.agent.launch import launch_anew
     from ktrial.kit.errors import KtrialError
 
@@ -60,7 +60,7 @@ def _may_stay_root() -> bool:
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    """What asks the process to end ends it as Ctrl-C does: in order, with a word, and with its children."""
+    """Return what asks the process to end ends it as Ctrl-C does: in order, with a word, and with its children."""
     raise KeyboardInterrupt(number)
 
 

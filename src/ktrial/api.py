@@ -57,24 +57,24 @@ __all__ = [
 
 
 def read_log(data: bytes, name: str = "log") -> TrialLog:
-    """The log of a trial, from its lines of JSON; `name` is what errors call it."""
+    """Return the log of a trial, from its lines of JSON; `name` is what errors call it."""
     return _decode_log(data, name)
 
 
 def write_log(log: TrialLog) -> bytes:
-    """The same lines again."""
+    """Return the same lines again."""
     return _encode_log(log)
 
 
 def judge(log: TrialLog) -> Judgement:
-    """What the runs of a trial say by its own protocol: verdicts, what is open, and what comes next."""
+    """Return what the runs of a trial say by its own protocol: verdicts, what is open, and what comes next."""
     from ktrial.judge.judge import judge as by_protocol
 
     return by_protocol(log)
 
 
 def audit(log: TrialLog) -> tuple[Finding, ...]:
-    """What a log contradicts in itself: orders that its seed does not give, looks that its runs do not give."""
+    """Return what a log contradicts in itself: orders that its seed does not give, looks that its runs do not give."""
     from ktrial.judge.audit import audit as found_in
 
     return found_in(log)
@@ -96,7 +96,7 @@ def compare(
     order: Sequence[str] | None = None,
     blocks: Mapping[str, Sequence[str]] | None = None,
 ) -> Answer:
-    """What the values of one outcome support. The first arm is the control unless one is named.
+    """Return what the values of one outcome support. The first arm is the control unless one is named.
 
     `order` names the arm of each run in the order of measuring; without it no difference is more than `different`.
     `blocks` names for each value what it shares with runs of other arms: a round, a host. A difference within `margin`
@@ -123,7 +123,7 @@ def compare(
 
 
 def _places(arms: Mapping[str, Sequence[float]], order: Sequence[str] | None) -> dict[str, list[int | None]]:
-    """The place of each value of each arm."""
+    """Return the place of each value of each arm."""
     if order is None:
         return {arm: [None] * len(values) for arm, values in arms.items()}
     found: dict[str, list[int | None]] = {arm: [] for arm in arms}
@@ -152,7 +152,7 @@ def _observations(
 def read_results(
     data: bytes, name: str, *, as_format: str | None = None, options: ImportOptions | None = None
 ) -> ForeignResults:
-    """The runs of a result file of any format that `ktrial import` reads."""
+    """Return the runs of a result file of any format that `ktrial import` reads."""
     from ktrial.results.import_file import ForeignFile, ImportRequest
     from ktrial.results.import_file import read_results as read
     from ktrial.results.importers import all_importers
@@ -170,7 +170,7 @@ def compare_files(
     as_format: str | None = None,
     options: ImportOptions | None = None,
 ) -> Comparison:
-    """What `ktrial compare NAME=FILE…` finds: every outcome that the files of the arms share."""
+    """Return what `ktrial compare NAME=FILE…` finds: every outcome that the files of the arms share."""
     from ktrial.compare.compare import About, CompareQuery
     from ktrial.compare.compare import compare as compared
     from ktrial.compare.sources import ComparedSource, ReadingOptions, gather, pick_control
@@ -197,21 +197,21 @@ def _no_store() -> NoReturn:
 
 
 def comparison_text(comparison: Comparison, width: int = 80) -> str:
-    """A comparison as `ktrial compare` prints it."""
+    """Return a comparison as `ktrial compare` prints it."""
     from ktrial.reports.terminal import comparison_text as text_of
 
     return text_of(comparison, width=width)
 
 
 def read_comparison(data: bytes, name: str = "comparison") -> Comparison:
-    """A comparison from the JSON of `ktrial compare --json`; `name` is what errors call it."""
+    """Return a comparison from the JSON of `ktrial compare --json`; `name` is what errors call it."""
     from ktrial.compare.files import decode_comparison
 
     return decode_comparison(data, name)
 
 
 def write_comparison(comparison: Comparison) -> bytes:
-    """The same JSON again."""
+    """Return the same JSON again."""
     from ktrial.compare.files import as_json
 
     return as_json(comparison)

@@ -24,7 +24,7 @@ class AgentNotFound(KtrialError):
 
 
 def find_agent(package: Path | None = None) -> Path:
-    """The agent that belongs to the package in the folder `package` (by default the running one)."""
+    """Return the agent that belongs to the package in the folder `package` (by default the running one)."""
     places = agent_places(package or Path(__file__).resolve().parent.parent)
     for place in places:
         if place.is_file() and os.access(place, os.X_OK):

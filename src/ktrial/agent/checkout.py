@@ -12,7 +12,7 @@ _MADE_BY_SETUP = (".venv", ".setup")
 
 
 def checkout_folder() -> Path | None:
-    """The checkout that this ktrial runs from; None for an installed one."""
+    """Return the checkout that this ktrial runs from; None for an installed one."""
     package = Path(__file__).resolve().parent.parent
     return package.parent.parent if package.parent.name == "src" else None
 
@@ -37,7 +37,7 @@ def remove_own_files() -> list[str]:
 
 
 def remaining_files() -> list[str]:
-    """What is the user's own and stays."""
+    """Return what is the user's own and stays."""
     checkout = checkout_folder()
     own = [config_folder(), state_folder(), *([checkout] if checkout is not None else [])]
     return [str(folder) for folder in own if folder.exists()]

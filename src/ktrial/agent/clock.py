@@ -34,7 +34,7 @@ class SystemClock:
 
 
 def _offset_ns() -> tuple[int, int]:
-    """How long a look took, and by how much the clock that counts suspends is ahead of the one that does not."""
+    """Return how long a look took, and by how much the clock that counts suspends is ahead of the one that does not."""
     before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

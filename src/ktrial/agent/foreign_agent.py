@@ -18,7 +18,7 @@ Build = Callable[[Path, str], bool]
 
 
 def agent_for(architecture: str, package: Path | None = None, build: Build | None = None) -> Path:
-    """The agent for a machine of this kind. Raises KtrialError where there is none and none can be built."""
+    """Return the agent for a machine of this kind. Raises KtrialError where there is none and none can be built."""
     if architecture == platform.machine():
         return find_agent(package)
     folder = package or Path(__file__).resolve().parent.parent
@@ -43,7 +43,7 @@ def _there(place: Path, architecture: str, hint: str) -> Path:
 
 
 def _is_current(agent: Path, checkout: Path) -> bool:
-    """Whether it is there and nothing that it is made of is newer."""
+    """Return whether it is there and nothing that it is made of is newer."""
     try:
         built_ns = agent.stat().st_mtime_ns
     except OSError:
@@ -54,7 +54,7 @@ def _is_current(agent: Path, checkout: Path) -> bool:
 
 
 def _build(checkout: Path, architecture: str) -> bool:
-    """Whether the set-up could build it; what it says goes to stderr."""
+    """Return whether the set-up could build it; what it says goes to stderr."""
     script = checkout / "setup" / "agent.sh"
     command = ["/bin/sh", str(script), str(checkout), architecture]
     return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False, cwd=checkout).returncode == 0

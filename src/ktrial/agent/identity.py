@@ -27,7 +27,7 @@ _SALT_BYTES = 32
 
 
 def identity(root: Path = Path("/")) -> Identity:
-    """Names of this machine and its users, as far as this user may read them."""
+    """Return names of this machine and its users, as far as this user may read them."""
     people = {entry.pw_name for entry in pwd.getpwall() if _FIRST_USER <= entry.pw_uid <= _LAST_USER}
     with contextlib.suppress(KeyError):
         people.add(pwd.getpwuid(os.geteuid()).pw_name)
@@ -40,7 +40,7 @@ def identity(root: Path = Path("/")) -> Identity:
 
 
 def salt(path: Path) -> bytes:
-    """The secret in this file, made at the first use: placeholders are the same in all bundles of this user."""
+    """Return the secret in this file, made at the first use: placeholders are the same in all bundles of this user."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -40,7 +40,7 @@ def launch_anew() -> None:
 
 
 def launch_command(agent: Path, user: int | None, arguments: Sequence[str]) -> list[str]:
-    """The command line of the agent that starts Python with these arguments, as `user` or as root."""
+    """Return the command line of the agent that starts Python with these arguments, as `user` or as root."""
     places = [sys.executable, *(place for place in sys.path if place)]
     own = [word for place in places if Path(place).exists() for word in ("--own", str(Path(place).absolute()))]
     return [str(agent), "launch", *(["--user", str(user)] if user else []), *own, "--", sys.executable, *arguments]

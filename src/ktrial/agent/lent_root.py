@@ -46,7 +46,7 @@ class LentRoot:
 
 
 def lent_root() -> LentRoot | None:
-    """The helper that the launcher left; nothing that this process starts gets hold of it."""
+    """Return the helper that the launcher left; nothing that this process starts gets hold of it."""
     told = os.environ.pop(LAUNCHED, "")
     if not told.isdecimal() or os.geteuid() == 0:
         return None
@@ -62,7 +62,7 @@ def lent_root() -> LentRoot | None:
 
 
 def _made_by(end: socket.socket) -> int:
-    """The user who made the pair that this end is of."""
+    """Return the user who made the pair that this end is of."""
     form = "3i"
     told = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
     return int(struct.unpack(form, told)[1])

@@ -24,10 +24,10 @@ class Conversation(Protocol):
         """What follows is said when the agent has ended."""
 
     def answer(self, session: int) -> bytes:
-        """The next line that an agent says."""
+        """Return the next line that an agent says."""
 
     def rest(self, session: int) -> list[bytes]:
-        """All that it says up to the end of a request."""
+        """Return all that it says up to the end of a request."""
 
 
 class _Asked(msgspec.Struct):
@@ -99,5 +99,5 @@ class ReplayedTransport:
         self.close()
 
     def answered(self) -> bool:
-        """Whether there is something to read: it was asked for by then."""
+        """Return whether there is something to read: it was asked for by then."""
         return bool(self._answers)

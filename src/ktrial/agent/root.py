@@ -19,12 +19,12 @@ _ASKERS = (("sudo", ("--",)), ("doas", ("--",)), ("pkexec", ()))
 
 
 def can_ask() -> bool:
-    """Whether there is a program that may make a user root."""
+    """Return whether there is a program that may make a user root."""
     return any(shutil.which(name, path=_SYSTEM_PATH) for name, _ in _ASKERS)
 
 
 def invoking_user() -> int | None:
-    """The user who ran sudo, pkexec or doas, when this process is root on somebody else's behalf.
+    """Return the user who ran sudo, pkexec or doas, when this process is root on somebody else's behalf.
 
     Raises PrivilegeMissing where it cannot be told who that is: root is never taken for granted then.
     """
@@ -89,7 +89,7 @@ def check_trusted(agent: Path, uid: int) -> None:
 
 
 def _user(uid: int) -> tuple[str, int | None]:
-    """The user's name, and the group that nobody else is in."""
+    """Return the user's name, and the group that nobody else is in."""
     try:
         entry = pwd.getpwuid(uid)
         group = grp.getgrgid(entry.pw_gid)

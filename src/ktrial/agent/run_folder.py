@@ -52,7 +52,7 @@ def _places() -> tuple[Path, ...]:
 
 
 def work_folders(work: Path) -> list[Path]:
-    """Every folder in which private ones are made, made themselves where they are not there yet."""
+    """Return every folder in which private ones are made, made themselves where they are not there yet."""
     folders = [work]
     if any(place.is_dir() for place in _places()):
         with contextlib.suppress(KtrialError):

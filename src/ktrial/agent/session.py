@@ -76,7 +76,7 @@ class AgentSession:
         self._transport.hang_up()
 
     def receive(self, do: str) -> dict[str, Any]:
-        """The content of the `ok` of the reply to the request sent last."""
+        """Return the content of the `ok` of the reply to the request sent last."""
         # A person who is asked for a password may take time; an agent alone answers at once.
         limit_s = self._hello_limit_s if do == "hello" and self._transport.asker is None else None
         return self._content(do, limit_s)
@@ -87,7 +87,7 @@ class AgentSession:
             raise self._lost(do, "it has ended before it began", hangs=True)
 
     def receive_stopped(self, do: str) -> int | dict[str, Any]:
-        """The number of a command that is stopped; where it could not begin, its reply. Raises AgentError."""
+        """Return the number of a command that is stopped; where it could not begin, its reply. Raises AgentError."""
         reply = self._reply(do, _TOLD_LIMIT_S)
         if reply.pid is not None:
             return reply.pid
@@ -100,7 +100,7 @@ class AgentSession:
         return self._next_id
 
     def receive_next(self, do: str, number: int | None = None) -> Progress | dict[str, Any]:
-        """The next line of a request that goes on: its progress, or at its end the content of its `ok`.
+        """Return the next line of a request that goes on: its progress, or at its end the content of its `ok`.
 
         `number` says which request, where another one was sent meanwhile to end it.
         """
@@ -112,7 +112,7 @@ class AgentSession:
         return Progress(chunk=reply.chunk, seen=reply.seen)
 
     def receive_last(self, do: str) -> dict[str, Any]:
-        """The content of the `ok` of a request that was told to end."""
+        """Return the content of the `ok` of a request that was told to end."""
         return self._content(do, _TOLD_LIMIT_S)
 
     def _content(self, do: str, limit_s: float | None) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class AgentSession:
         return FactBook(self._typed("facts", answer, _Facts).facts)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-        """Paths that fit each pattern (`*` within one path component)."""
+        """Return paths that fit each pattern (`*` within one path component)."""
         if not patterns:
             return {}
         answer = self.request("list", patterns=list(dict.fromkeys(patterns)))
@@ -174,7 +174,7 @@ class AgentSession:
             self._transport.close()
 
     def _lost(self, do: str, why: str, *, hangs: bool = False) -> AgentError:
-        """The agent cannot be talked to any more. `hangs`: it may still run, and is not waited for."""
+        """Return the agent cannot be talked to any more. `hangs`: it may still run, and is not waited for."""
         self._open = False
         status = None
         if hangs:

@@ -51,7 +51,7 @@ class Detached(Transport, Protocol):
     """An agent that a Ctrl-C on the terminal does not reach."""
 
     def answered(self) -> bool:
-        """Whether there is something to read, or the agent is gone."""
+        """Return whether there is something to read, or the agent is gone."""
 
     def finish(self) -> None:
         """Hang up; an agent that does not end in time is killed."""

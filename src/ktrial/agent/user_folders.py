@@ -30,7 +30,7 @@ def config_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """What can be made again at any time."""
+    """Return what can be made again at any time."""
     return _folder("XDG_CACHE_HOME", ".cache")
 
 
@@ -44,7 +44,7 @@ def reports_folder() -> Path:
 
 
 def tools_folder() -> Path:
-    """Tools that were built for this user, which can be built again."""
+    """Return tools that were built for this user, which can be built again."""
     return _folder("XDG_DATA_HOME", ".local/share") / "tools"
 
 

@@ -13,7 +13,7 @@ from ktrial.kit.json_bytes import read_bytes
 
 
 def exec_output(answer: Mapping[str, Any]) -> RawOutput:
-    """The reply to `exec`."""
+    """Return the reply to `exec`."""
     ended = answer["exit"]
     usage = answer.get("rusage") or {}
     stdout, stderr = read_bytes(answer["stdout"]), read_bytes(answer["stderr"])
@@ -34,7 +34,7 @@ def exec_output(answer: Mapping[str, Any]) -> RawOutput:
 
 
 def load_output(answer: Mapping[str, Any]) -> RawOutput:
-    """The reply to `load`: its JSON stands for what a program prints."""
+    """Return the reply to `load`: its JSON stands for what a program prints."""
     return RawOutput(
         stdout=msgspec.json.encode(answer, order="sorted"),
         exit_status=0,

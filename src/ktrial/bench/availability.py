@@ -46,7 +46,7 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_program(benchmark: Benchmark) -> bool:
-    """Whether it is a program that needs nothing but its libraries, so that a guest can have it."""
+    """Return whether it is a program that needs nothing but its libraries, so that a guest can have it."""
     return bool(getattr(benchmark, "standalone", False))
 
 
@@ -56,7 +56,7 @@ def examine(benchmarks: Iterable[Benchmark], executor: Executor) -> tuple[Availa
 
 
 def examine_with(asked: Iterable[tuple[Benchmark, Parameters]], executor: Executor) -> tuple[Availability, ...]:
-    """The same of benchmarks that will run with these parameters."""
+    """Return the same of benchmarks that will run with these parameters."""
     asked = list(asked)
     benchmarks = [benchmark for benchmark, _ in asked]
     wanted = [name for benchmark in benchmarks for name in benchmark.needs]
@@ -66,17 +66,17 @@ def examine_with(asked: Iterable[tuple[Benchmark, Parameters]], executor: Execut
 
 
 def package_tool(programs: Mapping[str, str | None]) -> PackageTool | None:
-    """The package tool of this machine, as far as its presence tells."""
+    """Return the package tool of this machine, as far as its presence tells."""
     return next((tool for tool, (program, _) in _TOOLS.items() if programs.get(program)), None)
 
 
 def install_command(packages: Mapping[str, str], tool: PackageTool | None) -> str | None:
-    """The command that installs, for this package tool; None when there is none or no package is known."""
+    """Return the command that installs, for this package tool; None when there is none or no package is known."""
     return f"{_TOOLS[tool][1]} {packages[tool]}" if tool is not None and tool in packages else None
 
 
 def _answer(probe: Probe, parameters: Parameters, executor: Executor) -> str | None:
-    """Why it cannot work; None also where nobody could be asked: its runs will tell."""
+    """Return why it cannot work; None also where nobody could be asked: its runs will tell."""
     try:
         raw = executor.run(probe.invocation(parameters)).raw
     except KtrialError:
@@ -100,7 +100,7 @@ def _examine(
 
 
 def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str | None]) -> tuple[str, str] | None:
-    """Why a guest that is the host has not what a benchmark needs, and the next step; None where it has."""
+    """Return why a guest that is the host has not what a benchmark needs, and the next step; None where it has."""
     beyond: str | None = getattr(benchmark, "beyond_exact", None)
     if guest.exact and beyond is not None:
         return f"an exact guest tells nothing of it: {beyond}", "--host guest:KERNEL measures it in one that talks"

@@ -234,16 +234,16 @@ class Benchmark(Protocol):
         """Names and defaults of what a suite may set."""
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """How to run it once with all `parameters` on the machine of which `facts` tells."""
+        """Return how to run it once with all `parameters` on the machine of which `facts` tells."""
 
     def version_invocation(self) -> Invocation | None:
-        """How to ask for the tool's version; None when the tool cannot be asked."""
+        """Return how to ask for the tool's version; None when the tool cannot be asked."""
 
     def parse_version(self, raw: RawOutput) -> str | None:
-        """The version in the output of `version_invocation`; None when it tells none."""
+        """Return the version in the output of `version_invocation`; None when it tells none."""
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """The measurements in the output of a run that ended well; raises BadRun or UnreadableOutput."""
+        """Return the measurements in the output of a run that ended well; raises BadRun or UnreadableOutput."""
 
 
 def check_exit(raw: RawOutput) -> None:
@@ -267,7 +267,7 @@ def check_exit(raw: RawOutput) -> None:
 
 
 def why_failed(raw: RawOutput) -> str | None:
-    """Why a command failed whose output nobody reads; None where it ended with status 0."""
+    """Return why a command failed whose output nobody reads; None where it ended with status 0."""
     try:
         check_exit(msgspec.structs.replace(raw, cut=False))
     except BadRun as error:
@@ -302,7 +302,7 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 
 
 def quoted(raw: RawOutput) -> str:
-    """What a failed run said, for a message's end. The first line names the fault where a usage follows.
+    """Return what a failed run said, for a message's end. The first line names the fault where a usage follows.
 
     Some tools say on stdout alone why they failed: its end is quoted where stderr is empty.
     """
@@ -319,6 +319,6 @@ _QUOTED_CHARACTERS = 160
 
 
 def _shown(line: str) -> str:
-    """A line cut to what fits a message, without anything that would move a terminal's cursor."""
+    """Return a line cut to what fits a message, without anything that would move a terminal's cursor."""
     cut = line if len(line) <= _QUOTED_CHARACTERS else line[:_QUOTED_CHARACTERS] + "…"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

@@ -20,7 +20,7 @@ class ToolBuilder(Protocol):
         """What the build's environment holds, but for the private folder."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
-        """Where each program is; None when it is not there."""
+        """Return where each program is; None when it is not there."""
 
     def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource: ...
 

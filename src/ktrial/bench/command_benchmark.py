@@ -88,7 +88,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise error
 
     def faults(self) -> Iterator[tuple[str, BadInput]]:
-        """What is wrong, each with its key."""
+        """Yield what is wrong, each with its key."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             hint = "small letters, digits and _, a letter first"
             yield "name", BadInput(f"{self.name!r} is no name of a metric", hint=hint)
@@ -105,7 +105,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 yield "match", BadInput(wrong, hint=_USAGE)
 
     def outcome(self) -> tuple[Outcome, float]:
-        """The outcome in its base unit, and the factor from the printed number to it."""
+        """Return the outcome in its base unit, and the factor from the printed number to it."""
         suffix, unit, factor, kind = next(
             (row for row in _SUFFIXES if self.name.endswith(row[0]) and self.name != row[0]),
             ("", "score", 1.0, "score"),
@@ -160,7 +160,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             raise error
 
     def faults(self) -> Iterator[tuple[str, BadInput]]:
-        """What cannot be run, each with its place: `$.metric[1].match`."""
+        """Yield what cannot be run, each with its place: `$.metric[1].match`."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.name):
             yield "$.name", BadInput(f"{self.name!r} is no name of a benchmark", hint="small letters, digits, hyphens")
         if not self.argv or not self.argv[0]:
@@ -226,7 +226,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return None
 
     def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
-        """What the run used, and the numbers in its output."""
+        """Return what the run used, and the numbers in its output."""
         printed = PrintedNumber(raw)
         found = [metric.read(printed) for metric in self.metric]
         used = (
@@ -251,7 +251,7 @@ def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
 
 
 def _whole(found: re.Match[str]) -> str:
-    """The number with what belongs to it and was not taken: of `1,5` perhaps only the 1 was."""
+    """Return the number with what belongs to it and was not taken: of `1,5` perhaps only the 1 was."""
     begin, end = found.span(1)
     before, after = found.string[max(0, begin - _BESIDE) : begin], found.string[end : end + _BESIDE]
     began = (_BEGAN_OUTSIDE if begin == found.start() else _BEGAN).search(before)

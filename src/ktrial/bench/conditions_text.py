@@ -45,7 +45,7 @@ _READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 
 
 def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Lines of name and text; none of a record that has no conditions, or none that can be read."""
+    """Yield lines of name and text; none of a record that has no conditions, or none that can be read."""
     found = _typed(document.get("conditions"), Conditions)
     if found is not None:
         for name, readings in (
@@ -71,7 +71,7 @@ def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _typed(value: Any, kind: Any) -> Any:
-    """The value as what it should be; None of a document that another program made otherwise."""
+    """Return the value as what it should be; None of a document that another program made otherwise."""
     try:
         return None if value is None else msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -86,7 +86,7 @@ def _readings(readings: Mapping[str, Reading]) -> Iterator[str]:
 
 
 def _cost(told: Telemetry) -> str:
-    """How often, and what each sample took of the machine."""
+    """Return how often, and what each sample took of the machine."""
     cost = told.cost
     period_s = told.period_s * told.kept_of
     share = cost.cpu_ns_per_sample / 1e9 / period_s

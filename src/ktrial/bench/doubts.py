@@ -28,13 +28,13 @@ def void_finding(group: str, void: int, runs: int, last: str | None = None) -> F
 
 
 def readings_of(record: RunRecord) -> Readings:
-    """All readings of a run that gates judge; none where nobody looked."""
+    """Return all readings of a run that gates judge; none where nobody looked."""
     found = record.conditions
     return {} if found is None else {**found.readings_before, **found.readings_during}
 
 
 def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimits], group: str) -> tuple[Finding, ...]:
-    """Doubts about all runs of a session that were looked at; `group` is what they are called together."""
+    """Return doubts about all runs of a session that were looked at; `group` is what they are called together."""
     runs = [one for one in records if not one.is_warm_up and not one.exit.interrupted]
     good = [one for one in runs if one.ok and one.conditions is not None]
     void = [one for one in runs if one.void]
@@ -49,7 +49,7 @@ def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimi
 
 
 def _against_first(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    """How many runs began otherwise than the first one, with the last of them as an example."""
+    """Yield how many runs began otherwise than the first one, with the last of them as an example."""
     for gate in GATES.values():
         touched = [
             one
@@ -80,7 +80,7 @@ _TOLD: Mapping[str, tuple[str, Callable[[Telemetry], Iterable[str]]]] = {
 
 
 def _sensors(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    """What was wrong with sensors; their columns have no value then."""
+    """Yield what was wrong with sensors; their columns have no value then."""
     for kind, (what, names_in) in _TOLD.items():
         names = [
             set(names_in(one.conditions.telemetry)) if one.conditions and one.conditions.telemetry else set[str]()

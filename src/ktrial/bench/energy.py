@@ -73,7 +73,7 @@ class Consumed(NamedTuple):
 
 
 def counters(files: Look) -> tuple[EnergyCounter, ...]:
-    """The counters among these files, each domain once."""
+    """Return the counters among these files, each domain once."""
     found: dict[str, EnergyCounter] = {}
     for counter in (*_rapl(files), *_hwmon(files), *_batteries(files)):
         found.setdefault(counter.domain, counter)
@@ -81,7 +81,7 @@ def counters(files: Look) -> tuple[EnergyCounter, ...]:
 
 
 def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) -> Consumed:
-    """The energy between two looks. Raises BadRun with the reason when they do not tell."""
+    """Return the energy between two looks. Raises BadRun with the reason when they do not tell."""
     first, last = _number(counter.path, before), _number(counter.path, after)
     if counter.kind in {"battery-energy", "battery-charge"}:
         return _discharged(counter, first, last, before, after)
@@ -100,7 +100,7 @@ def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) 
 
 
 def measurements(counter: EnergyCounter, used: Consumed, seconds: float) -> tuple[tuple[Measurement, Outcome], ...]:
-    """Joules and mean watts of the domain."""
+    """Return joules and mean watts of the domain."""
     energy, power = outcomes(counter.domain)
     said = f"{used.original} in {seconds:.6f} s"
     return (
@@ -217,7 +217,7 @@ def _number(path: str, look: Look) -> int:
 
 
 def _maybe(text: str | None) -> int | None:
-    """A count of 0 or more."""
+    """Return a count of 0 or more."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 25 else None
 
 

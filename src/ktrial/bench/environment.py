@@ -55,12 +55,12 @@ class Passed(NamedTuple):
 
 
 def kept(shell: Mapping[str, str]) -> dict[str, str]:
-    """A clean environment: what names the user and the screen."""
+    """Return a clean environment: what names the user and the screen."""
     return {name: shell[name] for name in KEPT_VARIABLES if name in shell}
 
 
 def passed(shell: Mapping[str, str], salt: bytes) -> Passed:
-    """The shell's environment, but for what is pinned."""
+    """Return the shell's environment, but for what is pinned."""
     given = {name: value for name, value in shell.items() if not _PINNED.fullmatch(name)}
     unreadable = tuple(sorted(name for name, value in given.items() if not (_is_text(name) and _is_text(value))))
     given = {name: value for name, value in given.items() if name not in unreadable}
@@ -69,12 +69,12 @@ def passed(shell: Mapping[str, str], salt: bytes) -> Passed:
 
 
 def as_recorded(environment: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a run with hashes in the place of what may be secret."""
+    """Return the environment of a run with hashes in the place of what may be secret."""
     return {name: told.get(name, value) for name, value in environment.items()}
 
 
 def that_counts(environment: Mapping[str, str]) -> dict[str, str]:
-    """What makes two runs differ: all but what each terminal has of its own."""
+    """Return what makes two runs differ: all but what each terminal has of its own."""
     return {name: value for name, value in environment.items() if not _OF_THE_SHELL.fullmatch(name)}
 
 
@@ -92,7 +92,7 @@ def _shown(text: str) -> str:
 
 
 def _salted(name: str, value: str, salt: bytes) -> str:
-    """The beginning tells which secret it was made with."""
+    """Return the beginning tells which secret it was made with."""
     digest = hmac.new(salt, f"environment {name}={value}".encode(), hashlib.sha256).hexdigest()
     return f"salted:{hashlib.sha256(b'environment' + salt).hexdigest()[:4]}:{digest[:12]}"
 

@@ -136,7 +136,7 @@ class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guest_path(path: str) -> str:
-    """Where a program lies in a guest: as here, but for folders that the guest has something else in."""
+    """Return where a program lies in a guest: as here, but for folders that the guest has something else in."""
     return f"/usr/bin/{path.rpartition('/')[2]}" if path.startswith(_HIDDEN) else path
 
 
@@ -192,7 +192,7 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(ended: ProgramEnded) -> int:
-    """The status that stands for how a program ended."""
+    """Return the status that stands for how a program ended."""
     if ended.status is not None:
         return ended.status
     if ended.signal is not None:

@@ -187,7 +187,7 @@ class _Rounds:
             self._store.keep_state(self._session.session, place, state)
 
     def _carry_out(self, done: int, place: RunPlace, *, repeats: int, returns: int) -> RunRecord:
-        """One run, from the waiting to its record; `done` places of the schedule lie behind it.
+        """Return one run, from the waiting to its record; `done` places of the schedule lie behind it.
 
         It may be made again at once for so many `repeats`, and at the end for so many `returns`.
         """
@@ -246,7 +246,7 @@ class _Rounds:
             raise KeyboardInterrupt
 
     def _disturbed(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
-        """What was used during the run, and whether Ctrl-C was pressed: the run itself is kept all the same."""
+        """Return what was used during the run, and whether Ctrl-C was pressed: the run itself is kept all the same."""
         if self._around is None or record.exit.interrupted:
             return None, record.exit.interrupted
         try:
@@ -271,7 +271,7 @@ class _Rounds:
         )
 
     def _findings(self) -> tuple[Finding, ...]:
-        """What was true meanwhile and leaves a doubt."""
+        """Return what was true meanwhile and leaves a doubt."""
         if self._around is None or self._around.gates is None:
             return ()
         return session_findings(self.records, self._order.gates, self._session.label or "this session")
@@ -306,7 +306,7 @@ class _Rounds:
         return pinned(with_environment(invocation, self._order.environment), task.cpus)
 
     def _left(self, done: int) -> tuple[float | None, bool]:
-        """Seconds for the runs from number `done` on, and whether some of unknown time are not in it."""
+        """Return seconds for the runs from number `done` on, and whether some of unknown time are not in it."""
         known: list[float] = []
         labels = [place.label for place in self._schedule[done:]]
         for label in labels:
@@ -322,7 +322,7 @@ class _Rounds:
 
 
 def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:
-    """What all runs of this measurement have in common."""
+    """Return what all runs of this measurement have in common."""
     return Session(
         session=name,
         suite=order.suite,

@@ -22,7 +22,7 @@ class NumberColumn(msgspec.Struct, frozen=True):
     decimals: int
 
     def show(self, value: float | None) -> str:
-        """The value in that unit; a dash where there is none."""
+        """Return the value in that unit; a dash where there is none."""
         return "-" if value is None else f"{value / self.factor:.{self.decimals}f}"
 
 

@@ -14,7 +14,7 @@ _MOST_LAYERS = 3
 
 
 def layers(data: bytes) -> Iterator[bytes]:
-    """The bytes, and what is packed in them. Raises BadInput for what cannot be opened whole."""
+    """Yield the bytes, and what is packed in them. Raises BadInput for what cannot be opened whole."""
     yield data
     for _ in range(_MOST_LAYERS):
         found = opened(data)
@@ -27,7 +27,7 @@ def layers(data: bytes) -> Iterator[bytes]:
 
 
 def scrubbed(data: bytes, scrubber: Scrubber, *, places_only: bool = False) -> bytes:
-    """The same without names; packed again the same way where something inside was replaced."""
+    """Return the same without names; packed again the same way where something inside was replaced."""
     found = opened(data)
     if found is None:
         return scrubber.raw(data, places_only=places_only)

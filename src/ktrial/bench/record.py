@@ -109,7 +109,7 @@ class Artefact(msgspec.Struct, frozen=True):
 
 
 def raw_parts(raw: RawOutput) -> dict[str, bytes]:
-    """The streams and files of a run by name; empty ones are left out."""
+    """Return the streams and files of a run by name; empty ones are left out."""
     parts = {"stdout": raw.stdout, "stderr": raw.stderr, **{f"files/{name}": data for name, data in raw.files.items()}}
     return {name: data for name, data in parts.items() if data}
 

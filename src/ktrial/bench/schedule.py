@@ -55,7 +55,7 @@ class RunPlace(NamedTuple):
 
 
 def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[str, object]) -> str:
-    """A hash that two orders share when the second goes on with the first: the same runs, tools and boot."""
+    """Return a hash that two orders share when the second goes on with the first: the same runs, tools and boot."""
     said = {
         "suite": order.suite,
         "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
@@ -79,7 +79,7 @@ def _own(benchmark: OwnBenchmark) -> OwnBenchmark:
 
 
 def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[RunPlace, ...]:
-    """All runs in order: warm-ups first, as round 0."""
+    """Return all runs in order: warm-ups first, as round 0."""
     warm_ups = [label for label, one in invocations.items() for _ in range(one.warm_ups)]
     once = {label for label, one in invocations.items() if one.once_per_boot}
     return tuple(
@@ -90,7 +90,7 @@ def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tup
 
 
 def places_done(records: Iterable[RunRecord]) -> frozenset[RunPlace]:
-    """The places whose run was made to its end; one that was interrupted, or is to be made again, is not."""
+    """Return the places whose run was made to its end; one that was interrupted, or is to be made again, is not."""
     return frozenset(
         RunPlace(record.benchmark, record.round, record.position)
         for record in records

@@ -58,11 +58,11 @@ class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: float = 0.5
 
     def workers(self, cpus: int) -> int:
-        """How many workers that is on a machine with so many CPUs."""
+        """Return how many workers that is on a machine with so many CPUs."""
         return max(1, int(cpus * self.share))
 
     def invocation(self, cpus: int) -> Invocation:
-        """How to start it: it runs until it is told to end, and tells its throughput then."""
+        """Return how to start it: it runs until it is told to end, and tells its throughput then."""
         workers = self.workers(cpus)
         if self.use == "spin":
             return Invocation(load=AgentLoad(name="spin", parameters={"threads": workers}), limit_s=LOAD_LIMIT_S)
@@ -143,7 +143,7 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
-    """The parameters, with a number for each that grows with the CPUs. Raises BadInput where none is known."""
+    """Return the parameters, with a number for each that grows with the CPUs. Raises BadInput where none is known."""
     return {
         name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
     }

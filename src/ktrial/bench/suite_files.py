@@ -47,7 +47,7 @@ def load_benchmarks(
 def load_suites(
     folders: Iterable[Path], benchmarks: Mapping[str, Benchmark], faults: list[Faulty] | None = None
 ) -> dict[str, Suite]:
-    """The built-in suites and those of `suites/*.toml` in each folder.
+    """Return the built-in suites and those of `suites/*.toml` in each folder.
 
     What is wrong with a file goes to `faults`, and the others are read; without that it is raised.
     """
@@ -92,7 +92,7 @@ def _note(path: Path, error: BadInput, faults: list[Faulty] | None) -> None:
 
 
 def _meant(path: Path) -> str:
-    """The name that stands in the file; the file's own where that cannot be read."""
+    """Return the name that stands in the file; the file's own where that cannot be read."""
     try:
         name = read_listed(path, dict).get("name")
     except BadInput:

@@ -18,7 +18,7 @@ _WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": Fa
 
 
 def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """The suite of that name, or one made of the single benchmark of that name."""
+    """Return the suite of that name, or one made of the single benchmark of that name."""
     if name in suites:
         return suites[name]
     if name in benchmarks:
@@ -51,7 +51,7 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
 
 
 def _typed(text: str, default: Any, where: str) -> Any:
-    """The value as its default's type; a number where it looks like one and there is no default."""
+    """Return the value as its default's type; a number where it looks like one and there is no default."""
     if isinstance(default, bool):
         if text.lower() not in _WORDS:
             raise BadInput(f"{where}: {text!r} is neither true nor false")
@@ -80,7 +80,7 @@ def tasks_of(
     cpus: str | None,
     unplaced: dict[str, BadInput] | None = None,
 ) -> tuple[Task, ...]:
-    """The suite's benchmarks with all their parameters; `cpus` pins all of them, else each as the suite says.
+    """Return the suite's benchmarks with all their parameters; `cpus` pins all of them, else each as the suite says.
 
     What cannot run on these CPUs goes to `unplaced`, unless nothing can; without that it is raised.
     """

@@ -25,7 +25,7 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 def scale_for(value: float, unit: str) -> tuple[float, str]:
-    """The factor and name of the unit in which such a value is shown; nothing is shown in the plain unit."""
+    """Return the factor and name of the unit in which such a value is shown; nothing is shown in the plain unit."""
     scales = _SCALES[unit]
     if value == 0:
         return next((scale for scale in scales if scale[0] == 1), scales[0])
@@ -33,7 +33,7 @@ def scale_for(value: float, unit: str) -> tuple[float, str]:
 
 
 def number(value: float, scale: tuple[float, str]) -> str:
-    """The value in that unit with four significant digits; larger numbers whole."""
+    """Return the value in that unit with four significant digits; larger numbers whole."""
     shown = value / scale[0]
     return f"{shown:.0f}" if abs(shown) >= 1000 else f"{shown:.4g}"
 
@@ -45,7 +45,7 @@ def show(value: float, unit: str) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """A coefficient of variation; a dash where there is none."""
+    """Return a coefficient of variation; a dash where there is none."""
     return "-" if ratio is None else f"{100 * ratio:.1f}%"
 
 
@@ -65,7 +65,7 @@ def duration(seconds: float) -> str:
 
 
 def circumstances(session: Session, *, width: int) -> str:
-    """What is not measured or not known, and what may disturb."""
+    """Return what is not measured or not known, and what may disturb."""
     lines = [paragraph(note, width=width) for note in session.notes]
     for one in session.disturbances:
         due = "now" if one.due_s < 1 else f"in {duration(one.due_s)}"
@@ -74,13 +74,13 @@ def circumstances(session: Session, *, width: int) -> str:
 
 
 def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, least: bool = False) -> str:
-    """The first half of a run's line: what runs, and how long still (`least`: some runs are not in it)."""
+    """Return the first half of a run's line: what runs, and how long still (`least`: some runs are not in it)."""
     left = "" if left_s is None else f" ({'more than ' if least else ''}{duration(left_s)} left)"
     return f"[{run:>{len(str(runs))}}/{runs}] {benchmark}{left}:"
 
 
 def run_ends(record: RunRecord, so_far: Sequence[SessionSummary]) -> str:
-    """The second half: the last values, and the spread up to now."""
+    """Return the second half: the last values, and the spread up to now."""
     if record.exit.interrupted:
         return f" {record.failure}"
     if record.void:
@@ -140,7 +140,7 @@ def summary_text(summaries: Sequence[SessionSummary], *, width: int) -> str:
 
 
 def findings_text(findings: Sequence[Finding], *, width: int) -> str:
-    """A line for each doubt, the gravest first; nothing without any."""
+    """Return a line for each doubt, the gravest first; nothing without any."""
     ordered = sorted(findings, key=lambda one: ("refuse", "suspect", "note").index(one.level))
     return "".join(f"{paragraph(f'{one.level}: {one.sentence}', width=width)}\n" for one in ordered)
 
@@ -162,7 +162,7 @@ def list_text(
     *,
     width: int,
 ) -> str:
-    """All benchmarks (name, what, why not, next step) and suites, and what can run here."""
+    """Return all benchmarks (name, what, why not, next step) and suites, and what can run here."""
     rows = [(name, "ready" if why is None else "missing", what) for name, what, why, _ in available]
     parts = [table(("benchmark", "here", "what it measures"), rows, width=width)] if rows else []
     reasons: dict[tuple[str, str | None], list[str]] = {}

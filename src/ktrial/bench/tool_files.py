@@ -25,5 +25,5 @@ def load_recipes(folder: Path = BUILT_IN) -> dict[str, Recipe]:
 
 
 def recipe_for(programs: list[str]) -> Recipe | None:
-    """The recipe that yields all these programs."""
+    """Return the recipe that yields all these programs."""
     return next((recipe for recipe in load_recipes().values() if set(programs) <= set(recipe.programs)), None)

@@ -42,14 +42,14 @@ def list_text(
 
 
 def _checked(recipe: Recipe | None, receipt: Receipt | None) -> str:
-    """How far the content of a source is known: of the build, or of what the recipe would build."""
+    """Return how far the content of a source is known: of the build, or of what the recipe would build."""
     if receipt is not None:
         return _CHECKED[receipt.source.verified]
     return "commit" if recipe is not None and recipe.tree_sha256 is not None else "UNVERIFIED"
 
 
 def built_text(receipt: Receipt, folder: str, *, width: int) -> str:
-    """What was built, from what, and where it lies."""
+    """Return what was built, from what, and where it lies."""
     source = receipt.source
     compilers = ", ".join(receipt.compilers.values())
     lines = [

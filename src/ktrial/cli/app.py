@@ -53,7 +53,7 @@ _TEST_MARK = ".ktrial-test-machine"
 
 
 def is_file_name(word: str) -> bool:
-    """Whether a word of the command line names a profile's file rather than a profile or a setting."""
+    """Return whether a word of the command line names a profile's file rather than a profile or a setting."""
     return word.startswith(("/", "./", "../")) or (word.endswith(".toml") and "=" not in word)
 
 
@@ -100,7 +100,7 @@ class App(WithDesktop):
         return self._machine_root is None or (self._machine_root / _TEST_MARK).exists()
 
     def _detached(self, *more: str) -> Detached:
-        """An agent of the user that no Ctrl-C reaches."""
+        """Return an agent of the user that no Ctrl-C reaches."""
         if self.host is not None:
             return self.host.connect("user")
         from ktrial.agent.binary import find_agent
@@ -153,7 +153,7 @@ class App(WithDesktop):
         return arguments
 
     def _exposed(self) -> list[str]:
-        """How agents that run what is measured are started where nobody could be protected."""
+        """Return how agents that run what is measured are started where nobody could be protected."""
         exposed = self._measured_first and self._oom_before is None
         return ["--oom-score-adj", str(_MEASURED_SCORE)] if exposed else []
 
@@ -167,7 +167,7 @@ class App(WithDesktop):
         return compiled_catalog(None if self._catalogs else cache_folder() / "catalog.msgpack", folders)
 
     def catalog_for(self, words: Sequence[str]) -> tuple[Catalog, tuple[str, ...]]:
-        """The catalog with the profile files among the words, and the words with those profiles' names."""
+        """Return the catalog with the profile files among the words, and the words with those profiles' names."""
         from ktrial.tuning.catalog.loader import with_profile_file
 
         catalog, names = self.catalog, []
@@ -190,7 +190,7 @@ class App(WithDesktop):
         return session
 
     def root_session(self, purpose: str) -> AgentSession:
-        """A root session; asks at most once per command, and says what for."""
+        """Return a root session; asks at most once per command, and says what for."""
         if self._root is None:
             self._root = self._new_root(purpose)
         return self._root
@@ -276,7 +276,7 @@ class App(WithDesktop):
 
     @staticmethod
     def scrubbing() -> tuple[Identity, bytes]:
-        """What would tell on this machine and its users, and the secret that placeholders are made with."""
+        """Return what would tell on this machine and its users, and the secret that placeholders are made with."""
         from ktrial.agent.identity import identity, salt
         from ktrial.agent.user_folders import state_folder
 
@@ -363,7 +363,7 @@ class App(WithDesktop):
         return executor
 
     def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
-        """The executor that takes programs from where --tools says."""
+        """Return the executor that takes programs from where --tools says."""
         if tools is None:
             return self.executor
         if self.host is not None:
@@ -415,7 +415,7 @@ class App(WithDesktop):
         return self.sampling_of(())
 
     def sampling_of(self, sources: Sequence[str]) -> AgentSampling:
-        """Another one that looks at these sources only, or at all where none is named."""
+        """Return another one that looks at these sources only, or at all where none is named."""
         from ktrial.bench.run.sampling import AgentSampling
 
         sampling = AgentSampling(self._detached, sources)

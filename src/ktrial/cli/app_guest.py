@@ -71,7 +71,7 @@ def boot_to_talk(
 
 
 def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bool) -> tuple[str, ...]:
-    """Programs that a guest brings along to be a host: these, and what swap and benchmarks take."""
+    """Return programs that a guest brings along to be a host: these, and what swap and benchmarks take."""
     from ktrial.bench.run.folders import GUEST_PROGRAMS
 
     more = GUEST_PROGRAMS if runs_programs and lab.runs_programs(kernel) else ()
@@ -91,12 +91,12 @@ def keeper(name: str) -> Iterator[Keeper]:
 
 
 def again(host: GuestHost | None) -> str:
-    """How a further command begins that is to reach the same host."""
+    """Return how a further command begins that is to reach the same host."""
     return "ktrial" if host is None else f"ktrial --host {host.word}"
 
 
 def as_before(host: GuestHost | None) -> str:
-    """What is left of the changes of a trial that has ended."""
+    """Return what is left of the changes of a trial that has ended."""
     if host is not None and not host.is_kept:
         return "the guest and its settings end with this command"
     return f"all settings have been restored: `{again(host)} status`"

@@ -57,7 +57,7 @@ class Kernels:
         return Compilers(cache_folder() / "compilers", load_cpu_targets(), self._say, ARM64)
 
     def compilers_for(self, arch: str) -> Compilers:
-        """The compilers of this machine for an architecture, by the name that a kernel's build has for it."""
+        """Return the compilers of this machine for an architecture, by the name that a kernel's build has for it."""
         return self._arm_compilers if arch == "arm64" else self.compilers
 
     @staticmethod
@@ -77,7 +77,7 @@ class Kernels:
         return work
 
     def work_folder(self, prefix: str) -> TemporaryDirectory[str]:
-        """A folder for what is needed for a while."""
+        """Return a folder for what is needed for a while."""
         from tempfile import TemporaryDirectory
 
         return TemporaryDirectory(prefix=prefix, dir=self._work)
@@ -103,7 +103,7 @@ class Kernels:
         return Patches(self._work, download)
 
     def signing(self, symbols: Mapping[str, str]) -> dict[str, str]:
-        """What make is told of the key for modules."""
+        """Return what make is told of the key for modules."""
         from ktrial.kernels.build.signing import signing_variables
 
         return signing_variables(symbols, self._work / "signing")
@@ -139,7 +139,7 @@ class Kernels:
         return Lab(self.images, self.guests_for, self._work, self._added_knobs)
 
     def _added_knobs(self) -> dict[str, bytes]:
-        """The user's own knobs, as root adds them: in a guest the user is root anyway."""
+        """Return the user's own knobs, as root adds them: in a guest the user is root anyway."""
         from ktrial.tuning.catalog.model import own_files
         from ktrial.tuning.plans.added_knobs import ADDED
 
@@ -148,7 +148,7 @@ class Kernels:
 
     @staticmethod
     def session_in(guest: Guest, role: Role) -> AgentSession:
-        """A session with an agent of its own in a guest."""
+        """Return a session with an agent of its own in a guest."""
         from ktrial.agent.session import AgentSession
 
         return AgentSession(Kernels.transport_to(guest, role))

@@ -54,7 +54,7 @@ def _labels_and_sessions(app: App) -> set[str]:
 
 
 def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click.Context) -> list[str]:
-    """Those that go on from what was typed; none where the catalog cannot be read: completion says nothing."""
+    """Return those that go on from what was typed; none where the catalog cannot be read: completion says nothing."""
     from ktrial.cli.app import App
 
     given = ctx.find_root().params

@@ -59,7 +59,7 @@ class ExactHost(GuestHost):
         )
 
     def in_boots(self, file: TrialFile) -> TrialFile:
-        """The same trial, of which every visit is a boot of such a guest. Raises BadInput."""
+        """Return the same trial, of which every visit is a boot of such a guest. Raises BadInput."""
         import msgspec
 
         from ktrial.trial.protocol.file import GuestFile
@@ -136,7 +136,7 @@ class ExactHost(GuestHost):
 def place_of(
     kernel: str, shape: Shape | None, tools: tuple[str, ...], *, disk: bool, modules: tuple[str, ...] = ()
 ) -> GuestPlace:
-    """Where an exact guest runs that is a host."""
+    """Return where an exact guest runs that is a host."""
     import msgspec
 
     from ktrial.bench.guest_tools import GuestPlace, Shape

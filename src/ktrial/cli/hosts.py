@@ -29,7 +29,7 @@ def lock_machine(machine: MachineLock, session: Callable[[], Machine], say: Call
 
 
 def host_of(word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> GuestHost:
-    """The host that a word names. Raises BadInput."""
+    """Return the host that a word names. Raises BadInput."""
     from ktrial.cli.exact_host import ExactHost
 
     for kind in (GuestHost, ExactHost):

@@ -52,7 +52,7 @@ _LETTERS = {
 
 
 def manual_page(command: click.Command, name: str, version: str) -> str:
-    """The roff text of the page of `command`, with a section for each of its subcommands."""
+    """Return the roff text of the page of `command`, with a section for each of its subcommands."""
     context = click.Context(command, info_name=name, **command.context_settings)
     lines = [f'.TH "{_escape(name.upper())}" "1" "" "{_escape(f"{name} {version}")}" "User Commands"']
     lines += [".nh", ".SH NAME", f"{_escape(name)} \\- {_escape(_summary(command))}"]
@@ -72,7 +72,7 @@ def manual_page(command: click.Command, name: str, version: str) -> str:
 
 
 def _subcommands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
-    """All visible commands below, in order of their names, each followed by its own."""
+    """Yield all visible commands below, in order of their names, each followed by its own."""
     if not isinstance(command, click.Group):
         return
     for name in sorted(command.list_commands(context)):
@@ -85,7 +85,7 @@ def _subcommands(command: click.Command, context: click.Context) -> Iterator[tup
 
 
 def _summary(command: click.Command) -> str:
-    """The first sentence of the help, without its full stop and beginning in lower case."""
+    """Return the first sentence of the help, without its full stop and beginning in lower case."""
     text = command.short_help or (command.help or "").strip().split("\n\n")[0]
     text = " ".join(text.split()).rstrip(".")
     return text[:1].lower() + text[1:]
@@ -97,7 +97,7 @@ def _synopsis(command: click.Command, context: click.Context) -> list[str]:
 
 
 def _options(command: click.Command, context: click.Context, heading: str) -> list[str]:
-    """One paragraph for each option that has help to show."""
+    """Return one paragraph for each option that has help to show."""
     shown = (parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option))
     records = [record for parameter in shown if (record := parameter.get_help_record(context))]
     if not records:
@@ -138,7 +138,7 @@ def _quoted(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text as roff shows it unchanged and as it can be copied."""
+    """Return text as roff shows it unchanged and as it can be copied."""
     return "".join(
         _LETTERS.get(letter) or (letter if letter.isascii() else f"\\[u{ord(letter):04X}]") for letter in text
     )

@@ -26,7 +26,7 @@ arch_option = click.option(
 
 
 def cpu_level(app: App) -> int | None:
-    """The x86-64 level of the CPU; None where it could not be told."""
+    """Return the x86-64 level of the CPU; None where it could not be told."""
     level = app.user_session.facts(("cpu.level",)).value("cpu.level")
     return level if isinstance(level, int) else None
 
@@ -85,5 +85,5 @@ below_fps_option = click.option(
 
 
 def is_terminal() -> bool:
-    """Whether a person can be asked."""
+    """Return whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -60,7 +60,7 @@ class FrameLogs:
         self._opened = opened
 
     def captures(self, others: Sequence[Path]) -> Captures:
-        """A fresh folder for logs of frames; of `others` only what is new counts."""
+        """Return a fresh folder for logs of frames; of `others` only what is new counts."""
         from ktrial.bench.run.foreground import Captures
 
         captures = Captures(self._place.work, others)
@@ -76,7 +76,7 @@ class FrameLogs:
 
     @staticmethod
     def fresh(path: Path) -> FreshLog:
-        """A log that a program is about to write anew."""
+        """Return a log that a program is about to write anew."""
         from ktrial.bench.run.foreground import FreshLog
 
         return FreshLog(path)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def find_lent_root() -> LentRoot | None:
-    """What the launcher left to start root sessions with, where it gave root up."""
+    """Return what the launcher left to start root sessions with, where it gave root up."""
     if "KTRIAL_LAUNCHED" not in os.environ:
         return None
     from ktrial.agent.lent_root import lent_root
@@ -24,7 +24,7 @@ def find_lent_root() -> LentRoot | None:
 def connect_root(
     arguments: Sequence[str], purpose: str, may_ask: bool, say: Callable[[str], None], *, needs_right: bool
 ) -> Transport:
-    """An agent with the role of root; a folder that stands for a machine needs no right for it."""
+    """Return an agent with the role of root; a folder that stands for a machine needs no right for it."""
     from ktrial.agent.binary import find_agent
     from ktrial.agent.root import root_transport
     from ktrial.agent.transport import ProcessTransport

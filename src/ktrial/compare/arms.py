@@ -91,13 +91,13 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(run for run in self.runs if run.counts)
 
     def values_of(self, key: str, benchmark: str | None = None) -> tuple[str, ...]:
-        """What is known of its runs under a key, each once."""
+        """Return what is known of its runs under a key, each once."""
         runs = (run for run in self.runs if benchmark is None or run.benchmark == benchmark)
         return tuple(sorted({run.known[key] for run in runs if key in run.known}))
 
 
 def source_of(arm: Arm) -> ArmSource:
-    """Where an arm comes from; a number of boots or machines is null when it is not known of every run."""
+    """Return where an arm comes from; a number of boots or machines is null when it is not known of every run."""
     boots = {run.boot for run in arm.runs}
     machines = {run.machine for run in arm.runs}
     names = sorted({key for run in arm.runs for key in run.known})
@@ -115,7 +115,7 @@ def source_of(arm: Arm) -> ArmSource:
 
 
 def _without_value(arm: Arm) -> dict[str, str]:
-    """Benchmarks of which no run is good, and why."""
+    """Return benchmarks of which no run is good, and why."""
     good = {run.benchmark for run in arm.good}
     lost: dict[str, list[ComparedRun]] = {}
     for run in arm.runs:
@@ -159,7 +159,7 @@ def places(arms: Sequence[Arm]) -> dict[str, int]:
 
 
 def _by_outcome(ordered: Sequence[tuple[str, ComparedRun]]) -> Iterable[Sequence[Sequence[float]]]:
-    """The values of each outcome, those of each arm and benchmark for themselves."""
+    """Return the values of each outcome, those of each arm and benchmark for themselves."""
     found: dict[str, dict[tuple[str, str], list[float]]] = {}
     for arm, run in ordered:
         for one in run.measurements:
@@ -168,7 +168,7 @@ def _by_outcome(ordered: Sequence[tuple[str, ComparedRun]]) -> Iterable[Sequence
 
 
 def _alternate(arms: Sequence[str]) -> bool:
-    """Whether an arm comes again after another one."""
+    """Return whether an arm comes again after another one."""
     return sum(one != other for one, other in pairwise(arms)) >= len(set(arms))
 
 

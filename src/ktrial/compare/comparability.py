@@ -63,12 +63,12 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
     benchmark: str | None = None
 
     def concerns(self, arm: str, benchmark: str) -> bool:
-        """Whether a contrast of this arm in this benchmark rests on it."""
+        """Return whether a contrast of this arm in this benchmark rests on it."""
         return self.arm == arm and self.benchmark in (None, benchmark)
 
 
 def doubts(control: Arm, arms: Iterable[Arm], declared: Iterable[str] = ()) -> tuple[Doubt, ...]:
-    """All findings on what differs, arm by arm. `declared`: keys that were meant to differ."""
+    """Return all findings on what differs, arm by arm. `declared`: keys that were meant to differ."""
     meant = frozenset(declared)
     others = tuple(arms)
     found = (doubt for arm in others for doubt in _against(control, arm, meant))
@@ -119,7 +119,7 @@ def _differs(key: Key, control: Arm, arm: Arm, benchmark: str | None, meant: fro
 
 
 def _others(control: Arm, arm: Arm) -> Iterator[Finding]:
-    """What foreign files say besides, where it is one thing in one arm and another in the other."""
+    """Yield what foreign files say besides, where it is one thing in one arm and another in the other."""
     sides = [_constants(one) for one in (control, arm)]
     for name in sorted(set(sides[0]) & set(sides[1])):
         texts = {one.name: side[name] for one, side in zip((control, arm), sides, strict=True)}
@@ -129,7 +129,7 @@ def _others(control: Arm, arm: Arm) -> Iterator[Finding]:
 
 
 def _constants(arm: Arm) -> dict[str, str]:
-    """What is the same in all runs of an arm that has several."""
+    """Return what is the same in all runs of an arm that has several."""
     found: dict[str, set[str]] = {}
     for run in arm.runs:
         for name, text in run.other.items():
@@ -139,7 +139,7 @@ def _constants(arm: Arm) -> dict[str, str]:
 
 
 def _gates(control: Arm, arm: Arm) -> Iterator[Finding]:
-    """Gates on the conditions that at least one run tells."""
+    """Yield gates on the conditions that at least one run tells."""
     groups = {one.name: [run.readings for run in one.runs] for one in (control, arm)}
     told = {name for runs in groups.values() for run in runs for name, value in run.items() if value is not None}
     judged = {
@@ -169,7 +169,7 @@ def _unknown(arms: Sequence[Arm]) -> Iterator[Doubt]:
 
 
 def failures(control: Arm, arm: Arm) -> tuple[Doubt, ...]:
-    """Benchmarks that fail in one of the two only."""
+    """Return benchmarks that fail in one of the two only."""
     found = []
     for benchmark in _benchmarks(control):
         counts = {
@@ -190,7 +190,7 @@ def failures(control: Arm, arm: Arm) -> tuple[Doubt, ...]:
 
 
 def findings_of(found: Iterable[Doubt]) -> tuple[Finding, ...]:
-    """Each finding once, the gravest first."""
+    """Return each finding once, the gravest first."""
     by_sentence = {doubt.finding.sentence: doubt.finding for doubt in found}
     levels: Sequence[FindingLevel] = ("refuse", "suspect", "note")
     return tuple(sorted(by_sentence.values(), key=lambda one: levels.index(one.level)))
@@ -201,7 +201,7 @@ def _benchmarks(arm: Arm) -> list[str]:
 
 
 def _apart(texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts; of long ones what is not in all of them."""
+    """Return the texts; of long ones what is not in all of them."""
     if max(map(len, texts.values())) <= _SHOWN:
         return dict(texts)
     gap = ", " if all(", " in text for text in texts.values()) else " "

@@ -94,13 +94,13 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
         return "primary" if series.name == self.primary else "secondary"
 
     def declared(self, series: ComparedSeries) -> Outcome | None:
-        """The outcome as its benchmark declares it."""
+        """Return the outcome as its benchmark declares it."""
         tool = series.tool or series.benchmark
         return self.about.outcomes.get((tool, series.outcome))
 
 
 def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
-    """The judge of data that nobody collected in random blocks; `swing` is the spread from which on it doubts.
+    """Return the judge of data that nobody collected in random blocks; `swing` is the spread from which on it doubts.
 
     Without `assumptions` it does not look at those of the tests that it shows beside its own.
     """
@@ -112,7 +112,7 @@ def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
 
 
 def compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: About, judge: Judge) -> Comparison:
-    """The whole comparison; with exclusions also the one without them, and which verdicts depend on them."""
+    """Return the whole comparison; with exclusions also the one without them, and which verdicts depend on them."""
     if asked.pool:
         (control, *arms), findings = on_machines((control, *arms))
     else:
@@ -193,7 +193,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: Abou
 
 
 def _not_primary(named: ComparedSeries | None) -> Iterator[Finding]:
-    """A percentile that was named and rests on too few events to decide."""
+    """Yield a percentile that was named and rests on too few events to decide."""
     few = None if named is None else named.few_events
     if named is not None and few is not None:
         sentence = f"{named.name} was named as primary and is explored only: {few.sentence}"
@@ -275,7 +275,7 @@ def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) 
 
 
 def _contradict(one: OutcomeComparison, other: OutcomeComparison) -> bool:
-    """Whether outcomes that are the same number told in two ways call opposite changes better."""
+    """Return whether outcomes that are the same number told in two ways call opposite changes better."""
     theirs = {contrast.arm: contrast.effect for contrast in other.contrasts}
     products = [
         contrast.effect.estimate * effect.estimate
@@ -293,7 +293,7 @@ def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
 
 
 def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
-    """Contrasts of values that are not of one kind; none of what only one side has."""
+    """Yield contrasts of values that are not of one kind; none of what only one side has."""
     if series.mixed is not None and case.control.name in series.runs:
         for arm in case.arms:
             if arm.name in series.runs:
@@ -301,7 +301,7 @@ def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
 
 
 def _never(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
-    """Contrasts of arms in which the benchmark failed each time, and never did in the control."""
+    """Yield contrasts of arms in which the benchmark failed each time, and never did in the control."""
     for doubt in case.doubts:
         fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
         if fails and doubt.arm not in series.runs and case.control.name in series.runs:
@@ -310,7 +310,7 @@ def _never(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
 
 
 def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
-    """What keeps failures of an arm that has no value from being counted to it."""
+    """Yield what keeps failures of an arm that has no value from being counted to it."""
     arms = {one.name: one for one in (case.control, *case.arms)}
     here, there = (
         [case.order.get(run.name) for run in arms[name].runs if run.benchmark == benchmark]
@@ -342,7 +342,7 @@ def _bare(series: ComparedSeries, case: _Case, arm: str, verdict: Verdict, why: 
 
 
 def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
-    """The verdict, after what was found on the conditions: refused, or changed by failures in one arm."""
+    """Return the verdict, after what was found on the conditions: refused, or changed by failures in one arm."""
     every = case.doubts if contrast.control == case.control.name else case.step_doubts
     concerned = [doubt.finding for doubt in every if doubt.concerns(contrast.arm, benchmark)]
     refused = [finding for finding in concerned if finding.level == "refuse"]
@@ -367,14 +367,14 @@ def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
 
 
 def _of_benchmark(case: _Case, arm: str, benchmark: str) -> tuple[int, int]:
-    """How many runs of it the arm and the control have, failed ones too."""
+    """Return how many runs of it the arm and the control have, failed ones too."""
     arms = {one.name: one for one in (case.control, *case.arms)}
     mine, theirs = (sum(run.benchmark == benchmark for run in arms[name].runs) for name in (arm, case.control.name))
     return mine, theirs
 
 
 def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -> Contrast:
-    """An arm that fails where the other never does cannot be the better one.
+    """Return an arm that fails where the other never does cannot be the better one.
 
     It is the worse one when it fails often, chance would hardly put all failures there, and nothing but the arm may
     be their cause.
@@ -395,7 +395,7 @@ def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -
 
 
 def _state_doubts(changes: Iterable[StateChange]) -> Iterator[Doubt]:
-    """Differences of the tunable state that nobody declared."""
+    """Yield differences of the tunable state that nobody declared."""
     undeclared: dict[str, list[StateChange]] = {}
     for change in changes:
         if change.declared is None:

@@ -14,17 +14,17 @@ MOVES = 0.25
 
 
 def changed(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
-    """Outcomes of which a verdict is another one with all runs."""
+    """Return outcomes of which a verdict is another one with all runs."""
     return _names(kept, whole, lambda one, other: _verdict(one) != _verdict(other))
 
 
 def moved(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
-    """Outcomes of which an interval is another one with all runs, whatever the verdicts are called."""
+    """Return outcomes of which an interval is another one with all runs, whatever the verdicts are called."""
     return _names(kept, whole, lambda one, other: _moves(_effect(one), _effect(other)))
 
 
 def dependence_words(verdicts: Sequence[str], intervals: Sequence[str]) -> str:
-    """What depends on it, in a few words."""
+    """Return what depends on it, in a few words."""
     alone = [name for name in intervals if name not in verdicts]
     told = f"verdicts that depend on it: {', '.join(verdicts)}" if verdicts else "no verdict depends on it"
     limit = f"more than {100 * MOVES:g} %"

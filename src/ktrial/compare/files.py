@@ -21,7 +21,7 @@ _HINT = "`ktrial compare A B -o FILE` writes one"
 
 
 def read_comparison(path: Path) -> Comparison:
-    """A file of `ktrial.comparison/1`; `-` is standard input."""
+    """Return a file of `ktrial.comparison/1`; `-` is standard input."""
     shown = "standard input" if str(path) == "-" else str(path)
     data = sys.stdin.buffer.read(LIMIT_BYTES + 1) if str(path) == "-" else read_file(path, LIMIT_BYTES)
     if len(data) > LIMIT_BYTES:
@@ -49,7 +49,7 @@ def decode_comparison(data: bytes, shown: str) -> Comparison:
 
 
 def as_json(comparison: Comparison) -> bytes:
-    """A file of `ktrial.comparison/1`."""
+    """Return a file of `ktrial.comparison/1`."""
     from ktrial.kit import plain_json
 
     return plain_json.document(comparison)

@@ -18,7 +18,7 @@ _HARDWARE: Mapping[str, str] = {"cpu": "{}", "threads": "{} CPUs", "memory": "{}
 
 
 def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ...]]:
-    """The arms with the machine of every run, in blocks of its own machine; and what was done to make blocks.
+    """Return the arms with the machine of every run, in blocks of its own machine; and what was done to make blocks.
 
     Raises BadInput where a run does not tell its machine, or all are of one.
     """
@@ -37,7 +37,7 @@ def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ..
 
 
 def split(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
-    """The arms by machine, each with its runs there."""
+    """Return the arms by machine, each with its runs there."""
     names = dict.fromkeys(str(run.machine) for arm in arms for run in arm.runs)
     return {
         name: tuple(_replaced(arm, [run for run in arm.runs if run.machine == name]) for arm in arms) for name in names
@@ -56,7 +56,7 @@ def places_there(arms: Sequence[Arm]) -> dict[str, int]:
 
 
 def machine_doubts(arms: Sequence[Arm], declared: Sequence[str]) -> Iterator[Doubt]:
-    """What was not the same in the arms on one and the same machine."""
+    """Yield what was not the same in the arms on one and the same machine."""
     for machine, (control, *others) in split(arms).items():
         there = [arm for arm in others if arm.runs]
         for doubt in doubts(control, there, declared) if control.runs and there else ():
@@ -67,12 +67,12 @@ def machine_doubts(arms: Sequence[Arm], declared: Sequence[str]) -> Iterator[Dou
 
 
 def scope_over(arms: Sequence[Arm]) -> str:
-    """What a pooled comparison may speak of."""
+    """Return what a pooled comparison may speak of."""
     return f"across {len(split(arms))} machines"
 
 
 def _hardware(run: ComparedRun) -> str | None:
-    """What a run of the store tells of its machine; none of a file, which has a name for it or none at all."""
+    """Return what a run of the store tells of its machine; none of a file, which has a name for it or none at all."""
     told = [wording.format(run.known[key]) for key, wording in _HARDWARE.items() if key in run.known]
     if run.machine is None:
         return ", ".join(told) if "cpu" in run.known else None
@@ -80,7 +80,7 @@ def _hardware(run: ComparedRun) -> str | None:
 
 
 def _names(arms: Sequence[Arm]) -> dict[tuple[str, str | None], str]:
-    """Machines of the store by their hardware, with a number where several have the same.
+    """Return machines of the store by their hardware, with a number where several have the same.
 
     Where a run of such hardware does not tell which of them it is of, all of them count as one.
     """

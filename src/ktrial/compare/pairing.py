@@ -51,7 +51,7 @@ def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]
 
 
 def _turns(order: Sequence[str | None], arm_of: Mapping[str | None, str]) -> list[list[str | None]]:
-    """A turn ends before an arm would be in it a second time."""
+    """Return a turn ends before an arm would be in it a second time."""
     turns: list[list[str | None]] = [[]]
     for session in order:
         if arm_of[session] in {arm_of[one] for one in turns[-1]}:

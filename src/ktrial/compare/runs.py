@@ -87,7 +87,7 @@ _OF_A_RUN = frozenset(("run", "round", "session", "suite", "date", "temp_end_c",
 
 
 def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
-    """A run of the store; None for one that never was to count, or has not ended."""
+    """Return a run of the store; None for one that never was to count, or has not ended."""
     if run.warm_up or run.state == "running":
         return None
     if first_origin(session).startswith("import:"):
@@ -110,7 +110,7 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
 
 
 def _own(session: StoredSession, run: StoredRun) -> ComparedRun:
-    """A run that was measured by ktrial."""
+    """Return a run that was measured by ktrial."""
     document = run.document or {}
     readings = readings_of(document)
     made = ComparedRun(
@@ -132,7 +132,7 @@ def _own(session: StoredSession, run: StoredRun) -> ComparedRun:
 
 
 def _of_trial(made: ComparedRun, run: StoredRun, place: Mapping[str, Any]) -> ComparedRun:
-    """A run of a trial, which tells its arm, its block and its own boot."""
+    """Return a run of a trial, which tells its arm, its block and its own boot."""
     kernel = {"kernel": str(place["kernel_release"])} if place.get("kernel_release") else {}
     return msgspec.structs.replace(
         made,
@@ -145,13 +145,13 @@ def _of_trial(made: ComparedRun, run: StoredRun, place: Mapping[str, Any]) -> Co
 
 
 def first_origin(session: StoredSession) -> str:
-    """Where its runs come from, also of a session that a bundle brought."""
+    """Return where its runs come from, also of a session that a bundle brought."""
     came = session.document.get("bundle") if session.origin == "bundle" else None
     return str(came["origin"]) if came else session.origin
 
 
 def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
-    """A run of a file that is not in the store; one of ktrial's own is known as if it were."""
+    """Return a run of a file that is not in the store; one of ktrial's own is known as if it were."""
     if run.record is not None:
         return _own(stored_session(run.record.session, run.record.started_unix_ms), stored_run(run.record))
     made = _foreign(f"{file}#{run.number}", run, digest)
@@ -165,14 +165,14 @@ def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
 
 
 def _events(run: ForeignRun, measured: Iterable[StoredMeasurement]) -> dict[str, int]:
-    """What a column or attribute of a foreign run says of all its outcomes."""
+    """Return what a column or attribute of a foreign run says of all its outcomes."""
     told = {attribute.lower(): text for attribute, text in run.attributes.items()}
     text = next((told[name] for name in _EVENTS if name in told), "")
     return dict.fromkeys((one.outcome for one in measured), int(text)) if text.isdecimal() else {}
 
 
 def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
-    """Conditions before and during a run by the gates' names, as far as its record tells them.
+    """Return conditions before and during a run by the gates' names, as far as its record tells them.
 
     Records of before there were such readings tell the temperature alone.
     """
@@ -188,7 +188,7 @@ def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
 
 
 def _read(readings: Mapping[str, Reading]) -> dict[str, str]:
-    """What each run reads anew and is compared by a key."""
+    """Return what each run reads anew and is compared by a key."""
     named = (("governor", readings.get("governor")), ("power", readings.get("power_source")))
     return {key: str(value) for key, value in named if value is not None}
 
@@ -233,7 +233,7 @@ def _of_session(session: StoredSession) -> dict[str, str]:
 
 
 def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
-    """What ran; a run's own folder, which no other run has, stands for itself."""
+    """Return what ran; a run's own folder, which no other run has, stands for itself."""
     told = {key: text for key, text in _told(document) if text}
     for folder in _own_folders(document):
         told = {key: text.replace(folder, DIRECTORY) for key, text in told.items()}
@@ -313,7 +313,7 @@ def _foreign(name: str, run: ForeignRun, sha256: str) -> ComparedRun:
 
 
 def _hashed(identity: str) -> str:
-    """A machine's name that does not tell its identity."""
+    """Return a machine's name that does not tell its identity."""
     return f"machine {hashlib.sha256(identity.strip().lower().encode()).hexdigest()[:12]}"
 
 

@@ -44,7 +44,7 @@ def _machines(runs: Sequence[ComparedRun], *, alone: bool) -> str:
 
 
 def _counted(runs: Sequence[ComparedRun], machines: int) -> tuple[str, str]:
-    """What tells the machines of runs apart, and what else their hardware tells of them."""
+    """Return what tells the machines of runs apart, and what else their hardware tells of them."""
     if not any(run.by_host_name for run in runs):
         return "machine", ""
     hardware = {tuple(run.known.get(name) for name in _HARDWARE) for run in runs}

@@ -29,12 +29,12 @@ _TOLD = 3
 
 
 def contrast_sentence(contrast: Contrast, outcome: OutcomeComparison) -> str:
-    """What one contrast says, with its figures: never more than its verdict."""
+    """Return what one contrast says, with its figures: never more than its verdict."""
     return _of_contrast(contrast, outcome) + _elsewhere(contrast, outcome)
 
 
 def _elsewhere(contrast: Contrast, outcome: OutcomeComparison) -> str:
-    """What to expect on one more machine."""
+    """Return what to expect on one more machine."""
     pooled = contrast.pooled
     if pooled is None or pooled.predicted_low is None or pooled.predicted_high is None:
         return ""
@@ -93,7 +93,7 @@ def answer_of(
 
 
 def _doubts(contrasts: Sequence[tuple[OutcomeComparison, Contrast]], findings: Sequence[Finding]) -> str:
-    """What stands against the verdicts, the first of it in full."""
+    """Return what stands against the verdicts, the first of it in full."""
     told = [(one, one.sentence) for one in findings]
     for outcome, contrast in contrasts:
         if contrast.verdict in _DECIDED:
@@ -107,7 +107,7 @@ def _doubts(contrasts: Sequence[tuple[OutcomeComparison, Contrast]], findings: S
 
 
 def _of_many(control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:
-    """What is to be said of more arms than a sentence each can be read of."""
+    """Return what is to be said of more arms than a sentence each can be read of."""
     main = [pair for pair in found if pair[0].role == "primary"]
     names = {outcome.name for outcome, _ in found}
     if not main and len(names) > 1:

@@ -105,7 +105,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
 
 def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
-    """All outcomes by `benchmark.outcome`, in the order in which they are met."""
+    """Return all outcomes by `benchmark.outcome`, in the order in which they are met."""
     found: dict[str, ComparedSeries] = {}
     for arm in arms:
         for run in arm.good:
@@ -123,7 +123,7 @@ def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
 
 
 def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
-    """The outcome that a user names: as `benchmark.outcome`, as `outcome`, or by its last words.
+    """Return the outcome that a user names: as `benchmark.outcome`, as `outcome`, or by its last words.
 
     `p50` is `pipe.wakeup_p50` where nothing else fits.
     """
@@ -144,7 +144,7 @@ def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
 
 
 def margin_of(series: ComparedSeries, asked: float | None) -> float:
-    """The user's margin, else 2 %, 5 % of p95 and 10 % of p99."""
+    """Return the user's margin, else 2 %, 5 % of p95 and 10 % of p99."""
     if asked is not None:
         return asked
     return margin_of_tail(quantile_of(series.outcome))
@@ -179,7 +179,7 @@ def question_of(
 
 
 def arm_values(series: ComparedSeries, order: Mapping[str, int]) -> tuple[ArmValues, ...]:
-    """Each arm's figures, in the order of the arms; none where they would be of several kinds."""
+    """Return each arm's figures, in the order of the arms; none where they would be of several kinds."""
     if series.mixed is not None:
         return ()
     return tuple(_values(arm, found, order) for arm, found in series.runs.items())
@@ -211,7 +211,7 @@ def _values(arm: str, found: Sequence[tuple[ComparedRun, float]], order: Mapping
 
 
 def coverage_findings(found: Iterable[ComparedSeries], arms: Sequence[Arm]) -> tuple[Finding, ...]:
-    """Outcomes that not every arm has, and those whose values are not of one kind."""
+    """Return outcomes that not every arm has, and those whose values are not of one kind."""
     told = []
     names = [arm.name for arm in arms]
     for series in found:

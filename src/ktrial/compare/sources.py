@@ -51,7 +51,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults], reading: ReadingOptions) -> Gathered:
-    """The arms that the words name. `results` is asked for only when a word needs the store."""
+    """Return the arms that the words name. `results` is asked for only when a word needs the store."""
     found: dict[str, Arm] = {}
     given: dict[str, ComparedSource] = {}
     resolved: list[AskedSource] = []
@@ -83,7 +83,7 @@ def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults]
 
 
 def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: ReadingOptions) -> tuple[Arm, ...]:
-    """The same arms from what the words stood for, each session in `results`."""
+    """Return the same arms from what the words stood for, each session in `results`."""
     found: dict[str, Arm] = {}
     there = {one.session: one for one in results.sessions()}
     for source in sources:
@@ -118,7 +118,7 @@ def _of_one_benchmark(arms: Iterable[Arm], reading: ReadingOptions) -> tuple[Arm
 
 
 def _is_of_table(run: ComparedRun, reading: ReadingOptions) -> bool:
-    """Whether its benchmark has the name of its file."""
+    """Return whether its benchmark has the name of its file."""
     file = run.name.rpartition("#")[0]
     return reading.options.benchmark is None and bool(reading.options.values) and run.benchmark == slug(stem(file))
 
@@ -134,7 +134,7 @@ def _add(found: dict[str, Arm], arms: Sequence[Arm], word: str) -> None:
 
 
 def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Arm, ...]]:
-    """The control (the first arm, unless one is named) and all others."""
+    """Return the control (the first arm, unless one is named) and all others."""
     names = [arm.name for arm in arms]
     if wanted is not None and wanted not in names:
         raise UnknownName("arm", wanted, names, hint=f"there are {', '.join(names)}")
@@ -158,7 +158,7 @@ def _collision(name: str, source: ComparedSource, earlier: ComparedSource) -> Ba
 
 
 def _of_files(name: str | None, paths: Sequence[str], reading: ReadingOptions) -> tuple[list[Arm], list[AskedFile]]:
-    """The groups of the files; all under one name where that was given."""
+    """Return the groups of the files; all under one name where that was given."""
     groups: dict[str, list[ComparedRun]] = {}
     files: dict[str, list[str]] = {}
     missing: dict[str, dict[str, str]] = {}
@@ -198,12 +198,12 @@ def _of_store(source: ComparedSource, results: ReadResults) -> list[Arm]:
 
 
 def is_of_trial(arms: Sequence[Arm]) -> bool:
-    """Whether all runs of these arms were made for them by trials."""
+    """Return whether all runs of these arms were made for them by trials."""
     return all(run.trial_arm is not None for arm in arms for run in arm.runs)
 
 
 def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResults) -> list[Arm]:
-    """The runs of these sessions, the oldest first: one arm of this name, of a trial its own arms."""
+    """Return the runs of these sessions, the oldest first: one arm of this name, of a trial its own arms."""
     made = (from_store(session, run) for session in sessions for run in results.runs(session.session))
     runs = [run for run in made if run is not None]
     whole = Arm(
@@ -224,7 +224,7 @@ def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResu
 
 
 def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSession]:
-    """Those with this label, else the one that is called so; the newest first."""
+    """Return those with this label, else the one that is called so; the newest first."""
     labelled = [one for one in sessions if one.label == word]
     if labelled:
         return labelled

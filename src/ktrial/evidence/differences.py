@@ -52,13 +52,13 @@ class Rechecked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def comparison_differences(stored: Comparison, again: Comparison) -> Iterator[Difference]:
-    """Every field of the one that is another one in the other, named by outcome, arm and run."""
+    """Yield every field of the one that is another one in the other, named by outcome, arm and run."""
     for where, was, now in _walk(_plain(stored), _plain(again), ""):
         yield Difference(kind="comparison", where=where, told=_both(was, now))
 
 
 def same_figures(stored: Comparison, again: Comparison) -> Difference | None:
-    """The first number or verdict that differs; names may be other ones."""
+    """Return the first number or verdict that differs; names may be other ones."""
     for where, was, now in _walk(_figures(stored), _figures(again), ""):
         return Difference(kind="comparison", where=where, told=_both(was, now))
     return None
@@ -162,7 +162,7 @@ _MOST_OF_A_KIND = 12
 
 
 def rechecked_text(found: Rechecked, *, width: int) -> str:
-    """What was read, each difference, and the answer last."""
+    """Return what was read, each difference, and the answer last."""
     lines = [labelled("file", found.file, width=width)]
     lines.append(labelled("runs", f"{found.runs}, {found.runs - len(found.unread)} read again", width=width))
     if found.question_sha256 is not None:

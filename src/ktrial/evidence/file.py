@@ -69,11 +69,11 @@ class BundleFolder:
         return BundleWriter(self._private())
 
     def examine(self, path: Path) -> UnpackedBundle:
-        """The bundle in this file or folder; members that are not what their digest says are only noted."""
+        """Return the bundle in this file or folder; members that are not what their digest says are only noted."""
         return _opened_folder(path) if path.is_dir() else self._open(path, damaged_too=True)
 
     def open(self, path: Path) -> UnpackedBundle:
-        """The bundle in this file, checked as a whole; raises BadInput for one that is not in order."""
+        """Return the bundle in this file, checked as a whole; raises BadInput for one that is not in order."""
         return self._open(path, damaged_too=False)
 
     def _open(self, path: Path, *, damaged_too: bool) -> UnpackedBundle:
@@ -133,7 +133,7 @@ class BundleWriter:
         self._members[name] = BundleMember(digest.hexdigest(), size)
 
     def opened(self, sessions: Iterable[Packed]) -> UnpackedBundle:
-        """What was put in so far, to be read again."""
+        """Return what was put in so far, to be read again."""
         return UnpackedBundle("the bundle", partial(_place, self._folder), self._manifest(sessions))
 
     def files(self, sessions: Iterable[Packed]) -> dict[str, bytes]:
@@ -215,7 +215,7 @@ class UnpackedBundle:
 
 
 def _opened_folder(path: Path) -> UnpackedBundle:
-    """A bundle whose members are files of a folder: plain ones, with the names that members have."""
+    """Return a bundle whose members are files of a folder: plain ones, with the names that members have."""
     shown = str(path)
     manifest = _manifest(plain_file(path.parent, f"{path.name}/{MANIFEST}"), shown)
     damaged = set()
@@ -230,7 +230,7 @@ def _opened_folder(path: Path) -> UnpackedBundle:
 
 
 def plain_file(folder: Path, name: str) -> bytes:
-    """The content of a file of a folder that is not trusted: nothing outside of it is read, nor what never ends.
+    """Return the content of a file of a folder that is not trusted: nothing outside of it is read, nor what never ends.
 
     Raises BadInput where there is no such file.
     """
@@ -248,7 +248,7 @@ def plain_file(folder: Path, name: str) -> bytes:
 
 
 def _place(folder: Path, name: str) -> Path:
-    """Where a member lies: one flat folder, so that no name can lead elsewhere."""
+    """Return where a member lies: one flat folder, so that no name can lead elsewhere."""
     return folder / name.replace("/", "+")
 
 
@@ -354,7 +354,7 @@ def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
 
 
 def _content(frame: _Frame, size: int) -> Iterator[bytes]:
-    """The content of a member in pieces, without what fills its last block."""
+    """Yield the content of a member in pieces, without what fills its last block."""
     left = size
     while left:
         piece = frame.exactly(min(left, _CHUNK))
@@ -379,7 +379,7 @@ def _keep(frame: _Frame, folder: Path, name: str, listed: BundleMember) -> bool:
 
 
 def _manifest(data: bytes, shown: str) -> Manifest:
-    """The manifest, its claims checked against the limits."""
+    """Return the manifest, its claims checked against the limits."""
     try:
         document = decode_as(data, object)
         schema = document.get("schema") if isinstance(document, Mapping) else None

@@ -90,7 +90,7 @@ def trial_folder_of(trial: str) -> str:
 
 
 def trials_of(members: Iterable[str]) -> tuple[str, ...]:
-    """The names of the trials whose files are among these."""
+    """Return the names of the trials whose files are among these."""
     folders = {name.split("/")[1] for name in members if name.startswith("trials/")}
     return tuple(sorted(urllib.parse.unquote(folder) for folder in folders))
 

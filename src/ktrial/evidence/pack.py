@@ -39,7 +39,7 @@ class Writer(Sink, Protocol):
     """Makes a bundle."""
 
     def opened(self, sessions: Iterable[Packed]) -> Bundle:
-        """What was put in so far."""
+        """Return what was put in so far."""
 
     def write(self, path: Path, sessions: Iterable[Packed]) -> None: ...
 
@@ -146,7 +146,7 @@ def bring_back(
 
 
 def _checked(bundle: Bundle, packed: Packed) -> BundledSession:
-    """A session with all its runs in order; raises BadInput."""
+    """Return a session with all its runs in order; raises BadInput."""
     try:
         session = session_of(bundle, packed)
         for _ in runs_of(bundle, session):
@@ -286,13 +286,13 @@ class _Packing:
         )
 
     def _guarded(self, run: StoredRun) -> bool:
-        """Whether the numbers of the run must come out of its raw output again."""
+        """Return whether the numbers of the run must come out of its raw output again."""
         if self._scrubbing is None or run.state != "ok":
             return False
         return reparse_run(run, {}, self._scrubbing.benchmarks).unread is None
 
     def _changed(self, run: StoredRun, clean: Any, raw: Mapping[str, bytes], *, places_only: bool) -> bool:
-        """Whether the run's raw output gives other numbers without the names in it."""
+        """Return whether the run's raw output gives other numbers without the names in it."""
         assert self._scrubbing is not None, "only a session that is scrubbed is guarded"
         assert self._scrubber is not None, "it has a scrubber then"
         counted = Counter(self._scrubber.replaced)

@@ -42,7 +42,7 @@ class Recomputed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> Recomputed:
-    """All of a bundle, and the comparison that was made from it."""
+    """Return all of a bundle, and the comparison that was made from it."""
     results = BundleResults(bundle)
     differences = list(_damaged(bundle, results))
     unread: list[UnreadData] = []
@@ -81,7 +81,7 @@ def _notes(published: Comparison | None, trials: Sequence[KeptTrial]) -> tuple[s
 
 
 def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], list[Difference]]:
-    """All trials that can be read, and what they are convicted of."""
+    """Return all trials that can be read, and what they are convicted of."""
     found: list[KeptTrial] = []
     wrong: list[Difference] = []
     for name in bundle.trials:
@@ -98,7 +98,7 @@ def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], li
 def _trial(
     published: Comparison, name: str, trials: Sequence[KeptTrial], results: BundleResults, readers: Readers
 ) -> tuple[list[Difference], Comparison | None]:
-    """The comparison that a trial is, against the one that comes out of its log."""
+    """Return the comparison that a trial is, against the one that comes out of its log."""
     kept = next((one for one in trials if one.stored.trial == name), None)
     if kept is None:
         told = f"it is of the trial {name}, which is not in the bundle"
@@ -112,7 +112,7 @@ def _trial(
 
 
 def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
-    """Members whose bytes are not what their digest says, by the runs that they belong to."""
+    """Yield members whose bytes are not what their digest says, by the runs that they belong to."""
     for member in sorted(bundle.damaged):
         digest = member.removeprefix("raw/")
         places = [
@@ -142,7 +142,7 @@ def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
 
 
 def _place(member: str, place: str) -> str:
-    """Where a file of a trial belongs to."""
+    """Return where a file of a trial belongs to."""
     if not member.startswith("trials/"):
         return place
     part = {"trial.json": "its protocol", "log.jsonl": "its log"}.get(member.rpartition("/")[2], "its noise profile")
@@ -170,7 +170,7 @@ def _session(
 def _imported(
     session: StoredSession, runs: tuple[StoredRun, ...], results: BundleResults, readers: Readers
 ) -> Iterator[Difference | UnreadData]:
-    """Runs of another tool, from the file that is kept beside the first of them."""
+    """Yield runs of another tool, from the file that is kept beside the first of them."""
     digest = next((run.raw["file"] for run in runs if "file" in run.raw), None)
     document = session.document
     if digest is None or "options" not in document:
@@ -197,7 +197,7 @@ def _imported(
 
 
 def _foreign_changes(run: StoredRun, now: ForeignRun | None, *, whole: bool) -> Iterator[str]:
-    """What the file tells otherwise of a run; where names were replaced its attributes may be other ones."""
+    """Yield what the file tells otherwise of a run; where names were replaced its attributes may be other ones."""
     if now is None:
         yield "the file has no such run"
         return

@@ -30,7 +30,7 @@ from ktrial.tuning.catalog.model import Catalog
 
 
 def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
-    """The records of a trial's runs, as far as they have ended.
+    """Return the records of a trial's runs, as far as they have ended.
 
     Raises KtrialError where its session is not there, or a record is none.
     """
@@ -50,7 +50,7 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
 def told_again(
     kept: KeptTrial, results: ReadResults, benchmarks: Mapping[str, Benchmark], catalog: Catalog
 ) -> Comparison:
-    """The comparison that a trial is, from its log, its runs and the states of its arms."""
+    """Return the comparison that a trial is, from its log, its runs and the states of its arms."""
     stored = kept.stored
     records = records_in(kept, results)
     places = results.states(stored.session)
@@ -63,7 +63,7 @@ def told_again(
 
 
 def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Difference]:
-    """All that a trial can be convicted of."""
+    """Yield all that a trial can be convicted of."""
     name, stored = kept.stored.trial, kept.stored
     if kept.sha256 != stored.protocol_sha256:
         told = f"its hash is {kept.sha256}, and {stored.protocol_sha256} was fixed before the first run: it was changed"
@@ -118,7 +118,7 @@ def _left_out(kept: KeptTrial, records: Sequence[RunRecord]) -> Iterator[tuple[i
 
 
 def _whole_visits(kept: KeptTrial, records: Sequence[RunRecord]) -> set[int]:
-    """Runs of visits that every benchmark of the trial took part in: others were broken off, and made again."""
+    """Return runs of visits that every benchmark of the trial took part in: others were broken off, and made again."""
     visits = visits_of(kept.log, records).values()
     benchmarks = max((set(visit) for visit in visits), key=len, default=set())
     found: set[int] = set()

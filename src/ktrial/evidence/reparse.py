@@ -62,7 +62,7 @@ def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[st
 def read_again(
     run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark]
 ) -> tuple[ParsedRun, tuple[Kept, ...], str | None]:
-    """What the present adapter makes of it: all, the measurements with their units, or why there are none."""
+    """Return what the present adapter makes of it: all, the measurements with their units, or why there are none."""
     document = run.document or {}
     output = _output(document, raw)
     try:
@@ -80,7 +80,7 @@ def read_again(
 
 
 def _why_not(run: StoredRun, benchmarks: Mapping[str, Benchmark]) -> str | None:
-    """Why there is nothing to read again."""
+    """Return why there is nothing to read again."""
     document = run.document
     if document is None:
         return f"the run was {run.state}: it has no record"
@@ -129,7 +129,7 @@ def _output(document: Mapping[str, Any], raw: Mapping[str, bytes]) -> RawOutput:
 
 
 def _frames(output: RawOutput, below_fps: float | None) -> tuple[ParsedRun, Mapping[str, Any]]:
-    """The capture with most frames, as it was chosen when the game was run."""
+    """Return the capture with most frames, as it was chosen when the game was run."""
     reports, errors = [], []
     for name, data in output.files.items():
         try:
@@ -171,7 +171,7 @@ def _differing(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 
 def _spoiled(document: Mapping[str, Any]) -> bool:
-    """Whether the run failed for what happened around it, although its output was good."""
+    """Return whether the run failed for what happened around it, although its output was good."""
     unprepared = any(not one["ok"] for one in document.get("prepared") or ())
     return unprepared or document["failure"].startswith(_AROUND_IT)
 

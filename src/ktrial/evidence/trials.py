@@ -32,7 +32,7 @@ class TrialKeeper(Protocol):
 
 
 def members_of(kept: KeptTrial) -> dict[str, bytes]:
-    """The files of a trial by their names in the bundle."""
+    """Return the files of a trial by their names in the bundle."""
     folder = trial_folder_of(kept.stored.trial)
     found = {
         f"{folder}/{_TRIAL}": msgspec.json.encode(kept.stored, order="sorted") + b"\n",
@@ -44,12 +44,12 @@ def members_of(kept: KeptTrial) -> dict[str, bytes]:
 
 
 def trials_in(bundle: Bundle) -> tuple[KeptTrial, ...]:
-    """All trials of a bundle; raises BadInput for one that is not in order."""
+    """Return all trials of a bundle; raises BadInput for one that is not in order."""
     return tuple(trial_in(bundle, name) for name in bundle.trials)
 
 
 def trial_in(bundle: Bundle, name: str) -> KeptTrial:
-    """One of them; raises BadInput for one that is not in order."""
+    """Return one of them; raises BadInput for one that is not in order."""
     where = f"{bundle.shown}: {trial_folder_of(name)}"
     data = {part: bundle.trial(name, part) for part in (_TRIAL, _LOG, _NOISE)}
     document, log, noise = data[_TRIAL], data[_LOG], data[_NOISE]
@@ -69,7 +69,7 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
 
 
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
-    """The trials of a bundle that are not kept yet; `packed` are the kept ones as they would go into a bundle.
+    """Return the trials of a bundle that are not kept yet; `packed` are the kept ones as they would go into a bundle.
 
     Raises Refused for one that is kept and not the same.
     """
@@ -88,7 +88,7 @@ def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial])
 
 
 def _weight(kept: KeptTrial) -> tuple[bytes, bytes]:
-    """What two trials must share to be the same. A noise profile is not brought into another store."""
+    """Return what two trials must share to be the same. A noise profile is not brought into another store."""
     return msgspec.json.encode(kept.stored, order="sorted"), encode(kept.log)
 
 

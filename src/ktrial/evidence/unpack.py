@@ -34,7 +34,7 @@ class Bundle(Protocol):
     def raw(self, digest: str) -> bytes: ...
 
     def comparison(self) -> bytes | None:
-        """The comparison that it is of."""
+        """Return the comparison that it is of."""
 
     @property
     def trials(self) -> tuple[str, ...]: ...
@@ -47,7 +47,7 @@ class Bundle(Protocol):
 
 
 def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
-    """A session that the manifest names; raises BadInput for one that is not in order."""
+    """Return a session that the manifest names; raises BadInput for one that is not in order."""
     where = f"{bundle.shown}: {folder_of(packed.session)}/session.json"
     try:
         session = decode_as(bundle.session(packed.session), BundledSession)
@@ -61,7 +61,7 @@ def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
 
 
 def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
-    """The runs with their raw output, which is read when it is asked for."""
+    """Yield the runs with their raw output, which is read when it is asked for."""
     seen: set[int] = set()
     for line, data in enumerate(bundle.runs(session.session), 1):
         where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"
@@ -125,13 +125,13 @@ class _Raw(Mapping[str, bytes]):
 
 
 def brought(session: BundledSession) -> StoredSession:
-    """A session as a store keeps it that it was brought to."""
+    """Return a session as a store keeps it that it was brought to."""
     came = {"origin": session.origin, "replaced": session.replaced}
     return msgspec.structs.replace(first(session), origin=CAME, document={**session.document, CAME: came})
 
 
 def first(session: BundledSession) -> StoredSession:
-    """A session as the store had it that it was measured into."""
+    """Return a session as the store had it that it was measured into."""
     return StoredSession(
         session=session.session,
         suite=session.suite,
@@ -167,5 +167,5 @@ class BundleResults:
         return dict(self._sessions[session].states)
 
     def is_scrubbed(self, session: str) -> bool:
-        """Whether names were replaced in it."""
+        """Return whether names were replaced in it."""
         return bool(self._sessions[session].replaced)

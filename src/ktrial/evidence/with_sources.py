@@ -32,7 +32,7 @@ class Carried(NamedTuple):
 
 
 def question_of(published: Comparison) -> AskedComparison:
-    """The question of a comparison; raises BadInput where it has none."""
+    """Return the question of a comparison; raises BadInput where it has none."""
     if published.asked is None:
         raise BadInput(
             "the comparison does not hold its question, so nobody could compute it again",
@@ -42,7 +42,7 @@ def question_of(published: Comparison) -> AskedComparison:
 
 
 def sessions_of(question: AskedComparison) -> tuple[str, ...]:
-    """The sessions of the store that it is about."""
+    """Return the sessions of the store that it is about."""
     return tuple(dict.fromkeys(name for source in question.sources for name in source.sessions))
 
 
@@ -100,7 +100,7 @@ def _scrubber(scrubbing: Scrubbing, published: Comparison, datas: Sequence[bytes
 
 
 def _clean(question: AskedComparison, scrubber: Scrubber, digests: dict[str, str]) -> AskedComparison:
-    """The question without names; digests are those of the files as they are packed."""
+    """Return the question without names; digests are those of the files as they are packed."""
     told = msgspec.to_builtins(question)
     told["excluded"] = {}
     for source in told["sources"]:

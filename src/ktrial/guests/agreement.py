@@ -38,7 +38,7 @@ class Booted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle_s(mode: Mode | None) -> int:
-    """How long a guest rests before its program: exact ones until the kernel's own work after boot is over."""
+    """Return how long a guest rests before its program: exact ones until the kernel's own work after boot is over."""
     return EXACT_SETTLE_S if mode == "exact" else 0
 
 
@@ -52,7 +52,7 @@ class House(Stops, Protocol):
     """What runs the guests."""
 
     def why_no_kvm(self) -> str | None:
-        """Why KVM cannot be used; None where it can."""
+        """Return why KVM cannot be used; None where it can."""
 
 
 def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
@@ -73,7 +73,7 @@ def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house:
 
 
 def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> Booted:
-    """Two boots at once, which must be the same to the last byte; where they differ a third one decides.
+    """Return two boots at once, which must be the same to the last byte; where they differ a third one decides.
 
     Raises GuestDiffers where no two are the same.
     """
@@ -97,7 +97,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) -> Agreement:
-    """What two boots of the same guest agree in, a third one where two differ. Raises GuestDiffers.
+    """Return what two boots of the same guest agree in, a third one where two differ. Raises GuestDiffers.
 
     Of boots that a limit ended, that one: when it passed, not what the guest did, made them differ.
     """
@@ -116,7 +116,7 @@ def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) 
 
 
 def digest(run: GuestRun) -> str:
-    """One hash over all that came of a boot."""
+    """Return one hash over all that came of a boot."""
     found = hashlib.sha256()
     for part in (
         run.console,
@@ -130,7 +130,7 @@ def digest(run: GuestRun) -> str:
 
 
 def difference(first: GuestRun, second: GuestRun) -> str | None:
-    """Where two boots differ first: stream, line, both texts; None where they are the same."""
+    """Return where two boots differ first: stream, line, both texts; None where they are the same."""
     for name in ("console", "stdout", "stderr", "said"):
         one, other = (getattr(run, name).splitlines(keepends=True) for run in (first, second))
         for number in range(max(len(one), len(other))):
@@ -155,13 +155,13 @@ def _apart(left: object, right: object) -> str:
 
 
 def _same(one: bytes, other: bytes) -> int:
-    """How many bytes two lines begin with that are the same in both."""
+    """Return how many bytes two lines begin with that are the same in both."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
 def _shown(line: bytes, begin: int) -> str:
-    """A line from there on, as much as a person reads."""
+    """Return a line from there on, as much as a person reads."""
     if not line:
         return "missing"
     text = line.rstrip(b"\r\n")[begin : begin + 2 * _AROUND_BYTES].decode(errors="replace")

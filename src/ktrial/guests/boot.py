@@ -56,14 +56,14 @@ class Guests:
         return self._emulator.machine.architecture
 
     def why_no_kvm(self) -> str | None:
-        """Why KVM cannot be used, found by running code with it; None where it can."""
+        """Return why KVM cannot be used, found by running code with it; None where it can."""
         return self._emulator.why_no_kvm()
 
     def stop(self) -> None:
         self._stop.set()
 
     def boot(self, kernel: KernelFiles, job: Job, brought: GuestFiles, shape: Shape, limits: BootLimits) -> GuestRun:
-        """One boot from the beginning to its end, or until a limit has passed."""
+        """Return one boot from the beginning to its end, or until a limit has passed."""
         with TemporaryDirectory(prefix="guest-", dir=self._folder) as name:
             folder = Path(name)
             self._lay(folder, kernel, job, brought, shape)
@@ -72,7 +72,7 @@ class Guests:
     def talk(
         self, kernel: KernelFiles, job: Job, brought: GuestFiles, shape: Shape, begin_limit_s: float
     ) -> RunningGuest:
-        """A guest that runs until it is closed, with sessions in it."""
+        """Return a guest that runs until it is closed, with sessions in it."""
         folder = Path(mkdtemp(prefix="guest-", dir=self._folder))
         try:
             self._lay(folder, kernel, msgspec.structs.replace(job, sessions=True), brought, shape)
@@ -140,7 +140,7 @@ class _Boot:
         )
 
     def _follow(self, process: subprocess.Popen[bytes], line: IO[bytes], begin: float) -> str | None:
-        """Why the guest did not come to its end; None where it did."""
+        """Return why the guest did not come to its end; None where it did."""
         while True:
             gone = process.poll() is not None
             try:

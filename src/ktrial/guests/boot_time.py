@@ -27,7 +27,7 @@ _INIT = re.compile(r"Run /\S* as init process")
 
 
 def read_initcalls(records: Iterable[KernelRecord]) -> tuple[InitCall, ...]:
-    """The calls, the slowest first."""
+    """Return the calls, the slowest first."""
     found = (_CALL.match(record.text) for record in records)
     calls = [InitCall(name=match[1], us=int(match[2])) for match in found if match is not None]
     return tuple(sorted(calls, key=lambda call: (-call.us, call.name)))
@@ -49,7 +49,7 @@ class BootsMeasured(Protocol):
 
 
 def boot_time(lab: BootsMeasured, place: GuestPlace, runs: int) -> GuestBootTime:
-    """The way to the first process in so many boots, and of one more what in it took how long."""
+    """Return the way to the first process in so many boots, and of one more what in it took how long."""
     plain = [_good(lab.boot(place, Job(), {})) for _ in range(runs)]
     told = msgspec.structs.replace(place.shape, append=(*place.shape.append, *WORDS))
     request = msgspec.json.encode({"id": _REQUEST, "do": "kernel_log", "from": 0}) + b"\n"

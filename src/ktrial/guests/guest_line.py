@@ -38,12 +38,12 @@ def encoded(kind: bytes, content: bytes) -> bytes:
 
 
 def numbered(session: int, content: bytes) -> bytes:
-    """What belongs to a session, as the content of a frame."""
+    """Return what belongs to a session, as the content of a frame."""
     return _NUMBER.pack(session) + content
 
 
 def number_of(content: bytes) -> tuple[int, bytes]:
-    """The session that a frame belongs to, and the rest. Raises Garbled."""
+    """Return the session that a frame belongs to, and the rest. Raises Garbled."""
     if len(content) < _NUMBER.size:
         raise Garbled(f"a frame of a session without its number: {content!r}")
     return _NUMBER.unpack_from(content)[0], content[_NUMBER.size :]
@@ -56,7 +56,7 @@ class GuestLineFrames:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> list[Frame]:
-        """The frames that are whole with this piece. Raises Garbled where the line does not carry frames."""
+        """Return the frames that are whole with this piece. Raises Garbled where the line does not carry frames."""
         self._rest += piece
         found: list[Frame] = []
         at = 0

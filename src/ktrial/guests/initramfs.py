@@ -54,14 +54,14 @@ class Archive:
         self._add(name, _DEVICE | 0o600, b"", (major, minor))
 
     def bytes(self) -> bytes:
-        """The whole archive with its trailer."""
+        """Return the whole archive with its trailer."""
         trailer = Archive()
         trailer._add("TRAILER!!!", 0, b"")
         return b"".join(self._parts + trailer._parts)
 
 
 def place(path: str) -> str:
-    """Where a file of the host lies in a guest: with merged folders, without the first slash."""
+    """Return where a file of the host lies in a guest: with merged folders, without the first slash."""
     first, _, rest = path.lstrip("/").partition("/")
     return f"{_MERGED.get(first, first)}/{rest}" if rest else first
 

@@ -66,7 +66,7 @@ class _Told(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def is_name(word: str) -> bool:
-    """Whether a guest that is kept may be called so."""
+    """Return whether a guest that is kept may be called so."""
     return _NAME.fullmatch(word) is not None
 
 
@@ -77,7 +77,7 @@ def check_name(name: str) -> None:
 
 
 def kept_names() -> tuple[str, ...]:
-    """The guests of this user that are kept, and those whose keeper was killed."""
+    """Return the guests of this user that are kept, and those whose keeper was killed."""
     with contextlib.suppress(FileNotFoundError), _Folder(make=False) as folder:
         return tuple(sorted(one.name for one in Path(folder.address("")).iterdir() if is_name(one.name)))
     return ()
@@ -254,7 +254,7 @@ class Keeper:
 
 
 def _listening(folder: _Folder, name: str) -> socket.socket:
-    """The socket of that name; one that a killed keeper left is taken away."""
+    """Return the socket of that name; one that a killed keeper left is taken away."""
     import fcntl
 
     fcntl.flock(folder.descriptor, fcntl.LOCK_EX)  # until the folder is closed
@@ -272,7 +272,7 @@ def _listening(folder: _Folder, name: str) -> socket.socket:
 
 
 def _read_past(descriptors: list[int]) -> ProgramPast | None:
-    """What comes along with an exact guest, nothing with others; None where it is not as agreed."""
+    """Return what comes along with an exact guest, nothing with others; None where it is not as agreed."""
     if not descriptors:
         return ProgramPast()
     with os.fdopen(descriptors[0], "rb") as file:
@@ -311,7 +311,7 @@ class KeptGuest:
         self.kept, self.past = told.kept, past
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """A session with an agent of its own. Raises AgentError where the guest is gone."""
+        """Return a session with an agent of its own. Raises AgentError where the guest is gone."""
         with self._lock:
             self._ask(_KeptRequest(open=arguments, root=root))
             told, descriptors = self._told()

@@ -52,14 +52,14 @@ class Lab:
         return max(1, len(os.sched_getaffinity(0)))
 
     def why_no_kvm(self, kernel: str) -> str | None:
-        """Why this kernel cannot be run with KVM, found by running code with it; None where it can."""
+        """Return why this kernel cannot be run with KVM, found by running code with it; None where it can."""
         return self._found(kernel)[1].why_no_kvm()
 
     def identify(self, kernel: str) -> KernelFound:
         return read_kernel(self._images, kernel)
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
-        """One boot, to its end or a limit; `files` are put into the guest by their paths there."""
+        """Return one boot, to its end or a limit; `files` are put into the guest by their paths there."""
         kernel, guests = self._found(place.kernel)
         brought, job = self._prepared(place, job, files)
         return guests.boot(kernel, job, brought, place.shape, BootLimits(place.limit_s))
@@ -70,22 +70,22 @@ class Lab:
         return guests.talk(kernel, job, brought, place.shape, place.limit_s)
 
     def runs_programs(self, kernel: str) -> bool:
-        """Whether programs of this machine run in guests with this kernel."""
+        """Return whether programs of this machine run in guests with this kernel."""
         return self._found(kernel)[1].architecture == host_architecture()
 
     def swap_programs(self, kernel: str) -> tuple[str, ...]:
-        """Where the programs lie here that set swap up, as far as they run in guests with this kernel."""
+        """Return where the programs lie here that set swap up, as far as they run in guests with this kernel."""
         places = (shutil.which(name, path=_FOLDERS) for name in _SWAP_PROGRAMS if self.runs_programs(kernel))
         return tuple(place for place in places if place is not None)
 
     def tools_in(self, place: GuestPlace) -> Mapping[str, str]:
-        """Where its programs of this machine lie in a guest, by name."""
+        """Return where its programs of this machine lie in a guest, by name."""
         _, guests = self._found(place.kernel)
         brought = self._tools_for(guests.architecture, place.tools).tools
         return {Path(name).name: where for name, where in brought.items()}
 
     def can_have_disk(self, kernel: str) -> bool:
-        """Whether this kernel lies beside modules, and a file system can be made here."""
+        """Return whether this kernel lies beside modules, and a file system can be made here."""
         return modules_folder(Path(self._found(kernel)[0].image_path)) is not None and disk.program() is not None
 
     def stop(self) -> None:
@@ -117,7 +117,7 @@ class Lab:
         return brought, job
 
     def _tools_for(self, architecture: str, names: tuple[str, ...]) -> GuestFiles:
-        """Programs of this machine with their libraries."""
+        """Return programs of this machine with their libraries."""
         if (architecture, names) not in self._tools:
             self._tools[architecture, names] = bring(names, architecture)
         return self._tools[architecture, names]

@@ -14,7 +14,7 @@ _GUEST_FOLDER = "/ktrial/modules"
 
 
 def modules_folder(image: Path) -> Path | None:
-    """The folder of the modules of an image that lies as packages and installations have it."""
+    """Return the folder of the modules of an image that lies as packages and installations have it."""
     if image.name == "vmlinuz" and image.parent.parent.name == "modules":
         return image.parent
     version = image.name.removeprefix("vmlinuz-")
@@ -55,7 +55,7 @@ class _Loading:
         self._found: dict[str, bytes] = {}
 
     def of(self, names: Sequence[str], wanted: Sequence[str]) -> dict[str, bytes]:
-        """The modules of these names after all that they need."""
+        """Return the modules of these names after all that they need."""
         for name in wanted:
             self._add(name, needed=False, on_the_way=())
         for name in names:

@@ -88,7 +88,7 @@ class Emulator:
         return f"QEMU {found[1]}.{found[2]}{found[3]}"
 
     def why_no_kvm(self) -> str | None:
-        """Why KVM cannot be used, found by running code with it; None where it can."""
+        """Return why KVM cannot be used, found by running code with it; None where it can."""
         if self.machine.architecture != self._host:
             return f"this machine is {self._host} and the kernel is for {self.machine.architecture}"
         if not KVM.exists():
@@ -112,7 +112,7 @@ class Emulator:
         return f"{KVM} is there and runs no code: {said}"
 
     def _has_hardware(self) -> bool:
-        """Whether the processor says that it runs guests, where its flags tell."""
+        """Return whether the processor says that it runs guests, where its flags tell."""
         try:
             lines = CPUINFO.read_text(errors="replace").splitlines()
         except OSError:

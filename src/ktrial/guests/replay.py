@@ -46,7 +46,7 @@ class Replay:
         self.boots = 0
 
     def open(self, arguments: list[str], *, root: bool) -> int:
-        """An agent with these arguments: its number."""
+        """Return an agent with these arguments: its number."""
         session = len(self._said) + 1
         self._said[session] = []
         self._going.add(session)
@@ -66,7 +66,7 @@ class Replay:
         self._going.discard(session)
 
     def answer(self, session: int) -> bytes:
-        """The next line that an agent says; what it said last, without the line's end, where it ended instead.
+        """Return the next line that an agent says; what it said last, without the line's end, where it ended instead.
 
         Raises AgentError where the guest fails, GuestDiffers where it is not as before.
         """
@@ -78,7 +78,7 @@ class Replay:
         return line
 
     def rest(self, session: int) -> list[bytes]:
-        """All further lines up to the one that ends the request; as `answer`."""
+        """Return all further lines up to the one that ends the request; as `answer`."""
         replies = sum(map(is_reply, self._said[session])) + 1
         self._wait(guest_line.REPLIES, session, replies)
         more = self._more(session)
@@ -114,7 +114,7 @@ class Replay:
         self._script += guest_line.encoded(kind, content)
 
     def _whole(self) -> bytes:
-        """The script with its end, in the size that it always has."""
+        """Return the script with its end, in the size that it always has."""
         whole = bytes(self._script) + guest_line.encoded(guest_line.END, b"")
         if len(whole) > SCRIPT_BYTES:
             raise KtrialError(
@@ -138,7 +138,7 @@ def is_reply(line: bytes) -> bool:
 
 
 def _end_of(session: int) -> bytes:
-    """The end of what an agent reads, and its own."""
+    """Return the end of what an agent reads, and its own."""
     count = _ITS_END.to_bytes(_COUNT_BYTES, "big")
     return guest_line.encoded(guest_line.INPUT, guest_line.numbered(session, b"")) + guest_line.encoded(
         guest_line.WAIT, guest_line.numbered(session, count)

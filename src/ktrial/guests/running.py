@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def typed(frame: Frame, shape: type[T]) -> T:
-    """What a frame of the guest says."""
+    """Return what a frame of the guest says."""
     try:
         return msgspec.json.decode(frame.content, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -73,13 +73,13 @@ class RunningGuest:
         self._line = ConsoleLine(self._process.stdin, self._process.stdout, self._frames)
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """A session with an agent of its own. Raises AgentError where the guest is gone."""
+        """Return a session with an agent of its own. Raises AgentError where the guest is gone."""
         if (gone := self.why_gone()) is not None:
             raise AgentError("lost", gone, hint="start the command again")
         return self._line.open(arguments, root=root)
 
     def why_gone(self) -> str | None:
-        """What became of the guest, with its console's last lines; None while it can be talked to."""
+        """Return what became of the guest, with its console's last lines; None while it can be talked to."""
         if not self._line.closed:
             return None
         broken = f": {self._line.broken}" if self._line.broken is not None else ""

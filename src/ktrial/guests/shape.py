@@ -10,7 +10,7 @@ _LEAST_MEMORY = 64 << 20
 
 
 def guest_shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mode | None) -> Shape:
-    """The machine that the options of a command line ask for. Raises BadInput."""
+    """Return the machine that the options of a command line ask for. Raises BadInput."""
     from ktrial.kit.units import parse_quantity, show_bytes
 
     try:

@@ -20,7 +20,7 @@ def console_tail(run: GuestRun, lines: int = _LAST_LINES) -> list[str]:
 
 
 def failure_text(run: GuestRun) -> str:
-    """Why the guest did not come to its end, and what its console showed last."""
+    """Return why the guest did not come to its end, and what its console showed last."""
     tail = console_tail(run)
     shown = "".join(f"\n  {line}" for line in tail)
     return f"{run.failure}; its console showed {'last:' + shown if tail else 'nothing'}"
@@ -76,7 +76,7 @@ def _exact(sha256: str, odd: str | None) -> dict[str, Any]:
 
 
 def guest_text(run: GuestRun, kernel: str, *, width: int) -> str:
-    """What a guest without a program told of itself."""
+    """Return what a guest without a program told of itself."""
     begun = run.begun
     assert begun is not None
 
@@ -99,7 +99,7 @@ def guest_text(run: GuestRun, kernel: str, *, width: int) -> str:
 
 
 def kept_text(name: str, begun: Begun, mode: str, *, width: int) -> str:
-    """A guest that is kept, and how to reach it."""
+    """Return a guest that is kept, and how to reach it."""
     machine = f"{begun.cpus} CPU{'s'[: begun.cpus != 1]}, {begun.memory_bytes >> 20} MiB of memory for it"
     told = labelled(name, f"Linux {begun.release}, {mode}, {machine}", width=width, label_columns=_LABEL_COLUMNS)
     host = f"{'exact' if mode == 'exact' else 'guest'}:{name}"
@@ -108,7 +108,7 @@ def kept_text(name: str, begun: Begun, mode: str, *, width: int) -> str:
 
 
 def boot_time_text(found: GuestBootTime, top: int, *, width: int) -> str:
-    """How long a kernel takes to boot, and its slowest steps."""
+    """Return how long a kernel takes to boot, and its slowest steps."""
 
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"

@@ -24,7 +24,7 @@ class Guest(Protocol):
         """End a session the hard way."""
 
     def why_gone(self) -> str | None:
-        """What became of the guest; None while it runs."""
+        """Return what became of the guest; None while it runs."""
 
     def close(self) -> None: ...
 

@@ -12,7 +12,7 @@ from ktrial.kit.finding import Finding
 
 
 def audit(log: TrialLog) -> tuple[Finding, ...]:
-    """Everything in the log that its protocol and its runs contradict; empty where it holds."""
+    """Return everything in the log that its protocol and its runs contradict; empty where it holds."""
     protocol = collect(log).protocol
     found = []
     for place, event in enumerate(log):
@@ -27,7 +27,7 @@ def audit(log: TrialLog) -> tuple[Finding, ...]:
 
 
 def _order(protocol: Protocol, event: BlockDrawn) -> Finding | None:
-    """Arms are handed to the draw in the order of the protocol, without those that were dropped."""
+    """Return arms are handed to the draw in the order of the protocol, without those that were dropped."""
     present = [arm.name for arm in protocol.arms if arm.name in event.order]
     drawn = block_order(protocol.seed, event.block, present)
     if drawn == event.order:

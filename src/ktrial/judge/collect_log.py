@@ -59,7 +59,7 @@ class Trial(NamedTuple):
         return counts
 
     def failed(self, outcome: str) -> dict[str, int]:
-        """Runs of each arm that gave no value of an outcome."""
+        """Return runs of each arm that gave no value of an outcome."""
         counts = {arm.name: 0 for arm in self.protocol.arms}
         for run in self.runs:
             counts[run.arm] += outcome not in run.measurements
@@ -84,7 +84,7 @@ class Pairs(NamedTuple):
 
 
 def collect(log: TrialLog) -> Trial:
-    """The trial as it stands. Raises BadInput for a log that contradicts itself."""
+    """Return the trial as it stands. Raises BadInput for a log that contradicts itself."""
     if not log or not isinstance(log[0], Protocol):
         raise BadInput("a trial without a protocol", hint="its first event is the protocol")
     protocol = log[0]
@@ -126,7 +126,7 @@ def _is_new(event: BlockDrawn, drawn: Mapping[int, BlockDrawn], protocol: Protoc
 
 
 def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[RunEnded, ...]) -> tuple[int, ...]:
-    """Blocks in which every arm has all its runs, failed ones too."""
+    """Return blocks in which every arm has all its runs, failed ones too."""
     done: dict[int, dict[str, int]] = {}
     for run in runs:
         if run.block is not None:
@@ -164,7 +164,7 @@ def _middle(scores: list[float]) -> float:
 
 
 def pairs_of(scores: Scores, arm: str, against: str) -> Pairs:
-    """The blocks that have a score of both arms."""
+    """Return the blocks that have a score of both arms."""
     both = [(visits[arm], visits[against]) for visits in scores.values() if arm in visits and against in visits]
     values = as_array(both).reshape(-1, 2)
     return Pairs(values[:, 0], values[:, 1])

@@ -31,7 +31,7 @@ from ktrial.machine.gates import GateLimits, group_findings
 
 
 def rests_on_few(trial: Trial, outcome: str, arms: Sequence[str]) -> bool:
-    """Whether the typical run of one of these arms has too few events beyond a percentile for it to decide."""
+    """Return whether the typical run of one of these arms has too few events beyond a percentile for it to decide."""
     quantile = trial.protocol.outcomes[outcome].quantile
     events = typical_events(_events(trial, outcome, arm) for arm in arms)
     return quantile is not None and events is not None and events < events_needed(quantile)
@@ -79,7 +79,7 @@ class _Stand(NamedTuple):
 
 
 def judge(log: TrialLog) -> Judgement:
-    """All that a trial says so far. Raises BadInput for a protocol that cannot be judged, or a damaged log."""
+    """Return all that a trial says so far. Raises BadInput for a protocol that cannot be judged, or a damaged log."""
     trial = collect(log)
     refuse_unanswerable(trial.protocol)
     if trial.protocol.screen is not None:
@@ -229,7 +229,7 @@ def _no_scale(outcome: str, rule: OutcomeRule) -> Finding:
 def _with_failures(
     stand: _Stand, contrast: Contrast, reading: OutcomeReading
 ) -> tuple[OutcomeReading, tuple[Finding, ...]]:
-    """Runs that fail in one arm only: that arm cannot be the better one, and many decide against it."""
+    """Return runs that fail in one arm only: that arm cannot be the better one, and many decide against it."""
     arm, against = contrast
     failed = stand.trial.failed(stand.protocol.primary)
     found = validity_checks.failures(arm, against, failed)
@@ -244,7 +244,7 @@ def _with_failures(
 
 
 def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
-    """What is open when a trial ends, or never gets to its cap, stays inconclusive."""
+    """Return what is open when a trial ends, or never gets to its cap, stays inconclusive."""
     if stand.trial.ended is not None:
         return reading._replace(verdict="inconclusive", why="ended")
     # Where every block lacks a value the cap is never planned.
@@ -255,14 +255,14 @@ def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
 
 
 def _goes_on(stand: _Stand, reading: OutcomeReading) -> bool:
-    """Whether an extension has blocks left for what the tables gave up."""
+    """Return whether an extension has blocks left for what the tables gave up."""
     trial = stand.trial
     has_blocks = trial.extended is not None and trial.ended is None and len(trial.complete) < trial.extended
     return has_blocks and reading.verdict == "inconclusive" and reading.why in {"cap", "futility"}
 
 
 def _needed(differences: Array, detect: float) -> int | None:
-    """Blocks that would find what was asked for, with the noise that was found."""
+    """Return blocks that would find what was asked for, with the noise that was found."""
     if len(differences) < 2:
         return None
     spread = validity_checks.robust_sd(differences - np.median(differences)) or float(np.std(differences, ddof=1))
@@ -290,7 +290,7 @@ def _families(stand: _Stand, primaries: Sequence[Judged]) -> list[Judged]:
 
 
 def _is_over(stand: _Stand, primary: Judged) -> bool:
-    """Whether a contrast gets no more blocks."""
+    """Return whether a contrast gets no more blocks."""
     if primary.verdict is None:
         return False
     at_cap = stand.cap is None or len(stand.trial.complete) >= stand.cap
@@ -329,7 +329,7 @@ def _broken(member: Member, answer: Answered) -> tuple[Finding, ...]:
 
 
 def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) -> list[Finding]:
-    """Doubts that are looked for once a verdict is there, on a log scale."""
+    """Return doubts that are looked for once a verdict is there, on a log scale."""
     protocol = stand.protocol
     outcome = protocol.primary
     scores, arms, blocks = run_scores(stand.trial, outcome)
@@ -347,7 +347,7 @@ def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) ->
 
 
 def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
-    """Doubts about the whole trial; they are looked for at every block, and what refuses ends it."""
+    """Return doubts about the whole trial; they are looked for at every block, and what refuses ends it."""
     trial, protocol = stand.trial, stand.protocol
     by_arm = Counter(void.arm for void in trial.voids.values())
     found = validity_checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
@@ -367,7 +367,7 @@ def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
 
 
 def _placebo_findings(judged: Sequence[Judged]) -> list[Finding]:
-    """A placebo that differs from the control convicts the set-up, or is the chance that alpha allows."""
+    """Return a placebo that differs from the control convicts the set-up, or is the chance that alpha allows."""
     return [
         Finding(
             kind="placebo",
@@ -380,7 +380,7 @@ def _placebo_findings(judged: Sequence[Judged]) -> list[Finding]:
 
 
 def _dropped(stand: _Stand, judged: Sequence[Judged]) -> tuple[str, ...]:
-    """Arms of which nothing is left to decide."""
+    """Return arms of which nothing is left to decide."""
     protocol = stand.protocol
     roles = {"primary", "secondary", "guard"} if protocol.until_all_decided else {"primary"}
     is_full = stand.cap is not None and len(stand.trial.complete) >= stand.cap

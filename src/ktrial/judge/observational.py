@@ -34,7 +34,7 @@ _GRAVEST = ("unknown", "sequence", "interleaved")
 
 
 def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
-    """The layout of a step; None where nothing ties the two tiers together."""
+    """Return the layout of a step; None where nothing ties the two tiers together."""
     if None in (*before.blocks, *tier.blocks) or len(set(before.blocks) & set(tier.blocks)) >= FEWEST_BLOCKS:
         return lay_out(before, tier)
     of_before, of_tier = _to_control(control, before), _to_control(control, tier)
@@ -53,7 +53,7 @@ def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
 
 
 def _to_control(control: Runs, tier: Runs) -> Layout | None:
-    """The tier in its blocks with the control, where there are enough of them."""
+    """Return the tier in its blocks with the control, where there are enough of them."""
     if None in control.blocks or len(set(control.blocks) & set(tier.blocks)) < FEWEST_BLOCKS:
         return None
     found = lay_out(control, tier)
@@ -117,7 +117,7 @@ DETAILED_CONTRASTS = 600
 def judge_foreign(
     questions: Sequence[Question], *, alpha: float = 0.05, swing: float = 0.25, assumptions: bool = True
 ) -> tuple[Answer, ...]:
-    """An answer to each question, in their order. Their names differ.
+    """Return an answer to each question, in their order. Their names differ.
 
     Without a primary question all distinct ones are one family. `swing` is the (max - min) / median of an arm above
     which there is a finding. Without `assumptions` nothing looks at those of the tests that are shown beside.
@@ -197,7 +197,7 @@ def _ask(reads: Sequence[Read], together: Mapping[Key, Together], alpha: float) 
 
 
 def _side_by_side(key: Key, together: Together, reads: Sequence[Read]) -> Contrast:
-    """Machines that are too few to be pooled."""
+    """Return machines that are too few to be pooled."""
     name, arm, against = key
     read = next(one for one in reads if one.question.name == name)
     silent = _silent(read, arm, against)
@@ -212,7 +212,7 @@ def _layout(read: Read, arm: str, against: str) -> Layout | None:
 
 
 def _adjust(asked: Sequence[ForeignQuery]) -> dict[Key, Adjusted]:
-    """Each distinct outcome counts once; one that repeats another has what that one has."""
+    """Return each distinct outcome counts once; one that repeats another has what that one has."""
     families: dict[str, list[ForeignQuery]] = {}
     counted = {one.key for one in asked}
     for one in asked:
@@ -300,7 +300,7 @@ def _margins(one: ForeignQuery) -> tuple[float, float]:
 
 
 def _cross_checks(one: ForeignQuery) -> tuple[TestResult, ...]:
-    """The t-test with what it assumes."""
+    """Return the t-test with what it assumes."""
     if not one.measured.cross_checks:
         return ()
     layout = one.layout
@@ -320,7 +320,7 @@ def _cross_checks(one: ForeignQuery) -> tuple[TestResult, ...]:
 
 
 def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> list[Finding]:
-    """What else may be the cause of the effect."""
+    """Return what else may be the cause of the effect."""
     found = []
     if held is not None and effect.excludes_zero and not held.excludes_zero:
         sentence = f"with equal {covariate.NAME} no difference is left beyond chance"
@@ -331,7 +331,7 @@ def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> li
 
 
 def _dependent(one: ForeignQuery, series: OutcomeSeries) -> list[Finding]:
-    """Runs that are alike because they follow each other are fewer than they seem, unless they are paired."""
+    """Return runs that are alike because they follow each other are fewer than they seem, unless they are paired."""
     check = series.dependence_of(one.arm, one.against)
     if check is None or check.holds or one.layout.unit != "run":
         return []
@@ -366,7 +366,7 @@ def _answer(read: Read, contrasts: Mapping[Key, Contrast], alpha: float, swing: 
 
 
 def _silent(read: Read, arm: str, against: str) -> Contrast:
-    """One that could not be asked: a side has no value, or nothing ties the two together."""
+    """Return one that could not be asked: a side has no value, or nothing ties the two together."""
     counts = {name: len(runs.scores) for name, runs in read.runs.items()}
     empty = next((name for name in (against, arm) if name not in counts), None)
     lost = read.question.control not in counts

@@ -72,7 +72,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_usable(value: float) -> bool:
-    """Whether it is a number that anybody can have measured; fourth powers of it stay below infinity."""
+    """Return whether it is a number that anybody can have measured; fourth powers of it stay below infinity."""
     return -LARGEST < value < LARGEST
 
 
@@ -83,7 +83,7 @@ def scale_of(question: Question) -> Scale:
 
 
 def read_runs(observations: Sequence[Observation], scale: Scale, direction: Direction | None) -> Runs:
-    """The runs whose value is a number. Without a direction, more counts as above zero."""
+    """Return the runs whose value is a number. Without a direction, more counts as above zero."""
     kept = [run for run in observations if is_usable(run.value)]
     values = np.array([run.value for run in kept], dtype=np.float64)
     scores = np.log(values) if scale == "log" else values
@@ -126,7 +126,7 @@ def _names(control: Runs, arm: Runs, name: str) -> tuple[tuple[Name, ...], tuple
 
 
 def _within_blocks(control: Runs, arm: Runs, unit: str) -> bool:
-    """Whether no boot (or machine) reaches over two blocks, so that blocks are as independent as they are."""
+    """Return whether no boot (or machine) reaches over two blocks, so that blocks are as independent as they are."""
     return all(
         len(set(zip(names, blocks, strict=True))) == len(set(names))
         for names, blocks in zip(_names(control, arm, unit), (control.blocks, arm.blocks), strict=True)
@@ -134,7 +134,7 @@ def _within_blocks(control: Runs, arm: Runs, unit: str) -> bool:
 
 
 def _spread_alike(strata: Blocks) -> bool:
-    """Whether both arms have about the same share of their runs in each."""
+    """Return whether both arms have about the same share of their runs in each."""
     of_control, of_arm, _ = strata
     here, there = Counter(of_control), Counter(of_arm)
     return all(abs(here[name] / len(of_control) - there[name] / len(of_arm)) <= 0.1 for name in here | there)
@@ -152,7 +152,7 @@ def _nested(control: Runs, arm: Runs) -> tuple[str | None, str | None]:
 
 
 def _shared(names: tuple[tuple[Name, ...], tuple[Name, ...]]) -> Blocks | None:
-    """Which block each run is of, and the blocks that hold both arms; None where nothing is a block."""
+    """Return which block each run is of, and the blocks that hold both arms; None where nothing is a block."""
     of_control, of_arm = names
     if None in of_control or None in of_arm or len({*of_control, *of_arm}) < 2:
         return None
@@ -242,7 +242,7 @@ def _in_blocks(control: Runs, arm: Runs, blocks: Blocks, confounded: str | None)
 def _order_of_blocks(
     control: tuple[int | None, ...], arm: tuple[int | None, ...], groups: tuple[list[list[int]], list[list[int]]]
 ) -> tuple[Order, list[Finding]]:
-    """Rounds that follow each other, or an order that differs between blocks, separate the arms from time."""
+    """Return rounds that follow each other, or an order that differs between blocks, separate the arms from time."""
     spans, control_first = [], 0
     for of_control, of_arm in zip(*groups, strict=True):
         here = [place for i in of_control if (place := control[i]) is not None]
@@ -306,7 +306,7 @@ def _in_order(control: tuple[float | None, ...], arm: tuple[float | None, ...]) 
 
 
 def _visits(ordered: Sequence[tuple[float, int, int]]) -> list[tuple[int, list[int]]]:
-    """Runs of one arm that follow each other."""
+    """Return runs of one arm that follow each other."""
     return [
         (which, [index for _, _, index in group]) for which, group in itertools.groupby(ordered, key=lambda run: run[1])
     ]
@@ -355,7 +355,7 @@ def _by_run(control: Runs, arm: Runs, confounded: str | None) -> Layout:
 
 
 def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[list[int]]], Finding] | None:
-    """Stretches of runs that follow each other in one arm and are alike; None where runs are units."""
+    """Return stretches of runs that follow each other in one arm and are alike; None where runs are units."""
     both = []
     for runs in (control, arm):
         order = sorted(range(len(runs.scores)), key=lambda index: (runs.places[index] or 0, index))

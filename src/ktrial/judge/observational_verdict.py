@@ -36,7 +36,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
-    """The verdict, why in a few words, and the doubts that the layout leaves."""
+    """Return the verdict, why in a few words, and the doubts that the layout leaves."""
     findings = tuple(layout_doubts(case))
     if (obstacle := _obstacle(case)) is not None:
         return "inconclusive", obstacle, findings
@@ -51,7 +51,7 @@ def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
 
 
 def _obstacle(case: Case) -> str | None:
-    """Why nothing can be said whatever the data."""
+    """Return why nothing can be said whatever the data."""
     if case.floor_adjusted > case.alpha:
         return _too_small(case)
     if not is_equivalent(case) and case.effect.low == case.effect.high == 0:
@@ -64,14 +64,14 @@ _MOSTLY = "so many values are equal that what is typical does not differ; it tel
 
 
 def _cause(case: Case) -> str | None:
-    """Why a difference, or none, may not be the arm's doing."""
+    """Return why a difference, or none, may not be the arm's doing."""
     if cause := _confounded(case):
         return cause
     return _NO_DIRECTION if case.direction is None and not is_equivalent(case) else None
 
 
 def _seen(case: Case, cause: str) -> tuple[Verdict, str]:
-    """What is true of the two sets of runs, whatever the cause."""
+    """Return what is true of the two sets of runs, whatever the cause."""
     if case.effect.low is None:
         return "inconclusive", f"there is no interval ({cause})"
     if not case.effect.excludes_zero:
@@ -82,7 +82,7 @@ def _seen(case: Case, cause: str) -> tuple[Verdict, str]:
 
 
 def _doubt(case: Case) -> str | None:
-    """Why these data tell neither better from worse nor that both are equal."""
+    """Return why these data tell neither better from worse nor that both are equal."""
     if is_equivalent(case):
         return None
     if not case.effect.excludes_zero:
@@ -146,7 +146,7 @@ _KIND = {
 
 
 def layout_doubts(case: Case) -> list[Finding]:
-    """What keeps the layout from telling the arm from something else."""
+    """Return what keeps the layout from telling the arm from something else."""
     found = []
     for what in (case.confounded_by, None if case.order == "interleaved" else case.order):
         if what is not None:
@@ -158,7 +158,7 @@ def layout_doubts(case: Case) -> list[Finding]:
 
 
 def order_check(order: Order) -> Check:
-    """Whether time and arm were kept apart."""
+    """Return whether time and arm were kept apart."""
     sentence = {
         "interleaved": "the arms were measured in turns",
         "sequence": _WHY["sequence"],

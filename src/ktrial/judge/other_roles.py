@@ -67,7 +67,7 @@ def family_size(protocol: Protocol, role: Role) -> int:
 
 
 def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: int) -> tuple[Answered, ...]:
-    """All secondaries, all guards or all exploratory outcomes, each with what the others leave to it."""
+    """Return all secondaries, all guards or all exploratory outcomes, each with what the others leave to it."""
     if role == "exploratory":
         return _exploratory(protocol, members, cap)
     found = _by_holm(protocol, role, members, cap, shifted=False)
@@ -130,7 +130,7 @@ def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Outco
 
 
 def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Guard, ...]:
-    """Each holds by its own interval; that one is broken is a claim, and shares the error with the others."""
+    """Return each holds by its own interval; that one is broken is a claim, and shares the error with the others."""
     broken = _by_holm(protocol, "guard", members, cap, shifted=True)
     alone = row_of(protocol.alpha, 1)
     return tuple(

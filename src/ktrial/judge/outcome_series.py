@@ -129,7 +129,7 @@ def _in_order(held: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
 
 
 def _residuals(ordered: Sequence[tuple[Array, Array]]) -> Array:
-    """What is left of the scores without the middle of each series, in the order of all runs."""
+    """Return what is left of the scores without the middle of each series, in the order of all runs."""
     residuals = np.concatenate([scores - np.median(scores) for _, scores in ordered])
     return np.asarray(residuals[np.argsort(np.concatenate([places for places, _ in ordered]))], dtype=np.float64)
 
@@ -143,7 +143,7 @@ def _of_arm(arm: str, mine: Sequence[tuple[Array, Array]]) -> OfArm:
 
 
 def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) -> Check | None:
-    """How much of an effect the drift alone would make, from how far apart in the order the two arms lie."""
+    """Return how much of an effect the drift alone would make, from how far apart in the order the two arms lie."""
     if series.drift is None:
         return None
     of_arm, of_control = series.places[arm], series.places[control]
@@ -179,7 +179,7 @@ def _drift_alone(series: OutcomeSeries, arms: tuple[str, str], estimate: float) 
 
 
 def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: float) -> list[Finding]:
-    """Findings on the values of this outcome."""
+    """Return findings on the values of this outcome."""
     found = _missing(question, runs)
     if scale == "difference":
         sentence = "values of zero or below: effects are differences, not ratios"
@@ -314,7 +314,7 @@ def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> li
 
 
 def _widest(question: Question, arm: str) -> float | None:
-    """The widest (max - min) / median of one machine."""
+    """Return the widest (max - min) / median of one machine."""
     held: dict[str | None, list[float]] = {}
     for run in question.arms[arm]:
         if is_usable(run.value):
@@ -357,7 +357,7 @@ _INTERACTS = 0.01
 
 
 def _interaction(anova: Anova) -> tuple[Finding, ...]:
-    """Arms whose difference is another one from block to block."""
+    """Return arms whose difference is another one from block to block."""
     row = next((one for one in anova.rows if one.source == factors.INTERACTION), None)
     if row is None or row.f is None or row.p is None or row.p >= _INTERACTS:
         return ()

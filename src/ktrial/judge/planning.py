@@ -53,7 +53,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def block_sd(differences: Sequence[float]) -> float:
-    """The spread of a block's difference to plan with, from A/A blocks. Raises BadInput below two of them."""
+    """Return the spread of a block's difference to plan with, from A/A blocks. Raises BadInput below two of them."""
     values = as_array(differences)
     if len(values) < 2 or not np.isfinite(values).all():
         raise BadInput(f"{len(values)} A/A blocks tell no spread", hint="a noise profile has ten blocks")
@@ -61,24 +61,24 @@ def block_sd(differences: Sequence[float]) -> float:
 
 
 def blocks_to_detect(sd: float, effect: float) -> int:
-    """Blocks that find a relative effect with 90 % power."""
+    """Return blocks that find a relative effect with 90 % power."""
     return _blocks(_DETECT_Z, sd, _log_of(effect, "effect to detect"))
 
 
 def blocks_to_show_equivalence(sd: float, margin: float) -> int:
-    """Blocks that show equal arms to differ by less than a relative margin."""
+    """Return blocks that show equal arms to differ by less than a relative margin."""
     return _blocks(_EQUIVALENT_Z, sd, _log_of(margin, "margin"))
 
 
 def smallest_effect(sd: float, cap: int) -> float:
-    """The relative effect that so many blocks find with 90 % power; infinite where they are too few for any."""
+    """Return the relative effect that so many blocks find with 90 % power; infinite where they are too few for any."""
     if cap <= _LOOKING_BLOCKS:
         return math.inf
     return math.expm1(_DETECT_Z * sd / math.sqrt((cap - _LOOKING_BLOCKS) / _LOOKING_FACTOR))
 
 
 def affordable_cap(needed: int, comparisons: int = 1) -> int | None:
-    """The cap in the tables that has so many blocks; None where they end before it."""
+    """Return the cap in the tables that has so many blocks; None where they end before it."""
     return next((cap for cap in LOOKS if cap >= needed and _has_look(cap, comparisons)), None)
 
 
@@ -100,7 +100,7 @@ def forecast(
     budget: int = BUDGETS["default"],
     comparisons: int = 1,
 ) -> Forecast:
-    """What a trial needs and gets. Raises BadInput where the budget holds no look at all."""
+    """Return what a trial needs and gets. Raises BadInput where the budget holds no look at all."""
     sd = block_sd(differences)
     needed = blocks_to_detect(sd, detect)
     affordable = [cap for cap in LOOKS if cap <= budget]
@@ -120,7 +120,7 @@ def forecast(
 
 
 def cap_from_first_blocks(first: Sequence[Sequence[float]], detect: float, budget: int, comparisons: int = 1) -> int:
-    """The cap of a trial that has no profile, from the first blocks of each comparison.
+    """Return the cap of a trial that has no profile, from the first blocks of each comparison.
 
     Only the sizes of the differences count, never their signs: so the choice cannot lean towards a claim.
     """
@@ -150,7 +150,7 @@ def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, v
 
 
 def is_warm(score: float, following: Sequence[float], robust_sd: float) -> bool:
-    """Whether a run before the first block already looks like those after it."""
+    """Return whether a run before the first block already looks like those after it."""
     return abs(score - float(np.median(as_array(following)))) <= _WARM_SD * robust_sd
 
 

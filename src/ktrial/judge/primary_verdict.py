@@ -43,12 +43,12 @@ class OutcomeReading(NamedTuple):
 
 
 def log_margin(rule: OutcomeRule) -> float:
-    """The margin on the scale of log scores."""
+    """Return the margin on the scale of log scores."""
     return math.log1p(rule.margin)
 
 
 def read_primary(protocol: Protocol, pairs: Pairs, cap: int | None) -> OutcomeReading:
-    """The verdict, or none yet. `cap` is null while it is not planned."""
+    """Return the verdict, or none yet. `cap` is null while it is not planned."""
     rule = protocol.outcomes[protocol.primary]
     row = table_row(protocol)
     if rule.scale == "count":
@@ -67,7 +67,7 @@ def table_row(protocol: Protocol) -> int:
 
 
 def sequential_rule(protocol: Protocol, pairs: Pairs, cap: int) -> Rule:
-    """How the primary outcome is decided."""
+    """Return how the primary outcome is decided."""
     rule = protocol.outcomes[protocol.primary]
     profile = None if protocol.pooled else protocol.profile.get(protocol.primary)
     return Rule(
@@ -81,7 +81,7 @@ def sequential_rule(protocol: Protocol, pairs: Pairs, cap: int) -> Rule:
 
 
 def _log_resolution(rule: OutcomeRule, scores: Array) -> float:
-    """The step of the tool on the log scale, at the typical value of these scores of the control."""
+    """Return the step of the tool on the log scale, at the typical value of these scores of the control."""
     if rule.resolution is None or not len(scores):
         return 0.0
     typical = math.exp(abs_score(float(np.median(scores)), rule))
@@ -89,7 +89,7 @@ def _log_resolution(rule: OutcomeRule, scores: Array) -> float:
 
 
 def abs_score(score: float, rule: OutcomeRule) -> float:
-    """The logarithm of the value that has this score."""
+    """Return the logarithm of the value that has this score."""
     return score if rule.direction == "higher" else -score
 
 
@@ -118,7 +118,7 @@ def _confidence(row: int) -> float:
 
 
 def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int) -> OutcomeReading | None:
-    """What the e-value decides after the tables gave up; its half of the error, at any block."""
+    """Return what the e-value decides after the tables gave up; its half of the error, at any block."""
     margin = log_margin(protocol.outcomes[protocol.primary])
     # Both halves share the error: each rejects at 2/alpha, so that the two-sided value is at 1/alpha at least.
     bound = 2 * row / 0.05
@@ -155,7 +155,7 @@ def e_values(protocol: Protocol, differences: Array) -> EValues | None:
 
 
 def read_counter(rule: OutcomeRule, pairs: Pairs, alpha: float, *, done: bool) -> OutcomeReading:
-    """A counter, looked at once, when all its blocks are there."""
+    """Return a counter, looked at once, when all its blocks are there."""
     blocks = len(pairs.arm)
     if not done or not blocks:
         return OutcomeReading(None, "open", blocks, None)
@@ -173,7 +173,7 @@ def read_counter(rule: OutcomeRule, pairs: Pairs, alpha: float, *, done: bool) -
 
 
 def _count_effect(found: Counter, sign: float, differences: Array, alpha: float) -> Effect:
-    """The log ratio of scores; where an arm has no event at all, the difference per block."""
+    """Return the log ratio of scores; where an arm has no event at all, the difference per block."""
     if found.ratio:
         ends = [sign * math.log(end) if end else None for end in (found.low, found.high)]
         low, high = ends if sign > 0 else ends[::-1]

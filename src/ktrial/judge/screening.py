@@ -65,29 +65,29 @@ def _signs(order: int, row: int, columns: NDArray[np.intp]) -> Signs:
 
 
 def arm_of(signs: Signs) -> str:
-    """The name of the arm in which the settings with a 1 are on."""
+    """Return the name of the arm in which the settings with a 1 are on."""
     return f"{ARM_PREFIX}{sum(1 << place for place, sign in enumerate(signs.tolist()) if sign > 0):x}"
 
 
 def on_in(arm: str, settings: int) -> tuple[int, ...]:
-    """Which settings are on in an arm: their places."""
+    """Return which settings are on in an arm: their places."""
     bits = int(arm.removeprefix(ARM_PREFIX), 16)
     return tuple(place for place in range(settings) if bits >> place & 1)
 
 
 def arms_of(settings: int, seed: int, blocks: int) -> tuple[str, ...]:
-    """Every arm that the first blocks need, each once."""
+    """Return every arm that the first blocks need, each once."""
     rows = [configuration(settings, seed, block + 1) for block in range(blocks)]
     return tuple(dict.fromkeys(name for row in rows for name in (arm_of(row), arm_of(-row))))
 
 
 def design(settings: int, seed: int, blocks: int) -> Signs:
-    """The configurations of the first blocks, one a row."""
+    """Return the configurations of the first blocks, one a row."""
     return np.array([configuration(settings, seed, block + 1) for block in range(blocks)]).reshape(blocks, settings)
 
 
 def last_look(blocks: int) -> int:
-    """The newest number of blocks, up to this one, at which is looked; 0 before the first."""
+    """Return the newest number of blocks, up to this one, at which is looked; 0 before the first."""
     return 0 if blocks < FIRST_LOOK else blocks - (blocks - FIRST_LOOK) % LOOK_EACH
 
 

@@ -44,7 +44,7 @@ class _Measured(NamedTuple):
 
 
 def screened_arms(settings: int, seed: int, cap: int) -> tuple[str, ...]:
-    """Every arm that a screening may need, blocks that are repeated among them."""
+    """Return every arm that a screening may need, blocks that are repeated among them."""
     return arms_of(settings, seed, math.ceil(_MOST_BLOCKS * cap))
 
 
@@ -65,7 +65,7 @@ def refuse_screening(protocol: Protocol) -> None:
 
 
 def judge_screening(trial: Trial) -> Judgement:
-    """What its blocks name, outcome by outcome; the primary decides when to stop."""
+    """Return what its blocks name, outcome by outcome; the primary decides when to stop."""
     protocol = trial.protocol
     screened = tuple(_screened(trial, outcome) for outcome in protocol.outcomes)
     findings = _findings(trial)

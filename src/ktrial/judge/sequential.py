@@ -67,7 +67,7 @@ class Decision(NamedTuple):
 
 
 def cap_of(blocks: int) -> int:
-    """The smallest cap of the table that holds so many blocks. Raises BadInput above the largest."""
+    """Return the smallest cap of the table that holds so many blocks. Raises BadInput above the largest."""
     for cap in LOOKS:
         if cap >= blocks:
             return cap
@@ -75,7 +75,7 @@ def cap_of(blocks: int) -> int:
 
 
 def row_of(alpha: float, comparisons: int) -> int:
-    """The row of the table that makes at most the error `alpha` over all comparisons."""
+    """Return the row of the table that makes at most the error `alpha` over all comparisons."""
     if not 0 < alpha <= ALPHA:
         raise BadInput(f"alpha = {alpha:g} is not offered", hint=f"any value above 0 and up to {ALPHA}")
     return math.ceil(comparisons * ALPHA / alpha - 1e-9)
@@ -111,7 +111,7 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def walsh(differences: Array) -> Array:
-    """All means of two differences, each with itself too, sorted."""
+    """Return all means of two differences, each with itself too, sorted."""
     first, second = _pairs(len(differences))
     means = (differences[first] + differences[second]) * 0.5
     means.sort()
@@ -124,12 +124,12 @@ def median_of_sorted(values: Array) -> float:
 
 
 def hodges_lehmann(differences: Array) -> float:
-    """The median of the Walsh averages."""
+    """Return the median of the Walsh averages."""
     return median_of_sorted(walsh(differences))
 
 
 def call(low: float, high: float, margin: float) -> Verdict | None:
-    """The verdict that an interval supports, None where it supports none."""
+    """Return the verdict that an interval supports, None where it supports none."""
     if -margin < low and high < margin:
         return "equivalent"
     if low > 0:
@@ -138,7 +138,7 @@ def call(low: float, high: float, margin: float) -> Verdict | None:
 
 
 def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, margin: float) -> WorthIt | None:
-    """Whether a difference that is real also matters; None where no difference was found."""
+    """Return whether a difference that is real also matters; None where no difference was found."""
     if verdict not in {"better", "worse"}:
         return None
     near = low if verdict == "better" else -high
@@ -148,12 +148,12 @@ def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, 
 
 
 def decide(differences: Array, rule: Rule) -> Decision:
-    """The decision after all these blocks; of a comparison that was decided earlier, what it was then."""
+    """Return the decision after all these blocks; of a comparison that was decided earlier, what it was then."""
     return fast_path(differences, rule) or _looked_at(differences, rule)
 
 
 def fast_path(differences: Array, rule: Rule) -> Decision | None:
-    """The early decision after four blocks, where the profile allows one and the effect is huge."""
+    """Return the early decision after four blocks, where the profile allows one and the effect is huge."""
     reach = _fast_reach(rule)
     if reach is None or len(differences) < FAST_BLOCKS:
         return None
@@ -186,7 +186,7 @@ class LookSeen(NamedTuple):
 
 
 def intervals(differences: Array, cap: int, row: int) -> Iterator[LookSeen]:
-    """All looks so far, whatever is decided at them."""
+    """Yield all looks so far, whatever is decided at them."""
     low, high = -math.inf, math.inf
     for blocks, index in looks(cap, row).items():
         if blocks > len(differences):
@@ -217,7 +217,7 @@ def _is_futile(seen: LookSeen, rule: Rule) -> bool:
 
 
 def interval_at(differences: Array, cap: int, row: int) -> tuple[float, float] | None:
-    """The intersected interval of all looks so far; None before the first."""
+    """Return the intersected interval of all looks so far; None before the first."""
     ends = [(seen.low, seen.high) for seen in intervals(differences, cap, row)]
     return ends[-1] if ends else None
 
@@ -231,13 +231,13 @@ def first_exclusion(differences: Array, cap: int, row: int) -> Verdict | None:
 
 
 def _intersected(low: float, high: float, newest_low: float, newest_high: float) -> tuple[float, float]:
-    """The intersection of the intervals of all looks; the newest one where they have nothing in common."""
+    """Return the intersection of the intervals of all looks; the newest one where they have nothing in common."""
     both = max(low, newest_low), min(high, newest_high)
     return both if both[0] <= both[1] else (newest_low, newest_high)
 
 
 def chance_of_verdict(means: Array, blocks: int, rule: Rule) -> float:
-    """How likely any verdict at the cap is, from the sorted Walsh averages now."""
+    """Return how likely any verdict at the cap is, from the sorted Walsh averages now."""
     spread = (_quantile(means, 0.75) - _quantile(means, 0.25)) / _WALSH_IQR
     if spread <= 0:
         return 1.0
@@ -248,7 +248,7 @@ def chance_of_verdict(means: Array, blocks: int, rule: Rule) -> float:
 
 
 def _above(z: float) -> float:
-    """The chance that a standard normal number is larger."""
+    """Return the chance that a standard normal number is larger."""
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
@@ -259,5 +259,5 @@ def _quantile(ordered: Array, share: float) -> float:
 
 
 def as_array(values: Sequence[float] | Any) -> Array:
-    """Numbers as an array of floats."""
+    """Return numbers as an array of floats."""
     return np.asarray(values, dtype=np.float64)

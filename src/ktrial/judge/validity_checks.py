@@ -38,7 +38,7 @@ def fisher_p(first: int, of_first: int, second: int, of_second: int) -> float:
 
 
 def failures(arm: str, against: str, failed: Mapping[str, int]) -> Finding | None:
-    """Runs that failed in one arm only."""
+    """Return runs that failed in one arm only."""
     ours, theirs = failed[arm], failed[against]
     if bool(ours) == bool(theirs):
         return None
@@ -81,7 +81,7 @@ def knob_voids(reasons: Sequence[str]) -> Finding | None:
 
 
 def identity(runs: Sequence[tuple[str, Mapping[str, str]]], varies: Sequence[str]) -> list[Finding]:
-    """What must be equal in all runs and was not. `runs` are (arm, identity)."""
+    """Return what must be equal in all runs and was not. `runs` are (arm, identity)."""
     seen: dict[str, dict[str, set[str]]] = {}
     for arm, known in runs:
         for key, value in known.items():
@@ -98,7 +98,7 @@ def identity(runs: Sequence[tuple[str, Mapping[str, str]]], varies: Sequence[str
 
 
 def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
-    """Runs of a tool that says it measured something else than was asked for. They are (arm, failure)."""
+    """Return runs of a tool that says it measured something else than was asked for. They are (arm, failure)."""
     found = [(arm, why.partition(ANOTHER)[2]) for arm, why in failures_of if why is not None and ANOTHER in why]
     if not found:
         return None
@@ -113,7 +113,7 @@ def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
 
 
 def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
-    """Arms that start at different temperatures although they alternate: the arm itself changes the heat."""
+    """Return arms that start at different temperatures although they alternate: the arm itself changes the heat."""
     medians = {}
     for arm, rows in readings.items():
         known = [float(value) for row in rows if isinstance(value := row.get("temperature_c"), int | float)]
@@ -156,7 +156,7 @@ def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> 
 
 
 def carry_over(scores: Array, arms: Sequence[str], arm: str, control: str) -> Finding | None:
-    """An effect that lasts into the next run."""
+    """Return an effect that lasts into the next run."""
     p = carry_over_p(scores, arms, arm, control)
     if p is None or p >= _P_CARRY:
         return None
@@ -170,7 +170,7 @@ def carry_over(scores: Array, arms: Sequence[str], arm: str, control: str) -> Fi
 
 
 def noise(differences: Array, profile: Sequence[float] | None) -> Finding | None:
-    """A trial that is much noisier than its profile."""
+    """Return a trial that is much noisier than its profile."""
     if not profile or not len(differences):
         return None
     now = robust_sd(differences - np.median(differences))

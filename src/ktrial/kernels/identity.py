@@ -35,7 +35,7 @@ _TARGET = re.compile(r"^\S+-(?=gcc|clang)")
 
 
 def without_target(compiler: str) -> str:
-    """What a compiler says of itself, however it was called: distcc calls it by its full name."""
+    """Return what a compiler says of itself, however it was called: distcc calls it by its full name."""
     return _TARGET.sub("", compiler)
 
 
@@ -86,7 +86,7 @@ def identity_differences(before: KernelIdentity, after: KernelIdentity) -> dict[
 
 
 def symbol_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[SymbolDifference]:
-    """Every symbol that differs; a symbol that is off and one that is unknown are told apart."""
+    """Return every symbol that differs; a symbol that is off and one that is unknown are told apart."""
     names = sorted(before.keys() | after.keys())
     return [
         SymbolDifference(symbol=name, before=before.get(name), after=after.get(name))

@@ -106,7 +106,7 @@ def parse_set(word: str) -> Wish:
 
 
 def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[Fragment]:
-    """The fragments called so, each after those that it extends, once."""
+    """Return the fragments called so, each after those that it extends, once."""
     found: dict[str, Fragment] = {}
 
     def add(name: str, below: tuple[str, ...]) -> None:
@@ -124,7 +124,7 @@ def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[F
 
 
 def wishes_of(fragment: Fragment, architecture: str) -> list[Wish]:
-    """All that a fragment asks for on an architecture."""
+    """Return all that a fragment asks for on an architecture."""
     symbols = {**fragment.symbols, **fragment.arch.get(architecture, {})}
     return [Wish(name, value, fragment.name) for name, value in symbols.items()]
 
@@ -159,7 +159,7 @@ def check_choices(wishes: Mapping[str, Wish], choices: Mapping[str, Sequence[str
 
 
 def same_value(one: str, other: str) -> bool:
-    """Whether two spellings are the same value: numbers by what they are, texts without their quotes."""
+    """Return whether two spellings are the same value: numbers by what they are, texts without their quotes."""
     first, second = one.strip('"'), other.strip('"')
     if first == second:
         return True

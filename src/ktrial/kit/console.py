@@ -16,7 +16,7 @@ _CLEAR_BELOW = "\x1b[J"
 
 
 def is_live(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether lines can be drawn in place: a terminal that is not dumb, and nobody asked for plain text."""
+    """Return whether lines can be drawn in place: a terminal that is not dumb, and nobody asked for plain text."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM", "dumb") != "dumb"
 
 
@@ -62,5 +62,5 @@ class LiveLines:
 
 
 def _over(lines: Sequence[str]) -> str:
-    """Lines over what was there, and nothing of it left below."""
+    """Return lines over what was there, and nothing of it left below."""
     return "".join(f"{line}{_LINE_END}" for line in lines) + _CLEAR_BELOW

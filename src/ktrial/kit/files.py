@@ -11,7 +11,7 @@ from ktrial.kit.errors import BadInput
 
 
 def read_file(path: Path, limit_bytes: int) -> bytes:
-    """The bytes of a regular file; one that is larger is refused before it is read."""
+    """Return the bytes of a regular file; one that is larger is refused before it is read."""
     shown = str(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

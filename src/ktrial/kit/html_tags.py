@@ -32,7 +32,7 @@ def render(part: Part) -> Markup:
 
 
 def tag(name: str, /, *parts: Part, **attributes: str | int | bool | None) -> Markup:
-    """An element. `_` in names of attributes is `-`, one at the end is dropped; None and False leave one out."""
+    """Return an element. `_` in names of attributes is `-`, one at the end is dropped; None and False leave one out."""
     told = ""
     for key, value in attributes.items():
         if value is None or value is False:

@@ -17,7 +17,7 @@ class Base64(msgspec.Struct):
 
 
 def read_bytes(value: str | Base64 | Mapping[str, Any]) -> bytes:
-    """Bytes of a reply, typed or not: text, or base64 where that is shorter or they were not UTF-8.
+    """Return bytes of a reply, typed or not: text, or base64 where that is shorter or they were not UTF-8.
 
     Raises ValueError for what is not base64.
     """
@@ -28,7 +28,7 @@ def read_bytes(value: str | Base64 | Mapping[str, Any]) -> bytes:
 
 
 def wire_bytes(data: bytes) -> str | dict[str, str]:
-    """Bytes of a request: text where they are UTF-8, else base64."""
+    """Return bytes of a request: text where they are UTF-8, else base64."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -24,12 +24,12 @@ Step = str | int
 
 
 def is_path(text: str) -> bool:
-    """Whether it is meant as a path: no regular expression of use begins so."""
+    """Return whether it is meant as a path: no regular expression of use begins so."""
     return text.startswith(_BEGINS)
 
 
 def parse_path(text: str) -> tuple[Step, ...]:
-    """The keys and indices of a path; raises BadInput."""
+    """Return the keys and indices of a path; raises BadInput."""
     steps: list[Step] = []
     at = 1
     while at < len(text):
@@ -48,7 +48,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def select(document: Any, text: str) -> int | float:
-    """The number at a path; raises BadRun, which says how far the path led."""
+    """Return the number at a path; raises BadRun, which says how far the path led."""
     place, value = "$", document
     for step in parse_path(text):
         value = _inside(value, step, place, text)

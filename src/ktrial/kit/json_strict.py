@@ -39,7 +39,7 @@ class NotStrictJson(ValueError):
 
 
 def decode(text: str, repeated: Container[str] = ()) -> Any:
-    """The document; raises NotStrictJson. Of a key in `repeated` the last one counts."""
+    """Return the document; raises NotStrictJson. Of a key in `repeated` the last one counts."""
     try:
         document = json.loads(
             text, object_pairs_hook=partial(_table, repeated), parse_constant=_refuse, parse_float=_finite
@@ -76,7 +76,7 @@ def _check_characters(text: str) -> None:
 
 
 def fault(text: str) -> str | None:
-    """Where a text that begins as JSON stops being it, in words; None where it is whole or no JSON was meant."""
+    """Return where a text that begins as JSON stops being it, in words; None where it is whole or no JSON was meant."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:

@@ -22,7 +22,7 @@ _DAYS_BEFORE_1970 = 719_162
 
 
 def moment_of(told: Mapping[str, str]) -> tuple[str, float] | None:
-    """The clock and its milliseconds, of what is told by names in lower letters; None where nothing tells."""
+    """Return the clock and its milliseconds, of what is told by names in lower letters; None where nothing tells."""
     for name in NAMES:
         text = told.get(name, "").strip()
         if name == "date" and _CLOCK.fullmatch(beside := told.get("time", "").strip()):

@@ -20,13 +20,13 @@ def mount_options(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def read_only_mount(path: str, options: Mapping[str, tuple[str, ...]]) -> str | None:
-    """The mount that holds `path` when it is read-only; None when it can be written."""
+    """Return the mount that holds `path` when it is read-only; None when it can be written."""
     nearest = _nearest(path, options)
     return nearest if nearest is not None and "ro" in options[nearest] else None
 
 
 def file_system(path: str, text: str) -> str | None:
-    """The type of the file system that holds `path`; None when no mount does."""
+    """Return the type of the file system that holds `path`; None when no mount does."""
     kinds: dict[str, str] = {}
     for line in text.splitlines():
         fields = line.split()
@@ -37,7 +37,7 @@ def file_system(path: str, text: str) -> str | None:
 
 
 def device_of(path: str, text: str) -> str | None:
-    """What is mounted where `path` lies, `/dev/vda1`; None when no mount holds it."""
+    """Return what is mounted where `path` lies, `/dev/vda1`; None when no mount holds it."""
     devices: dict[str, str] = {}
     for line in text.splitlines():
         fields = line.split()
@@ -48,6 +48,6 @@ def device_of(path: str, text: str) -> str | None:
 
 
 def _nearest(path: str, points: Iterable[str]) -> str | None:
-    """The mount point that holds `path`."""
+    """Return the mount point that holds `path`."""
     above = [point for point in points if path == point or path.startswith(point.rstrip("/") + "/")]
     return max(above, key=len, default=None)

@@ -29,19 +29,19 @@ def quantile_of(name: str) -> float | None:
 
 
 def margin_of_tail(quantile: float | None) -> float:
-    """The margin of an outcome that nobody gave one."""
+    """Return the margin of an outcome that nobody gave one."""
     if quantile is None or quantile < 0.95:
         return MARGIN
     return _TAIL_MARGIN if quantile < 0.99 else _FAR_TAIL_MARGIN
 
 
 def events_needed(quantile: float) -> int:
-    """How many events a run must have for so far a percentile."""
+    """Return how many events a run must have for so far a percentile."""
     return math.ceil(EVENTS_BEYOND / (1 - quantile) - 1e-6)
 
 
 def typical_events(arms: Iterable[Sequence[int]]) -> int | None:
-    """Events of the median run of the arm that has fewest; None where nobody counted."""
+    """Return events of the median run of the arm that has fewest; None where nobody counted."""
     return min((int(statistics.median(counts)) for counts in arms if counts), default=None)
 
 
@@ -51,12 +51,12 @@ def counted(events: int, quantile: float) -> str:
 
 
 def longer(events: int, quantile: float) -> str:
-    """How much longer runs must be."""
+    """Return how much longer runs must be."""
     return f"runs {max(1.1, math.ceil(10 * events_needed(quantile) / max(events, 1)) / 10):g} times as long"
 
 
 def events_of(details: Mapping[str, Any], outcomes: Iterable[str]) -> dict[str, int]:
-    """Events that the outcomes of a run rest on, as far as its details tell: a histogram, samples, a total.
+    """Return events that the outcomes of a run rest on, as far as its details tell: a histogram, samples, a total.
 
     What tells of several things by their names (`read`, `wakeup`) counts for the outcomes that begin so.
     """

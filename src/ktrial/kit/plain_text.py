@@ -14,5 +14,5 @@ UNPLAIN = re.compile(
 
 
 def plain(text: str) -> str:
-    """The text with such characters as Python writes them in a literal."""
+    """Return the text with such characters as Python writes them in a literal."""
     return UNPLAIN.sub(lambda found: ascii(found[0])[1:-1], text)

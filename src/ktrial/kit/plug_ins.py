@@ -46,7 +46,7 @@ BENCHMARK = Contract(kind="benchmark", one_of={"BENCHMARK": object, "BENCHMARKS"
 
 
 def faults(module: object, contract: Contract) -> tuple[str, ...]:
-    """What a module lacks of its contract, in words."""
+    """Return what a module lacks of its contract, in words."""
     found = [_fault(module, name, wanted) for name, wanted in contract.has.items()]
     there = [(name, wanted) for name, wanted in {**contract.may, **contract.one_of}.items() if hasattr(module, name)]
     found += [_fault(module, name, wanted) for name, wanted in there]
@@ -82,7 +82,7 @@ Result = TypeVar("Result")
 
 
 def guarded(function: Callable[..., Result], what: str) -> Callable[..., Result]:
-    """A function of another package, whose faults become errors that name it."""
+    """Return a function of another package, whose faults become errors that name it."""
 
     def called(*arguments: object) -> Result:
         try:
@@ -117,7 +117,7 @@ def of_others(contract: Contract, warn: Callable[[str], None]) -> Iterator[tuple
 
 
 def _are_there() -> bool:
-    """Whether any package brings one: what else would load takes longer than all of a short command."""
+    """Return whether any package brings one: what else would load takes longer than all of a short command."""
     try:
         return any(
             b"[ktrial." in entry.read_bytes()

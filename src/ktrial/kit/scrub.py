@@ -125,7 +125,7 @@ class Scrubber:
             self._note(kind, match[at])
 
     def document(self, value: Any, key: str = "") -> Any:
-        """The same document; only its strings may differ."""
+        """Return the same document; only its strings may differ."""
         if key == _FACT and isinstance(value, Mapping) and isinstance(value.get("value"), str):
             return {**value, "value": self._replacement("serial", value["value"])}
         if isinstance(value, Mapping):
@@ -139,7 +139,7 @@ class Scrubber:
         return self._replacement(kind, value) if kind is not None else self._text(value)
 
     def raw(self, data: bytes, *, places_only: bool = False) -> bytes:
-        """The same bytes but for the names. In what is no text a replacement is as long as what it replaces."""
+        """Return the same bytes but for the names. In what is no text a replacement is as long as what it replaces."""
         text = data.decode("latin-1")
         return self._text(text, binary=b"\0" in data, places_only=places_only).encode("latin-1")
 
@@ -158,7 +158,7 @@ class Scrubber:
         return text if places_only else self._words().sub(other, text)
 
     def _words(self) -> re.Pattern[str]:
-        """All known names as whole words, the longest first."""
+        """Return all known names as whole words, the longest first."""
         if self._pattern is None:
             parts = []
             for kind in ("host", "user", "serial", "mac"):
@@ -228,7 +228,7 @@ _ALL_PLACES = re.compile("|".join(_PLACES))
 
 
 def _kind(match: re.Match[str]) -> tuple[Kind, str]:
-    """What a match found: its kind, and the name of the group that holds it."""
+    """Return what a match found: its kind, and the name of the group that holds it."""
     at = match.lastgroup
     assert at is not None, "every alternative has a group"
     kinds: dict[str, Kind] = {"host": "host", "user": "user", "serial": "serial", "mac": "mac"}

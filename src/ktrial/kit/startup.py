@@ -36,7 +36,7 @@ _FUNCTIONS = "scipy.special._ufuncs"
 
 
 def load_special() -> ModuleType:
-    """The functions of scipy.special without what its package loads around them: a tenth of its time.
+    """Return the functions of scipy.special without what its package loads around them: a tenth of its time.
 
     Whoever imports scipy.special afterwards gets all of it, with the same functions.
     """

@@ -32,7 +32,7 @@ def plain_stream(stream: TextIO) -> TextIO:
 
 
 def bare(stream: TextIO) -> TextIO:
-    """The stream below, for those who move the cursor themselves and clean what they show."""
+    """Return the stream below, for those who move the cursor themselves and clean what they show."""
     return stream.bare if isinstance(stream, PlainStream) else stream
 
 

@@ -30,7 +30,7 @@ def columns() -> int:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, whole: int = 0) -> str:
-    """A table of at most `width` columns. Cells wrap between words; only a word wider than its column is broken.
+    """Return a table of at most `width` columns. Cells wrap between words; only a word wider than its column is broken.
 
     Words of the first `whole` columns are never broken: names that are to be copied.
     """
@@ -48,7 +48,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, 
 
 
 def least_width(headers: Sequence[str], rows: Sequence[Sequence[str]], *, whole: int = 0) -> int:
-    """The width below which `table` breaks words elsewhere than after a hyphen."""
+    """Return the width below which `table` breaks words elsewhere than after a hyphen."""
     cells = [[clean(cell) for cell in row] for row in rows]
     return sum(_longest(headers, cells, _breaks(headers, whole))) + _GAP * (len(headers) - 1)
 
@@ -58,7 +58,7 @@ def _breaks(headers: Sequence[str], whole: int) -> list[str]:
 
 
 def _longest(headers: Sequence[str], cells: Sequence[Sequence[str]], breaks: Sequence[str]) -> list[int]:
-    """The longest part of each column, when its lines end where its pattern allows."""
+    """Return the longest part of each column, when its lines end where its pattern allows."""
     columns = zip(breaks, zip(headers, *cells, strict=True), strict=True)
     return [max(len(part) for cell in column for part in re.split(at, cell)) for at, column in columns]
 
@@ -115,7 +115,7 @@ def cut(text: str, width: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Foreign text without control characters, so that it cannot steer the terminal."""
+    """Return foreign text without control characters, so that it cannot steer the terminal."""
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
         for character in text.replace("\n", " ").replace("\t", " ")

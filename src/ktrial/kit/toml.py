@@ -18,7 +18,7 @@ _PATH_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+|\.\.\.)\]")
 
 
 def parse(text: str, file: str, shape: type[T], hint: str) -> T:
-    """The text as `shape`; raises BadInput with the place."""
+    """Return the text as `shape`; raises BadInput with the place."""
     import tomllib
 
     try:
@@ -43,7 +43,7 @@ def parse(text: str, file: str, shape: type[T], hint: str) -> T:
 
 
 def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
-    """Bytes that should be such text."""
+    """Return bytes that should be such text."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -56,7 +56,7 @@ def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
 
 
 def quoted(value: str | float | bool) -> str:
-    """A value as JSON, whose strings TOML reads too; what would steer a terminal is an escape."""
+    """Return a value as JSON, whose strings TOML reads too; what would steer a terminal is an escape."""
     return UNPLAIN.sub(_escape, msgspec.json.encode(value).decode())
 
 
@@ -87,6 +87,6 @@ def locate(text: str, where: str, message: str) -> tuple[int, int]:
 
 
 def _header(lines: list[str], start: int, header: str, which: int) -> int:
-    """The line of the so manieth header of a table from a line on; that line where there is none."""
+    """Return the line of the so manieth header of a table from a line on; that line where there is none."""
     found = [number for number in range(start, len(lines)) if lines[number].strip().startswith(header)]
     return found[which] if which < len(found) else start

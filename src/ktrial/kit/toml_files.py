@@ -15,7 +15,7 @@ _HINT = "docs/catalog.md lists the keys and their values"
 
 
 def read_toml(path: Path, shape: type[T]) -> T:
-    """A TOML file as `shape`; raises BadInput with file, line and column."""
+    """Return a TOML file as `shape`; raises BadInput with file, line and column."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True):
     at: str
 
     def mended(self, error: KtrialError, *, key: str = "", about: str = "") -> BadInput:
-        """The error with file and line."""
+        """Return the error with file and line."""
         message = f"{about}: {error.message}" if about else error.message
         line, column = locate(self.file.read_text(encoding="utf-8", errors="replace"), f"{self.at}{key}", "")
         return BadInput(message, file=str(self.file), line=line, column=column, hint=error.hint)

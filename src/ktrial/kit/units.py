@@ -28,7 +28,7 @@ _QUANTITY = r"\s*(-?[0-9]{1,25}(?:\.[0-9]{1,25})?)\s*([A-Za-z%]*)\s*"
 
 
 def parse_quantity(text: str, dimension: str) -> float:
-    """The value of `text` in the base unit of `dimension`: bytes, hertz, seconds, percent, celsius or ratio.
+    """Return the value of `text` in the base unit of `dimension`: bytes, hertz, seconds, percent, celsius or ratio.
 
     Raises ValueError that says which units there are.
     """

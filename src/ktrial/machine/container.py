@@ -45,7 +45,7 @@ class ContainerRequest(msgspec.Struct, frozen=True):
 
 
 def containerfile(base: str, packages: Iterable[str]) -> str:
-    """How the image with the tools of these packages of Debian is made."""
+    """Return how the image with the tools of these packages of Debian is made."""
     check_image(base, "--base")
     listed = " ".join(sorted({word for package in packages for word in package.split()}))
     install = f"apt-get install --yes --no-install-recommends {listed}"

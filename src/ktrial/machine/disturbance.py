@@ -32,7 +32,7 @@ class _TimerRow(msgspec.Struct):
 
 
 def read_list_timers(data: bytes, source: str) -> tuple[Timer, ...]:
-    """All timers in their order. Raises UnreadableOutput."""
+    """Return all timers in their order. Raises UnreadableOutput."""
     try:
         rows = decode_as(data, list[_TimerRow])
     except msgspec.DecodeError as error:

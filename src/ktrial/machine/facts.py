@@ -52,23 +52,23 @@ class FactBook(Mapping[str, Fact]):
         return len(self._facts)
 
     def value(self, name: str) -> Any:
-        """The fact's value, or None when it is absent, unknown or was never asked for."""
+        """Return the fact's value, or None when it is absent, unknown or was never asked for."""
         fact = self._facts.get(name)
         return fact.value if fact is not None and fact.known else None
 
     def records(self, name: str) -> tuple[Mapping[str, Any], ...]:
-        """The records of a fact that is a list of tables; none when it is missing."""
+        """Return the records of a fact that is a list of tables; none when it is missing."""
         value = self.value(name)
         if not isinstance(value, list | tuple):
             return ()
         return tuple(record for record in value if isinstance(record, Mapping))
 
     def record(self, name: str, label: str) -> Mapping[str, Any] | None:
-        """The record called `label`."""
+        """Return the record called `label`."""
         return next((record for record in self.records(name) if record.get("name") == label), None)
 
     def with_device(self, kinds: Mapping[str, FactKind], source: str, label: str) -> FactBook:
-        """The same facts plus the `device.*` ones of one record of `source`."""
+        """Return the same facts plus the `device.*` ones of one record of `source`."""
         record = self.record(source, label)
         extra: dict[str, Fact] = {}
         for kind in kinds.values():
@@ -82,6 +82,6 @@ class FactBook(Mapping[str, Fact]):
 
 
 def machine_of(facts: FactBook) -> str:
-    """What tells this machine from another one as far as speed goes, for noise profiles."""
+    """Return what tells this machine from another one as far as speed goes, for noise profiles."""
     names = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind")
     return ", ".join(f"{name.partition('.')[2]} {facts.value(name)}" for name in names)

@@ -25,7 +25,7 @@ def facts_text(facts: FactBook, *, width: int) -> str:
 
 
 def fact_words(fact: Fact) -> str:
-    """A plain fact: its value, or why there is none."""
+    """Return a plain fact: its value, or why there is none."""
     if fact.absent is not None:
         return f"none: {fact.absent}"
     if fact.unknown is not None:

@@ -46,7 +46,7 @@ def readings_at(
     thermometers: Thermometers | None = None,
     others: Reading = ABSENT,
 ) -> dict[str, Reading]:
-    """What the last sample and the facts tell of a moment; `folder` is where runs work.
+    """Return what the last sample and the facts tell of a moment; `folder` is where runs work.
 
     `others` is what others used while nothing else was done.
     """
@@ -63,7 +63,7 @@ def readings_at(
 def readings_during(
     samples: Samples | None, columns: Mapping[str, Summary], log: KernelLogDelta | None, slept_s: float | None
 ) -> dict[str, Reading]:
-    """What is known of a run when it has ended."""
+    """Return what is known of a run when it has ended."""
     return {
         "steal_share": _steal(columns),
         "throttled_share": None if samples is None else _throttled(samples),
@@ -86,7 +86,7 @@ def _sampled(samples: Samples, thermometers: Thermometers | None) -> dict[str, R
 
 
 def _temperature(samples: Samples, thermometers: Thermometers | None) -> Reading:
-    """The hottest of the sensors that are compared; unknown when the one that was hottest at first is silent."""
+    """Return the hottest of the sensors that are compared; unknown when the one that was hottest at first is silent."""
     if "temperature" in samples.absent:
         return ABSENT
     shown = _temperatures(samples)
@@ -117,7 +117,7 @@ def _swap(samples: Samples) -> Reading:
 
 
 def _zram(samples: Samples) -> Reading:
-    """How full the fullest device is; one without a size is not in use."""
+    """Return how full the fullest device is; one without a size is not in use."""
     if "zram" in samples.absent:
         return ABSENT
     sized = (name for name in samples.columns if name.startswith("zram.") and name.endswith(".disk"))
@@ -134,7 +134,7 @@ def _zram(samples: Samples) -> Reading:
 
 
 def others_share(before: Samples | None, after: Samples | None) -> Reading:
-    """Share of CPU time that was used between two samples in which ktrial itself only waits; steal is no use."""
+    """Return share of CPU time that was used between two samples in which ktrial itself only waits; steal is no use."""
     if before is None or after is None:
         return None
     grown: dict[str, float] = {}
@@ -158,7 +158,7 @@ def _steal(columns: Mapping[str, Summary]) -> float | None:
 
 
 def _frequency(samples: Samples | None, columns: Mapping[str, Summary]) -> Reading:
-    """The mean clock of all policies over the run."""
+    """Return the mean clock of all policies over the run."""
     if samples is not None and "frequency" in samples.absent:
         return ABSENT
     means = [summary.mean for name, summary in columns.items() if name.startswith(CLOCKS)]
@@ -167,7 +167,7 @@ def _frequency(samples: Samples | None, columns: Mapping[str, Summary]) -> Readi
 
 
 def _pressure(samples: Samples | None, columns: Mapping[str, Summary], what: str) -> Reading:
-    """Share of the time in which some task waited for this."""
+    """Return share of the time in which some task waited for this."""
     if samples is not None and "pressure" in samples.absent:
         return ABSENT
     column = columns.get(f"pressure.{what}.some")
@@ -175,7 +175,7 @@ def _pressure(samples: Samples | None, columns: Mapping[str, Summary], what: str
 
 
 def _throttled(samples: Samples) -> Reading:
-    """Share of the times between two samples in which heat slowed a CPU down."""
+    """Return share of the times between two samples in which heat slowed a CPU down."""
     if "throttle" in samples.absent:
         return ABSENT
     columns = [values for name, values in samples.columns.items() if name.startswith("throttle.")]

@@ -9,21 +9,21 @@ from ktrial.machine.gates import ABSENT, GATES, OF_THE_RUN, GateLimits, Level, R
 
 
 def gates_text(limits: Mapping[str, GateLimits], level: Level) -> str:
-    """All gates of one level with their limits: `on_ac same, start_temperature 8.0 °C`."""
+    """Return all gates of one level with their limits: `on_ac same, start_temperature 8.0 °C`."""
     return ", ".join(
         f"{name} {limit_text(GATES[name], one, level)}" for name, one in limits.items() if _has(one, level)
     )
 
 
 def unread_gates(limits: Mapping[str, GateLimits], now: Readings) -> tuple[str, ...]:
-    """Gates that are wanted and find nothing to read on this machine before a run."""
+    """Return gates that are wanted and find nothing to read on this machine before a run."""
     return tuple(
         name for name, limit in limits.items() if not limit.is_off and name not in OF_THE_RUN and _is_silent(name, now)
     )
 
 
 def idle_gates(limits: Mapping[str, GateLimits], rows: Sequence[Readings]) -> tuple[str, ...]:
-    """Gates that are wanted, and of which no run had anything: the machine has not what they read."""
+    """Return gates that are wanted, and of which no run had anything: the machine has not what they read."""
     return tuple(
         name
         for name, limit in limits.items()
@@ -35,7 +35,7 @@ def idle_gates(limits: Mapping[str, GateLimits], rows: Sequence[Readings]) -> tu
 
 
 def _is_silent(name: str, now: Readings) -> bool:
-    """Where there is no swap none is in use: such a gate is not silent."""
+    """Return where there is no swap none is in use: such a gate is not silent."""
     reading = now.get(GATES[name].reading)
     return reading is None or (reading == ABSENT and GATES[name].rule != "above")
 

@@ -188,7 +188,7 @@ def _bad(gate: Gate, value: Any) -> BadInput:
 
 
 def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) -> tuple[GateFinding, ...]:
-    """Findings of all gates, in the order of GATES; the order of groups does not matter."""
+    """Return findings of all gates, in the order of GATES; the order of groups does not matter."""
     ordered = {name: groups[name] for name in sorted(groups)}
     found: list[GateFinding] = []
     for gate in GATES.values():
@@ -206,7 +206,7 @@ def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) ->
 def judge_start(
     reference: Readings, now: Readings, limits: Mapping[str, GateLimits] = DEFAULTS
 ) -> tuple[GateFinding, ...]:
-    """Findings on one run before it starts, against the first one. What refuses here makes the run void."""
+    """Return findings on one run before it starts, against the first one. What refuses here makes the run void."""
     at_start = {name: GateLimits() if name in OF_THE_RUN else limits.get(name, DEFAULTS[name]) for name in GATES}
     alone = {name for name in GATES if GATES[name].rule == "above"}
     against = {name: GateLimits() if name in alone else limit for name, limit in at_start.items()}
@@ -220,7 +220,7 @@ def judge_start(
 def why_void(
     before: Iterable[GateFinding] = (), *, suspended_s: float = 0.0, misread: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Why a run is void; nothing else than these makes it so.
+    """Return why a run is void; nothing else than these makes it so.
 
     `before`: findings of gates that were read before the run. `misread`: knobs that no longer read back as set.
     """
@@ -244,7 +244,7 @@ def _check(gate: Gate, column: Sequence[Reading]) -> None:
 
 
 def _possible(gate: Gate, value: float) -> bool:
-    """Whether a number lies where readings of this kind can lie at all."""
+    """Return whether a number lies where readings of this kind can lie at all."""
     return gate.dimension == "celsius" or value >= 0
 
 
@@ -267,7 +267,7 @@ def _missing(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLi
 
 
 def _apart(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """The two groups whose medians are farthest apart."""
+    """Return the two groups whose medians are farthest apart."""
     mixed = _presence(gate, columns, limit)
     medians = {name: median(numbers) for name, column in columns.items() if (numbers := _numbers(gate, column))}
     if mixed or len(medians) < 2:
@@ -307,7 +307,7 @@ def _alike(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
 
 
 def _above(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """The highest reading of each group that is above the limit."""
+    """Return the highest reading of each group that is above the limit."""
     highest = {name: max(numbers) for name, column in columns.items() if (numbers := _numbers(gate, column))}
     worst = max(highest.values(), default=0.0)
     level = _level(worst, limit)
@@ -326,7 +326,7 @@ def _above(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
 
 
 def _touched(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """How many runs of each group were touched at all. The arm may have caused it, so it never voids a run."""
+    """Return how many runs of each group were touched at all. The arm may have caused it, so it never voids a run."""
     shares: dict[str, float] = {}
     told = []
     for name, column in columns.items():
@@ -368,7 +368,7 @@ def _level(value: float, limit: GateLimits) -> Literal["suspect", "refuse"] | No
 
 
 def limit_text(gate: Gate, limit: GateLimits, level: Level | None = None) -> str:
-    """The limit that was passed; of what was not judged the first one."""
+    """Return the limit that was passed; of what was not judged the first one."""
     if limit.same is not None:
         return SAME
     first = limit.suspect if limit.suspect is not None else limit.refuse
@@ -399,11 +399,11 @@ def _finding(
 
 
 def finding_of(found: GateFinding) -> Finding:
-    """What a gate found; what it could not tell is good to know."""
+    """Return what a gate found; what it could not tell is good to know."""
     level = "note" if found.level == "could-not-tell" else found.level
     return Finding(kind=found.gate, level=level, sentence=found.sentence, values=found.values)
 
 
 def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
-    """What all gates find in groups of runs: the one way from readings to doubts."""
+    """Return what all gates find in groups of runs: the one way from readings to doubts."""
     return tuple(finding_of(one) for one in judge_groups(groups, limits))

@@ -22,7 +22,7 @@ _SEVERITY = 7
 
 
 def read_kmsg(data: bytes) -> tuple[KernelRecord, ...]:
-    """The records in order; none of an empty log. Raises UnreadableOutput for what is no record."""
+    """Return the records in order; none of an empty log. Raises UnreadableOutput for what is no record."""
     records: list[KernelRecord] = []
     for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), start=1):
         if not line or (line.startswith(" ") and records):
@@ -89,7 +89,7 @@ class KernelLogDelta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_lines(before: KernelLog, after: KernelLog, patterns: Sequence[LogPattern]) -> KernelLogDelta:
-    """What came between two looks. `after` holds the records newer than the newest of `before`."""
+    """Return what came between two looks. `after` holds the records newer than the newest of `before`."""
     unreadable = before.unreadable or after.unreadable
     if unreadable is not None:
         return KernelLogDelta(could_not_tell=f"the kernel's log cannot be read: {unreadable}")
@@ -114,7 +114,7 @@ def _began_anew(before: KernelLog, after: KernelLog) -> bool:
 
 
 def _judged(record: KernelRecord, patterns: Iterable[LogPattern]) -> KernelLine | None:
-    """The first pattern that fits decides; without one the severity does."""
+    """Return the first pattern that fits decides; without one the severity does."""
     for pattern in patterns:
         if re.search(pattern.pattern, record.text):
             return None if pattern.kind is None else _line(pattern.kind, record)

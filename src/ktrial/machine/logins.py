@@ -29,14 +29,14 @@ class LoginSession(msgspec.Struct, frozen=True, kw_only=True):
     since_unix_us: int | None
 
     def idle_s(self, now_us: int) -> float | None:
-        """Seconds without input; None when it cannot be told."""
+        """Return seconds without input; None when it cannot be told."""
         if self.graphical and not self.idle:
             return 0.0
         return None if self.since_unix_us is None else max(0.0, (now_us - self.since_unix_us) / 1e6)
 
 
 def read_session_ids(data: bytes, source: str) -> tuple[str, ...]:
-    """The sessions' names, which may be none. Raises UnreadableOutput."""
+    """Return the sessions' names, which may be none. Raises UnreadableOutput."""
     found = []
     for number, line in numbered(data, source) if data.strip() else ():
         words = line.split()

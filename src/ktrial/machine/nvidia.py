@@ -62,7 +62,7 @@ class Nvml:
             raise
 
     def read(self) -> list[int]:
-        """A number for each column. Raises NvmlFailed when a card was lost."""
+        """Return a number for each column. Raises NvmlFailed when a card was lost."""
         found: list[int] = []
         for one in self._reads:
             found += one()
@@ -92,7 +92,7 @@ class Nvml:
         return text.value.decode("utf-8", "replace")
 
     def _add(self, name: str, card: ctypes.c_void_p) -> list[str]:
-        """What the card tells becomes columns; what it does not is named."""
+        """Return what the card tells becomes columns; what it does not is named."""
         share = Sensor(unit="", per_unit=100, kind="level")
         size = Sensor(unit="B", per_unit=1, kind="level")
         watts = Sensor(unit="W", per_unit=1000, kind="level")
@@ -150,7 +150,7 @@ class Nvml:
 
 
 def _or_missing(read: Callable[[], tuple[int, ...]], count: int) -> Callable[[], tuple[int, ...]]:
-    """A card may stop telling something, and go on telling the rest."""
+    """Return a card may stop telling something, and go on telling the rest."""
 
     def found() -> tuple[int, ...]:
         try:

@@ -20,12 +20,12 @@ class Machine(Protocol):
         """Whether this session reads and writes as root."""
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
+        """Return facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]: ...
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
-        """What each file shows; None where there is no such file."""
+        """Return what each file shows; None where there is no such file."""
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
         """Any other request of the agent's protocol: the content of its `ok`."""
@@ -59,4 +59,4 @@ class SleepClock(Protocol):
     """Tells suspends of the machine."""
 
     def slept_s(self) -> float:
-        """Seconds that the machine was suspended since it was started."""
+        """Return seconds that the machine was suspended since it was started."""

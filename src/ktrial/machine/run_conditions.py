@@ -67,12 +67,12 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown_at(samples: Samples, place: int) -> tuple[Condition, ...]:
-    """The hottest sensor and the mean clock of the sample at a place (0 the first, -1 the last)."""
+    """Return the hottest sensor and the mean clock of the sample at a place (0 the first, -1 the last)."""
     return tuple(one for one in (hottest(samples, place), mean_frequency(samples, place)) if one is not None)
 
 
 def hottest(samples: Samples, place: int = -1) -> Condition | None:
-    """The hottest of all sensors; None when none could be read."""
+    """Return the hottest of all sensors; None when none could be read."""
     degrees = _shown(samples, place, TEMPERATURES)
     if not degrees:
         return None
@@ -81,7 +81,7 @@ def hottest(samples: Samples, place: int = -1) -> Condition | None:
 
 
 def mean_frequency(samples: Samples, place: int = -1) -> Condition | None:
-    """The mean over all policies of cpufreq; None when none could be read."""
+    """Return the mean over all policies of cpufreq; None when none could be read."""
     clocks = tuple(_shown(samples, place, CLOCKS).values())
     if not clocks:
         return None

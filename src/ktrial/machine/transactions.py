@@ -156,7 +156,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def decoded(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
-    """A reply as its type. Raises AgentError for one that is not as agreed."""
+    """Return a reply as its type. Raises AgentError for one that is not as agreed."""
     try:
         return msgspec.convert(answer, shape)
     except msgspec.ValidationError as error:
@@ -164,18 +164,18 @@ def decoded(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
 
 
 def status(machine: Machine) -> Status:
-    """All journals of the machine. Raises AgentError where this session may not read them."""
+    """Return all journals of the machine. Raises AgentError where this session may not read them."""
     return decoded("status", machine.request("status"), Status)
 
 
 def verify(machine: Machine, transaction: int | None = None) -> tuple[TransactionCheck, ...]:
-    """How the steps of one transaction stand, or of all in force."""
+    """Return how the steps of one transaction stand, or of all in force."""
     only = {} if transaction is None else {"transaction": transaction}
     return decoded("verify", machine.request("verify", **only), VerifyReply).transactions
 
 
 def checked(machine: Machine, plan: Mapping[str, Any]) -> tuple[Checked, ...]:
-    """What the steps of a plan would meet; nothing is carried out."""
+    """Return what the steps of a plan would meet; nothing is carried out."""
     return decoded("plan", machine.request("plan", plan=plan), PlanReply).steps
 
 
@@ -191,7 +191,7 @@ def recover(machine: Machine) -> RevertReply:
 
 
 def text_of(value: str | Base64 | None) -> str | None:
-    """Bytes of a reply as text."""
+    """Return bytes of a reply as text."""
     return None if value is None else read_bytes(value).decode(errors="replace").strip()
 
 
@@ -202,7 +202,7 @@ def unfinished(transaction: Applied | Reverted | Journaled) -> str:
 
 
 def left_alone(transaction: Journaled) -> str:
-    """What a revert left alone, and what puts it back."""
+    """Return what a revert left alone, and what puts it back."""
     number, paths = transaction.transaction, transaction.left_alone
     what = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     return (
@@ -225,6 +225,6 @@ def unsettled(told: Status) -> Iterator[str]:
 
 
 def is_open(transactions: Sequence[Reverted]) -> bool:
-    """Whether a revert or a recovery left something undone."""
+    """Return whether a revert or a recovery left something undone."""
     failed = any(step.outcome == "failed" for one in transactions for step in one.steps)
     return failed or any(one.state == UNFINISHED for one in transactions)

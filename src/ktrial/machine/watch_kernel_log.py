@@ -21,7 +21,7 @@ class _Lines(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def log_patterns() -> tuple[LogPattern, ...]:
-    """All entries of `kernel_log.toml`, in their order."""
+    """Return all entries of `kernel_log.toml`, in their order."""
     path = BUILT_IN / "kernel_log.toml"
     found = tuple(read_toml(path, _Lines).line)
     for number, entry in enumerate(found):
@@ -52,7 +52,7 @@ class KernelLogWatch:
 
 
 def look(machine: Machine, start: int | None = None) -> KernelLog:
-    """The log; of the records from number `start` on also the text."""
+    """Return the log; of the records from number `start` on also the text."""
     answer = machine.request("kernel_log", **({} if start is None else {"from": start}))
     if "unreadable" in answer:
         return KernelLog(unreadable=answer["unreadable"])

@@ -61,7 +61,7 @@ class ConditionWatch:
         self._thermometers: Thermometers | None = None
 
     def look(self) -> Readings:
-        """What the sensors and facts tell now."""
+        """Return what the sensors and facts tell now."""
         return self.readings(self.once())
 
     def rest(self, wait: Callable[[], None]) -> None:
@@ -71,20 +71,20 @@ class ConditionWatch:
         self._others = others_share(before, self.once())
 
     def once(self) -> Samples | None:
-        """One sample; None when the agent that takes it was lost."""
+        """Return one sample; None when the agent that takes it was lost."""
         try:
             return self.sampling.once()
         except AgentError:
             return None
 
     def readings(self, samples: Samples | None) -> Readings:
-        """What the last of the samples and the facts tell. The first look decides which sensors are compared."""
+        """Return what the last of the samples and the facts tell. The first look decides which sensors are compared."""
         if self._thermometers is None and samples is not None:
             self._thermometers = Thermometers.of(samples)
         return readings_at(samples, self.machine.facts(FACTS), self._folder, self._thermometers, self._others)
 
     def misread(self) -> tuple[str, ...]:
-        """Paths of transactions that were in force at the first look and no longer read back as set."""
+        """Return paths of transactions that were in force at the first look and no longer read back as set."""
         try:
             verified = verify(self.machine)
         except AgentError as error:
@@ -158,7 +158,7 @@ class RunWatch:
         return {TELEMETRY: self._watch.pack(self._samples)} if sampled and self._samples is not None else {}
 
     def conditions(self, before: Readings) -> Conditions:
-        """All that was seen; `before` are the readings by which the run's start was judged."""
+        """Return all that was seen; `before` are the readings by which the run's start was judged."""
         if not self._ended:
             return Conditions(before=(), after=(), readings_before=before, lost=self._lost)
         samples, sampled = self._samples, self._watch.period_s is not None

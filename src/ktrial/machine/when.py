@@ -46,7 +46,7 @@ def check_condition(condition: Condition, kinds: Mapping[str, FactKind]) -> None
 
 
 def facts_of(condition: Condition) -> tuple[str, ...]:
-    """The facts that a condition which can be read asks for."""
+    """Return the facts that a condition which can be read asks for."""
     if isinstance(condition, str):
         found = re.match(_COMPARISON, condition)
         return (found[1],) if found is not None else ()
@@ -54,7 +54,7 @@ def facts_of(condition: Condition) -> tuple[str, ...]:
 
 
 def evaluate(condition: Condition, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple[Truth, str]:
-    """Whether the condition holds, and in words why not (or why it cannot be told)."""
+    """Return whether the condition holds, and in words why not (or why it cannot be told)."""
     if isinstance(condition, str):
         return _compare(condition, facts, kinds)
     answers = [evaluate(part, facts, kinds) for part in _parts(condition)]

@@ -39,7 +39,7 @@ class _Moment(msgspec.Struct):
 
 
 def is_atop_raw(head: bytes) -> bool:
-    """Whether a raw log begins here, which only atop itself can print."""
+    """Return whether a raw log begins here, which only atop itself can print."""
     return head.startswith(_RAW)
 
 

@@ -14,7 +14,7 @@ _WORDS = 300
 
 
 def printed(path: Path) -> bytes:
-    """What `atop -r` prints of it. Raises BadInput."""
+    """Return what `atop -r` prints of it. Raises BadInput."""
     program = shutil.which("atop")
     if program is None:
         raise BadInput(

@@ -34,18 +34,18 @@ class OwnSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def block(holds: bytes, content: bytes) -> bytes:
-    """A block with its length and checksum."""
+    """Return a block with its length and checksum."""
     packed = holds + zlib.compress(content)
     return BLOCK.pack(len(packed), zlib.crc32(packed)) + packed
 
 
 def layout_block(group: int, source: str, columns: dict[str, Sensor]) -> bytes:
-    """The columns of a group from here on."""
+    """Return the columns of a group from here on."""
     return block(b"L", msgspec.json.encode({"group": group, "source": source, "columns": columns}))
 
 
 def rows_block(group: int, times_ns: Sequence[int], rows: Sequence[Sequence[int]]) -> bytes:
-    """Rows of numbers, one for each moment: written column by column as differences."""
+    """Return rows of numbers, one for each moment: written column by column as differences."""
     columns = [list(times_ns), *(list(column) for column in zip(*rows, strict=True))]
     steps: list[int] = []
     for column in columns:
@@ -58,5 +58,5 @@ def rows_block(group: int, times_ns: Sequence[int], rows: Sequence[Sequence[int]
 
 
 def source_block(source: OwnSource) -> bytes:
-    """How a source of the head's went so far; the last one counts."""
+    """Return how a source of the head's went so far; the last one counts."""
     return block(b"N", msgspec.json.encode(source))

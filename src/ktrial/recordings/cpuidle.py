@@ -24,7 +24,7 @@ class IdleState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cpuidle(before: Mapping[str, str], after: Mapping[str, str], seconds: float) -> tuple[IdleState, ...]:
-    """The states by depth, those of one name together. Raises UnreadableOutput."""
+    """Return the states by depth, those of one name together. Raises UnreadableOutput."""
     microseconds: dict[str, int] = {}
     entries: dict[str, int] = {}
     depths: dict[str, int] = {}

@@ -39,7 +39,7 @@ class WatchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _figure(name: str, unit: Unit, kind: OutcomeKind, what: str, definition: str, blind_spots: str = "") -> Outcome:
-    """One whose blind spots begin with how it is computed: reports show them beside its value."""
+    """Return one whose blind spots begin with how it is computed: reports show them beside its value."""
     return Outcome(
         name=name,
         unit=unit,
@@ -154,7 +154,7 @@ WATCH_OUTCOMES: tuple[Outcome, ...] = (
 
 
 def wanted_series(name: str) -> bool:
-    """Whether figures look at the series of that name."""
+    """Return whether figures look at the series of that name."""
     last = name.rpartition(".")[2]
     of_disk = name.startswith("disks.") and last in {"writes", "write_time", "written"}
     return of_disk or name.startswith("vmstat.allocstall") or name == _DIRTY
@@ -169,7 +169,7 @@ def watch_figures(
     frame_thread: int | None = None,
     prefix: str = "",
 ) -> WatchFigures:
-    """Every figure of these stretches, of all of it without any. `frame_thread` says which one it was."""
+    """Return every figure of these stretches, of all of it without any. `frame_thread` says which one it was."""
     stretches = [(recording.begin_s, recording.end_s)] if spans is None else sorted(spans)
     length_s = fsum(end_s - begin_s for begin_s, end_s in stretches)
     if length_s <= 0:

@@ -28,7 +28,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 def _frames(data: bytes, name: str, interval_s: float | None) -> Recording:
-    """A log of MangoHud: its clock begins with its first frame; when that was it does not tell."""
+    """Return a log of MangoHud: its clock begins with its first frame; when that was it does not tell."""
     log = mangohud.read_mangohud(data, name)
     ends_s = array("d", accumulate(log.frame_times_s))
     frames = Frames(kind="frame", source="frames", ends_s=ends_s, durations_s=array("d", log.frame_times_s))
@@ -81,7 +81,7 @@ KINDS: dict[str, Kind] = {
 def read_recording_file(
     data: bytes, name: str, *, as_format: str | None = None, interval_s: float | None = None
 ) -> Recording:
-    """One file. Raises BadInput where no format fits, UnreadableOutput where it is not as its format says."""
+    """Return one file. Raises BadInput where no format fits, UnreadableOutput where it is not as its format says."""
     if as_format is not None:
         if as_format not in KINDS:
             raise UnknownName("format of recordings", as_format, KINDS)

@@ -45,7 +45,7 @@ class GrowingRecording:
         return None if why == _NOT_ASKED else why
 
     def feed(self, data: bytes) -> Grown:
-        """What these blocks hold. Raises UnreadableOutput where they are not as agreed."""
+        """Return what these blocks hold. Raises UnreadableOutput where they are not as agreed."""
         at = 0 if self._began or not data.startswith(MAGIC) else len(MAGIC)
         self._began = True
         blocks = self._blocks

@@ -54,7 +54,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
 
 
 def started_ns(data: bytes, name: str) -> int:
-    """Its zero on the monotonic clock. Raises UnreadableOutput where its head cannot be read."""
+    """Return its zero on the monotonic clock. Raises UnreadableOutput where its head cannot be read."""
     return head_of(data, name).started_ns
 
 
@@ -98,7 +98,7 @@ def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bo
 def _series(
     parts: list[tuple[BlockLayout, bytes]], start_ns: int, wanted: Callable[[str], bool]
 ) -> tuple[dict[str, Series], float]:
-    """The series of a group, over all layouts that it has had, and its last moment."""
+    """Return the series of a group, over all layouts that it has had, and its last moment."""
     import numpy as np
 
     found: dict[str, Series] = {}
@@ -133,7 +133,7 @@ def _joined(before: Series, after: Series) -> Series:
 
 
 def _states(head: Head) -> dict[str, tuple[PowerState, ...]]:
-    """The states that each drive may enter by itself."""
+    """Return the states that each drive may enter by itself."""
     return {
         device: tuple(state for state in one.power_states or () if not state.operational)
         for device, one in head.nvme.items()
@@ -142,7 +142,7 @@ def _states(head: Head) -> dict[str, tuple[PowerState, ...]]:
 
 
 def _events(told: Iterable[TracedEvent], start_ns: int, states: dict[str, tuple[PowerState, ...]]) -> Iterator[Event]:
-    """All of them, and once more those that woke a drive up."""
+    """Yield all of them, and once more those that woke a drive up."""
     for one in told:
         event = _event(one, start_ns)
         yield event
@@ -185,7 +185,7 @@ def _event(one: TracedEvent, start_ns: int) -> Event:
 
 
 def _wake_ups(blocks: Blocks, head: Head) -> Frames | None:
-    """The agent's own wake-ups: each is as long as the time since it was due, and the period."""
+    """Return the agent's own wake-ups: each is as long as the time since it was due, and the period."""
     rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "wakeup"]
     period_ns = head.period_ns.get("wakeup")
     if not rows or period_ns is None:
@@ -283,7 +283,7 @@ def _sources(
 
 
 def _own_source(own: OwnSource, blocks: Blocks) -> Source:
-    """A source that the head read beside the agent."""
+    """Return a source that the head read beside the agent."""
     seconds = 0.0 if blocks.tail is None else blocks.tail.wall_ns * _S
     why = own.why or "it does not say why" if own.state != "active" else None
     return Source(

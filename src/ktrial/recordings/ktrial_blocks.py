@@ -99,7 +99,7 @@ class Blocks:
 
 
 def read_blocks(data: bytes, name: str) -> Blocks:
-    """All blocks up to the first that is not whole; `cut` says why there is one."""
+    """Return all blocks up to the first that is not whole; `cut` says why there is one."""
     blocks = Blocks()
     try:
         for holds, content in contents(data, len(MAGIC)):
@@ -111,7 +111,7 @@ def read_blocks(data: bytes, name: str) -> Blocks:
 
 
 def head_of(data: bytes, name: str = "the recording") -> Head:
-    """What stands at its begin. Raises UnreadableOutput where that cannot be read."""
+    """Return what stands at its begin. Raises UnreadableOutput where that cannot be read."""
     head = read_blocks(data, name).head if data.startswith(MAGIC) else None
     if head is None:
         raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")
@@ -119,7 +119,7 @@ def head_of(data: bytes, name: str = "the recording") -> Head:
 
 
 def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
-    """The letter and the content of each block from that byte on. Raises ValueError or zlib.error."""
+    """Yield the letter and the content of each block from that byte on. Raises ValueError or zlib.error."""
     while at < len(data):
         if at + BLOCK.size > len(data):
             raise ValueError(f"a block begins at byte {at} and does not end")
@@ -138,7 +138,7 @@ def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def numbers(content: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The times and the columns, each a row: sums of the differences, which may wrap around as those did."""
+    """Return the times and the columns, each a row: sums of the differences, which may wrap around as those did."""
     import numpy as np
 
     _, rows, width = ROWS.unpack_from(content)

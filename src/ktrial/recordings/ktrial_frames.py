@@ -20,7 +20,7 @@ def is_frames(head: bytes) -> bool:
 
 
 def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_s: float) -> str:
-    """Lines of frames: when each ended on a clock with that zero, and the seconds that it took."""
+    """Return lines of frames: when each ended on a clock with that zero, and the seconds that it took."""
     error_ns = round(clock_error_s * 1e9)
     return "".join(
         f"{unix_at_zero_ns + end_ns},{round(duration_s * 1e9)},{error_ns}\n" for end_ns, duration_s in frames

@@ -26,7 +26,7 @@ class PowerState(msgspec.Struct, frozen=True, kw_only=True):
         return (self.exit_latency_us or 0) * 1e-6
 
     def fits(self, length_s: float) -> bool:
-        """Whether a request that took so long may have waited for the drive to leave this state."""
+        """Return whether a request that took so long may have waited for the drive to leave this state."""
         most_s = _MOST * (self.exit_s + (self.entry_latency_us or 0) * 1e-6) + _BESIDE_S
         return not self.operational and self.exit_s > 0 and _LEAST * self.exit_s <= length_s <= most_s
 
@@ -45,12 +45,12 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[PowerState, ...] = ()
 
     def above(self, limit_s: float) -> float:
-        """The share of requests whose bar lies above a limit."""
+        """Return the share of requests whose bar lies above a limit."""
         counted = sum(count for _, count in self.histogram)
         return sum(count for end_s, count in self.histogram if end_s > limit_s) / counted if counted else 0.0
 
     def quantile(self, share: float) -> float | None:
-        """The end of the bar up to which that share of requests lies; None without requests."""
+        """Return the end of the bar up to which that share of requests lies; None without requests."""
         wanted = share * sum(count for _, count in self.histogram)
         seen = 0
         for end_s, count in self.histogram:

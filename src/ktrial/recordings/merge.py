@@ -18,7 +18,7 @@ _ZONES = range(-48, 57)
 
 
 def together(name: str, parts: Sequence[Recording]) -> Recording:
-    """One recording from parts with the same clock of the calendar; its zero is the first moment of all.
+    """Return one recording from parts with the same clock of the calendar; its zero is the first moment of all.
 
     Parts that know the time of day only are placed by the others. Raises BadInput where that cannot be told.
     """
@@ -66,7 +66,7 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
 
 
 def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
-    """What frames there are; how late the recorder itself woke up stands for them only where there are none."""
+    """Return what frames there are; how late the recorder itself woke up stands for them only where there are none."""
     told = [one for one in found if one.kind != "wake-up"] or found
     if len(told) > 1:
         raise BadInput("two files hold frames", file=name, hint="one log of frames for one recording")
@@ -96,7 +96,7 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
 
 
 def with_offset(part: Recording, dated: Sequence[Recording], offset_s: float) -> Recording:
-    """A part that knows the time of day only, in a zone that is so far from UTC."""
+    """Return a part that knows the time of day only, in a zone that is so far from UTC."""
     begins = [(one.unix_at_zero_s or 0.0) + one.begin_s for one in dated if one.unix_at_zero_s is not None]
     if not begins:
         return part
@@ -116,13 +116,13 @@ def _check_names(name: str, parts: Sequence[Recording]) -> None:
 
 
 def moved_by(part: Recording, by_s: float) -> Recording:
-    """The same on a clock whose zero was so much earlier."""
+    """Return the same on a clock whose zero was so much earlier."""
     if by_s == 0:
         return part
     clocks: dict[int, array[float]] = {}
 
     def moved(times_s: array[float]) -> array[float]:
-        """Series that share their moments share them still."""
+        """Return series that share their moments share them still."""
         if id(times_s) not in clocks:
             clocks[id(times_s)] = array("d", (time_s + by_s for time_s in times_s))
         return clocks[id(times_s)]

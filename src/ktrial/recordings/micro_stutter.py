@@ -81,7 +81,7 @@ _NUMBER = re.compile(r"-?[\d.]+(e[+-]?\d+)?")
 
 
 def is_suite_table(head: bytes, name: str) -> bool:
-    """Whether this is one of the suite's tables, by its name or header, and its first row."""
+    """Return whether this is one of the suite's tables, by its name or header, and its first row."""
     lines = head.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
     first = lines[1].split(",")[0].strip() if len(lines) > 1 else ""
     known = _stem(name) is not None or is_telemetry(head)
@@ -89,7 +89,7 @@ def is_suite_table(head: bytes, name: str) -> bool:
 
 
 def read_suite_table(data: bytes, source: str) -> Recording:
-    """Every column as a series. Raises UnreadableOutput; an empty cell is a missing value, never 0."""
+    """Return every column as a series. Raises UnreadableOutput; an empty cell is a missing value, never 0."""
     stem = _stem(source) or source.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
     table = read_tidy_csv(data, source)
     if len(table.columns) < 2:
@@ -117,7 +117,7 @@ def _stem(name: str) -> str | None:
 def _columns(
     stem: str, table: TidyTable, rows: Sequence[Row], source: str, name: str = _ALL
 ) -> tuple[list[Column], list[str]]:
-    """The columns that hold numbers, of all or of one device, and notes."""
+    """Return the columns that hold numbers, of all or of one device, and notes."""
     columns: list[Column] = []
     notes: list[str] = []
     unread: list[str] = []
@@ -138,7 +138,7 @@ def _columns(
 
 
 def _groups(table: TidyTable, unix_s: Sequence[float], place: int) -> dict[str, dict[float, Row]]:
-    """The rows of each CPU, device or process by their moment."""
+    """Return the rows of each CPU, device or process by their moment."""
     found: dict[str, dict[float, Row]] = {}
     for row, moment_s in zip(table.rows, unix_s, strict=True):
         found.setdefault(row.cells[place].strip(), {})[moment_s] = row
@@ -148,7 +148,7 @@ def _groups(table: TidyTable, unix_s: Sequence[float], place: int) -> dict[str, 
 def _taken_apart(
     stem: str, table: TidyTable, groups: Mapping[str, Mapping[float, Row]], moments: Sequence[float], source: str
 ) -> Recording:
-    """Series of each device, or of all CPUs together; what was not there at a moment is missing."""
+    """Return series of each device, or of all CPUs together; what was not there at a moment is missing."""
     key = _LONG[stem]
     if stem == "cpu" and _ALL not in groups:
         raise unreadable(source, None, key, f"a table with a row {_ALL!r} for all CPUs at each moment")
@@ -168,7 +168,7 @@ def _taken_apart(
 def _processes(
     table: TidyTable, groups: Mapping[str, Mapping[float, Row]], moments: Sequence[float], source: str
 ) -> Recording:
-    """What each process used, which tells who grew before a stutter."""
+    """Return what each process used, which tells who grew before a stutter."""
     if "rss_mb" not in table.columns:
         raise unreadable(source, 1, ", ".join(table.columns), "a table of processes with a column rss_mb")
     memory = table.columns.index("rss_mb")
@@ -196,7 +196,7 @@ def _processes(
 
 
 def _telemetry(table: TidyTable, unix_s: Sequence[float], source: str) -> Recording:
-    """The frames that were met at each poll of X-Plane; each stands for those since the poll before."""
+    """Return the frames that were met at each poll of X-Plane; each stands for those since the poll before."""
     place, paused = table.columns.index("frame_time_ms"), table.columns.index("paused")
     ends_s: list[float] = []
     durations_s: list[float] = []
@@ -260,7 +260,7 @@ def _column(stem: str, title: str, values: Sequence[float], notes: list[str], na
 
 
 def _of_vmstat(title: str, values: Sequence[float], notes: list[str]) -> Column:
-    """The kernel's counters; the suite itself writes their growth a second, as `NAME_s`."""
+    """Return the kernel's counters; the suite itself writes their growth a second, as `NAME_s`."""
     plain = title.removesuffix("_s")
     name = f"vmstat.{_VMSTAT.get(plain, plain)}"
     kind = _kind(plain, values, notes) if plain == title else "rate"

@@ -23,13 +23,13 @@ from ktrial.recordings.latency import Latencies
 
 
 def phases_of(recording: Recording) -> Phases:
-    """The phases that rates of reclaim, allocation and faults tell."""
+    """Return the phases that rates of reclaim, allocation and faults tell."""
     told = [(name, *rate_of(series)) for name, series in recording.series.items() if is_telling(name)]
     return find_phases(told, recording.begin_s, recording.end_s)
 
 
 def rate_of(series: Series) -> tuple[Array, Array]:
-    """Moments and what a sign looks at: the value of a gauge, else the growth a second up to each moment."""
+    """Return moments and what a sign looks at: the value of a gauge, else the growth a second up to each moment."""
     values = series.values if series.kind == "gauge" else rates(series)
     return np.asarray(series.times_s), np.asarray(values)
 

@@ -57,7 +57,7 @@ _DAY_S = 86400.0
 
 
 def is_trace(head: bytes) -> bool:
-    """Whether bpftrace's banner or a line of a tracer stands within the first ones."""
+    """Return whether bpftrace's banner or a line of a tracer stands within the first ones."""
     lines = head.decode("utf-8", "replace").split("\n")[:_HEAD_LINES]
     return any(pattern.search(line) for line in lines for pattern in (*_KINDS.values(), _KSWAPD, _BANNER))
 
@@ -173,7 +173,7 @@ def _skip(text: str, line: int, reading: _Reading) -> None:
 
 
 def _skipped(reading: _Reading) -> str:
-    """What was skipped, each kind with its number of lines."""
+    """Return what was skipped, each kind with its number of lines."""
     more = {"maps": ", ".join(reading.maps), "other": f"first on {reading.other}"}
     parts = [
         f"{kind} {count}" + (f" ({more[kind]})" if kind in more else "")

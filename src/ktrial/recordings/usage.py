@@ -45,7 +45,7 @@ LOOK = msgspec.json.Decoder(UsageLook)
 
 
 def usages(looks: Iterable[UsageLook], start_ns: int) -> tuple[Usage, ...]:
-    """A series for each; between two looks at which it is told it stays as it was."""
+    """Return a series for each; between two looks at which it is told it stays as it was."""
     points: dict[tuple[int | None, str], list[_Point]] = {}
     for look in looks:
         for one in look.changed:
@@ -61,7 +61,7 @@ def _usage(points: list[_Point]) -> Usage:
     first = points[0][1]
 
     def values(of: Callable[[Changed], tuple[Pair | None, ...]]) -> array[float] | None:
-        """The sum of what is known; None where nothing ever is."""
+        """Return the sum of what is known; None where nothing ever is."""
         found = array("d")
         for _, one, which in points:
             known = [pair[which] for pair in of(one) if pair is not None]

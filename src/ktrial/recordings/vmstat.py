@@ -41,12 +41,12 @@ _STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)$", re.ASCII)
 
 
 def is_vmstat(head: bytes) -> bool:
-    """Whether a header of vmstat stands within the first lines."""
+    """Return whether a header of vmstat stands within the first lines."""
     return any(set(line.split()) >= _NEEDED for line in head.decode("utf-8", "replace").split("\n")[:5])
 
 
 def read_vmstat(data: bytes, source: str = "vmstat", interval_s: float | None = None) -> Recording:
-    """Series of all known columns. Raises UnreadableOutput, and BadInput where no row tells its moment."""
+    """Return series of all known columns. Raises UnreadableOutput, and BadInput where no row tells its moment."""
     names: list[str] | None = None
     rows: list[list[float]] = []
     unix_s: list[float] = []

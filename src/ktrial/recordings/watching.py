@@ -211,7 +211,7 @@ def doubts(ended: WatchEnded, absent: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def _doubts_of_sources(sources: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """Samples that were not taken when they were due, and files that could not be read."""
+    """Return samples that were not taken when they were due, and files that could not be read."""
     found = []
     missed = {name: report["missed"] for name, report in sources.items() if report.get("missed")}
     if missed:

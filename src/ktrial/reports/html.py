@@ -143,11 +143,11 @@ class _Body:
         self._targets = {*places.values(), *self._runs.values()}
 
     def headline(self) -> list[Part]:
-        """The pictures beside the answer: all effects, in a form for wide and one for narrow screens."""
+        """Return the pictures beside the answer: all effects, in a form for wide and one for narrow screens."""
         return self._placed(_EFFECTS)
 
     def content(self) -> list[tuple[ReportSection, list[Part]]]:
-        """The sections that have something to show, each with what it shows."""
+        """Return the sections that have something to show, each with what it shows."""
         shown = []
         for section in self.sections:
             parts = [part for block in section.blocks for part in self._parts(block)]

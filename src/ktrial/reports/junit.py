@@ -42,7 +42,7 @@ def junit_xml(comparison: Comparison) -> bytes:
 
 
 def _figures(comparison: Comparison) -> list[str]:
-    """A line for each outcome of each arm."""
+    """Return a line for each outcome of each arm."""
     lines = []
     for outcome in comparison.outcomes:
         for one in outcome.arms:
@@ -56,7 +56,7 @@ def _figures(comparison: Comparison) -> list[str]:
 
 
 def _findings(comparison: Comparison) -> list[str]:
-    """Every doubt and note, that of an outcome with its name."""
+    """Return every doubt and note, that of an outcome with its name."""
     found = [(finding.level, finding.sentence) for finding in comparison.findings]
     for outcome in comparison.outcomes:
         own = (*outcome.findings, *(one for contrast in outcome.contrasts for one in contrast.findings))
@@ -65,7 +65,7 @@ def _findings(comparison: Comparison) -> list[str]:
 
 
 def _is_broken(contrast: Contrast) -> bool:
-    """Whether it is a guard that is surely worse than it may be."""
+    """Return whether it is a guard that is surely worse than it may be."""
     return any(one.kind == "guard-broken" for one in contrast.findings)
 
 

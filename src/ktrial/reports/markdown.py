@@ -22,7 +22,7 @@ Addresses = Mapping[str, Sequence[tuple[str, str]]]
 
 
 def step_summary(comparison: Comparison) -> str:
-    """The answer, what one would notice, the verdicts, the figures of each arm, and the doubts."""
+    """Return the answer, what one would notice, the verdicts, the figures of each arm, and the doubts."""
     comparison = asked_only(comparison)
     blocks: list[Block] = [notice_list(comparison), verdict_grid(comparison), *tier_grids(comparison)]
     for outcome in comparison.outcomes:
@@ -33,7 +33,7 @@ def step_summary(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison, charts: Addresses | None = None) -> str:
-    """The whole report."""
+    """Return the whole report."""
     pictures = charts or {}
     parts = _head(comparison, 1)
     if comparison.accepted is not None:
@@ -84,7 +84,7 @@ def _line(line: Line) -> str:
 
 
 def _spaced(pieces: Sequence[str | Styled]) -> str:
-    """The pieces with the blanks between them, which `escaped` takes away at either end."""
+    """Return the pieces with the blanks between them, which `escaped` takes away at either end."""
     whole = ""
     for piece in pieces:
         text = piece if isinstance(piece, str) else piece.text
@@ -136,7 +136,7 @@ _ENTITIES = {
 
 
 def escaped(text: str) -> str:
-    """Foreign text that stays text: no markup, no link, no mention, no line of its own."""
+    """Return foreign text that stays text: no markup, no link, no mention, no line of its own."""
     return _SPECIAL.sub(lambda found: _ENTITIES.get(found[0], _backslashed(found[0])), clean(text).strip())
 
 
@@ -145,7 +145,7 @@ def _backslashed(text: str) -> str:
 
 
 def code_block(lines: Sequence[str], language: str = "sh") -> str:
-    """Lines as they are, within a fence that none of them can close."""
+    """Return lines as they are, within a fence that none of them can close."""
     shown = [clean(line) for line in lines]
     longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -74,12 +74,12 @@ def _add(files: dict[str, bytes], pictures: list[tuple[str, str]], chart: Chart,
 
 
 def _slug(text: str) -> str:
-    """A name of letters, digits, dots, hyphens: no path, no hidden file, no option of a command."""
+    """Return a name of letters, digits, dots, hyphens: no path, no hidden file, no option of a command."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:_LONGEST_NAME] or "unnamed"
 
 
 def _free(stem: str, suffix: str, taken: dict[str, bytes]) -> str:
-    """A name that no other one equals, not even where letter case does not count."""
+    """Return a name that no other one equals, not even where letter case does not count."""
     lower = {name.lower() for name in taken}
     name, number = f"{stem}{suffix}", 2
     while name.lower() in lower:
@@ -88,7 +88,7 @@ def _free(stem: str, suffix: str, taken: dict[str, bytes]) -> str:
 
 
 def _runs(comparison: Comparison) -> dict[str, bytes]:
-    """A file for each run with all that was measured in it."""
+    """Return a file for each run with all that was measured in it."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for outcome in comparison.outcomes:
         for values in outcome.arms:
@@ -118,7 +118,7 @@ def _about(arm: str, point: Point) -> dict[str, Any]:
 
 
 def _script(comparison: Comparison, *, has_data: bool) -> str:
-    """The commands, each word quoted; what is no command of ktrial stays a comment.
+    """Return the commands, each word quoted; what is no command of ktrial stays a comment.
 
     With the data beside it, the script computes every number again on any machine. Without them it runs a trial anew
     and rechecks that. The original commands stay as comments: they name files of the author's machine.

@@ -20,7 +20,7 @@ class ShownCondition(NamedTuple):
     matters: Callable[[Sequence[float]], bool]
 
     def of(self, point: Point) -> float | None:
-        """The value in the unit that is shown; None where it is not known."""
+        """Return the value in the unit that is shown; None where it is not known."""
         found = point.temperature_c if self.name == "temperature_c" else point.conditions.get(self.name)
         return None if found is None else found / self.factor
 
@@ -51,7 +51,7 @@ CONDITIONS = (
 
 
 def worth_showing(points: Iterable[Point]) -> tuple[ShownCondition, ...]:
-    """Those that were measured and vary, or that matter where they are not zero."""
+    """Return those that were measured and vary, or that matter where they are not zero."""
     runs = list(points)
     found = []
     for condition in CONDITIONS:

@@ -44,7 +44,7 @@ _HOLE = Styled("not comparable", "verdict")
 
 
 def report_sections(comparison: Comparison) -> list[ReportSection]:
-    """All sections that have something to say, in the order in which they are read."""
+    """Return all sections that have something to say, in the order in which they are read."""
     others = explored(comparison)
     comparison = asked_only(comparison)
     found = [
@@ -66,7 +66,7 @@ def report_sections(comparison: Comparison) -> list[ReportSection]:
 
 
 def notice_list(comparison: Comparison) -> Block:
-    """What one would notice, trade-offs first."""
+    """Return what one would notice, trade-offs first."""
     found = notices(comparison)
     if not found:
         return Text("Nothing: no outcome is better or worse beyond doubt.")
@@ -79,12 +79,12 @@ def notice_list(comparison: Comparison) -> Block:
 
 
 def anchors(comparison: Comparison) -> dict[str, str]:
-    """Where each outcome is told of."""
+    """Return where each outcome is told of."""
     return {one.name: f"outcome-{place}" for place, one in enumerate(by_weight(comparison.outcomes), 1)}
 
 
 def verdict_grid(comparison: Comparison) -> Grid:
-    """Every outcome in every arm, the weightiest first."""
+    """Return every outcome in every arm, the weightiest first."""
     rows: list[tuple[Cell, ...]] = []
     names, places = short_names(comparison.outcomes), anchors(comparison)
     for outcome in by_weight(comparison.outcomes):
@@ -121,7 +121,7 @@ def _change(contrast: Contrast, outcome: OutcomeComparison) -> tuple[str, str]:
 
 
 def _trial(comparison: Comparison) -> list[ReportSection]:
-    """How a trial went, and what its arms came to."""
+    """Return how a trial went, and what its arms came to."""
     trial = comparison.trial
     if trial is None:
         return []
@@ -143,7 +143,7 @@ def _trial(comparison: Comparison) -> list[ReportSection]:
 
 
 def _machines(comparison: Comparison) -> list[Block]:
-    """Each machine by itself, all together, and one more; nothing where nobody asked for several."""
+    """Return each machine by itself, all together, and one more; nothing where nobody asked for several."""
     rows = machine_rows(comparison)
     if not rows:
         return []
@@ -167,7 +167,7 @@ class TierRow(NamedTuple):
 
 
 def tier_rows(comparison: Comparison) -> list[TierRow]:
-    """All tiers of all outcomes; none of a comparison without tiers."""
+    """Return all tiers of all outcomes; none of a comparison without tiers."""
     rows = []
     for outcome in by_weight(comparison.outcomes):
         for step in outcome.steps:
@@ -179,7 +179,7 @@ def tier_rows(comparison: Comparison) -> list[TierRow]:
 
 
 def tier_grids(comparison: Comparison) -> list[Grid]:
-    """Each tier against the one before it and against the control; none where arms are no tiers."""
+    """Return each tier against the one before it and against the control; none where arms are no tiers."""
     places = anchors(comparison)
     rows = [
         (
@@ -198,7 +198,7 @@ def tier_grids(comparison: Comparison) -> list[Grid]:
 
 
 def _same_and_different(comparison: Comparison) -> list[Block]:
-    """What was held the same, what was changed on purpose, what was found to differ."""
+    """Return what was held the same, what was changed on purpose, what was found to differ."""
     known, arms = known_of(comparison), [source.arm for source in comparison.arms]
     declared = [change for change in comparison.state_changes if change.declared is not None]
     blocks: list[Block] = []
@@ -249,7 +249,7 @@ def _outcomes(comparison: Comparison) -> list[Block]:
 
 
 def arms_grid(outcome: OutcomeComparison, runs: str | None = None) -> Grid:
-    """The figures of each arm; its count leads to its `runs`."""
+    """Return the figures of each arm; its count leads to its `runs`."""
     shown = column((one for values in outcome.arms for one in (values.median, values.mean)), outcome.unit)
     rows = []
     for values in outcome.arms:
@@ -320,12 +320,12 @@ def _pairs(outcome: OutcomeComparison) -> Iterator[Block]:
 
 
 def pair_name(contrast: Contrast, outcome: OutcomeComparison) -> str:
-    """The arm, with what it is against where that is not the control."""
+    """Return the arm, with what it is against where that is not the control."""
     return contrast.arm if contrast in outcome.contrasts else f"{contrast.arm} to {contrast.control}"
 
 
 def _explored(outcomes: Sequence[OutcomeComparison]) -> list[Block]:
-    """Outcomes that the protocol did not ask for: figures, and no verdict."""
+    """Return outcomes that the protocol did not ask for: figures, and no verdict."""
     rows = [
         (outcome.name, one.arm, *_change(one, outcome), str(one.n_arm), one.why)
         for outcome in outcomes
@@ -343,7 +343,7 @@ def _explored(outcomes: Sequence[OutcomeComparison]) -> list[Block]:
 
 
 def _state_changes(changes: Iterable[StateChange]) -> list[Block]:
-    """All differences of the tunable state, those that nobody declared first."""
+    """Return all differences of the tunable state, those that nobody declared first."""
     undeclared: list[tuple[Cell, ...]] = []
     declared: list[tuple[Cell, ...]] = []
     for one in changes:
@@ -362,7 +362,7 @@ def _state_changes(changes: Iterable[StateChange]) -> list[Block]:
 
 
 def findings(comparison: Comparison) -> list[Block]:
-    """Those of the whole comparison, then those of outcomes; the gravest first."""
+    """Return those of the whole comparison, then those of outcomes; the gravest first."""
     blocks: list[Block] = [_findings_list(comparison.findings)] if comparison.findings else []
     for outcome in by_weight(comparison.outcomes):
         own = [*outcome.findings, *(one for contrast in outcome.judged for one in contrast.findings)]
@@ -386,7 +386,7 @@ def _value(value: float | str) -> str:
 
 
 def _exclusions(comparison: Comparison) -> list[Block]:
-    """What was left out afterwards, why, and what depends on it."""
+    """Return what was left out afterwards, why, and what depends on it."""
     if not comparison.exclusions:
         return []
     lines = [
@@ -400,7 +400,7 @@ def _exclusions(comparison: Comparison) -> list[Block]:
 
 
 def _side_by_side(comparison: Comparison, without: Comparison) -> Grid:
-    """Every verdict with the exclusions beside that with all runs."""
+    """Return every verdict with the exclusions beside that with all runs."""
     all_runs = {(outcome.name, one.arm): (one, outcome) for outcome in without.outcomes for one in outcome.contrasts}
     depends = {*changed(comparison, without), *moved(comparison, without)}
     rows = []
@@ -422,7 +422,7 @@ def _side_by_side(comparison: Comparison, without: Comparison) -> Grid:
 
 
 def _sources(comparison: Comparison) -> list[Block]:
-    """Where the runs come from, how to see them, how to make them again, and with what they were made."""
+    """Return where the runs come from, how to see them, how to make them again, and with what they were made."""
     rows = [
         (
             one.arm,
@@ -447,7 +447,7 @@ def _sources(comparison: Comparison) -> list[Block]:
 
 
 def _protocol(comparison: Comparison, trial: ToldTrial | None) -> list[Block]:
-    """The protocol: of a trial as a file that runs the like again."""
+    """Return the protocol: of a trial as a file that runs the like again."""
     sha256, fixed = comparison.protocol_sha256, Heading("Protocol, fixed before the first run")
     digest = None if sha256 is None else Styled(sha256, "code")
     if trial is not None:
@@ -460,7 +460,7 @@ def _protocol(comparison: Comparison, trial: ToldTrial | None) -> list[Block]:
 
 
 def protocol_rows(protocol: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
-    """Each value under its place in the document, as `design.cap`."""
+    """Return each value under its place in the document, as `design.cap`."""
     rows: list[tuple[str, str]] = []
     for name, value in protocol.items():
         if isinstance(value, Mapping) and value:

@@ -27,7 +27,7 @@ _LONGEST = 40
 
 
 def comparison_text(found: Comparison, *, width: int) -> str:
-    """All of it. A number behind a verdict refers to the doubts below the table."""
+    """Return all of it. A number behind a verdict refers to the doubts below the table."""
     notes = _NumberedNotes()
     parts = [
         paragraph(found.answer, width=width),
@@ -134,7 +134,7 @@ def _hole(row: HoleRow) -> tuple[str, ...]:
 
 
 def _hole_reasons(holes: Sequence[HoleRow], width: int) -> list[str]:
-    """A line for each benchmark and reason."""
+    """Return a line for each benchmark and reason."""
     reasons: dict[str, list[str]] = {}
     for row in holes:
         reasons.setdefault(row.why, []).append(row.benchmark)
@@ -145,7 +145,7 @@ def _hole_reasons(holes: Sequence[HoleRow], width: int) -> list[str]:
 
 
 def _machines(found: Comparison, width: int) -> str:
-    """Each machine by itself, all together, and one more."""
+    """Return each machine by itself, all together, and one more."""
     parts = []
     for (name, arm), group in groupby(machine_rows(found), key=lambda row: (row.outcome, row.arm)):
         rows = list(group)
@@ -156,7 +156,7 @@ def _machines(found: Comparison, width: int) -> str:
 
 
 def _tiers(found: Comparison, notes: _NumberedNotes, width: int) -> str:
-    """Each tier against the one before it, outcome by outcome."""
+    """Return each tier against the one before it, outcome by outcome."""
     steps = {(one.name, step.arm): step for one in found.outcomes for step in one.steps}
     headers = ("tier", "to", "step", "interval", "verdict", f"to {found.control}", "doubts")
     parts = []

@@ -26,7 +26,7 @@ def came_to_rows(trial: ToldTrial, control: str) -> list[tuple[str, Lines, Lines
 
 
 def placebo_sentences(comparison: Comparison) -> list[str]:
-    """What arms that change nothing showed: what the set-up sees where there is nothing to be seen."""
+    """Return what arms that change nothing showed: what the set-up sees where there is nothing to be seen."""
     trial = comparison.trial
     placebos = {one.arm for one in trial.arms if one.placebo} if trial is not None else set()
     found = []
@@ -43,7 +43,7 @@ def placebo_sentences(comparison: Comparison) -> list[str]:
 
 
 def ended_words(comparison: Comparison, trial: ToldTrial) -> str | None:
-    """Why no further run follows; None while the trial goes on."""
+    """Return why no further run follows; None while the trial goes on."""
     asked = [one.verdict for outcome in comparison.outcomes if outcome.role == "primary" for one in outcome.contrasts]
     if trial.ended is not None and asked and all(verdict == "not comparable" for verdict in asked):
         return "nothing of it can be compared"
@@ -51,14 +51,14 @@ def ended_words(comparison: Comparison, trial: ToldTrial) -> str | None:
 
 
 def blocks_words(trial: ToldTrial) -> str:
-    """How many of how many; an extended trial has more than its cap."""
+    """Return how many of how many; an extended trial has more than its cap."""
     if trial.cap is not None and trial.blocks > trial.cap:
         return f"{trial.blocks} blocks, {trial.blocks - trial.cap} of them after its cap of {trial.cap}"
     return f"{trial.blocks}{'' if trial.cap is None else f' of at most {trial.cap}'} blocks"
 
 
 def course_sentences(comparison: Comparison, trial: ToldTrial) -> list[str]:
-    """How far it went and why it ended."""
+    """Return how far it went and why it ended."""
     why = ended_words(comparison, trial)
     void = sum(one.void is not None for one in trial.drawn)
     told = blocks_words(trial) + (f", {counted(void, 'more is', 'more are')} void and counted nowhere" if void else "")

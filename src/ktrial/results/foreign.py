@@ -14,13 +14,13 @@ from ktrial.kit.outcome import Direction, Unit
 
 
 def stem(name: str) -> str:
-    """A file's name without its folder and its ending."""
+    """Return a file's name without its folder and its ending."""
     base = name.rsplit("/", 1)[-1]
     return base.rsplit(".", 1)[0] or base
 
 
 def slug(text: str) -> str:
-    """A benchmark's name out of any text: small letters, digits and hyphens."""
+    """Return a benchmark's name out of any text: small letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
 
 

@@ -30,7 +30,7 @@ _PIECE_BYTES = 1024
 
 
 def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
-    """What is inside, and its name without `.gz`; other data as it is. What would be larger is refused."""
+    """Return what is inside, and its name without `.gz`; other data as it is. What would be larger is refused."""
     if not data.startswith(_GZIP):
         return data, name
     found, at, end = bytearray(), 0, len(data.rstrip(b"\0"))
@@ -119,7 +119,7 @@ def bring_in(
 
 
 def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[str, Importer]) -> ForeignResults:
-    """The results of a file in the format that was named, or in the one that it seems to have."""
+    """Return the results of a file in the format that was named, or in the one that it seems to have."""
     if not file.data:
         raise BadInput("the file is empty", file=file.name, hint="was the benchmark run, and its output written there?")
     importer = None
@@ -154,7 +154,7 @@ def _check_options(options: ImportOptions, importer: Importer, name: str) -> Non
 
 
 def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> ForeignResults:
-    """The same with groups and blocks by what the runs tell, and without the runs that --where leaves out."""
+    """Return the same with groups and blocks by what the runs tell, and without the runs that --where leaves out."""
     runs = _wanted(results.runs, options.where or (), name)
     if options.block is not None:
         blocks = _told(runs, options.block, "--block", name)
@@ -174,7 +174,7 @@ def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> F
 
 
 def _wanted(runs: Sequence[ForeignRun], where: Sequence[str], name: str) -> tuple[ForeignRun, ...]:
-    """The runs that tell a wanted value under each name; several of one name count."""
+    """Return the runs that tell a wanted value under each name; several of one name count."""
     wanted: dict[str, set[str]] = {}
     for text in where:
         key, sign, value = text.partition("=")
@@ -190,7 +190,7 @@ def _wanted(runs: Sequence[ForeignRun], where: Sequence[str], name: str) -> tupl
 
 
 def _told(runs: Sequence[ForeignRun], key: str, option: str, name: str) -> list[str]:
-    """What each run tells under a name. Raises BadInput where one does not."""
+    """Return what each run tells under a name. Raises BadInput where one does not."""
     told = [run.attributes.get(key) for run in runs]
     found = [one for one in told if one is not None]
     if len(found) == len(told):
@@ -209,7 +209,7 @@ _OTHERWISE = (
 
 
 def claiming(head: bytes, name: str, importers: Mapping[str, Importer]) -> list[Importer]:
-    """The importers that know a file. Many outputs look like tables too: who reads any table comes last."""
+    """Return the importers that know a file. Many outputs look like tables too: who reads any table comes last."""
     fitting = [importer for importer in importers.values() if importer.sniff(head, name)]
     return [importer for importer in fitting if not importer.takes_columns] or fitting
 
@@ -335,7 +335,7 @@ def _same(runs: Sequence[ForeignRun], *names: str) -> str | None:
 def _stored(
     session: StoredSession, runs: Sequence[ForeignRun], file: ForeignFile
 ) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
-    """The runs as they are kept; the file itself lies beside the first."""
+    """Yield the runs as they are kept; the file itself lies beside the first."""
     for run in runs:
         raw = {"file": file.data} if run is runs[0] else {}
         yield _stored_run(session, run), raw

@@ -12,7 +12,7 @@ _SHOWN_BENCHMARKS = 3
 
 
 def imported_text(files: Sequence[BroughtFile], *, dry_run: bool, width: int) -> str:
-    """Each file with its sessions and what is to be said of it."""
+    """Return each file with its sessions and what is to be said of it."""
     return "\n".join(_one(file, dry_run, width) for file in files)
 
 

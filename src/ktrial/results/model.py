@@ -75,7 +75,7 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state_of(record: RunRecord) -> RunState:
-    """How a run ended; one that was made again counts as little as a void one."""
+    """Return how a run ended; one that was made again counts as little as a void one."""
     if record.exit.interrupted:
         return "interrupted"
     if record.void or record.repeated:

@@ -16,7 +16,7 @@ class ReadResults(Protocol):
     """Sessions and their runs, to be read."""
 
     def sessions(self) -> tuple[StoredSession, ...]:
-        """All sessions, the newest first."""
+        """Return all sessions, the newest first."""
 
     def runs(self, session: str) -> Iterator[StoredRun]: ...
 

@@ -42,7 +42,7 @@ def runs_of(session: StoredSession) -> str:
 
 
 def sessions_text(sessions: Sequence[StoredSession], *, width: int) -> str:
-    """A table of sessions. Where it is too narrow, the time goes first, which a session's name tells too."""
+    """Return a table of sessions. Where it is too narrow, the time goes first, which a session's name tells too."""
     rows = [
         {
             "session": one.session,
@@ -70,7 +70,7 @@ def session_text(
     *,
     width: int,
 ) -> str:
-    """One session: what it is, its outcomes, its doubts, and the runs that did not count, with their reasons."""
+    """Return one session: what it is, its outcomes, its doubts, and the runs that did not count, with their reasons."""
     document = session.document
     lines = [
         labelled("session", session.session, width=width),
@@ -100,7 +100,7 @@ def session_text(
 
 
 def run_text(run: StoredRun, *, width: int) -> str:
-    """One run: its numbers, what was run, and how it ended."""
+    """Return one run: its numbers, what was run, and how it ended."""
     document = run.document or {}
     lines = [
         labelled("run", f"{run.session}/{run.number}{', a warm-up' if run.warm_up else ''}", width=width),
@@ -136,7 +136,7 @@ def _reason(run: StoredRun) -> str:
 
 
 def _identity(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """What was run, as far as the record tells."""
+    """Return what was run, as far as the record tells."""
     tool, version = document.get("tool"), document.get("tool_version")
     if tool:
         yield "tool", f"{tool} {version}" if version else str(tool)
@@ -183,7 +183,7 @@ def _end(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def reparsed_text(rows: Sequence[tuple[str, str, Sequence[str], str | None]], *, width: int) -> str:
-    """What changed in each run (name, benchmark, changes, why it was not read), and how many did not."""
+    """Return what changed in each run (name, benchmark, changes, why it was not read), and how many did not."""
     lines = []
     for name, benchmark, changes, _ in rows:
         lines += [paragraph(f"{name}, {benchmark}: {change}", width=width) for change in changes]

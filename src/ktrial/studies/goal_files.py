@@ -17,7 +17,7 @@ from ktrial.tuning.knobs.value import kernel_text
 
 
 def load_goals(folders: Iterable[Path], catalog: Catalog, measurable: Iterable[str]) -> dict[str, Goal]:
-    """The built-in goals and those of `goals/*.toml` in each folder. `measurable` are suites and benchmarks."""
+    """Return the built-in goals and those of `goals/*.toml` in each folder. `measurable` are suites and benchmarks."""
     known = tuple(measurable)
     goals: dict[str, Goal] = {}
     for folder in (BUILT_IN, *folders):

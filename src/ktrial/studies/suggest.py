@@ -33,7 +33,7 @@ class Suggestions(NamedTuple):
 
 
 def candidates_of(goals: Iterable[Goal], machine: Machine, catalog: Catalog) -> Suggestions:
-    """What could be tried, the best supported and safest first; dangerous settings are not proposed."""
+    """Return what could be tried, the best supported and safest first; dangerous settings are not proposed."""
     found: dict[tuple[str, ...], Candidate] = {}
     not_here: dict[str, str] = {}
     inert: dict[str, str] = {}
@@ -126,7 +126,7 @@ def rank(one: Candidate) -> tuple[int, int, int, str]:
 
 
 def tried_here(one: Candidate, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
-    """The newest own trial of just this setting by this measure, where there is one."""
+    """Return the newest own trial of just this setting by this measure, where there is one."""
     return next(
         (
             entry

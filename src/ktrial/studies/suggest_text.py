@@ -23,7 +23,7 @@ def suggestions_text(
     *,
     width: int,
 ) -> str:
-    """Each candidate with its price, its evidence, and the line that would test it."""
+    """Return each candidate with its price, its evidence, and the line that would test it."""
     lines = []
     for goal in dict.fromkeys(one.goal for one, _ in found):
         own = [(one, entry) for one, entry in found if one.goal == goal]

@@ -32,7 +32,7 @@ class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cleaned(kept: KeptTrial, clean: Callable[[Any], Any]) -> KeptTrial:
-    """The trial with every text replaced; where that changes the protocol it has the hash of what it is now."""
+    """Return the trial with every text replaced; where that changes the protocol it has the hash of what it is now."""
     document = msgspec.to_builtins(kept)
     found = msgspec.convert(clean(document), KeptTrial)
     if found.sha256 == kept.sha256:

@@ -55,7 +55,7 @@ class StoredTrials:
         return decode("".join(f"{line}\n" for line in lines).encode(), f"trial {trial}")
 
     def all(self) -> tuple[StoredTrial, ...]:
-        """All trials, the newest first."""
+        """Return all trials, the newest first."""
         return self._chosen(_TRIALS)
 
     def _chosen(self, chosen: sa.Select[Any]) -> tuple[StoredTrial, ...]:
@@ -63,7 +63,7 @@ class StoredTrials:
             return tuple(msgspec.json.decode(row.document, type=StoredTrial) for row in connection.execute(chosen))
 
     def find(self, name: str | None) -> StoredTrial:
-        """A trial by its name or the beginning of it; the newest without one."""
+        """Return a trial by its name or the beginning of it; the newest without one."""
         found = self._chosen(_TRIALS.limit(1) if name is None else _TRIALS.where(trials.c.trial == name))
         if name and not found:
             begin_so = self._chosen(_TRIALS.where(trials.c.trial.startswith(name, autoescape=True)))
@@ -99,7 +99,7 @@ class StoredTrials:
             )
 
     def of_session(self, session: str) -> tuple[KeptTrial, ...]:
-        """The trials whose runs are in a session, the oldest first."""
+        """Return the trials whose runs are in a session, the oldest first."""
         found = self._chosen(_TRIALS.where(trials.c.session == session))
         return tuple(self._kept(one) for one in reversed(found))
 

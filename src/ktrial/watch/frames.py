@@ -85,7 +85,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
-    """What a log of frames or of samples comes to, told by its content."""
+    """Return what a log of frames or of samples comes to, told by its content."""
     if is_afterburner(data):
         return _sampled(read_afterburner(data, file), file, below_fps)
     if is_telemetry(data):
@@ -112,7 +112,7 @@ def _sampled(samples: FrameSamples, file: str, below_fps: float | None) -> Frame
 
 
 def read_frames(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
-    """What a log of frames comes to, told by its content; BadRun for one that holds no frame statistics."""
+    """Return what a log of frames comes to, told by its content; BadRun for one that holds no frame statistics."""
     if is_mangohud(data):
         return _mangohud(data, file, BELOW_FPS if below_fps is None else below_fps)
     if is_xplane(data) and below_fps is not None:
@@ -178,7 +178,7 @@ def _xplane(log: XPlaneLog, file: str) -> FrameReport:
 
 
 def capture_environment(environment: Mapping[str, str], folder: str, duration_s: int | None) -> dict[str, str]:
-    """The environment with MangoHud on, and a capture of every frame into the folder."""
+    """Return the environment with MangoHud on, and a capture of every frame into the folder."""
     if "," in folder:
         raise KtrialError(f"MangoHud cannot write to {folder}: it holds a comma", hint="set XDG_STATE_HOME elsewhere")
     own = environment.get("MANGOHUD_CONFIG", "")
@@ -267,7 +267,7 @@ def _captures(game: Game, arena: Arena, started_unix_ms: int) -> tuple[Capture, 
 
 
 def _chosen(game: Game, captures: Sequence[Capture]) -> tuple[Capture, FrameReport]:
-    """The capture that is meant: the one with most frames of those that can be read."""
+    """Return the capture that is meant: the one with most frames of those that can be read."""
     if not captures:
         if game.own_test:
             raise BadRun("Log.txt was not written since the start", hint="give X-Plane by the path it is installed at")
@@ -348,7 +348,7 @@ def how_it_ended(ended: Exit) -> str:
 
 
 def result_of(played: Played) -> Result:
-    """The run as the result of a measurement, as `ktrial bench` has it."""
+    """Return the run as the result of a measurement, as `ktrial bench` has it."""
     record = played.record
     headlines = [one.outcome.name for one in played.report.outcomes if one.outcome.headline]
     return Result(

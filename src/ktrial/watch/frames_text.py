@@ -14,7 +14,7 @@ _LABEL_COLUMNS = 18
 
 
 def frames_text(reports: Sequence[FrameReport], *, width: int) -> str:
-    """The statistics of each log, and then the definitions, once."""
+    """Return the statistics of each log, and then the definitions, once."""
     parts = [_one(report, width) for report in reports]
     defined: dict[str, FrameOutcome] = {one.outcome.name: one for report in reports for one in report.outcomes}
     parts.append(

@@ -76,7 +76,7 @@ class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def zone_marks(zones: Sequence[Zone], reserve_kb: int, scale: int, page_bytes: int) -> tuple[Marks, ...]:
-    """What the kernel makes of the two settings, zone by zone."""
+    """Return what the kernel makes of the two settings, zone by zone."""
     reserve_pages = reserve_kb * 1024 // page_bytes
     own_pages = sum(zone.managed_pages for zone in zones if zone.name not in _ELSEWHERE)
     if own_pages <= 0:
@@ -102,7 +102,7 @@ def in_all(marks: Iterable[Marks]) -> Marks:
 
 
 def scale_for(zones: Sequence[Zone], reserve_kb: int, lead_bytes: float, page_bytes: int) -> int | None:
-    """The least watermark_scale_factor with that lead time in all; None where the largest does not reach it."""
+    """Return the least watermark_scale_factor with that lead time in all; None where the largest does not reach it."""
 
     def lead(scale: int) -> int:
         return in_all(zone_marks(zones, reserve_kb, scale, page_bytes)).lead_pages * page_bytes
@@ -117,7 +117,7 @@ def scale_for(zones: Sequence[Zone], reserve_kb: int, lead_bytes: float, page_by
 
 
 def zones_of(facts: FactBook) -> tuple[Zone, ...]:
-    """The zones of a machine; BadInput where they could not be told."""
+    """Return the zones of a machine; BadInput where they could not be told."""
     found = []
     for record in facts.records("memory.zones"):
         pages = record.get("managed_pages")
@@ -134,7 +134,7 @@ def zones_of(facts: FactBook) -> tuple[Zone, ...]:
 
 
 def shown_marks(facts: FactBook) -> tuple[Marks | None, ...]:
-    """What /proc/zoneinfo says, in the order of `zones_of`; None where a mark is missing."""
+    """Return what /proc/zoneinfo says, in the order of `zones_of`; None where a mark is missing."""
     found: list[Marks | None] = []
     for record in facts.records("memory.zones"):
         pages = record.get("managed_pages")

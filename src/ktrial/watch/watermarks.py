@@ -91,7 +91,7 @@ def layout_here(machine: Machine) -> WatermarkLayout:
 
 
 def layout_elsewhere(memory_bytes: float, catalog: Catalog) -> WatermarkLayout:
-    """A PC with so much memory and the kernel's defaults."""
+    """Return a PC with so much memory and the kernel's defaults."""
     zones = usual_zones(memory_bytes)
     records = [{"node": zone.node, "zone": zone.name, "managed_pages": zone.managed_pages} for zone in zones]
     known = {
@@ -113,7 +113,7 @@ def compare(
     lead: Lead | None = None,
     rate: tuple[float, str] | None = None,
 ) -> Watermarks:
-    """The settings in force, those of each word, and those for the wanted lead time."""
+    """Return the settings in force, those of each word, and those for the wanted lead time."""
     per_s = None if rate is None else rate[0]
     wanted = [("in force" if layout.kind == "here" else "default", layout.settings)]
     for word in words:
@@ -158,7 +158,7 @@ def _demand_pages(machine: Machine, clock: Clock) -> tuple[int, int]:
 
 
 def _columns(word: str, layout: WatermarkLayout, catalog: Catalog) -> list[tuple[str, Mapping[str, int]]]:
-    """A word is a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
+    """Return a word is a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
     if not is_assignment(word):
         return [(word, _of_profile(word, layout, catalog))]
     parts = [parse_assignment(part) for part in word.split("+")]

@@ -11,7 +11,7 @@ from ktrial.watch.watermark_model import WatermarkColumn, Watermarks
 
 
 def watermarks_text(found: Watermarks, *, width: int) -> str:
-    """All settings in all, then zone by zone."""
+    """Return all settings in all, then zone by zone."""
     where = "this machine" if found.kind == "here" else "a PC that is not at hand (zones as usual on x86-64, one node)"
     lines = [f"{show_bytes(found.memory_bytes)} of memory, {len(found.zones)} zones: {where}", ""]
     timed = found.rate_bytes_per_s is not None
@@ -60,7 +60,7 @@ def _zone_rows(found: Watermarks) -> Sequence[list[str]]:
 
 
 def _try_line(found: Watermarks) -> list[str]:
-    """How the last of several settings is put on trial."""
+    """Return how the last of several settings is put on trial."""
     first, last = found.columns[0], found.columns[-1]
     changed = [f"{name}={value}" for name, value in last.settings.items() if value != first.settings[name]]
     if found.kind != "here" or not changed:

@@ -16,7 +16,7 @@ from ktrial.kit.plug_ins import BENCHMARK, of_others
 
 
 def tools() -> tuple[str, ...]:
-    """Names of the folders that hold an adapter, sorted."""
+    """Return names of the folders that hold an adapter, sorted."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
 

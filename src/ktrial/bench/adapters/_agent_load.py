@@ -75,7 +75,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """How to run it once; the agent checks what no load can do."""
+        """Return how to run it once; the agent checks what no load can do."""
         complete = self._complete(parameters)
         for name, value in complete.items():
             if isinstance(value, int | float) and not 0 <= value < math.inf:
@@ -100,14 +100,14 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def version_invocation(self) -> Invocation | None:
-        """The agent's version is known without asking."""
+        """Return the agent's version is known without asking."""
         return None
 
     def parse_version(self, raw: RawOutput) -> str | None:
         return None
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """The measurements of a reply; raises BadRun when the load did not do all that it was asked to do."""
+        """Return the measurements of a reply; raises BadRun when the load did not do all that it was asked to do."""
         reply = read_load(raw.stdout)
         asked = self._for_agent(self._complete(parameters))
         check_reply(reply, self.load, asked, ended="limit" if self.until_told else "done")
@@ -129,7 +129,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.parameters, **parameters, **self.fixed}
 
     def _for_agent(self, complete: Parameters) -> Parameters:
-        """What the load is asked for; None stands for the load's own default."""
+        """Return what the load is asked for; None stands for the load's own default."""
         own = {"duration_s"} if self.until_told else set()
         return {name: value for name, value in complete.items() if value is not None and name not in own}
 
@@ -146,7 +146,7 @@ def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "do
 
 
 def time_of(reply: LoadReply, outcome: str, name: str) -> Measurement | None:
-    """A result in nanoseconds as seconds; None when it was not measured."""
+    """Return a result in nanoseconds as seconds; None when it was not measured."""
     value = reply.number(name)
     if value is None:
         return None
@@ -159,13 +159,13 @@ def per_second(reply: LoadReply, outcome: str, amount: str, time: str = "elapsed
 
 
 def evenness(reply: LoadReply, outcome: str) -> Measurement:
-    """What the thread that got least did, as a part of what the one that got most did."""
+    """Return what the thread that got least did, as a part of what the one that got most did."""
     least, most = reply.number("least_of_a_thread") or 0, reply.positive("most_of_a_thread")
     return Measurement(outcome=outcome, value=least / most, original=f"{least} and {most}")
 
 
 def latency(name: str, better: str, worse: str, blind_spots: str, *, headline: bool = False) -> Outcome:
-    """An outcome in seconds of which less is better, from nanoseconds to a minute."""
+    """Return an outcome in seconds of which less is better, from nanoseconds to a minute."""
     return Outcome(
         name=name,
         unit="s",

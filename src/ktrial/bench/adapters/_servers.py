@@ -38,7 +38,7 @@ http {{
 
 
 def nginx(port: int, workers: int, page_bytes: int) -> tuple[Step, ...]:
-    """An nginx on a port of the loopback address, with one page."""
+    """Return an nginx on a port of the loopback address, with one page."""
     page = LAST_WORDS.rjust(page_bytes, "x")
     return (
         Step(argv=("tee", "nginx.conf"), stdin=_NGINX.format(port=port, workers=workers).encode()),
@@ -49,7 +49,7 @@ def nginx(port: int, workers: int, page_bytes: int) -> tuple[Step, ...]:
 
 
 def redis() -> Step:
-    """A redis on a Unix socket, which keeps nothing on disk."""
+    """Return a redis on a Unix socket, which keeps nothing on disk."""
     only_socket = ("--port", "0", "--unixsocket", REDIS_SOCKET, "--unixsocketperm", "700")
     return Step(
         argv=("redis-server", *only_socket, "--save", "", "--appendonly", "no"),
@@ -60,7 +60,7 @@ def redis() -> Step:
 def latency(
     name: str, better: str, worse: str, blind_spots: str, *, high: float, resolution: float, headline: bool = False
 ) -> Outcome:
-    """An outcome in seconds of which less is better, as the clients of a server tell it."""
+    """Return an outcome in seconds of which less is better, as the clients of a server tell it."""
     return Outcome(
         name=name,
         unit="s",

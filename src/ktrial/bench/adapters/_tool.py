@@ -65,7 +65,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return self.program.packages
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """How to run it once; raises BadInput for a parameter that it does not have or that cannot be."""
+        """Return how to run it once; raises BadInput for a parameter that it does not have or that cannot be."""
         return self.command(self._complete(parameters))
 
     def version_invocation(self) -> Invocation | None:
@@ -73,7 +73,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return Invocation(argv=argv, limit_s=VERSION_LIMIT_S) if argv else None
 
     def parse_version(self, raw: RawOutput) -> str | None:
-        """The version that it told, on whichever stream and with whichever status."""
+        """Return the version that it told, on whichever stream and with whichever status."""
         if not self.program.version_pattern:
             return None
         text = (raw.stdout + b"\n" + raw.stderr).decode("utf-8", "backslashreplace")
@@ -91,14 +91,14 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measured(name: str, quantity: Quantity | None) -> tuple[Measurement, ...]:
-    """One measurement, or none where the tool printed none."""
+    """Return one measurement, or none where the tool printed none."""
     if quantity is None:
         return ()
     return (Measurement(outcome=name, value=quantity.value, original=quantity.original),)
 
 
 def whole(parameters: Parameters, name: str, low: int = 1, high: int = 1_000_000_000) -> int:
-    """A parameter that is a whole number from `low` to `high`."""
+    """Return a parameter that is a whole number from `low` to `high`."""
     value = parameters[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise BadInput(f"parameter {name} is {value!r}: it must be a whole number from {low} to {high}")
@@ -113,7 +113,7 @@ def flag(parameters: Parameters, name: str) -> bool:
 
 
 def matching(parameters: Parameters, name: str, pattern: str, example: str) -> str:
-    """A text parameter of a given form."""
+    """Return a text parameter of a given form."""
     value = parameters[name]
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
         raise BadInput(f"parameter {name} is {value!r}: it must look like {example}")
@@ -128,7 +128,7 @@ def one_of(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
 
 
 def collected(raw: RawOutput, name: str) -> bytes:
-    """A file that the tool was told to write."""
+    """Return a file that the tool was told to write."""
     data = raw.files.get(name)
     if data is None:
         raise BadRun(f"ended well but did not write {name}, as it was told{quoted(raw)}")

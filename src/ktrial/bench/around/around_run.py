@@ -35,7 +35,7 @@ from ktrial.tuning.state.snapshot import take_state
 def surroundings(
     world: RunWorld, suite: Suite, order: Order, *, when_idle: bool = False, settle_s: float | None = None
 ) -> Around:
-    """What happens around the suite's runs; asks for root where a reset needs it."""
+    """Return what happens around the suite's runs; asks for root where a reset needs it."""
     purpose = suite.between.needs_root
     root = world.root_session(purpose) if purpose is not None else None
     machine = world.looking_session
@@ -93,7 +93,7 @@ class RunRecording:
 
 
 def _phases(data: bytes) -> dict[str, bytes]:
-    """The phases, where the recording can be read; what is wrong with it the benchmark says."""
+    """Return the phases, where the recording can be read; what is wrong with it the benchmark says."""
     from ktrial.recordings.model import phases_of
 
     try:
@@ -131,12 +131,12 @@ class Around:
         self._counters, self._notes = self._energy()
 
     def begin(self, expected_s: float | None) -> Quiet:
-        """The measurement begins: what is held off until its end, and what may disturb it."""
+        """Return the measurement begins: what is held off until its end, and what may disturb it."""
         quiet = self._quieter.begin(expected_s) if self._quieter is not None else Quiet()
         return msgspec.structs.replace(quiet, notes=(*self._notes, *quiet.notes))
 
     def state(self) -> bytes | None:
-        """The machine's tunable state as it is now, where it is to be kept."""
+        """Return the machine's tunable state as it is now, where it is to be kept."""
         return self._take_state() if self._take_state is not None else None
 
     def end(self) -> None:
@@ -149,11 +149,11 @@ class Around:
             self._idle.wait(tell)
 
     def disturbed(self, began_ns: int) -> str | None:
-        """What was used since then, where somebody wants to know."""
+        """Return what was used since then, where somebody wants to know."""
         return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
 
     def prepare(self) -> tuple[PreparedRun, ...]:
-        """The resets before a run, up to one that failed."""
+        """Return the resets before a run, up to one that failed."""
         return self._resets.carry_out() if self._resets is not None else ()
 
     def watch(self, invocation: Invocation) -> RunWatching:
@@ -177,7 +177,7 @@ class Around:
             self.gates.rest(seconds)
 
     def judge(self, *, counts: bool) -> Start:
-        """What gates say directly before a run, which `counts` unless it is a warm-up."""
+        """Return what gates say directly before a run, which `counts` unless it is a warm-up."""
         return self.gates.judge(counts=counts) if self.gates is not None else Start()
 
     def forget_settings(self) -> None:
@@ -190,7 +190,7 @@ class Around:
         return self._counters
 
     def look(self, paths: tuple[str, ...]) -> dict[str, str | None]:
-        """What the files show; None where they cannot be read."""
+        """Return what the files show; None where they cannot be read."""
         return {path: _text(reading) for path, reading in self._machine.read(paths).items()}
 
     def now_ns(self) -> int:
@@ -258,7 +258,7 @@ class RunWatching:
             self._beside.close()
 
     def conditions(self, start: Start) -> Conditions | None:
-        """What was true around the run; None where nobody looked."""
+        """Return what was true around the run; None where nobody looked."""
         return self._beside.conditions(start.readings) if self._beside is not None else None
 
     @property
@@ -287,7 +287,7 @@ class RunWatching:
         return {**recorded, WATCHED: msgspec.json.encode(Watched(before=before, after=after, seconds=self._seconds))}
 
     def energy(self) -> tuple[tuple[tuple[Measurement, Outcome], ...], tuple[str, ...]]:
-        """Joules and watts of each domain, and why there are none of others."""
+        """Return joules and watts of each domain, and why there are none of others."""
         found: list[tuple[Measurement, Outcome]] = []
         notes = []
         if len(self._looks) == 2:

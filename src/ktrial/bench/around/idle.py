@@ -18,7 +18,7 @@ from ktrial.machine.ports import Clock
 
 
 def read_access_times(data: bytes, source: str) -> dict[str, float]:
-    """Seconds since 1970 by terminal. Raises UnreadableOutput."""
+    """Return seconds since 1970 by terminal. Raises UnreadableOutput."""
     found: dict[str, float] = {}
     for line_number, line in numbered(data, source):
         seconds, _, path = line.strip().partition(" ")
@@ -62,7 +62,7 @@ class IdleWatch:
             self._clock.sleep(_ASK_EACH_S)
 
     def disturbed(self, seconds: float) -> str | None:
-        """What was used within the last `seconds`; None when nothing was. What cannot be told counts as used."""
+        """Return what was used within the last `seconds`; None when nothing was. What cannot be told counts as used."""
         try:
             last = self.last_input()
         except Refused as error:
@@ -70,7 +70,7 @@ class IdleWatch:
         return last.of if last.seconds < seconds else None
 
     def last_input(self) -> LastInput:
-        """The newest input of all that can be seen; raises Refused when nothing can."""
+        """Return the newest input of all that can be seen; raises Refused when nothing can."""
         try:
             found = self._sessions() or self._terminals()
         except BadRun as error:

@@ -59,7 +59,7 @@ class Quieter:
             held.stop()
 
     def _hold(self) -> str | None:
-        """Why it cannot be held off; None when it is, as the list of inhibitors says."""
+        """Return why it cannot be held off; None when it is, as the list of inhibitors says."""
         mark = f"measurement {self._clock.unix_ms()}"
         options = (f"--what={':'.join(self._what)}", "--mode=block", "--who=ktrial", f"--why={mark}")
         self._held = self._executor.start(

@@ -40,7 +40,7 @@ class _SpinResults(msgspec.Struct):
     slices: list[int]
 
     def rounds_until(self, moment_ns: int) -> float:
-        """Rounds from the start to a moment; within a slice they are taken to be spread evenly."""
+        """Return rounds from the start to a moment; within a slice they are taken to be spread evenly."""
         past_ns = min(max(moment_ns - self.start_ns, 0), self.elapsed_ns)
         whole = min(past_ns // self.slice_ns, len(self.slices))
         before, from_ns = sum(self.slices[:whole]), whole * self.slice_ns

@@ -34,7 +34,7 @@ class Resets:
         self._steps = [(name, step) for wanted, name, step in steps if wanted]
 
     def carry_out(self) -> tuple[PreparedRun, ...]:
-        """All of them, up to the first that fails, which is the last of the result."""
+        """Return all of them, up to the first that fails, which is the last of the result."""
         done: list[PreparedRun] = []
         for name, step in self._steps:
             try:
@@ -104,7 +104,7 @@ def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cached(machine: Machine) -> str:
-    """The size of the page cache as the kernel writes it."""
+    """Return the size of the page cache as the kernel writes it."""
     reading = machine.read((_MEMINFO,))[_MEMINFO]
     text = (reading.text or "") if reading is not None else ""
     sizes = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Cached:")]

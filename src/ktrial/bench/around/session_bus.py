@@ -61,7 +61,7 @@ class SessionDesktop:
 
 
 def _connected(address: str) -> DBusConnection:
-    """A connection that waits for no reply longer than the limit. Raises BusError."""
+    """Return a connection that waits for no reply longer than the limit. Raises BusError."""
     from jeepney.auth import AuthenticationError
     from jeepney.bus import get_bus
     from jeepney.io.blocking import DBusConnection, prep_socket
@@ -107,7 +107,7 @@ def _called(bus: DBusConnection, member: str, signature: str, body: tuple[object
 
 
 def session_desktop(environment: Mapping[str, str], runtime: Path = Path("/run/user")) -> SessionDesktop | None:
-    """The desktop of this user; None where there is no session bus."""
+    """Return the desktop of this user; None where there is no session bus."""
     given = environment.get("DBUS_SESSION_BUS_ADDRESS", "")
     found = re.search(r"(?:^|;)(unix:(?:[^;]*,)?(?:path|abstract)=[^;]+)", given)
     if found is not None:

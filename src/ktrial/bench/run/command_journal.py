@@ -51,7 +51,7 @@ class CommandJournalFile:
             self._path.unlink()
 
     def left(self) -> tuple[OpenCommand, ...]:
-        """What is left to undo, the newest first. Raises KtrialError for a file that is not of this kind."""
+        """Return what is left to undo, the newest first. Raises KtrialError for a file that is not of this kind."""
         found: dict[int, OpenCommand] = {}
         for entry in self._entries():
             if isinstance(entry, _Begun):

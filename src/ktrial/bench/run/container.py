@@ -52,7 +52,7 @@ class Runtimes:
         self._find = find or (lambda name: shutil.which(name, path=":".join(PROGRAM_FOLDERS)))
 
     def program(self, wanted: Runtime | None) -> tuple[Runtime, str]:
-        """The runtime asked for, or podman, or docker: its name and where it is."""
+        """Return the runtime asked for, or podman, or docker: its name and where it is."""
         choices: tuple[Runtime, ...] = (wanted,) if wanted is not None else ("podman", "docker")
         for name in choices:
             path = self._find(name)
@@ -63,7 +63,7 @@ class Runtimes:
         )
 
     def answer(self, argv: Sequence[str], failure: str, hint: str) -> str:
-        """What a question to the runtime gives; raises KtrialError with what it said instead."""
+        """Return what a question to the runtime gives; raises KtrialError with what it said instead."""
         status, out, err = self._ask(argv)
         if status != 0:
             said = (err.strip().splitlines() or [f"{argv[0]} ended with status {status}"])[-1]
@@ -114,7 +114,7 @@ class Runtimes:
         return self.answer([path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE], "no image was made", "")
 
     def _version(self, runtime: Runtime, path: str) -> str:
-        """The version of what runs the containers: docker's is its daemon's, which must be there."""
+        """Return the version of what runs the containers: docker's is its daemon's, which must be there."""
         if runtime != "docker":
             return self.answer([path, "--version"], f"{path} cannot be used", f"try  {runtime} --version")
         question = [path, "version", "--format", "{{.Server.Version}}"]
@@ -122,7 +122,7 @@ class Runtimes:
         return f"docker version {self.answer(question, 'docker cannot be used', hint)}"
 
     def _user(self, runtime: Runtime, path: str) -> list[str]:
-        """What makes the container's user the one who runs ktrial."""
+        """Return what makes the container's user the one who runs ktrial."""
         if os.geteuid() == 0:
             return []
         if runtime == "podman":
@@ -131,7 +131,7 @@ class Runtimes:
         return [] if "rootless" in told else [f"--user={os.geteuid()}:{os.getegid()}"]
 
     def _distrobox(self, name: str, path: str, version: str, agent: Path) -> Box:
-        """A box that is there already; it stays as it is."""
+        """Return a box that is there already; it stays as it is."""
         below, manager = self.program(None)
         format_ = "{{.Id}} {{.Image}} {{.Config.Image}}"
         told = self.answer(
@@ -203,7 +203,7 @@ class ContainerExecutor:
         return self._outside.facts()
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Where each program is in the container."""
+        """Return where each program is in the container."""
         with self._telling():
             return self._inside.programs(names)
 

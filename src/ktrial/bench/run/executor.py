@@ -157,7 +157,7 @@ class AgentExecutor:
         )
 
     def _built(self, name: str) -> tuple[str, ...]:
-        """Where ktrial built the program, or the guest has it; nowhere for others."""
+        """Return where ktrial built the program, or the guest has it; nowhere for others."""
         if self._guest is not None:
             place = self._guest().places.get(name)
             return (place,) if place is not None else ()
@@ -165,7 +165,7 @@ class AgentExecutor:
         return (str(built[0]),) if built is not None else ()
 
     def _receipt(self, invocation: Invocation) -> Receipt | None:
-        """What the program that was run was built from, where ktrial built it."""
+        """Return what the program that was run was built from, where ktrial built it."""
         if self._tools is None or invocation.load is not None or "/" in invocation.argv[0]:
             return None
         built = self._tools.find(invocation.argv[0])
@@ -283,12 +283,12 @@ class AgentExecutor:
         }
 
     def _around(self, network: Network, folder: Path) -> dict[str, Any]:
-        """The network of a run, and the server in it."""
+        """Return the network of a run, and the server in it."""
         server = {"argv": self._resolved(network.server, folder), "port": network.port}
         return {"network": dict(network.link), "server": server}
 
     def _resolved(self, argv: tuple[str, ...], folder: Path) -> list[str]:
-        """A command line with the program's place and the run's directory."""
+        """Return a command line with the program's place and the run's directory."""
         place = self.programs([argv[0]])[argv[0]] or f"{PROGRAM_FOLDERS[0]}/{argv[0]}"
         return [place, *(word.replace(DIRECTORY, str(folder)) for word in argv[1:])]
 
@@ -324,7 +324,7 @@ class RunningAgentLoad:
 
 
 def _other_end(invocation: Invocation, request: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """The command line of the server in a run's own network."""
+    """Return the command line of the server in a run's own network."""
     if invocation.network is None:
         return ()
     return ((request["server"]["argv"][0], *invocation.network.server[1:]),)

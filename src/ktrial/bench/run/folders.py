@@ -33,10 +33,10 @@ class RunFolders(Protocol):
     """Makes the private directories of runs."""
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """A fresh one; the agent's own loads need none where files of theirs have no name."""
+        """Return a fresh one; the agent's own loads need none where files of theirs have no name."""
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
-        """The same with the files that were left there; `*` in a name stands for anything."""
+        """Return the same with the files that were left there; `*` in a name stands for anything."""
 
     def remove(self, folder: Path) -> None: ...
 
@@ -62,7 +62,7 @@ class FoldersHere:
 
     @staticmethod
     def with_files(raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
-        """The same with the regular files that were left there."""
+        """Return the same with the regular files that were left there."""
         files: dict[str, bytes] = {}
         cut, unread = raw.cut, raw.unread
         found = [path for name in names for path in sorted(folder.glob(name))]
@@ -98,7 +98,7 @@ class FoldersInGuest:
         self._guest = guest
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """A fresh one. Raises KtrialError where the guest has not what makes it."""
+        """Return a fresh one. Raises KtrialError where the guest has not what makes it."""
         place = _GUEST_MEMORY if in_memory else _GUEST_DISK
         if not for_program:
             return Path(place)
@@ -112,7 +112,7 @@ class FoldersInGuest:
         return Path(made.stdout.decode().strip())
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
-        """The same with the files that were left there."""
+        """Return the same with the files that were left there."""
         patterns = [f"{folder}/{name}" for name in names]
         files: dict[str, bytes] = {}
         cut, unread = raw.cut, raw.unread

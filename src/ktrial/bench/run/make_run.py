@@ -161,7 +161,7 @@ class RunMaker:
         return record, parts
 
     def _unmade(self, invocation: Invocation) -> Execution:
-        """A run that was not even begun."""
+        """Return a run that was not even begun."""
         return Execution(
             argv=invocation.argv,
             environment={},

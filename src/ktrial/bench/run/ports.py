@@ -105,13 +105,13 @@ class RunStore(Protocol):
     """Keeps run records."""
 
     def new_name(self) -> str:
-        """A name that no session has."""
+        """Return a name that no session has."""
 
     def where(self, session: str) -> str:
-        """Where the runs of a session are, for people."""
+        """Return where the runs of a session are, for people."""
 
     def earlier(self, plan: str) -> Earlier | None:
-        """What the newest measurement of the same plan left; None when there is none."""
+        """Return what the newest measurement of the same plan left; None when there is none."""
 
     def begin(self, session: Session, plan: str) -> None: ...
 
@@ -125,7 +125,7 @@ class RunStore(Protocol):
         """A run that began has come to nothing that could be recorded: it was interrupted."""
 
     def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
-        """A run ended: its record and raw output are kept, both or neither. Its name for `ktrial show`."""
+        """Return a run ended: its record and raw output are kept, both or neither. Its name for `ktrial show`."""
 
 
 class Launcher(Protocol):
@@ -149,7 +149,7 @@ class WrittenLog(Protocol):
     """A log that a program writes anew at each start."""
 
     def read(self, started_unix_ms: int) -> bytes | None:
-        """What it holds since the start; None when it was not written since."""
+        """Return what it holds since the start; None when it was not written since."""
 
 
 class TrialExecutor(Executor, Protocol):
@@ -208,7 +208,7 @@ class RunWorld(Protocol):
     def pack_samples(self, samples: Samples) -> bytes: ...
 
     def root_session(self, purpose: str) -> Machine:
-        """A root session; asks at most once, and says what for."""
+        """Return a root session; asks at most once, and says what for."""
 
 
 class CommandJournal(Protocol):
@@ -223,4 +223,4 @@ class CommandJournal(Protocol):
     def end(self, number: int) -> None: ...
 
     def left(self) -> tuple[OpenCommand, ...]:
-        """What is left to undo, the newest first."""
+        """Return what is left to undo, the newest first."""

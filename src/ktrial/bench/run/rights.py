@@ -44,7 +44,7 @@ class Rights:
             self._root_session()
 
     def session_for(self, invocation: Invocation, ordinary: AgentSession) -> AgentSession:
-        """The session to ask: the ordinary one where nothing of root's is needed."""
+        """Return the session to ask: the ordinary one where nothing of root's is needed."""
         load, priority = invocation.load, invocation.realtime_priority
         if load is not None and load.as_root:
             session = self._root_session()
@@ -79,7 +79,7 @@ class Rights:
         return self._root
 
     def _realtime_session(self, priority: int) -> AgentSession:
-        """A session of the user's that may take real-time priorities, apart from the one that runs all else."""
+        """Return a session of the user's that may take real-time priorities, apart from the one that runs all else."""
         if self._realtime is None:
             transport = self._connect()
             self._realtime = transport, AgentSession(transport)

@@ -82,7 +82,7 @@ class AgentSampling:
 
 
 def read_samples(answer: Mapping[str, Any]) -> Samples:
-    """The reply to `sample`. Raises AgentError."""
+    """Return the reply to `sample`. Raises AgentError."""
     try:
         return msgspec.convert(answer, Samples)
     except msgspec.ValidationError as error:

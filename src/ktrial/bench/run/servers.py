@@ -106,7 +106,7 @@ class Course:
 
 
 def problem(raw: RawOutput) -> str | None:
-    """How a command did not end well; None when it did."""
+    """Return how a command did not end well; None when it did."""
     try:
         check_exit(msgspec.structs.replace(raw, cut=False))
     except BadRun as error:
@@ -115,5 +115,5 @@ def problem(raw: RawOutput) -> str | None:
 
 
 def output_of(session: AgentSession, *, own_load: bool) -> RawOutput:
-    """What the agent answers to the run that it was asked for last."""
+    """Return what the agent answers to the run that it was asked for last."""
     return load_output(session.receive("load")) if own_load else exec_output(session.receive("exec"))

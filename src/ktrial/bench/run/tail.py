@@ -45,7 +45,7 @@ class LineTail:
         self._thread.start()
 
     def take(self) -> list[FrameLine]:
-        """The lines that came since they were taken last."""
+        """Return the lines that came since they were taken last."""
         with self._lock:
             taken, self._lines = self._lines, []
         return taken

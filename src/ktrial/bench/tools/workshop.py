@@ -84,7 +84,7 @@ class Workshop:
         return tree_sha256(self._source)
 
     def versions(self, compilers: Iterable[str]) -> dict[str, str]:
-        """The line in which each compiler tells its version."""
+        """Return the line in which each compiler tells its version."""
         return {name: self._run([name, "--version"]).split("\n", 1)[0].strip() for name in compilers}
 
     def build(self, steps: Iterable[Sequence[str]]) -> None:
@@ -93,7 +93,7 @@ class Workshop:
             self._run(step, self._source)
 
     def built(self, programs: Mapping[str, str]) -> dict[str, Path]:
-        """The programs that the build left in their places."""
+        """Return the programs that the build left in their places."""
         found = {name: self._source / place for name, place in programs.items()}
         for path in found.values():
             if path.is_symlink() or not path.is_file() or not os.access(path, os.X_OK):
@@ -105,7 +105,7 @@ class Workshop:
         return file_sha256(path)
 
     def _fetch_commit(self, place: str, commit: str, recipe: Recipe) -> ToolSource:
-        """A commit's files. git checks that they are what the commit's id, a digest of them all, says."""
+        """Return a commit's files. git checks that they are what the commit's id, a digest of them all, says."""
         remote = place if "://" in place else f"file://{place}"
         self._source.mkdir()
         git = (*_GIT, "-C", str(self._source))
@@ -216,7 +216,7 @@ class Workshop:
 
 
 def _wait(process: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
-    """The exit status. Whatever interrupts the waiting ends the command with its children."""
+    """Return the exit status. Whatever interrupts the waiting ends the command with its children."""
     try:
         return process.wait(LIMIT_S)
     except BaseException as error:

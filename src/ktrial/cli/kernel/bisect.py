@@ -68,7 +68,7 @@ def command(
     limit: str,
     as_json: bool,
 ) -> int:
-    """Find the commit after GOOD, up to BAD, that changed the outcome: build, boot and measure until it is told.
+    """Find the commit after GOOD, up to BAD, that changed the outcome, by building, booting and measuring.
 
     \b
     ktrial kernel bisect v6.11 v6.12 --config guest.config --outcome wakeup.p99_ns

@@ -49,7 +49,7 @@ def command(
     limit: str | None,
     as_json: bool,
 ) -> int:
-    """Boot KERNEL in a guest with nothing but PROGRAM, the tools named and their libraries; then the guest ends.
+    """Boot KERNEL in a guest that contains only PROGRAM, the tools named and their libraries.
 
     \b
     ktrial kernel boot running

@@ -40,7 +40,7 @@ def command(
     limit: str,
     as_json: bool,
 ) -> None:
-    """Tell how long KERNEL takes to its first process in a guest, and which steps of its start take longest.
+    """Measure how long KERNEL takes to its first process in a guest, and which steps take longest.
 
     Times are the guest's own; in an exact one they count instructions. One more boot, in which the kernel tells what it
     does (initcall_debug), gives the steps.

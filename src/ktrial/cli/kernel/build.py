@@ -48,7 +48,7 @@ def command(
     distcc: bool,
     **asked: Any,
 ) -> int:
-    """Build the kernel in TREE in FOLDER, outside of the tree, with time stamp, user and host fixed.
+    """Build the kernel of TREE in FOLDER, outside of the tree, with fixed time stamp, user and host.
 
     \b
     ktrial kernel build linux.tar.xz --config tinyconfig --fragment guest -o small

@@ -21,7 +21,7 @@ _MEMORY_BYTES = 1 << 30
 @json_option
 @click.pass_obj
 def command(app: App, before: str, after: str, boots: bool, limit: str, as_json: bool) -> None:
-    """Show in what two kernels differ: what they are, and every symbol of their configurations.
+    """Show how two kernels differ: what they are, and every symbol of their configurations.
 
     Each is named as for `ktrial kernel inspect`. A symbol that a configuration does not know is shown as -, one that is
     off as n.
@@ -41,7 +41,7 @@ def command(app: App, before: str, after: str, boots: bool, limit: str, as_json:
 
 
 def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
-    """What the sysctls of a kernel are when nobody has touched them."""
+    """Return what the sysctls of a kernel are when nobody has touched them."""
     from ktrial.bench.guest_tools import GuestFailed, Job, Shape
     from ktrial.guests.boot import BootLimits
     from ktrial.guests.programs import bring_for

@@ -33,7 +33,7 @@ _MOST_JOBS = 1024
 def command(
     app: App, source: str, output: Path, patches: tuple[str, ...], jobs: int | None, anyway: bool, as_json: bool
 ) -> int:
-    """Build SOURCE in FOLDER as its distribution does, and tell which kernels are in its packages.
+    """Build SOURCE in FOLDER as its distribution does, and show which kernels are in its packages.
 
     \b
     ktrial kernel package linux_6.12.dsc -o debian

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
-    """What each arm runs: where the user stands. Raises BadInput.
+    """Return what each arm runs: where the user stands. Raises BadInput.
 
     A build gets the shell's environment; commands and schedulers a clean one, which is kept with what undoes them.
     """
@@ -82,7 +82,7 @@ def undo_left_commands(app: App) -> int:
 
 
 def recover_commands(app: App) -> int:
-    """The same for `ktrial recover`: what belongs to a trial that goes on is left alone."""
+    """Return the same for `ktrial recover`: what belongs to a trial that goes on is left alone."""
     if app.host is not None or not app.measuring_place.commands.left():
         return 0
     try:

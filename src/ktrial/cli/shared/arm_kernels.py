@@ -106,7 +106,7 @@ class KernelWorkshop:
             raise
 
     def build(self, plan: KernelPlan) -> str:
-        """Where the image is; what another process has built meanwhile is taken."""
+        """Return where the image is; what another process has built meanwhile is taken."""
         planned = self._of(plan)
         with _locked(planned.folder):
             made = self._app.kernels.built.at(planned.folder) if planned.known else None
@@ -134,7 +134,7 @@ class KernelWorkshop:
 
 
 def _compiled(ready: PreparedKernel, tools: Sequence[Tool]) -> dict[str, str]:
-    """What an exact guest is blind to."""
+    """Return what an exact guest is blind to."""
     symbols = ready.configured.symbols
     lto = next((name for name in ("FULL", "THIN") if symbols.get(f"LTO_CLANG_{name}") == "y"), "none")
     smallest = symbols.get("CC_OPTIMIZE_FOR_SIZE") == "y"

@@ -64,13 +64,13 @@ class TakesSettle(TakesCommand):
 
 
 def own_words(ctx: click.Context) -> tuple[str, ...] | None:
-    """The words after `--`; None when there was none."""
+    """Return the words after `--`; None when there was none."""
     words: tuple[str, ...] | None = ctx.meta.get(_OWN_WORDS)
     return words
 
 
 def program_of(word: str) -> Path:
-    """The file of a program that the user named. Raises BadInput."""
+    """Return the file of a program that the user named. Raises BadInput."""
     found = shutil.which(word)
     if found is None:
         raise BadInput(f"no program {word!r} can be run", hint="give its path, or a name that is in PATH")
@@ -78,7 +78,7 @@ def program_of(word: str) -> Path:
 
 
 def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float, shell: Passed) -> ShellCommand:
-    """The user's command, run where the user stands with the shell's variables."""
+    """Return the user's command, run where the user stands with the shell's variables."""
     from ktrial.bench.command_benchmark import ShellCommand, parse_metric
 
     if not words:
@@ -108,7 +108,7 @@ def choose(
     *,
     clean: bool = False,
 ) -> tuple[Suite, dict[str, Benchmark]]:
-    """What the words of the command line name: a suite, one benchmark, or a command of the user's."""
+    """Return what the words of the command line name: a suite, one benchmark, or a command of the user's."""
     from ktrial.bench.suites import find_suite
 
     if (suite is None) == (words is None):
@@ -160,7 +160,7 @@ def give_programs_of(app: App, suite: str | None) -> None:
 
 
 def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
-    """The same where its program lies in the guest. Raises BadInput where the guest has it not."""
+    """Return the same where its program lies in the guest. Raises BadInput where the guest has it not."""
     import msgspec
 
     from ktrial.bench.guest_tools import guest_path
@@ -242,13 +242,13 @@ def cpus_here(app: App, facts: FactBook, cpus: str | None) -> str | None:
 
 
 def cpus_left(facts: FactBook) -> str | None:
-    """The CPUs that whoever started this left to it, and so to all runs; None where that is all of them."""
+    """Return the CPUs that whoever started this left to it, and so to all runs; None where that is all of them."""
     online, left = frozenset(facts.value("cpu.online") or ()), os.sched_getaffinity(0)
     return ",".join(map(str, sorted(left & online))) if online and not online <= left else None
 
 
 def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
-    """The suite's limits with those of the command line in their place."""
+    """Return the suite's limits with those of the command line in their place."""
     from ktrial.machine.gates import parse_gates
 
     given: dict[str, Any] = {}
@@ -261,7 +261,7 @@ def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
 
 
 def _limit(gate: str, text: str) -> Any:
-    """A limit as it stands, or the table of TOML that sets both."""
+    """Return a limit as it stands, or the table of TOML that sets both."""
     import tomllib
 
     if not text.startswith("{"):
@@ -391,7 +391,7 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
 
 
 def programs_here(app: App, names: Iterable[str]) -> dict[str, str | None]:
-    """Where programs are on this machine, whatever the host; None where one is not here."""
+    """Return where programs are on this machine, whatever the host; None where one is not here."""
     from ktrial.agent.binary import find_agent
     from ktrial.agent.transport import DetachedTransport
     from ktrial.bench.run.executor import AgentExecutor

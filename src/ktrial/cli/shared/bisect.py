@@ -89,7 +89,7 @@ class _Kernels:
 
 
 def _build(asked: BisectQuery) -> tuple[tuple[str, ...], str]:
-    """Commands for a shell, and the file that they write."""
+    """Return commands for a shell, and the file that they write."""
     if asked.builds:
         if asked.image is None:
             raise BadInput("--build needs --image", hint="--image PATH is the kernel that it writes, in the tree")
@@ -112,7 +112,7 @@ def _shape(asked: BisectQuery) -> Shape:
 
 
 def _work(asked: BisectQuery) -> tuple[str, Job, GuestFiles]:
-    """The result that is read, what runs in the guests, and what is put into them."""
+    """Return the result that is read, what runs in the guests, and what is put into them."""
     if asked.program:
         if asked.parameters:
             raise BadInput("-p is for a load of the agent's", hint="write PROGRAM's own arguments behind it")
@@ -145,7 +145,7 @@ def _parameters(asked: BisectQuery) -> dict[str, object]:
 
 
 def _boot(app: App, job: Job, brought: GuestFiles, shape: Shape, limit_s: float) -> Boot:
-    """Boots the image of a commit with a word on its command line."""
+    """Return boots the image of a commit with a word on its command line."""
 
     def boot(image: bytes, word: str, twice: bool) -> GuestRun:
         kernel = KernelFiles("a commit", "the image of a commit", image)

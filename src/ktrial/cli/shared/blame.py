@@ -60,7 +60,7 @@ class Budgets(NamedTuple):
 def asked(
     app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
-    """All that was named as one arm, and what is measured."""
+    """Return all that was named as one arm, and what is measured."""
     environment = dict(pair(one, "--env") for one in options["environment"])
     guest = _guest(options)
     boots, symbols = options["boots"], symbol_factors(options["settings"])
@@ -92,7 +92,7 @@ def asked(
 
 
 def _guest(options: Mapping[str, Any]) -> GuestFile | None:
-    """Where it is asked for, the guests that everything is tried in."""
+    """Return where it is asked for, the guests that everything is tried in."""
     recipe = recipe_of(options, "settings")
     if recipe is not None and options["kernel"]:
         raise BadInput("--kernel names a kernel, and --tree builds one", hint="leave one of them out")
@@ -114,7 +114,7 @@ def question_of(
     seed: int | None,
     allow_dangerous: bool,
 ) -> tuple[BlameQuestion, dict[str, str]]:
-    """What is asked on this machine or of its guests, and what was named and cannot have done it."""
+    """Return what is asked on this machine or of its guests, and what was named and cannot have done it."""
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     if symbols:
@@ -144,7 +144,7 @@ def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> Non
 
 
 def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bool) -> Plan:
-    """What all of it comes to, on this machine or in a guest that has the words."""
+    """Return what all of it comes to, on this machine or in a guest that has the words."""
     file = whole(arm, template)
     plan = partial(arm_plans, file, catalog=app.catalog, allow_dangerous=allow_dangerous)
     if file.guest is None:
@@ -171,7 +171,7 @@ def run_blame(
 
 
 def with_left_out(blame: Blame, left_out: Mapping[str, str]) -> Blame:
-    """The answer with what was named and cannot have done it."""
+    """Return the answer with what was named and cannot have done it."""
     return msgspec.structs.replace(blame, left_out=left_out)
 
 
@@ -183,6 +183,6 @@ def show(blame: Blame, *, as_json: bool) -> None:
 
 
 def picture(blame: Blame, suffix: str) -> bytes:
-    """The coefficients as .svg or .png."""
+    """Return the coefficients as .svg or .png."""
     chart = coefficients_chart(blame.name, blame.screenings, Style(width=900))
     return (svg_bytes if suffix == ".svg" else png_bytes)(chart)

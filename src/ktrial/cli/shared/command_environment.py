@@ -36,7 +36,7 @@ def _of_shell(name: str) -> str:
 
 
 def shell_environment(app: App, *, clean: bool = False) -> Passed:
-    """What commands of the user's get of the shell's variables; what cannot be passed is named."""
+    """Return what commands of the user's get of the shell's variables; what cannot be passed is named."""
     from ktrial.bench.environment import Passed, kept, passed
 
     if clean:

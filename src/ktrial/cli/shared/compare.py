@@ -32,7 +32,7 @@ _NAMED = re.compile(r"([^=/]+)=(.+)")
 
 
 def _once(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """The value of an option that counts once: a second one would leave out the first."""
+    """Return the value of an option that counts once: a second one would leave out the first."""
     if len(given) > 1:
         told = f"{option.opts[0]} is given twice, as {' and '.join(given)}, and only one can count"
         raise BadInput(told, hint=f"leave one of them out; `{context.command_path} --help` tells what it takes")
@@ -40,7 +40,7 @@ def _once(context: click.Context, option: click.Parameter, given: tuple[str, ...
 
 
 def single(name: str, **told: Any) -> Callable[[F], F]:
-    """An option that is refused where it is given twice."""
+    """Return an option that is refused where it is given twice."""
     return click.option(name, multiple=True, callback=_once, **told)
 
 
@@ -81,7 +81,7 @@ def table_options(command: F) -> F:
 
 
 def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials: bool = False) -> Gathered:
-    """The arms that the words name; `options` are those of `table_options`. Trials only where they may be."""
+    """Return the arms that the words name; `options` are those of `table_options`. Trials only where they may be."""
     from ktrial.compare.sources import gather
     from ktrial.kit.files import read_file
     from ktrial.results.import_file import LIMIT_BYTES
@@ -98,7 +98,7 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
 
 
 def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
-    """The trial that is the one word, unless a label or a session is called so."""
+    """Return the trial that is the one word, unless a label or a session is called so."""
     if len(words) != 1 or words[0] in _Labels(app):
         return None
     kept = app.trials.named(words[0])
@@ -106,7 +106,7 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
 
 
 def judged(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Comparison:
-    """A trial by its protocol, which leaves nothing to ask."""
+    """Return a trial by its protocol, which leaves nothing to ask."""
     from ktrial.cli.shared.trial_outcome import told
 
     if given := [name for name, value in asked.items() if value]:
@@ -117,7 +117,7 @@ def judged(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Compari
 
 
 def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> ReadingOptions:
-    """How files are read that `read` gives; `options` are those of `table_options`."""
+    """Return how files are read that `read` gives; `options` are those of `table_options`."""
     from ktrial.compare.sources import ReadingOptions
     from ktrial.judge.model.asked import ImportOptions
 
@@ -159,12 +159,12 @@ def source_of(word: str, labels: object = ()) -> ComparedSource:
 
 
 def _target(word: str, labels: object) -> str:
-    """The session of a trial that is called so, else the word itself."""
+    """Return the session of a trial that is called so, else the word itself."""
     return labels.session_of(word) if isinstance(labels, _Labels) else word
 
 
 def _files(target: str) -> tuple[str, ...]:
-    """The files that a word stands for; none when it is a word of the store."""
+    """Return the files that a word stands for; none when it is a word of the store."""
     path = Path(target)
     if path.exists() or not _PATTERN.search(target):
         return (target,) if path.exists() or target.startswith(("/", "./", "../")) else ()
@@ -195,7 +195,7 @@ def compared(
     *,
     assumptions: bool = True,
 ) -> Comparison:
-    """The comparison of these arms; `assumptions` of tests need a library that is slow to load."""
+    """Return the comparison of these arms; `assumptions` of tests need a library that is slow to load."""
     import msgspec
 
     from ktrial.compare.compare import About, compare, foreign_judge
@@ -219,7 +219,7 @@ def answered(
     *,
     assumptions: bool = True,
 ) -> Comparison:
-    """The comparison of these arms, with the question that it answers."""
+    """Return the comparison of these arms, with the question that it answers."""
     import msgspec
 
     from ktrial.compare.compare import CompareQuery
@@ -239,7 +239,7 @@ def answered(
 
 
 def answered_again(app: App, published: Comparison, results: ReadResults, read: Callable[[str], bytes]) -> Comparison:
-    """The comparison as it comes out of these results and of the files that `read` gives."""
+    """Return the comparison as it comes out of these results and of the files that `read` gives."""
     import msgspec
 
     from ktrial.compare.sources import gather_again
@@ -252,7 +252,7 @@ def answered_again(app: App, published: Comparison, results: ReadResults, read: 
 
 
 def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:
-    """What the benchmarks whose runs these are declare; nothing is loaded for files of other tools."""
+    """Return what the benchmarks whose runs these are declare; nothing is loaded for files of other tools."""
     tools = {run.tool for arm in arms for run in arm.runs} - {None}
     if not tools:
         return {}
@@ -284,7 +284,7 @@ _NOT_ASKED = {"as_json", "output", "force"}
 
 
 def reproducible() -> tuple[str, ...]:
-    """The present command as it can be given again."""
+    """Return the present command as it can be given again."""
     import shlex
 
     context = click.get_current_context()

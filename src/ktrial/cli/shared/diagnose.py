@@ -47,7 +47,7 @@ def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object]
 
 
 def report(found: Sequence[tuple[Diagnosis, Sequence[str]]], suffix: str) -> bytes:
-    """A page, or the picture of the one recording."""
+    """Return a page, or the picture of the one recording."""
     if suffix == ".html":
         return diagnosis_page(found).encode()
     return (svg_bytes if suffix == ".svg" else png_bytes)(timeline_chart(found[0][0], Style(width=900)))
@@ -56,7 +56,7 @@ def report(found: Sequence[tuple[Diagnosis, Sequence[str]]], suffix: str) -> byt
 def recording(
     path: Path, as_format: str | None, interval_s: float | None, offset_s: float | None, began_s: float | None
 ) -> Recording:
-    """A file, or all files of a folder, on one clock."""
+    """Return a file, or all files of a folder, on one clock."""
     if path.is_dir():
         parts, left_out = _parts_of(path, as_format, interval_s)
     else:
@@ -80,7 +80,7 @@ def _part(file: Path, as_format: str | None, interval_s: float | None) -> Record
 
 
 def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> tuple[list[Recording], list[str]]:
-    """What can be read of a folder, and a sentence on each file that cannot."""
+    """Return what can be read of a folder, and a sentence on each file that cannot."""
     parts: list[Recording] = []
     left_out: list[str] = []
     for file in sorted(folder.iterdir()):
@@ -98,7 +98,7 @@ def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> 
 
 
 def _together(name: str, parts: Sequence[Recording], *, may_leave_out: bool) -> tuple[Recording, list[str]]:
-    """The parts on one clock; of a folder without those that cannot be placed on it, and a sentence on each.
+    """Return the parts on one clock; of a folder without those that cannot be placed on it, and a sentence on each.
 
     Frames are what it is all about: they are never left out.
     """
@@ -121,13 +121,13 @@ def _left_out(name: str, error: BadInput, file: str) -> str:
 
 
 def _content(file: Path) -> bytes:
-    """What is in it; of a raw log of atop what atop prints of it."""
+    """Return what is in it; of a raw log of atop what atop prints of it."""
     data = read_file(file, _LIMIT_BYTES)
     return printed(file) if is_atop_raw(data) else data
 
 
 def offset(text: str) -> float:
-    """Seconds east of UTC."""
+    """Return seconds east of UTC."""
     match = _OFFSET.fullmatch(text.strip())
     if match is None or int(match[2]) > 14 or int(match[3]) > 59:
         raise BadInput(f"--utc-offset {text}: no offset", hint="write for example +02:00")

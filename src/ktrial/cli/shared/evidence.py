@@ -35,7 +35,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def scrubbing_of(app: App) -> Scrubbing:
-    """What bundles that are made here are scrubbed with."""
+    """Return what bundles that are made here are scrubbed with."""
     identity, salt = app.scrubbing()
     return Scrubbing(identity=identity, salt=salt, benchmarks=app.benchmarks)
 
@@ -62,7 +62,7 @@ def carried(
 def carried_trial(
     app: App, published: Comparison, name: str, *, keep_identity: bool
 ) -> tuple[BundleWriter, Made, Comparison]:
-    """A bundle, not yet written, of a trial; the comparison as it comes out of it."""
+    """Return a bundle, not yet written, of a trial; the comparison as it comes out of it."""
     kept = app.trials.named(name)
     if kept is None:
         raise BadInput(f"the trial {name} is not in {app.store.shown}", hint="--store names where it is")
@@ -81,7 +81,7 @@ def carried_trial(
 
 
 def sessions_named(app: App, names: Sequence[str]) -> list[StoredSession]:
-    """Sessions by their names, or by the name of a trial whose runs they hold; all without a name."""
+    """Return sessions by their names, or by the name of a trial whose runs they hold; all without a name."""
     if not names:
         return list(app.store.sessions())
     found: dict[str, StoredSession] = {}
@@ -112,7 +112,7 @@ def tell(app: App, output: Path, made: Made, *, kept: bool) -> None:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether the file begins as packed by zstd, which no other result is."""
+    """Return whether the file begins as packed by zstd, which no other result is."""
     try:
         if not path.is_file():
             return False  # a pipe would be waited for

@@ -34,7 +34,7 @@ def _ask(context: click.Context, option: click.Parameter, text: str | None) -> N
 
 
 def fail_on_option(command: F) -> F:
-    """The option; what it asks for is the application's `fail_on`."""
+    """Return the option; what it asks for is the application's `fail_on`."""
     return click.option(
         "--fail-on",
         callback=_ask,

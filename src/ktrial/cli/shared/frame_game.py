@@ -14,7 +14,7 @@ from ktrial.watch.frames import Game
 
 
 def game_of(words: Sequence[str], variables: Sequence[str], *, clean: bool, **more: Any) -> Game:
-    """The game of these words, with the fields that the options say. Raises BadInput."""
+    """Return the game of these words, with the fields that the options say. Raises BadInput."""
     if not words:
         raise BadInput("no command after --", hint="for example  ktrial frames -- glxgears")
     return Game(

@@ -61,7 +61,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
 
 
 def words_of(app: App, file: TrialFile) -> Mapping[str, str]:
-    """The word for each arm's kernel; those that must be built are built."""
+    """Return the word for each arm's kernel; those that must be built are built."""
     return kernel_words(file, workshop_of(app), app.say)
 
 
@@ -91,7 +91,7 @@ class InGuests:
         return begin(self._app, self.ready, protocol, found)
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """The first arm whose kernel or values would not be what they were."""
+        """Return the first arm whose kernel or values would not be what they were."""
         return next(iter(same_arms(stored.arms, self.ready.arms)), None)
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
@@ -145,7 +145,7 @@ def built_arms(fragments: Sequence[str], settings: Sequence[str], patches: Seque
 
 
 def _name(text: str) -> str:
-    """What an arm is called after a kernel's word or words of a command line."""
+    """Return what an arm is called after a kernel's word or words of a command line."""
     base = text.rstrip("/").rpartition("/")[2].removesuffix(".deb").removeprefix("linux-image-")
     kept = "".join(character if character.isalnum() or character in "._+-" else "-" for character in base)
     return kept.strip("._+-")[:60] or "arm"

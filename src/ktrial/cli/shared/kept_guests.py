@@ -87,7 +87,7 @@ def _boot(
 def _boot_exact(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
 ) -> _Booted:
-    """One to which nothing was said yet."""
+    """Return one to which nothing was said yet."""
     del mode
     lab = app.kernels.lab
     kernel = kernel_from_anywhere(kernel)
@@ -101,12 +101,12 @@ def _boot_exact(
 
 
 def kernel_from_anywhere(word: str) -> str:
-    """The word for a kernel, as a command that starts in another folder has to say it."""
+    """Return the word for a kernel, as a command that starts in another folder has to say it."""
     return word if word == RUNNING or not Path(word).exists() else str(Path(word).absolute())
 
 
 def tool_from_anywhere(word: str) -> str:
-    """The same for a program: a name without a slash is looked for in PATH."""
+    """Return the same for a program: a name without a slash is looked for in PATH."""
     return str(Path(word).absolute()) if "/" in word else word
 
 

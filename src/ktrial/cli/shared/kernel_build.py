@@ -34,7 +34,7 @@ def say_whom_a_build_disturbs(app: App) -> None:
 
 
 def launcher_of(cache: str, *, distributed: bool) -> str | None:
-    """What stands before the compiler: a cache, or distcc where there is none."""
+    """Return what stands before the compiler: a cache, or distcc where there is none."""
     if cache == "auto":
         cache = "ccache" if shutil.which("ccache") else "none"
     if cache == "sccache" and distributed:
@@ -71,12 +71,12 @@ def build_kernel(
 
 
 def launched(launcher: str | None, *, distributed: bool = False) -> tuple[str, ...]:
-    """The programs that stand before the compiler."""
+    """Return the programs that stand before the compiler."""
     return (*((launcher,) if launcher else ()), *(("distcc",) if distributed else ()))
 
 
 def tools_of(ready: PreparedKernel, more: tuple[str, ...]) -> tuple[Tool, ...]:
-    """The toolchain's programs. Raises where one, or one of `more`, is not here or too old."""
+    """Return the toolchain's programs. Raises where one, or one of `more`, is not here or too old."""
     from ktrial.kernels.build.toolchain import check_programs, versions
 
     check_programs(ready.toolchain, ready.configured.symbols, more)
@@ -100,7 +100,7 @@ def order_of(
     jobs: int | None = None,
     anyway: bool = False,
 ) -> BuildOrder:
-    """What is built in a folder, and what make is told there."""
+    """Return what is built in a folder, and what make is told there."""
     from ktrial.kernels.build.make_kernel import BuildOrder, make_environment, make_variables, with_places_left_out
 
     symbols, source = ready.configured.symbols, stamped(ready.opened.source)

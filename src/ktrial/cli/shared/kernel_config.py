@@ -81,7 +81,7 @@ class PreparedKernel(NamedTuple):
 
 
 def wish_options(function: F) -> F:
-    """All of them, in the order in which --help shows them."""
+    """Return all of them, in the order in which --help shows them."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -129,7 +129,7 @@ def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: s
 
 
 def opened_with_patches(app: App, wishes: Wishes) -> Opened:
-    """The sources, with the patches on a copy; changes of a git tree are told."""
+    """Return the sources, with the patches on a copy; changes of a git tree are told."""
     from ktrial.kernels.source import parse_patch
 
     words = [parse_patch(word) for word in wishes.patches]
@@ -156,7 +156,7 @@ def _base(wishes: Wishes) -> str:
 
 
 def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
-    """What the user named, else what a fragment needs, else gcc."""
+    """Return what the user named, else what a fragment needs, else gcc."""
     asking = next((one for one in fragments if one.build.compiler), None)
     if asking is None:
         return cc or "gcc"
@@ -174,7 +174,7 @@ def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
 
 
 def _target(app: App, word: str | None, toolchain: Toolchain, tree: Path) -> tuple[Target | None, Mapping[str, str]]:
-    """The target as flags, or as symbols where the tree has them."""
+    """Return the target as flags, or as symbols where the tree has them."""
     if word is None:
         return None, {}
     from ktrial.kernels.uarch.target_files import load_targets

@@ -58,7 +58,7 @@ def packaged(
 
 
 def _read(app: App, path: Path) -> PackageFile:
-    """What kernel a package holds; those of headers, tools and modules hold none."""
+    """Return what kernel a package holds; those of headers, tools and modules hold none."""
     identity = None
     with contextlib.suppress(KtrialError):
         identity = read_kernel(app.kernels.images, str(path)).identity

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
-    """What `--kernel` says; None where nothing asks for guests."""
+    """Return what `--kernel` says; None where nothing asks for guests."""
     if not (options["guest"] or options["kernels"] or options["tree"]):
         refuse_shape(options)
         return None
@@ -47,7 +47,7 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
-    """What of the tiers is built; None without sources."""
+    """Return what of the tiers is built; None without sources."""
     if recipe_of(options, "patches") is None:
         return None
     patches: dict[str, tuple[str, ...]] = {}
@@ -57,7 +57,7 @@ def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
 
 
 def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:
-    """The same where every visit is a boot."""
+    """Return the same where every visit is a boot."""
     kernel = recipe_of(options) or kernels.get(ladder.control, "running")
     return msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
 
@@ -78,7 +78,7 @@ def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
 
 
 def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
-    """The protocol of tiers that are built, which of their kernels are there, and what is not run."""
+    """Return the protocol of tiers that are built, which of their kernels are there, and what is not run."""
     sys.stderr.write(tiers_text(ladder.not_run, {}, width=columns()))
     show_protocol(app, ladder_trial(ladder, template))
     return 0
@@ -87,7 +87,7 @@ def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
 def planned(
     app: App, ladder: Ladder, template: TrialFile, catalog: Catalog, *, allow_dangerous: bool
 ) -> dict[str, Plan]:
-    """What each tier changes, asked of this machine or of a guest with its kernel."""
+    """Return what each tier changes, asked of this machine or of a guest with its kernel."""
 
     def plan(machine: Machine, names: Collection[str]) -> dict[str, Plan]:
         some = ladder._replace(arms={name: ladder.arms[name] for name in names})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def kept_ledger(app: App) -> Ledger | None:
-    """What the file holds; None where there is none, or one of another version."""
+    """Return what the file holds; None where there is none, or one of another version."""
     data = app.ledger_file.read()
     if data is None:
         return None
@@ -41,7 +41,7 @@ def kept_entries(app: App, knob: str) -> tuple[LedgerEntry, ...]:
 
 
 def ledger_of(app: App) -> Ledger:
-    """The ledger of all trials of the store. Trials that are over are judged once."""
+    """Return the ledger of all trials of the store. Trials that are over are judged once."""
     from ktrial.kit import plain_json
     from ktrial.studies.ledger.model import Ledger
 
@@ -78,7 +78,7 @@ def _entries(app: App, stored: StoredTrial) -> tuple[LedgerEntry, ...]:
 
 
 def _state(app: App, stored: StoredTrial) -> MachineState | None:
-    """The machine as the control had it, where that was kept."""
+    """Return the machine as the control had it, where that was kept."""
     from ktrial.tuning.state.state import parse_state
 
     states = app.store.states(stored.session)

@@ -103,7 +103,7 @@ def next_visit(
 
 
 def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, dry_run: bool) -> Sequence[Event]:
-    """The log with what became of it when a head was killed, or the machine booted in a visit."""
+    """Return the log with what became of it when a head was killed, or the machine booted in a visit."""
     log = app.trials.log(stored.trial)
     benchmarks = list(dict.fromkeys(record.benchmark for record in records))
     late = [event for event in untold(log, records, benchmarks) if not isinstance(event, RunEnded) or event.block]
@@ -140,7 +140,7 @@ def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | N
 
 
 def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_dangerous: bool, as_json: bool) -> int:
-    """The visit, and those after it for which nobody has to do anything; then what is due."""
+    """Return the visit, and those after it for which nobody has to do anything; then what is due."""
     ready = _prepared(app, stored, due, allow_dangerous=allow_dangerous)
     rig = rig_of(app, ready)
     before = app.trials.log(stored.trial)
@@ -166,7 +166,7 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
 
 
 def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
-    """What the visit needs of this machine; raises Refused where an arm would not be what it was."""
+    """Return what the visit needs of this machine; raises Refused where an arm would not be what it was."""
     ready = prepare(app, file_of_visit(stored.file, due), allow_dangerous=allow_dangerous)
     changed = changed_arm(stored, due, ready.arms)
     if changed is not None:
@@ -179,7 +179,7 @@ def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool)
 
 
 def _open_by_hand(app: App, name: str | None) -> StoredTrial:
-    """The trial of this name; without one the newest that waits for somebody, else the newest of its kind."""
+    """Return the trial of this name; without one the newest that waits for somebody, else the newest of its kind."""
     if name is not None:
         return app.trials.find(name)
     found = [one for one in app.trials.all() if is_by_hand(one.file)]

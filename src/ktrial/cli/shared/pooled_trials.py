@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def as_protocols_say(app: App, sessions: Sequence[str], question: AskedComparison) -> AskedComparison:
-    """The question, with what the trials of these sessions fixed beforehand where nobody said otherwise."""
+    """Return the question, with what the trials of these sessions fixed beforehand where nobody said otherwise."""
     if not sessions:
         return question
 

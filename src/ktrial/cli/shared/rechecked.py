@@ -30,7 +30,7 @@ _COMPARISON = "comparison.json"
 
 
 def rechecked(app: App, path: Path) -> Rechecked:
-    """All that a bundle, or a folder that was published with its data, tells once more."""
+    """Return all that a bundle, or a folder that was published with its data, tells once more."""
     again = partial(answered_again, app)
     readers = Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
     if not path.is_dir():
@@ -58,7 +58,7 @@ def rechecked(app: App, path: Path) -> Rechecked:
 
 
 def _listed(folder: Path) -> Iterator[Difference]:
-    """Files that are not what SHA256SUMS says."""
+    """Yield files that are not what SHA256SUMS says."""
     try:
         lines = plain_file(folder, LIST).decode().splitlines()
     except (BadInput, UnicodeDecodeError) as error:
@@ -74,14 +74,14 @@ def _listed(folder: Path) -> Iterator[Difference]:
 
 
 def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterator[Difference]:
-    """Files that are not what this ktrial makes of the comparison."""
+    """Yield files that are not what this ktrial makes of the comparison."""
     for name, data in published(comparison, has_data=True).items():
         if name not in (LIST, _COMPARISON) and name not in known and _content(folder, name) != data:
             yield Difference(kind="file", where=name, told="it is not what comes out of the data")
 
 
 def _content(folder: Path, name: str) -> bytes | None:
-    """A plain file of the folder; None where it is none, or lies elsewhere."""
+    """Return a plain file of the folder; None where it is none, or lies elsewhere."""
     try:
         return plain_file(folder, name)
     except BadInput:

@@ -63,12 +63,12 @@ class Venue(Protocol):
         """Fix the protocol; with `profile` on the noise that is measured first."""
 
     def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
-        """Gates that cannot hold anything off here."""
+        """Return gates that cannot hold anything off here."""
 
     def begin(self, protocol: TrialProtocol) -> StoredTrial: ...
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """The first arm that would not be what it was when the trial began. Raises Refused for other changes."""
+        """Return the first arm that would not be what it was when the trial began. Raises Refused for other changes."""
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
         """From where the trial stands until it ends or is interrupted."""
@@ -114,7 +114,7 @@ class _Here:
 
 
 def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
-    """Where this trial is carried out; everything that its protocol names is there."""
+    """Return where this trial is carried out; everything that its protocol names is there."""
     if file.guest is None:
         return _Here(app, file, allow_dangerous=allow_dangerous)
 
@@ -124,7 +124,7 @@ def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
 def run_file(
     app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool, as_json: bool, anyway: bool = False
 ) -> int:
-    """A new trial, from its protocol to its verdict; where somebody must do something first, up to there.
+    """Return a new trial, from its protocol to its verdict; where somebody must do something first, up to there.
 
     `anyway` also where the noise hides what is looked for.
     """

@@ -55,7 +55,7 @@ def begun(app: App, title: str) -> Iterator[tuple[str, int, list[BlamePart]]]:
 
 
 def belongs(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
-    """Whether these trials are the beginning of this very question."""
+    """Return whether these trials are the beginning of this very question."""
     for number, part in enumerate(parts):
         wanted = follow(parts[:number])
         if not isinstance(wanted, TrialFile) or _asked(wanted) != _asked(part.file):
@@ -64,12 +64,12 @@ def belongs(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
 
 
 def is_open(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
-    """Whether a trial is missing for the answer."""
+    """Return whether a trial is missing for the answer."""
     return isinstance(follow(parts), TrialFile) or not _is_over(parts[-1])
 
 
 def _asked(file: TrialFile) -> TrialFile:
-    """What is asked for, without the marks that the machine put on it."""
+    """Return what is asked for, without the marks that the machine put on it."""
     plain = {name: msgspec.structs.replace(arm, placebo=False) for name, arm in file.arms.items()}
     return msgspec.structs.replace(file, arms=plain)
 
@@ -79,7 +79,7 @@ def _is_over(part: BlamePart) -> bool:
 
 
 def part_of(app: App, stored: StoredTrial) -> BlamePart:
-    """A trial of the store as a part of a question."""
+    """Return a trial of the store as a part of a question."""
     log = app.trials.log(stored.trial)
     protocol = protocol_in(log)
     return BlamePart(

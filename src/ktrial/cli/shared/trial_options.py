@@ -85,7 +85,7 @@ def guest_options(command: F) -> F:
 
 
 def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of them that were given, as fields of `GuestFile`."""
+    """Return those of them that were given, as fields of `GuestFile`."""
     asked = {name: options[name] for name in ("mode", "memory", "cpus", "workloads")}
     return {name: value for name, value in asked.items() if value is not None}
 
@@ -95,7 +95,7 @@ def build_options(command: F) -> F:
 
 
 def recipe_of(options: Mapping[str, Any], *needing: str) -> KernelRecipe | None:
-    """What they say; None without sources. `needing` are further options that mean nothing then."""
+    """Return what they say; None without sources. `needing` are further options that mean nothing then."""
     from ktrial.trial.guests.recipe import CONFIG, FRAGMENTS, KernelRecipe
 
     tree, config, common, cc = (options[name] for name in ("tree", "config", "common", "cc"))
@@ -126,7 +126,7 @@ def _with(options: tuple[Callable[[F], F], ...], command: F) -> F:
 def protocol_file(
     name: str, suite: str | None, own: tuple[str, ...] | None, options: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """The protocol that these options ask for; `more` are the fields that the verb knows."""
+    """Return the protocol that these options ask for; `more` are the fields that the verb knows."""
     from ktrial.trial.protocol.from_words import pair
 
     return template_file(
@@ -144,7 +144,7 @@ def protocol_file(
 def template_file(
     name: str, own: tuple[str, ...] | None, options: Mapping[str, Any], design: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """What all such verbs take alike: a command of one's own, the effect that is looked for, and times."""
+    """Return what all such verbs take alike: a command of one's own, the effect that is looked for, and times."""
     import msgspec
 
     from ktrial.trial.protocol.file import DesignFile, TrialFile

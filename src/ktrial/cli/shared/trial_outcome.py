@@ -65,7 +65,7 @@ def say_next(app: App, stored: StoredTrial, found: Comparison) -> None:
 
 
 def broken_guards(found: Comparison) -> list[str]:
-    """What is surely worse by more than its guard allows."""
+    """Return what is surely worse by more than its guard allows."""
     return [one.sentence for one in _findings(found) if one.kind == "guard-broken"]
 
 

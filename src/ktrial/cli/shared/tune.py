@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def asked(
     app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[str, TuneQuestion, dict[str, str]]:
-    """What is to be tried here, and what cannot be measured."""
+    """Return what is to be tried here, and what cannot be measured."""
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     goal = _goal(app, name, own, options)
@@ -85,7 +85,7 @@ def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, A
 
 
 def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candidate], dict[str, str]]:
-    """Those whose benchmarks can run here, and why others cannot."""
+    """Return those whose benchmarks can run here, and why others cannot."""
     why: dict[str, str] = {}
     for suite in dict.fromkeys(one.measure.suite for one in candidates):
         refuse_faulty(app, suite)
@@ -99,7 +99,7 @@ def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candida
 def carry_on_tuning(
     app: App, question: TuneQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> TuneReceipt | None:
-    """All trials; None where somebody interrupted."""
+    """Return all trials; None where somebody interrupted."""
     return carry_out(
         app, partial(follow, question), parts, lambda _: None, allow_dangerous=allow_dangerous, as_json=as_json
     )

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:
-    """Whether to draw: asked for, or on a terminal that a program which is started does not write to as well."""
+    """Return whether to draw: asked for, or on a terminal that a program which is started does not write to as well."""
     can = is_live(sys.stderr, os.environ) and not as_json
     return can and (wanted if wanted is not None else not shares_terminal)
 

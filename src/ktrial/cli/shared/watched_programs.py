@@ -58,7 +58,7 @@ class LinesAtEnd:
         self.lost += raw.cut
 
     def take(self) -> list[FrameLine]:
-        """The lines that came since they were taken last."""
+        """Return the lines that came since they were taken last."""
         taken, self._lines = self._lines, []
         return taken
 
@@ -68,7 +68,7 @@ class LinesAtEnd:
 def watched_program(
     app: App, words: Sequence[str], limit_s: float, *, variables: Sequence[str], clean: bool, as_json: bool
 ) -> HeldProgram | GuestProgram:
-    """A program of the user's, stopped until it is let go; a guest has nothing of the shell's variables.
+    """Return a program of the user's, stopped until it is let go; a guest has nothing of the shell's variables.
 
     Raises BadInput.
     """
@@ -90,7 +90,7 @@ def watched_program(
 
 
 def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
-    """A loop that draws, and its lines; it ends when nobody reads them. Raises BadInput."""
+    """Return a loop that draws, and its lines; it ends when nobody reads them. Raises BadInput."""
     if app.host is not None:
         lines = LinesAtEnd()
         argv = (_AGENT_THERE, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))

@@ -45,7 +45,7 @@ def command(
     yes_dangerous: bool,
     as_json: bool,
 ) -> int:
-    """Apply a profile or settings. Old values are on disk before the first write; `ktrial revert` puts them back.
+    """Apply a profile or settings. Old values are on disk before the first write; `ktrial revert` restores them.
 
     \b
     sudo ./ktrial apply vm.swappiness=10
@@ -117,7 +117,7 @@ def _carry_out(root: AgentSession, plan: Plan, lease: dict[str, Any], *, keep_go
 
 
 def _nothing(app: App, plan: Plan, as_json: bool) -> int:
-    """Nothing to write: done when all is as wanted, status 1 when all that was asked for was left out."""
+    """Return nothing to write: done when all is as wanted, status 1 when all that was asked for was left out."""
     if as_json:
         write_json({"schema": "ktrial.applied/1", "transaction": None, "state": "nothing-to-do", "steps": []})
     if not plan.refusals or plan.same:

@@ -104,7 +104,7 @@ def command(
     as_json: bool,
     **asked: Any,
 ) -> int:
-    """Run benchmarks in rounds, in random order within each, and keep every run on disk the moment it ends.
+    """Run benchmarks in rounds, each in random order, and store every run the moment it ends.
 
     \b
     ktrial bench quick

@@ -75,7 +75,7 @@ from ktrial.kit.errors import BadInput
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, ...], **options: Any) -> int:
-    """Find out which of several settings made the difference that all of them together make.
+    """Find which of several settings is responsible for the effect of all of them together.
 
     \b
     ktrial blame --profile ktweak --suite agent-messaging-pipe

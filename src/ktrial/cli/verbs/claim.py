@@ -53,7 +53,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Say of each claim whether data support it, refute it, do not support it, are at odds with it, or cannot decide.
+    """Check each claim against data: supported, refuted, not supported, at odds with them, or undecided.
 
     \b
     ktrial claim 'latency p50 -43%' stock bore
@@ -97,7 +97,7 @@ def command(
 
 
 def _file(claim: str) -> ClaimFile:
-    """The claims of a file, or the one on the command line."""
+    """Return the claims of a file, or the one on the command line."""
     from ktrial.compare.claims.file import ClaimFile, DataClaim, parse_claim_file
     from ktrial.kit.files import read_file
 

@@ -55,7 +55,7 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
 
 
 def _machine(app: App) -> tuple[Machine, bool]:
-    """The session of root where it may be had; the user's, and the demo without root, where that is refused."""
+    """Return the session of root where it may be had; the user's, and the demo without root, where that is refused."""
     from ktrial.agent.session import RootNotGranted
 
     if not app.can_be_root:
@@ -68,7 +68,7 @@ def _machine(app: App) -> tuple[Machine, bool]:
 
 
 def _told(demo: Demo, result: DemoResult, *, asked: bool) -> str:
-    """The table, the story, the page, and what became of the machine."""
+    """Return the table, the story, the page, and what became of the machine."""
     from ktrial.kit.tables import columns
     from ktrial.studies.demo.text import as_before, demo_text, without_root
 

@@ -59,7 +59,7 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Phases, stutters, and causes that fall together with them beyond chance; what could be tried. Or: none of these.
+    """Find stutters, the causes that coincide with them more often than chance allows, and settings to try.
 
     \b
     ktrial diagnose flight/            # all files of a folder are one recording

@@ -36,7 +36,7 @@ def _formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | None, force: bool) -> int:
-    """Write sessions as JSON of hyperfine, Go's benchmark text, margine-bench-kernel/1 JSON, or tidy CSV.
+    """Export sessions as hyperfine JSON, Go benchmark text, margine-bench-kernel/1 JSON, or tidy CSV.
 
     What a format cannot hold is said on stderr. `ktrial bundle` leaves nothing out.
 

@@ -61,7 +61,7 @@ def command(
     below_fps: float | None,
     as_json: bool,
 ) -> int:
-    """Statistics of the frame times in logs of MangoHud and X-Plane, each with its definition.
+    """Show frame time statistics of MangoHud and X-Plane logs, each with its definition.
 
     Of logs that sample the frame rate (MangoHud, MSI Afterburner, telemetry of X-Plane) it shows the mean.
 

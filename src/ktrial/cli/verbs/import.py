@@ -33,7 +33,7 @@ def command(
     as_json: bool,
     **told: Any,
 ) -> int:
-    """Keep the runs of other tools' result files, a session for each group that a file tells.
+    """Import result files of other tools, one session for each group in a file.
 
     \b
     ktrial import --label stock before.json

@@ -16,7 +16,7 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, remove: bool, as_json: bool) -> None:
-    """Put a root-owned copy of the agent and an early systemd unit in place, or take them away."""
+    """Install a root-owned copy of the agent and an early systemd unit, or remove them."""
     purpose = "taking the recovery unit away" if remove else "installing the recovery unit"
     answer = app.root_session(purpose).request("recovery", install=not remove)
     if as_json:

@@ -39,7 +39,7 @@ from ktrial.kit.errors import BadInput, Refused
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, name: str, **options: Any) -> int:
-    """Try the tiers of a ladder: each on top of those before it, against the one before and against the lowest.
+    """Compare tiers of settings: each stands on those below, and is compared with the tier below and the lowest.
 
     \b
     ktrial ladder arashi --suite arashi --primary schbench.wakeup-p99

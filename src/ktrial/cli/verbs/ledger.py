@@ -19,7 +19,7 @@ from ktrial.kit.errors import Contradiction
 @json_option
 @click.pass_obj
 def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
-    """Everything that was tried here, or of one knob: verdict, date, and what came of it on this machine.
+    """Show everything that was tried here, or of one knob: verdict, date, and whether it is in force.
 
     A later trial of the same supersedes an earlier one, or refutes it; both stay.
     """

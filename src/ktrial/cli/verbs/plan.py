@@ -17,7 +17,7 @@ from ktrial.cli.options import dangerous_option, json_option, settings_argument,
 @json_option
 @click.pass_obj
 def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool) -> None:
-    """Resolve a profile or settings on this machine: a table of now and wanted, and of what is left out and why.
+    """Show what a profile or settings would change on this machine, and what is skipped and why.
 
     \b
     ktrial plan vm.swappiness=10

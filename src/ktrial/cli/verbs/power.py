@@ -35,7 +35,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Plan a trial from the noise of results that are there, or from a spread.
+    """Plan a trial from the noise of existing results, or from a given spread.
 
     \b
     ktrial power stock --detect 3%

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
 @click.pass_obj
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
-    """Write README.md, charts, a JSON file for each run, exclusions and reproduce.sh into FOLDER.
+    """Write a folder for a repository: README.md, charts, a JSON file for each run, exclusions, reproduce.sh.
 
     --data adds the sessions with their raw output, without names of hosts and users, and publishes the comparison as it
     comes out of them.

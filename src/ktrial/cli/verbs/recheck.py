@@ -19,7 +19,7 @@ EXIT_DIFFERS = 1
 @json_option
 @click.pass_obj
 def command(app: App, path: Path, as_json: bool) -> int:
-    """Read the raw output in BUNDLE again, put its comparison's question again, and say what comes out otherwise.
+    """Read the raw output in BUNDLE again, compute its comparison again, and show every difference.
 
     FOLDER is one that `ktrial publish --data` wrote. Nothing is kept, and nothing of this machine's results is used.
     Ends with status 1 when something differs; each difference is named with its run, or its outcome, arm and field.

@@ -15,7 +15,7 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:
-    """After kill -9, a power cut or a lost agent: put back what an interrupted command had changed.
+    """Restore what a command had changed that was cut short by kill -9, a power cut or a lost agent.
 
     Also undoes commands that arms of a killed trial of yours have left.
     """

@@ -19,7 +19,7 @@ EXIT_CHANGED = 1
 @json_option
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], as_json: bool) -> int:
-    """Read the raw output of all runs, or of those of some sessions, with the present readers.
+    """Read the raw output of all runs, or of some sessions, with today's readers, and show what changes.
 
     What they give must be what is kept; otherwise it says what changed, and ends with status 1. Nothing is written.
     """

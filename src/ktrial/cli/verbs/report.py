@@ -39,7 +39,7 @@ _WIDE, _NARROW = 900, 400
 def command(
     app: App, file: Path, output: Path, name: str | None, outcome: str | None, summary: bool, force: bool
 ) -> int:
-    """Write what `ktrial compare -o` kept as FILE: .html, .md, .svg, .png, or .xml for build servers.
+    """Write the result of `ktrial compare -o` as FILE: .html, .md, .svg, .png, or .xml for build servers.
 
     The page is one file that works offline and loads nothing.
 
@@ -82,7 +82,7 @@ def _made(comparison: Comparison, ending: str, name: str | None, outcome: str | 
 
 
 def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Chart:
-    """The chart of that name; without one that of all effects, or the first there is."""
+    """Return the chart of that name; without one that of all effects, or the first there is."""
     from ktrial.reports.charts import comparison_charts, outcome_charts
     from ktrial.reports.charts.drawing import Style
     from ktrial.reports.order import by_weight

@@ -34,7 +34,7 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Overwrite NAME or FILE.")
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
-    """Keep the present state under NAME, or in a file. Root sees more: debugfs, and what only root may read."""
+    """Save the present state under NAME, or in a file. Root sees more: debugfs, and what only root may read."""
     from ktrial.cli.shared.bench import check_output
     from ktrial.tuning.state.saved import write_whole
 
@@ -55,7 +55,7 @@ def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
 @json_option
 @click.pass_obj
 def show(app: App, which: str, as_json: bool) -> None:
-    """Show a state in short; with --json all of it (`ktrial.state/1`)."""
+    """Show a state in brief; with --json all of it (`ktrial.state/1`)."""
     from ktrial.kit.tables import columns
     from ktrial.tuning.state.state_text import state_text
 
@@ -95,7 +95,7 @@ def diff(
     fail_on: str | None,
     as_json: bool,
 ) -> None:
-    """Name each difference of two states, and whether it was declared.
+    """Show each difference of two states, and whether it was declared.
 
     A state is a saved NAME, a FILE, `now`, a session of the store (SESSION:PLACE where it has several), or a label: the
     newest state that was kept under it.
@@ -121,7 +121,7 @@ def diff(
 
 
 def _declarations(app: App, declared: tuple[str, ...], plans: tuple[str, ...]) -> tuple[list[Declaration], list[str]]:
-    """All that was meant to change, and why more cannot be told."""
+    """Return all that was meant to change, and why more cannot be told."""
     from ktrial.tuning.plans.resolve import requests_from
     from ktrial.tuning.state.snapshot import declared_knobs, declared_settings, declared_transactions
 
@@ -144,7 +144,7 @@ def _now(app: App) -> MachineState:
 
 
 def _state(app: App, which: str) -> tuple[MachineState, str | None]:
-    """The state that a word names, and where in the store it was found."""
+    """Return the state that a word names, and where in the store it was found."""
     from ktrial.tuning.state.saved import read_limited
     from ktrial.tuning.state.state import parse_state
 

@@ -16,7 +16,7 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:
-    """Candidates for this machine: from the catalog's profiles and goals, as far as they would change anything here.
+    """Suggest settings of the catalog's profiles and goals that would change something on this machine.
 
     Each with its price, what speaks for it and against it, and the line that would test it. Nothing is applied.
     """

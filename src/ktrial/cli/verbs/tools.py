@@ -103,6 +103,6 @@ def container(app: App, base: str | None, runtime: Any) -> int:
 @click.argument("name", shell_complete=tool_names)
 @click.pass_obj
 def remove(app: App, name: str) -> int:
-    """Take a tool away that `get` built."""
+    """Remove a tool that `get` built."""
     sys.stdout.write(f"removed: {app.tools.box.remove(name)}\n")
     return 0

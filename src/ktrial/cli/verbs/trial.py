@@ -19,7 +19,7 @@ _NAME = "[TRIAL]"
 
 @click.group(short_help="Run trials from protocol files, resume and show them.")
 def command() -> None:
-    """Trials: fixed by a protocol before the first run, and judged by nothing else."""
+    """Run trials from protocol files, resume them, and show results."""
 
 
 @command.command(short_help="Run the trial of a protocol file.")
@@ -47,7 +47,7 @@ def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: boo
 @json_option
 @click.pass_obj
 def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> int:
-    """Go on where a trial was interrupted; the newest one without a name."""
+    """Continue an interrupted trial; by default the newest."""
     from ktrial.cli.shared.run_trial import resume_trial
 
     return resume_trial(app, app.trials.find(name), allow_dangerous=yes_dangerous, as_json=as_json)
@@ -62,7 +62,7 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
 @json_option
 @click.pass_obj
 def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dangerous: bool, as_json: bool) -> int:
-    """Make the visit that is due, where you bring arms about or every visit is a boot; status 4 in another arm."""
+    """Make the next visit of a trial whose arms you set up yourself, or whose visits are boots."""
     from ktrial.cli.shared.manual_trials import next_visit
 
     return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
@@ -76,7 +76,7 @@ def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dange
 @json_option
 @click.pass_obj
 def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json: bool) -> int:
-    """Go on with an inconclusive trial whose protocol has `extend = true`; of any other, more is a new trial."""
+    """Continue an inconclusive trial whose protocol has `extend = true`."""
     from ktrial.cli.shared.run_trial import extend_trial
 
     return extend_trial(app, app.trials.find(name), blocks, allow_dangerous=yes_dangerous, as_json=as_json)
@@ -86,7 +86,7 @@ def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json
 @json_option
 @click.pass_obj
 def list_(app: App, as_json: bool) -> None:
-    """All trials of the store, the newest first, with their verdicts."""
+    """List all trials of the store, the newest first, with their verdicts."""
     from ktrial.kit.tables import columns
     from ktrial.trial.outcome.summary import summary_of
     from ktrial.trial.outcome.text import trials_text
@@ -105,7 +105,7 @@ def list_(app: App, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
-    """What a trial found, as far as it has come; the newest one without a name."""
+    """Show what a trial found so far; by default the newest."""
     from ktrial.cli.shared.trial_outcome import show_trial
 
     show_trial(app, app.trials.find(name), everything=everything, as_json=as_json)
@@ -132,7 +132,7 @@ def report(app: App, name: str | None, output: Path | None) -> None:
 @click.argument("name", required=False, metavar=_NAME)
 @click.pass_obj
 def recheck(app: App, name: str | None) -> int:
-    """Draw every order again from the seed and reach every verdict again from the runs; status 1 where one differs."""
+    """Draw every order again from the seed and reach every verdict again from the runs; status 1 if one differs."""
     from ktrial.cli.shared.run_trial import recheck_trial
 
     stored = app.trials.find(name)

@@ -40,7 +40,7 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options, 
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> int:
-    """Try settings against the machine as it is: randomised blocks, read back, judged, and everything put back.
+    """Try settings against the machine as it is, in randomised blocks, and restore everything afterwards.
 
     \b
     ktrial try vm.swappiness=10 --suite memory-pressure

@@ -16,7 +16,7 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, transaction: int | None, as_json: bool) -> int:
-    """Read back every applied setting. Exit status 3 when one no longer holds."""
+    """Read back every applied setting. Exit status 3 if one no longer holds."""
     from ktrial.kit.tables import columns
     from ktrial.machine.transactions import VerifyReply, decoded
     from ktrial.tuning.plans.transaction_text import verify_text

@@ -68,7 +68,7 @@ def command(
     every: str,
     **passed: Any,
 ) -> int:
-    """Record counters, pressures and what the kernel does, with the time it takes, until a program or a time ends.
+    """Record counters, pressure and kernel events until a program or a time ends.
 
     Events (direct reclaim, slow disk requests, delays of threads) need root; without it there are samples alone. The
     recording is written as it goes: what a kill -9 leaves can be read.

@@ -37,7 +37,7 @@ def command(
     memory: str | None,
     as_json: bool,
 ) -> None:
-    """Watermarks per zone and in all, in force and under other settings: reserve, lead of kswapd, memory kept free.
+    """Show the watermarks of each zone under this and other settings: reserve, lead, memory kept free.
 
     \b
     ktrial watermarks vm.watermark_scale_factor=125,500

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
-    """Say who set a knob: the file and line that won and what it overrode, a daemon, ktrial itself, or nobody."""
+    """Show who set a knob: the file and line that won and what it overrode, a daemon, ktrial itself, or nobody."""
     from ktrial.kit.errors import UnknownName
     from ktrial.kit.tables import columns
     from ktrial.tuning.knobs.address import parse_address, selects

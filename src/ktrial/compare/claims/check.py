@@ -58,7 +58,7 @@ def claim_on_data(text: str, arm: str | None, found: Comparison) -> ClaimResult:
 
 
 def claim_on_change(claim: ChangeClaim) -> ClaimResult:
-    """One claim on two printed numbers: arithmetic alone."""
+    """Return one claim on two printed numbers: arithmetic alone."""
     old, new = parse_printed(claim.old), parse_printed(claim.new)
     if old.unit and new.unit and old.unit != new.unit:
         raise BadInput(f"{claim.what}: {claim.old} and {claim.new} are not in one unit", hint="write both in one")
@@ -83,7 +83,7 @@ def claim_on_change(claim: ChangeClaim) -> ClaimResult:
 
 
 def claims_on_tukey(tables: Sequence[TukeyTable]) -> Iterator[ClaimResult]:
-    """Whether each printed Q and p can come from the printed means and deviations, and belong together."""
+    """Yield whether each printed Q and p can come from the printed means and deviations, and belong together."""
     for table in tables:
         groups = {
             group.name: PrintedGroup(parse_printed(group.mean), parse_printed(group.sd), group.n)
@@ -99,7 +99,7 @@ def claims_on_tukey(tables: Sequence[TukeyTable]) -> Iterator[ClaimResult]:
 
 
 def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeComparison:
-    """The one outcome that all words of a claim fit."""
+    """Return the one outcome that all words of a claim fit."""
     every = [one for one in outcomes if one.contrasts]
     for spelled in _spellings(wanted):
         plain = _plain(spelled)
@@ -150,7 +150,7 @@ def _contrast(arm: str | None, outcome: OutcomeComparison) -> Contrast:
 
 
 def _decided(stated: Stated, contrast: Contrast, outcome: OutcomeComparison) -> tuple[Status, str]:
-    """The status of a claim on data that have an effect, and why."""
+    """Return the status of a claim on data that have an effect, and why."""
     effect = contrast.effect
     assert effect is not None, "one without an effect was answered before"
     if effect.low is None or effect.high is None or effect.scale != "log":
@@ -187,7 +187,7 @@ def _decided(stated: Stated, contrast: Contrast, outcome: OutcomeComparison) -> 
 
 
 def _why_not(claim: ChangeClaim, stated: Stated, new: Printed, low: float, high: float) -> str:
-    """What the claimed figure is instead, where that can be told."""
+    """Return what the claimed figure is instead, where that can be told."""
     for name, text in claim.others.items():
         _, from_low, from_high = change_range(parse_printed(text), new)
         if any(one.overlaps(from_low, from_high) for one in stated.ranges):
@@ -224,7 +224,7 @@ def _p_result(name: str, printed: Printed, p: Bounds, ends: tuple[float, float] 
 
 
 def _elsewhere(printed: Printed, table: TukeyTable, tables: Iterable[TukeyTable]) -> str:
-    """Another table that prints the very same Q."""
+    """Return another table that prints the very same Q."""
     for other in tables:
         for pair in other.pair if other is not table else ():
             if pair.q == printed.text:

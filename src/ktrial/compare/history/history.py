@@ -24,7 +24,7 @@ _UNKNOWN = "?"
 
 
 def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> History:
-    """The outcome that is named, in the order of the sessions."""
+    """Return the outcome that is named, in the order of the sessions."""
     sessions = {one.session: one for one in _chosen(results, label)}
     every = [Arm(name=name, sources=(name,), runs=tuple(_runs(session, results))) for name, session in sessions.items()]
     arms = [arm for arm in every if not arm.runs or not is_of_trial([arm])]
@@ -64,7 +64,7 @@ def _of_imports(moments: Sequence[Moment], sessions: Mapping[str, StoredSession]
 
 
 def _chosen(results: ReadResults, label: str | None) -> list[StoredSession]:
-    """Sessions with this label, the oldest first."""
+    """Return sessions with this label, the oldest first."""
     every = sorted(results.sessions(), key=lambda one: (one.started_unix_ms, one.session))
     if label is None:
         return every
@@ -82,7 +82,7 @@ def _runs(session: StoredSession, results: ReadResults) -> Iterator[ComparedRun]
 
 
 def _moments(series: ComparedSeries, sessions: Mapping[str, StoredSession], by: By) -> Iterator[Moment]:
-    """A session each, or all sessions of a kernel, which stands where it was first met."""
+    """Yield a session each, or all sessions of a kernel, which stands where it was first met."""
     groups: dict[str, list[str]] = {}
     for name in series.runs:
         kernel = _known(sessions[name], series).get("kernel", _UNKNOWN)
@@ -106,7 +106,7 @@ def _moments(series: ComparedSeries, sessions: Mapping[str, StoredSession], by: 
 
 
 def _known(session: StoredSession, series: ComparedSeries) -> dict[str, str]:
-    """What is known of a session and alike of its runs."""
+    """Return what is known of a session and alike of its runs."""
     runs = [run for run, _ in series.runs[session.session]]
     keys = sorted({key for run in runs for key in run.known})
     told = {key: {run.known.get(key) for run in runs} for key in keys}
@@ -158,7 +158,7 @@ def _changes(moments: Sequence[Moment], direction: Direction | None) -> tuple[li
 
 
 def _differs(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Differs]:
-    """What is another one in the first moment after the change than in the last before it."""
+    """Yield what is another one in the first moment after the change than in the last before it."""
     for key in dict.fromkeys((*before, *after)):
         if before.get(key) != after.get(key):
             yield Differs(name=key, before=before.get(key), after=after.get(key))

@@ -15,7 +15,7 @@ _LONGEST = 60
 
 
 def history_text(found: History, *, width: int) -> str:
-    """A row for each moment with its place between the least and the greatest median; then the changes."""
+    """Return a row for each moment with its place between the least and the greatest median; then the changes."""
     medians = [one.median for one in found.moments]
     shown = column(medians, found.unit)
     low, high = min(medians), max(medians)

@@ -47,7 +47,7 @@ class Range(NamedTuple):
     reading: str
 
     def overlaps(self, low: float, high: float) -> bool:
-        """Whether a change in it lies between these."""
+        """Return whether a change in it lies between these."""
         return self.low <= high and low <= self.high
 
 
@@ -120,7 +120,7 @@ def parse_printed(text: str | float) -> Printed:
 
 
 def parse_change(text: str, unit: Unit | None, direction: Direction | None, margin: float = 0.02) -> Stated:
-    """The ranges of changes that a text can mean for an outcome of this unit. Raises BadInput with examples."""
+    """Return the ranges of changes that a text can mean for an outcome of this unit. Raises BadInput with examples."""
     found = _CHANGE.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"change {text!r} cannot be read", hint=f"write {GRAMMAR}")
@@ -149,7 +149,7 @@ def parse_change(text: str, unit: Unit | None, direction: Direction | None, marg
 
 
 def change_range(old: Printed, new: Printed) -> tuple[float, float, float]:
-    """The logarithm of new / old, and the least and greatest that the printed numbers allow."""
+    """Return the logarithm of new / old, and the least and greatest that the printed numbers allow."""
     for one in (old, new):
         if one.value <= 0:
             raise BadInput(f"{one.text}: a ratio needs numbers above zero", hint="leave this claim out")
@@ -202,7 +202,7 @@ def _times(
 
 
 def _sign(word: str, unit: Unit | None, direction: Direction | None, text: str) -> int:
-    """Whether a value becomes more (1) or less (-1)."""
+    """Return whether a value becomes more (1) or less (-1)."""
     if word in _DOWN:
         return -1
     if word in _UP:

@@ -94,7 +94,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
         return next(name for name, rule in self.outcomes.items() if rule.role == "primary")
 
     def of_role(self, role: Role) -> tuple[str, ...]:
-        """Outcomes of one role, in their order."""
+        """Return outcomes of one role, in their order."""
         return tuple(name for name, rule in self.outcomes.items() if rule.role == role)
 
     @property
@@ -216,7 +216,7 @@ def encode(log: Iterable[Event]) -> bytes:
 
 
 def decode(data: bytes, file: str) -> tuple[Event, ...]:
-    """The events of a log. A last line without its end was cut off while it was written and never happened."""
+    """Return the events of a log. A last line without its end was cut off while it was written and never happened."""
     lines = data.split(b"\n")
     events: list[Event] = []
     for number, line in enumerate(lines[:-1], start=1):
@@ -240,7 +240,7 @@ def protocol_in(log: Sequence[Event]) -> Protocol:
 
 
 def block_order(seed: int, block: int, arms: Sequence[str]) -> tuple[str, ...]:
-    """The order of arms in a block: an independent fair draw that seed and block number alone decide."""
+    """Return the order of arms in a block: an independent fair draw that seed and block number alone decide."""
     import numpy as np
 
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, block))))

@@ -44,7 +44,7 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
         return (*told, *(f"recognised by {name} = {_plain(value)}" for name, value in self.expect.items()))
 
     def _is_told(self, name: str) -> bool:
-        """Whether it is words of a person or a command, and no setting that has a value."""
+        """Return whether it is words of a person or a command, and no setting that has a value."""
         return name not in self.changes and name.startswith(("by hand", "command "))
 
 

@@ -104,7 +104,7 @@ def range_text(low: float, high: float) -> str:
 
 
 def effect_text(effect: Effect | None, unit: Unit, direction: Direction | None) -> tuple[str, str]:
-    """The estimate and the interval of an effect, both of values and signed, for the cells of a table."""
+    """Return the estimate and the interval of an effect, both of values and signed, for the cells of a table."""
     if effect is None:
         return "-", "-"
     low, high = _ends(effect, direction)
@@ -148,7 +148,7 @@ def interval_phrase(effect: Effect, unit: Unit, direction: Direction | None) -> 
 
 
 def _ends(effect: Effect, direction: Direction | None) -> tuple[float | None, float | None]:
-    """The interval in values, the lower end first."""
+    """Return the interval in values, the lower end first."""
     if effect.low is None or effect.high is None:
         return None, None
     ends = sorted(value_log_ratio(end, direction) for end in (effect.low, effect.high))
@@ -156,7 +156,7 @@ def _ends(effect: Effect, direction: Direction | None) -> tuple[float | None, fl
 
 
 def _look_alike(low: float, high: float) -> bool:
-    """Whether two ends are not the same and would be shown as if they were."""
+    """Return whether two ends are not the same and would be shown as if they were."""
     return low != high and percent_text(low) == percent_text(high)
 
 
@@ -185,13 +185,13 @@ def _percent_size(log_ratio: float, *, fine: bool = False) -> str | None:
 
 
 def _times(log_ratio: float) -> str:
-    """A factor with three digits, without an exponent where it can be read without."""
+    """Return a factor with three digits, without an exponent where it can be read without."""
     factor = math.exp(max(min(log_ratio, _LARGEST), -_LARGEST))
     return f"{factor:.0f}" if 1000 <= factor < 1e6 else f"{factor:.3g}"
 
 
 def _amount(value: float, unit: Unit, *, signed: bool = False) -> str:
-    """A difference in the outcome's unit."""
+    """Return a difference in the outcome's unit."""
     sign = ("-" if value < 0 else "+" if value > 0 else "") if signed else ""
     size = abs(value)
     if unit == "s":
@@ -205,7 +205,7 @@ def _amount(value: float, unit: Unit, *, signed: bool = False) -> str:
 
 
 def p_text(p: float | None) -> str:
-    """A p-value, in words where it is too small to be told."""
+    """Return a p-value, in words where it is too small to be told."""
     if p is None:
         return "-"
     if p < 0.0001:

@@ -22,7 +22,7 @@ def steps(rows: int, width: int) -> Iterator[slice]:
 
 
 def without_dust(values: Array) -> Array:
-    """Rows rounded to 12 digits of their largest value: what differs by the rounding of a logarithm is a tie."""
+    """Return rows rounded to 12 digits of their largest value: what differs by the rounding of a logarithm is a tie."""
     largest = np.max(np.abs(values), axis=1, keepdims=True)
     largest[largest == 0] = 1.0
     return np.asarray(np.round(values / largest, 12))

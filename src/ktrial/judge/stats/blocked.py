@@ -63,7 +63,7 @@ def signed_rank(differences: Array) -> tuple[Array, Array]:
 
 
 def signed_rank_p(differences: Array) -> float:
-    """The p of one comparison; that nothing was measured is no evidence."""
+    """Return the p of one comparison; that nothing was measured is no evidence."""
     return float(signed_rank(differences[np.newaxis])[1][0]) if len(differences) else 1.0
 
 
@@ -95,7 +95,7 @@ def hodges_lehmann(differences: Array, alpha: float) -> tuple[Array, Array | Non
 
 
 def critical_rank(blocks: int, alpha: float) -> int | None:
-    """The largest sum of ranks that is rare enough (two-sided), None if even 0 is not."""
+    """Return the largest sum of ranks that is rare enough (two-sided), None if even 0 is not."""
     if blocks > EXACT_BLOCKS:
         deviation = math.sqrt(blocks * (blocks + 1) * (2 * blocks + 1) / 24)
         return int(blocks * (blocks + 1) / 4 + float(special.ndtri(alpha / 2)) * deviation - 0.5)
@@ -128,7 +128,7 @@ def _flips(blocks: int) -> tuple[Array, bool]:
 
 
 def sign_flip_floor(blocks: int) -> float:
-    """The smallest p of the sign-flip test as it is done here."""
+    """Return the smallest p of the sign-flip test as it is done here."""
     return blocked_floor(blocks) if blocks <= ALL_SIGNS else max(blocked_floor(blocks), 2 / (RESAMPLES + 1))
 
 

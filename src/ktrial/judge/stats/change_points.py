@@ -81,7 +81,7 @@ def _best_cuts(values: Array, penalty: float) -> list[int]:
 
 
 def _chance(values: Array, statistic: Callable[[Array], Array]) -> float:
-    """How often values in random order reach what was seen; the order that was seen counts as one."""
+    """Return how often values in random order reach what was seen; the order that was seen counts as one."""
     generator = np.random.default_rng(_SEED)
     seen = float(statistic(values[np.newaxis])[0]) * (1 - 1e-9)
     reached = 1

@@ -62,7 +62,7 @@ def merged(begins_s: Array, ends_s: Array) -> Activity:
 
 
 def overlaps(activity: Activity, begins_s: Array, ends_s: Array) -> Truth:
-    """Whether each interval overlaps the activity, as an array of the same shape."""
+    """Return whether each interval overlaps the activity, as an array of the same shape."""
     if len(activity.begins_s) == 0:
         return np.zeros(begins_s.shape, dtype=bool)
     before_end = np.searchsorted(activity.begins_s, ends_s, side="right")
@@ -79,7 +79,7 @@ def coincidences(
     last: Collection[str] = (),
     makes: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Coincidence, ...]:
-    """Each cause that was active at all: those named first, in the order in which they were taken.
+    """Return each cause that was active at all: those named first, in the order in which they were taken.
 
     What is in `last` may follow from a stutter: it is taken only where no other cause stands. `makes` says which causes
     one brings about: it is taken before them, where it stands and overlaps most of what they do.
@@ -141,7 +141,7 @@ class _Against(msgspec.Struct, frozen=True):
 
 
 def _against(seen: Truth, moved: Truth, counted: Truth) -> _Against:
-    """The number seen beside those under the shifts, of the stutters that count."""
+    """Return the number seen beside those under the shifts, of the stutters that count."""
     here = int(np.sum(seen & counted))
     chance = np.sum(moved & counted, axis=1)
     spread = float(np.std(chance)) or 0.5

@@ -29,7 +29,7 @@ def adjusted(layout: Layout, scale: Scale, alpha: float) -> Effect | None:
 
 
 def _of_arms(layout: Layout, control: Array, arm: Array, scale: Scale, alpha: float) -> Effect | None:
-    """One line: score = arm + slope * covariate, one slope for both arms."""
+    """Return one line: score = arm + slope * covariate, one slope for both arms."""
     x = np.concatenate([control - control.mean(), arm - arm.mean()])
     y = np.concatenate([layout.control - layout.control.mean(), layout.arm - layout.arm.mean()])
     freedom, spread = len(x) - 3, float(x @ x)

@@ -96,7 +96,7 @@ def autocorrelation(residuals: Array, what: str = "runs", *, looks: int = 1) -> 
 
 
 def coarse(values: Array, resolution: float | None) -> bool:
-    """Whether the tool's steps hide what is measured: many runs on few values, or a step above the spread."""
+    """Return whether the tool's steps hide what is measured: many runs on few values, or a step above the spread."""
     if len(values) < 6:
         return False
     if resolution is not None and resolution > float(values.std(ddof=1)):

@@ -36,7 +36,7 @@ class Halves(NamedTuple):
 
 
 def scales(differences: Array, profile: tuple[float, ...] | None) -> Array:
-    """The scale of each block, fixed by the profile or else by the blocks before it; infinite means no bet."""
+    """Return the scale of each block, fixed by the profile or else by the blocks before it; infinite means no bet."""
     if profile is not None and (fixed := _spread(np.asarray(profile))) > 0:
         return np.full(len(differences), fixed)
     found = np.full(len(differences), math.inf)
@@ -56,7 +56,7 @@ def e_value(differences: Array, scale: Array | float, theta: float = 0.0) -> Hal
 
 
 def e_interval(differences: Array, scale: Array | float, bound: float) -> tuple[float, float] | None:
-    """The values of theta against which neither half reaches `bound`; None where there is no bet yet."""
+    """Return the values of theta against which neither half reaches `bound`; None where there is no bet yet."""
     if not len(differences) or not np.isfinite(scale).any():
         return None
     reach = float(np.abs(differences).max()) + 1.0
@@ -86,7 +86,7 @@ def _half(differences: Array, scale: Array | float, theta: float, sign: float) -
 
 
 def _spread(values: Array) -> float:
-    """The larger of root mean square and robust sd around zero."""
+    """Return the larger of root mean square and robust sd around zero."""
     return max(float(np.sqrt(np.mean(values**2))), _MAD * float(np.median(np.abs(values))))
 
 

@@ -36,7 +36,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_way(groups: Sequence[Array]) -> Model | None:
-    """Arms without blocks, with Kruskal-Wallis as note; None where no arm was measured twice."""
+    """Return arms without blocks, with Kruskal-Wallis as note; None where no arm was measured twice."""
     sizes = np.array([len(group) for group in groups], dtype=np.int64)
     freedom = int(sizes.sum()) - len(groups)
     if len(groups) < 2 or freedom < 1:
@@ -70,7 +70,7 @@ def _kruskal(scores: Array, labels: Labels, sizes: Labels) -> str:
 
 
 def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
-    """Arms and blocks; with their interaction where cells hold several runs. A sentence says why there is none.
+    """Return arms and blocks; with their interaction where cells hold several runs. A sentence says why there is none.
 
     Unequal cells: each sum of squares is what the factor adds to the other one (type II).
     """
@@ -120,13 +120,13 @@ def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
 
 
 def _within(scores: Array, labels: Labels) -> float:
-    """The sum of squares that is left within the groups."""
+    """Return the sum of squares that is left within the groups."""
     sizes = np.maximum(np.bincount(labels), 1)
     return float(np.sum((scores - (np.bincount(labels, scores) / sizes)[labels]) ** 2))
 
 
 def _additive(scores: Array, arms: Labels, blocks: Labels) -> float | None:
-    """What arms and blocks together leave; None where they cannot be told apart."""
+    """Return what arms and blocks together leave; None where they cannot be told apart."""
     n_arms, n_blocks = int(arms.max()) + 1, int(blocks.max()) + 1
     columns = np.zeros((len(scores), n_arms + n_blocks - 1))
     columns[np.arange(len(scores)), arms] = 1.0

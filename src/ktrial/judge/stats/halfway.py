@@ -36,7 +36,7 @@ class SideAnswer(NamedTuple):
 
 
 def compare(question: SideQuestion, control: Sequence[float], other: Sequence[float], margin: float = 0.02) -> Judged:
-    """One kernel against another, run by run; above zero is less of the outcome."""
+    """Return one kernel against another, run by run; above zero is less of the outcome."""
     rule = OutcomeRule(direction="lower", role="primary", margin=margin, quantile=question.quantile)
     protocol = Protocol(
         name="bisect",
@@ -54,7 +54,7 @@ def compare(question: SideQuestion, control: Sequence[float], other: Sequence[fl
 
 
 def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> SideAnswer:
-    """Where `other` lies; `difference` is the effect of bad against good, on the scale of logarithms.
+    """Return where `other` lies; `difference` is the effect of bad against good, on the scale of logarithms.
 
     Half the difference is taken from its scores: what is left lies on the side of good or of bad.
     """

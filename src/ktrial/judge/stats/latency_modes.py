@@ -28,7 +28,7 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def modes(histogram: Sequence[tuple[float, int]]) -> tuple[Mode, ...]:
-    """The heaps, shortest latency first. `histogram` holds ends of bars and counts, empty bars left out."""
+    """Return the heaps, shortest latency first. `histogram` holds ends of bars and counts, empty bars left out."""
     total = sum(count for _, count in histogram)
     if total == 0:
         return ()
@@ -50,7 +50,7 @@ def modes(histogram: Sequence[tuple[float, int]]) -> tuple[Mode, ...]:
 
 
 def _place(end_s: float) -> int:
-    """The number of a bar: four of equal width in each doubling."""
+    """Return the number of a bar: four of equal width in each doubling."""
     begin = end_s * (1 - 1e-9)
     doubling = floor(log2(begin))
     return doubling * _BARS + min(int((begin / 2.0**doubling - 1) * _BARS), _BARS - 1)
@@ -62,7 +62,7 @@ def _smooth(counts: Array) -> Array:
 
 
 def _heaps(heights: Array) -> list[tuple[int, int]]:
-    """Stretches between valleys; neighbours whose valley is too shallow are one."""
+    """Return stretches between valleys; neighbours whose valley is too shallow are one."""
     cuts = [at for at in range(1, len(heights) - 1) if heights[at] <= heights[at - 1] and heights[at] < heights[at + 1]]
     edges = [0, *cuts, len(heights)]
     heaps = list(pairwise(edges))

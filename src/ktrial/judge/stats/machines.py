@@ -127,7 +127,7 @@ class Together(NamedTuple):
 
 
 def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Together:
-    """One contrast over the machines of its runs, of which all must be known."""
+    """Return one contrast over the machines of its runs, of which all must be known."""
     shown: list[MachineEffect] = []
     kept: list[PooledMachine] = []
     layouts: list[Layout] = []
@@ -169,7 +169,7 @@ def _of(runs: Runs, machine: str | None) -> Runs:
 def _alone(
     name: str, control: Runs, arm: Runs, scale: Scale
 ) -> tuple[MachineEffect, Layout | None, PooledMachine | None]:
-    """One machine, and its part of the whole where it can have one."""
+    """Return one machine, and its part of the whole where it can have one."""
     if not len(control.scores) or not len(arm.scores):
         return MachineEffect(machine=name, blocks=0, why="it has not measured both arms"), None, None
     layout = lay_out(control, arm)
@@ -190,7 +190,7 @@ def _alone(
 
 
 def _layout(layouts: Sequence[Layout], kept: Sequence[PooledMachine]) -> Layout:
-    """The machines as units; what is doubtful of one of them is doubtful of all."""
+    """Return the machines as units; what is doubtful of one of them is doubtful of all."""
     order = next(one for one in _WORST if any(layout.order == one for layout in layouts))
     confounded = next((layout.confounded_by for layout in layouts if layout.confounded_by is not None), None)
     findings: dict[str, Finding] = {one.sentence: one for layout in layouts for one in layout.findings}

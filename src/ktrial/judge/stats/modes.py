@@ -40,7 +40,7 @@ class Modes(NamedTuple):
 
 
 def two_modes(values: Array) -> Modes | None:
-    """The best mixture of two normals; None where there are too few values, no spread, or no gap to speak of."""
+    """Return the best mixture of two normals; None where there are too few values, no spread, or no gap to speak of."""
     count = len(values)
     spread = float(values.std()) if count else 0.0
     if count < _RUNS or spread <= _DUST * float(np.abs(values).max()) or not _may_be_two(np.sort(values)):
@@ -95,7 +95,7 @@ class Apart(NamedTuple):
 
 
 def apart(logs: Array) -> Apart | None:
-    """The few runs that lie apart from the others, where there are too few for a mixture; None where none do."""
+    """Return the few runs that lie apart from the others, where there are too few for a mixture; None where none do."""
     count = len(logs)
     if count < min(_APART):
         return None
@@ -111,7 +111,7 @@ def apart(logs: Array) -> Apart | None:
 
 
 def within_blocks(scores: Mapping[str, Array], blocks: Mapping[str, Sequence[Hashable | None]]) -> dict[str, Array]:
-    """The scores of each arm without what their blocks explain: that is no mode, for both arms have it.
+    """Return the scores of each arm without what their blocks explain: that is no mode, for both arms have it.
 
     What the other arms show in the same block explains a score as far as the two go together over all blocks. Scores
     are as they were where blocks are not known of all runs, or an arm shares too few of them to tell.
@@ -142,7 +142,7 @@ def within_blocks(scores: Mapping[str, Array], blocks: Mapping[str, Sequence[Has
 
 
 def _unexplained(scores: Array, beside: Array, blocks: int) -> Array:
-    """What is left of scores after the line through them and the mean of the other arms in their blocks."""
+    """Return what is left of scores after the line through them and the mean of the other arms in their blocks."""
     centred, beside = scores - scores.mean(), beside - beside.mean()
     square, product = float(beside @ beside), float(centred @ beside)
     if product <= _BEYOND_CHANCE / math.sqrt(blocks) * math.sqrt(square * float(centred @ centred)):

@@ -76,13 +76,13 @@ def dunnett_sf(t: Sequence[float], n_control: int, n_arms: Sequence[int], freedo
 
 @functools.lru_cache(maxsize=512)
 def range_quantile(arms: int, freedom: float, alpha: float) -> float:
-    """The q that is exceeded with probability alpha."""
+    """Return the q that is exceeded with probability alpha."""
     return _root(lambda q: float(range_sf([q], arms, freedom)[0]) - alpha)
 
 
 @functools.lru_cache(maxsize=512)
 def dunnett_quantile(n_control: int, n_arms: tuple[int, ...], freedom: float, alpha: float) -> float:
-    """The |t| that is exceeded with probability alpha."""
+    """Return the |t| that is exceeded with probability alpha."""
     return _root(lambda t: float(dunnett_sf([t], n_control, n_arms, freedom)[0]) - alpha)
 
 
@@ -109,7 +109,7 @@ def tukey(model: Model, arms: Sequence[str], scale: Scale, alpha: float) -> Pair
 
 
 def games_howell(groups: Sequence[Array], arms: Sequence[str], scale: Scale, alpha: float) -> Pairwise | None:
-    """All pairs, each against its own noise; None where an arm has no spread."""
+    """Return all pairs, each against its own noise; None where an arm has no spread."""
     if min(len(group) for group in groups) < 2:
         return None
     shares = [float(np.var(group, ddof=1)) / len(group) for group in groups]
@@ -130,7 +130,7 @@ def games_howell(groups: Sequence[Array], arms: Sequence[str], scale: Scale, alp
 
 
 def dunnett(groups: Sequence[Array], arms: Sequence[str], control: str, scale: Scale, alpha: float) -> Pairwise | None:
-    """Each arm against the control, against the noise of all arms together; None without noise."""
+    """Return each arm against the control, against the noise of all arms together; None without noise."""
     freedom = sum(len(group) for group in groups) - len(groups)
     if freedom < 1:
         return None

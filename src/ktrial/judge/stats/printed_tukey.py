@@ -27,7 +27,7 @@ class Bounds(NamedTuple):
 
 
 def q_of(groups: Mapping[str, PrintedGroup], first: str, second: str) -> Bounds:
-    """The studentised range statistic of a pair (Tukey-Kramer where the numbers differ)."""
+    """Return the studentised range statistic of a pair (Tukey-Kramer where the numbers differ)."""
     one, other = groups[first], groups[second]
     gap = abs(one.mean.value - other.mean.value)
     slack = (one.mean.high - one.mean.low + other.mean.high - other.mean.low) / 2
@@ -40,7 +40,7 @@ def q_of(groups: Mapping[str, PrintedGroup], first: str, second: str) -> Bounds:
 
 
 def p_of(q: Bounds, groups: Mapping[str, PrintedGroup]) -> Bounds:
-    """The p that belongs to such a Q: the greater Q is, the less."""
+    """Return the p that belongs to such a Q: the greater Q is, the less."""
     from scipy import stats
 
     count, df = len(groups), sum(group.n for group in groups.values()) - len(groups)

@@ -36,7 +36,7 @@ def sign_flip_p(differences: Array) -> float:
 
 
 def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
-    """The whole answer of a counter, with the interval of the ratio at 1 - alpha."""
+    """Return the whole answer of a counter, with the interval of the ratio at 1 - alpha."""
     blocks = len(control)
     signs = _signs(blocks)
     control_total, arm_total = float(control.sum()), float(arm.sum())
@@ -56,7 +56,7 @@ def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
 
 
 def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float] | None:
-    """The shifts that the sign-flip test does not reject; None where so few blocks reject nothing."""
+    """Return the shifts that the sign-flip test does not reject; None where so few blocks reject nothing."""
     signs = _signs(len(differences))
     middle = float(differences.mean())
     # Blocks that are all equal spread nowhere, and still have an interval around them.
@@ -72,7 +72,7 @@ def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float,
 
 
 def _ratio_interval(control: Array, arm: Array, alpha: float, signs: Array) -> tuple[float | None, float | None]:
-    """The ratios of rates that the test does not reject: low and high, None where there is no bound."""
+    """Return the ratios of rates that the test does not reject: low and high, None where there is no bound."""
 
     def accepts(ratio: float) -> bool:
         return _p_of(ratio * control - arm, signs) > alpha
@@ -93,7 +93,7 @@ def _ratio_interval(control: Array, arm: Array, alpha: float, signs: Array) -> t
 
 
 def _edge(accepts: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Where acceptance ends between a value that is accepted and one that is not, by bisection."""
+    """Return where acceptance ends between a value that is accepted and one that is not, by bisection."""
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         if middle in {inside, outside}:

@@ -39,7 +39,7 @@ def late_frames(
     *,
     stands_for: Array | None = None,
 ) -> Stutters:
-    """What took longer than `limit_s`; without a limit, what a frame is called a stutter for.
+    """Return what took longer than `limit_s`; without a limit, what a frame is called a stutter for.
 
     The late time of sampled frames is that of all for which each stands.
     """
@@ -67,7 +67,7 @@ def late_frames(
 
 
 def within(stutters: Stutters, begin_s: float, end_s: float) -> Stutters:
-    """Those that end in a stretch of time, and their share of it."""
+    """Return those that end in a stretch of time, and their share of it."""
     return chosen(stutters, (stutters.ends_s >= begin_s) & (stutters.ends_s < end_s), begin_s, end_s)
 
 
@@ -133,7 +133,7 @@ def episodes(begins_s: Array, ends_s: Array, gap_s: float) -> tuple[Episode, ...
 
 
 def recurrence(found: tuple[Episode, ...], begin_s: float, end_s: float, gap_s: float) -> Recurrence | None:
-    """Whether episodes come at more even distances than as many at random, no closer than a gap; None of few."""
+    """Return whether episodes come at more even distances than as many at random, no closer than a gap; None of few."""
     if len(found) < _FEWEST_EPISODES:
         return None
     starts = np.array([one.begin_s for one in found])

@@ -43,7 +43,7 @@ def drawn_again(table: Array) -> Array:
 
 
 def mean_over(times_s: Array, values: Array, begin_s: float, end_s: float) -> Interval:
-    """The mean of what was read, and how far it might lie elsewhere in another stretch of the same."""
+    """Return the mean of what was read, and how far it might lie elsewhere in another stretch of the same."""
     estimate = float(values.mean())
     cells = cells_of(end_s - begin_s)
     if cells is None:

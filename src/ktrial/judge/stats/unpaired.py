@@ -85,7 +85,7 @@ def _normal_rank_sum(ranks: Array, smaller: float, n_control: int, n_arm: int) -
 
 
 def critical_pairs(n_control: int, n_arm: int, alpha: float) -> int | None:
-    """The largest U that is rare enough (two-sided), None if even 0 is not."""
+    """Return the largest U that is rare enough (two-sided), None if even 0 is not."""
     pairs = n_control * n_arm
     if pairs > EXACT_PAIRS:
         deviation = math.sqrt(pairs * (n_control + n_arm + 1) / 12)
@@ -141,13 +141,13 @@ def _picks(n_control: int, n_arm: int) -> tuple[Array, bool]:
 
 
 def permutation_floor(n_control: int, n_arm: int) -> float:
-    """The smallest p of the permutation test of means as it is done here."""
+    """Return the smallest p of the permutation test of means as it is done here."""
     floor = unpaired_floor(n_control, n_arm)
     return floor if math.comb(n_control + n_arm, n_arm) <= ALL_PICKS else max(floor, 2 / (RESAMPLES + 1))
 
 
 def permutation(control: Array, arm: Array) -> tuple[Array, Array] | None:
-    """Differences of means and the two-sided p of relabelling: all ways where they are few, else drawn ones."""
+    """Return differences of means and the two-sided p of relabelling: all ways where they are few, else drawn ones."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     if n_control + n_arm > RELABELLED_UNITS:
         return None

@@ -40,7 +40,7 @@ class BuiltKernels:
 
     @staticmethod
     def at(folder: Path) -> KernelMade | None:
-        """The kernel that was built there, if its image is still the one of the record."""
+        """Return the kernel that was built there, if its image is still the one of the record."""
         with contextlib.suppress(OSError, msgspec.DecodeError):
             made = msgspec.json.decode((folder / RECORD).read_bytes(), type=KernelMade)
             if hashlib.sha256(Path(made.image).read_bytes()).hexdigest() == made.image_sha256:
@@ -67,7 +67,7 @@ class BuiltKernels:
         return sorted(one for one in used.parent.glob("built-*") if one.is_dir() and last_s(one) < latest_s)
 
     def all(self) -> list[KernelMade]:
-        """Those that are still there, the newest first."""
+        """Return those that are still there, the newest first."""
         found = []
         for place in self._folder.glob("*"):
             with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):

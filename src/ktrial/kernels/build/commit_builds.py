@@ -46,13 +46,13 @@ class CommitHistory:
         self.git("rev-parse", "--git-dir", what="it is no git tree")
 
     def commit(self, word: str) -> str:
-        """The number of the commit that a tag, a branch or a short number names."""
+        """Return the number of the commit that a tag, a branch or a short number names."""
         return self.git(
             "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}", what=f"it has no commit {word!r}"
         ).strip()
 
     def between(self, good: str, bad: str) -> list[Commit]:
-        """All ancestors of `bad`, itself included, that are none of `good`'s; parents first. Raises BadInput."""
+        """Return all ancestors of `bad`, itself included, that are none of `good`'s; parents first. Raises BadInput."""
         base = self.git("merge-base", good, bad, what="good and bad have no commit in common").strip()
         if base != good:
             raise BadInput(
@@ -67,7 +67,7 @@ class CommitHistory:
         ]
 
     def git(self, *words: str, what: str | None = None, folder: Path | None = None) -> str:
-        """What git says. Raises BadInput with `what` where it fails and that is a person's mistake."""
+        """Return what git says. Raises BadInput with `what` where it fails and that is a person's mistake."""
         place = folder or self.folder
         try:
             done = subprocess.run(

@@ -37,7 +37,7 @@ _LEFT: Mapping[Packaging, tuple[str, ...]] = {
 
 
 def find(word: str) -> Found:
-    """What a word names. Raises BadInput where no packaging is known by its files."""
+    """Return what a word names. Raises BadInput where no packaging is known by its files."""
     path = Path(word)
     if path.is_file() and path.name.endswith(".dsc"):
         return Found("debian", str(path.resolve()))
@@ -163,7 +163,7 @@ class OwnPackaging:
         return told | ({} if cached is None else {"PATH": f"{cached}:{os.environ.get('PATH', os.defpath)}"})
 
     def left(self) -> list[Path]:
-        """The packages that lie where the packaging puts them."""
+        """Return the packages that lie where the packaging puts them."""
         return sorted(path for pattern in _LEFT[self.found.packaging] for path in self.out.glob(pattern))
 
 

@@ -31,7 +31,7 @@ _KEPT = re.compile(r"(?:saved)?cmd_\S+ := (.+)$")
 
 
 def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
-    """The command that compiled `target` (`lib/ctype.o`), the last one where there are several."""
+    """Return the command that compiled `target` (`lib/ctype.o`), the last one where there are several."""
     found = [words for words in _commands(data, (f"-o {target} ",), source) if "-c" in words]
     if not found:
         raise unreadable(source, None, "the whole text", f"a build of {target}: no command writes it")
@@ -39,7 +39,7 @@ def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[st
 
 
 def read_rust_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
-    """The command of rustc that made `target` (`rust/core.o`), the last one where there are several."""
+    """Return the command of rustc that made `target` (`rust/core.o`), the last one where there are several."""
     commands = _commands(data, (f"--emit=obj={target} ", f"-o {target} "), source)
     found = [words for words in commands if any(word.rpartition("/")[2].startswith("rustc") for word in words)]
     if not found:
@@ -48,7 +48,7 @@ def read_rust_compile(data: bytes, target: str, source: str = "make V=1") -> tup
 
 
 def _commands(data: bytes, marks: tuple[str, ...], source: str) -> Iterator[tuple[str, ...]]:
-    """The words of every command that holds one of the marks."""
+    """Yield the words of every command that holds one of the marks."""
     for line, text in numbered(data, source):
         if any(mark in f"{text} " for mark in marks):
             try:
@@ -58,17 +58,17 @@ def _commands(data: bytes, marks: tuple[str, ...], source: str) -> Iterator[tupl
 
 
 def marches(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """All -march of a command, in order; the last one counts."""
+    """Return all -march of a command, in order; the last one counts."""
     return tuple(word for word in argv if word.startswith("-march="))
 
 
 def compiled(line: str) -> bool:
-    """Whether a line of a build that is not verbose tells of a source that was compiled."""
+    """Return whether a line of a build that is not verbose tells of a source that was compiled."""
     return bool(_COMPILED.match(line))
 
 
 def read_cmd_file(data: bytes, source: str) -> tuple[str, ...]:
-    """The command that kbuild kept of an object (`lib/.ctype.o.cmd`)."""
+    """Return the command that kbuild kept of an object (`lib/.ctype.o.cmd`)."""
     for line, text in numbered(data, source):
         match = _KEPT.match(text)
         if match is None:
@@ -81,7 +81,7 @@ def read_cmd_file(data: bytes, source: str) -> tuple[str, ...]:
 
 
 def last_flag(argv: tuple[str, ...], begin: str) -> str | None:
-    """What follows `begin` in the last word of a command that begins so."""
+    """Return what follows `begin` in the last word of a command that begins so."""
     return next((word.removeprefix(begin) for word in reversed(argv) if word.startswith(begin)), None)
 
 
@@ -102,6 +102,6 @@ def read_sccache(data: bytes, source: str = "sccache --show-stats") -> tuple[int
 
 
 def rust_cpus(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """All target CPUs of a command of rustc's, in order; the last one counts."""
+    """Return all target CPUs of a command of rustc's, in order; the last one counts."""
     joined = [f"-C{after}" if word == "-C" else word for word, after in zip(argv, (*argv[1:], ""), strict=True)]
     return tuple(word.removeprefix("-Ctarget-cpu=") for word in joined if word.startswith("-Ctarget-cpu="))

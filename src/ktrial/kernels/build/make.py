@@ -75,11 +75,11 @@ class Make:
         return {**inherited, **self._environment, **(more or {}), "LC_ALL": "C", "TZ": "UTC"}
 
     def run(self, *words: str, stdin: bytes | None = None, **more: str) -> bytes:
-        """What it prints. Raises KtrialError with its last lines where it fails."""
+        """Return what it prints. Raises KtrialError with its last lines where it fails."""
         return run(self.argv(*words), self.environment(more), stdin, self._what(*words))
 
     def tried(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        """The same where a failure is an answer."""
+        """Return the same where a failure is an answer."""
         return _ended(self.argv(*words), self.environment(), b"", self._what(*words))
 
     def _what(self, *words: str) -> str:

@@ -86,7 +86,7 @@ def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *p
 def build_key(
     source: KernelSource, configured: Configured, tools: tuple[Tool, ...], make: Mapping[str, str]
 ) -> str | None:
-    """Another one wherever something is that a kernel is built of; None where the sources may change unseen.
+    """Return another one wherever something is that a kernel is built of; None where the sources may change unseen.
 
     `make` is what is told without places and without what stands before the compiler.
     """
@@ -99,7 +99,7 @@ def build_key(
 
 
 def make_environment(source: KernelSource, *, distributed: bool = False) -> dict[str, str]:
-    """What keeps the same sources giving the same bytes, and lets builds in other folders use one cache."""
+    """Return what keeps the same sources giving the same bytes, and lets builds in other folders use one cache."""
     stamp = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(source.epoch_s))
     return {
         "KBUILD_BUILD_TIMESTAMP": stamp,

@@ -43,7 +43,7 @@ class Compiled(NamedTuple):
 
 
 def read_cmd(data: bytes) -> Compiled | None:
-    """What the file tells; None where its command compiles neither C nor Rust (it links, assembles, copies)."""
+    """Return what the file tells; None where its command compiles neither C nor Rust (it links, assembles, copies)."""
     command = _COMMAND.match(data)
     if command is None:
         return None
@@ -60,7 +60,7 @@ def read_cmd(data: bytes) -> Compiled | None:
 
 
 def _c_target(words: bytes) -> str:
-    """The last -march, -mcpu and -mtune: those that count."""
+    """Return the last -march, -mcpu and -mtune: those that count."""
     found = {match[1].decode(): match[2].decode(errors="replace") for match in _C_TARGET.finditer(words)}
     return " ".join(f"-{name}={found[name]}" for name in _C_NAMES if name in found)
 
@@ -79,12 +79,12 @@ _VMLINUX = "vmlinux"
 
 
 def is_built_tree(folder: Path) -> bool:
-    """Whether a kernel was built in it."""
+    """Return whether a kernel was built in it."""
     return (folder / ".config").is_file() and (folder / _VMLINUX).is_file()
 
 
 def built_objects(folder: Path) -> BuiltObjects:
-    """What was compiled there. Raises BadInput where it cannot be read."""
+    """Return what was compiled there. Raises BadInput where it cannot be read."""
     kernel: list[Compiled] = []
     apart = 0
     for compiled in _compiled(folder):
@@ -142,7 +142,7 @@ def _examples(compiled: Sequence[Compiled]) -> dict[str, tuple[str, ...]]:
 
 
 def _compilers(vmlinux: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The compilers that the kernel names: in its comment, and in its debug information."""
+    """Return the compilers that the kernel names: in its comment, and in its debug information."""
     try:
         with vmlinux.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             elf = Elf(data, str(vmlinux))

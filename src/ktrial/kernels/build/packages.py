@@ -43,7 +43,7 @@ PACKINGS: Mapping[PackageKind, Packing] = {
 
 
 def needed_programs(kind: PackageKind, tree: Path) -> tuple[str, ...]:
-    """What the tree starts to make it. Debian's rules of newer trees are written with debhelper."""
+    """Return what the tree starts to make it. Debian's rules of newer trees are written with debhelper."""
     rules = tree / _RULES
     helped = kind == "deb" and rules.is_file() and "dh_" in rules.read_text(encoding="utf-8", errors="replace")
     return (*PACKINGS[kind].programs, *((_HELPER,) if helped else ()))
@@ -75,7 +75,7 @@ class Left:
         self._before = {path: _stamp(path) for path in self._found()}
 
     def collect(self) -> tuple[Package, ...]:
-        """The packages, moved into the build's own folder."""
+        """Return the packages, moved into the build's own folder."""
         new = [path for path in self._found() if self._before.get(path) != _stamp(path)]
         if not new:
             raise KtrialError(f"make {PACKINGS[self._kind].target} ended well, and left no package")

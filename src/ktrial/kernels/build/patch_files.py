@@ -48,7 +48,7 @@ FILES = tuple(dict.fromkeys(path for signs in _SIGNS.values() for path, _ in sig
 
 
 def families(files: Mapping[str, str]) -> tuple[Family, ...]:
-    """Those that the texts, by path, belong to."""
+    """Return those that the texts, by path, belong to."""
     found = []
     for name, signs in _SIGNS.items():
         matches = [match for path, pattern in signs if (match := pattern.search(files.get(path, "")))]

@@ -229,7 +229,7 @@ def _leads_out(link: str, name: str) -> bool:
 
 
 def _failure(patch: Patch, said: str, complaint: str, tree: Path) -> str:
-    """The first hunk that does not fit, and the lines of the file where it should."""
+    """Return the first hunk that does not fit, and the lines of the file where it should."""
     name = ""
     for line in said.splitlines():
         if match := _PATCHING.fullmatch(line.strip()):

@@ -57,7 +57,7 @@ class ProbeBuild:
         return self._make.run("V=1", target)
 
     def why_no_rust(self) -> str | None:
-        """What `make rustavailable` says against it; None where it says nothing."""
+        """Return what `make rustavailable` says against it; None where it says nothing."""
         done = self._make.tried("rustavailable")
         if done.returncode == 0:
             return None
@@ -68,6 +68,6 @@ class ProbeBuild:
 
 
 def _symbol(line: str) -> str:
-    """The symbol that a line of a configuration is about."""
+    """Return the symbol that a line of a configuration is about."""
     words = line.removeprefix("# ").partition("=")[0].split()
     return words[0].removeprefix("CONFIG_") if words else ""

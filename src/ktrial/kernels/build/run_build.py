@@ -71,7 +71,7 @@ class KernelBuild:
         check_room(self._out, [symbols], jobs, _used(self._out))
 
     def done_before(self) -> int:
-        """How many objects an earlier build left here."""
+        """Return how many objects an earlier build left here."""
         return sum(1 for _ in self._out.rglob(".*.o.cmd"))
 
     def run(self, target: str, jobs: int) -> BuildCost:
@@ -187,7 +187,7 @@ class _CacheCounts:
 
 
 def read_flags(out: Path) -> Flags | None:
-    """What an object of a built tree was compiled with; None where kbuild left nothing that tells."""
+    """Return what an object of a built tree was compiled with; None where kbuild left nothing that tells."""
     for name in _SHOWN:
         path = out / Path(name).parent / f".{Path(name).name}.cmd"
         with contextlib.suppress(OSError, KtrialError):
@@ -206,7 +206,7 @@ def drop_objects(out: Path) -> None:
 
 
 def flags_of_image(place: str) -> Flags | None:
-    """What the objects of an image were compiled with, where it lies in the folder that it was built in."""
+    """Return what the objects of an image were compiled with, where it lies in the folder that it was built in."""
     path = Path(place)
     for image in (*_IMAGES.values(), "vmlinux"):
         if place.endswith(f"/{image}"):

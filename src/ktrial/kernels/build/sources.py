@@ -79,7 +79,7 @@ class Sources:
         return Opened(source, folder, ours=True)
 
     def patched(self, opened: Opened, patches: Sequence[Patch]) -> Opened:
-        """A copy with the patches on it, made once for the same sources and patches."""
+        """Return a copy with the patches on it, made once for the same sources and patches."""
         if not patches:
             return opened
         identity = opened.source.sha256 or (opened.source.commit if not opened.source.changes else None)
@@ -200,7 +200,7 @@ def _sha256(path: Path) -> str:
 
 
 def _inner(package: Path, into: Path) -> Path:
-    """The archive of sources within a package, written out."""
+    """Return the archive of sources within a package, written out."""
     try:
         with package.open("rb") as file:
             archive, inside = package_files(file, package)
@@ -240,7 +240,7 @@ def _copy(opened: Opened, into: Path) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Bytes that a copy without `.git` takes."""
+    """Return bytes that a copy without `.git` takes."""
     return int(_run(["du", "--summarize", "--block-size=1", "--exclude=.git", "--", str(folder)]).split()[0])
 
 

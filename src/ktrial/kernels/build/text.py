@@ -14,7 +14,7 @@ _LABEL_COLUMNS = 15
 
 
 def made_text(made: KernelMade, before: KernelMade | None, *, width: int) -> str:
-    """A line for each thing; `before` is an earlier build of the same sources, which filled the cache."""
+    """Return a line for each thing; `before` is an earlier build of the same sources, which filled the cache."""
 
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"

@@ -59,7 +59,7 @@ _CHECKED = {"rustc": ("rustc", "RUST"), "bindgen": ("bindgen", "RUST"), "pahole"
 
 
 def choose(cc: str) -> Toolchain:
-    """The toolchain of a compiler: all of LLVM's programs with clang, those of binutils with gcc."""
+    """Return the toolchain of a compiler: all of LLVM's programs with clang, those of binutils with gcc."""
     path = shutil.which(cc)
     if path is None:
         raise BadInput(f"{cc}: no such program", hint="install it, or give its path with --cc")
@@ -130,7 +130,7 @@ def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tu
 
 
 def _least(tree: Path, name: str) -> str | None:
-    """What the tree's own script says; None of a tree without it, or that does not know the tool."""
+    """Return what the tree's own script says; None of a tree without it, or that does not know the tool."""
     if not (tree / _MINIMUM).is_file():
         return None
     try:

@@ -22,7 +22,7 @@ class SourceTree:
             raise BadInput("is not a folder", file=str(folder), hint="give the folder of a kernel's sources")
 
     def survey(self) -> KernelTree:
-        """What the tree is, and what it has already."""
+        """Return what the tree is, and what it has already."""
         return survey(self._files(), self._targets)
 
     def patch(self) -> UarchPatch:

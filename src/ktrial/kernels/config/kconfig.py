@@ -196,7 +196,7 @@ def read_part(data: bytes, source: str = "Kconfig") -> Kconfig:
 
 
 def _joined(data: bytes, source: str) -> Iterator[tuple[int, str]]:
-    """The lines, with those that end in a backslash joined to the next one."""
+    """Yield the lines, with those that end in a backslash joined to the next one."""
     begun: tuple[int, str] | None = None
     for number, text in numbered(data, source):
         first, before = begun if begun is not None else (number, "")

@@ -67,7 +67,7 @@ def level(expression: Expression, values: Mapping[str, str]) -> int | None:
 
 
 def demands(expression: Expression) -> tuple[Expression, ...]:
-    """What must all hold for it to hold."""
+    """Return what must all hold for it to hold."""
     if expression.kind != "and":
         return (expression,)
     return tuple(one for part in expression.parts for one in demands(part))
@@ -110,7 +110,7 @@ def _compared(expression: Expression, values: Mapping[str, str]) -> int | None:
 
 
 def _value(expression: Expression, values: Mapping[str, str]) -> str:
-    """What a side of a comparison is: the value of a symbol, or the word itself."""
+    """Return what a side of a comparison is: the value of a symbol, or the word itself."""
     if expression.kind == "text" or expression.text in _LEVELS or expression.text.isdigit():
         return expression.text
     if expression.kind != "word":

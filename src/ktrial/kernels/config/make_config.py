@@ -30,10 +30,10 @@ class ConfigMaker(Protocol):
     """A tree's own Kconfig, in a private folder."""
 
     def base(self, word: str, version: str) -> tuple[str, Mapping[str, str]]:
-        """Where the base comes from, and its symbols as this tree takes them."""
+        """Return where the base comes from, and its symbols as this tree takes them."""
 
     def merged(self, fragment: str) -> Mapping[str, str]:
-        """The symbols that come of the base and a fragment."""
+        """Return the symbols that come of the base and a fragment."""
 
     @property
     def text(self) -> bytes:
@@ -51,10 +51,10 @@ class Symbols(Protocol):
         """Symbol -> bool, tristate, int, hex, string."""
 
     def choice(self, name: str) -> tuple[str, ...]:
-        """The symbols of which only one can be chosen, this one among them."""
+        """Return the symbols of which only one can be chosen, this one among them."""
 
     def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
-        """Why a symbol does not have the value wanted in a configuration."""
+        """Return why a symbol does not have the value wanted in a configuration."""
 
 
 class ConfigRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class ConfigRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def configure(wanted: ConfigRequest, tree: Symbols, work: ConfigMaker) -> Configured:
-    """The configuration; wishes that did not hold are in it with their reasons, and nothing was hidden."""
+    """Return the configuration; wishes that did not hold are in it with their reasons, and nothing was hidden."""
     wishes, unknown = _checked(wanted, tree)
     place, before = work.base(wanted.base, wanted.version)
     base_sha256 = hashlib.sha256(work.text).hexdigest()
@@ -120,7 +120,7 @@ def check_held(found: Configured) -> None:
 
 
 def _checked(wanted: ConfigRequest, tree: Symbols) -> tuple[dict[str, Wish], frozenset[str]]:
-    """The wishes, which do not contradict each other, and those of them that this tree does not know.
+    """Return the wishes, which do not contradict each other, and those of them that this tree does not know.
 
     A symbol that a person named himself must exist. A fragment that ktrial brings is for many versions: what one lacks
     and is wanted off is off.

@@ -16,7 +16,7 @@ _MOST = 3
 
 
 def reason(name: str, wanted: str, values: Mapping[str, str], tree: KconfigTree) -> str:
-    """One sentence without its end. `values` is the configuration that came out."""
+    """Return one sentence without its end. `values` is the configuration that came out."""
     found = tree.definitions.get(name)
     if not found:
         near = nearest(name, tree.names)
@@ -66,7 +66,7 @@ def _value_reason(found: Sequence[Definition], got: str) -> str:
 def _unmet(
     name: str, wanted: str, found: Sequence[Definition], values: Mapping[str, str], tree: KconfigTree, depth: int
 ) -> str:
-    """What the nearest definition lacks; empty where one lacks nothing."""
+    """Return what the nearest definition lacks; empty where one lacks nothing."""
     least = _LEVELS.get(wanted, 2)
     told = [_lacking(one, least, values) for one in found]
     if not all(told):
@@ -78,7 +78,7 @@ def _unmet(
 
 
 def _lacking(definition: Definition, least: int, values: Mapping[str, str]) -> list[tuple[Expression, int | None]]:
-    """The conditions that do not hold, with the value that each has."""
+    """Return the conditions that do not hold, with the value that each has."""
     texts = (*definition.conditions, *((definition.prompt_if,) if definition.prompt_if else ()))
     lacks: dict[Expression, int | None] = {}
     for text in texts:
@@ -94,7 +94,7 @@ def _lacking(definition: Definition, least: int, values: Mapping[str, str]) -> l
 
 
 def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: KconfigTree, depth: int) -> str:
-    """A condition that does not hold, and what it lacks itself where it is a symbol."""
+    """Return a condition that does not hold, and what it lacks itself where it is a symbol."""
     text = shown(term)
     if term.kind == "word":
         if term.text not in tree:
@@ -122,5 +122,5 @@ class KnownSymbols(KconfigTree):
     """The symbols of a tree, and why one does not have the value that was asked for."""
 
     def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
-        """One sentence without its end. `values` is the configuration that came out."""
+        """Return one sentence without its end. `values` is the configuration that came out."""
         return reason(name, wanted, values, self)

@@ -32,7 +32,7 @@ def config_json(found: Configured, folder: str) -> dict[str, Any]:
 
 
 def config_text(found: Configured, folder: str, *, width: int) -> str:
-    """What the configuration begins with, what was asked, and in what it differs from its base."""
+    """Return what the configuration begins with, what was asked, and in what it differs from its base."""
 
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"
@@ -76,7 +76,7 @@ def _count(fragment: Fragment) -> int:
 
 
 def fragment_text(fragment: Fragment) -> str:
-    """The fragment as Kconfig's own tools read it."""
+    """Return the fragment as Kconfig's own tools read it."""
     sections = [("", fragment.symbols), *((f"# on {name}\n", symbols) for name, symbols in fragment.arch.items())]
     text = f"# {fragment.name}: {fragment.what}\n"
     for head, symbols in sections:

@@ -87,7 +87,7 @@ _KNOWN = {machine.architecture: machine for machine in (X86_64, AARCH64)}
 
 
 def machine_for(architecture: str, source: str) -> GuestMachine:
-    """The machine for a kernel's image. Raises BadInput where no guest is like that."""
+    """Return the machine for a kernel's image. Raises BadInput where no guest is like that."""
     if architecture not in _KNOWN:
         raise BadInput(f"it is a kernel for {architecture}; guests are {' or '.join(_KNOWN)}", file=source)
     return _KNOWN[architecture]

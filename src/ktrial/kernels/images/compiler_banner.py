@@ -18,7 +18,7 @@ _LIMIT_BYTES = 512 << 20
 
 
 def comments(file: Elf) -> tuple[str, ...]:
-    """The compilers that `.comment` names, each once."""
+    """Return the compilers that `.comment` names, each once."""
     data = file.section(".comment") or b""
     return tuple(dict.fromkeys(text.decode(errors="replace") for text in data.split(b"\0") if text))
 
@@ -36,7 +36,7 @@ def _short(producer: str) -> str:
 
 
 def _unpacked(section: bytes) -> bytes:
-    """A section that was packed with zlib begins with its kind (1), its size and its alignment."""
+    """Return a section that was packed with zlib begins with its kind (1), its size and its alignment."""
     if section[:8] != b"\1" + b"\0" * 7 or len(section) < 24:
         return section
     try:

@@ -27,7 +27,7 @@ class ArchiveMember(NamedTuple):
 
 
 def member(header: bytes, offset: int, source: str) -> ArchiveMember:
-    """The member whose header this is; `offset` is where the header begins."""
+    """Return the member whose header this is; `offset` is where the header begins."""
     size = header[_SIZE].strip()
     if len(header) != HEADER_BYTES or not header.endswith(_END) or not size.isdigit():
         raise BadInput(

@@ -65,13 +65,13 @@ class _Inside:
         self._ends = list(accumulate((end for _, end in found), max))
 
     def holds(self, place: int) -> bool:
-        """Whether a place is in one of them."""
+        """Return whether a place is in one of them."""
         before = bisect_left(self._begins, place)
         return before > 0 and place < self._ends[before - 1]
 
 
 def _programs(kernel: bytes) -> Iterator[tuple[int, int]]:
-    """Where ELF files lie within the kernel, up to the end of their sections' headers."""
+    """Yield where ELF files lie within the kernel, up to the end of their sections' headers."""
     for match in _PROGRAM.finditer(kernel):
         begin = match.start()
         data = kernel[begin : begin + _HEAD_BYTES]

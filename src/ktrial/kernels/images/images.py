@@ -50,7 +50,7 @@ class Images:
         self._release = release or os.uname().release
 
     def find(self, word: str) -> KernelFiles:
-        """The kernel that a word names: `running`, a path, or an installed version."""
+        """Return the kernel that a word names: `running`, a path, or an installed version."""
         path = Path(word)
         if word == RUNNING:
             return self._installed(self._release)
@@ -138,7 +138,7 @@ def _package(path: Path, word: str) -> KernelFiles:
 
 
 def read_kernel(images: Images, word: str) -> KernelFound:
-    """What a kernel is that a word names; `running` is the one that runs, whatever lies in its place by now."""
+    """Return what a kernel is that a word names; `running` is the one that runs, whatever lies in its place by now."""
     if word == RUNNING:
         return _read_running()
     files = images.find(word)

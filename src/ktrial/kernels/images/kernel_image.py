@@ -74,7 +74,7 @@ def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
 
 
 def read_image(data: bytes, source: str) -> KernelImage:
-    """The kernel inside an image. Raises BadInput where it cannot be unpacked whole."""
+    """Return the kernel inside an image. Raises BadInput where it cannot be unpacked whole."""
     if not _is_bzimage(data):
         packing, kernel = _unwrapped(data, source)
         return KernelImage(_machine(kernel, source), None, packing, kernel)
@@ -89,7 +89,7 @@ def _is_bzimage(data: bytes) -> bool:
 
 
 def _is_64_bit(data: bytes) -> bool:
-    """The header's XLF_KERNEL_64, since protocol 2.12; older images of x86 are taken for 64 bits wide."""
+    """Return the header's XLF_KERNEL_64, since protocol 2.12; older images of x86 are taken for 64 bits wide."""
     protocol, loads = struct.unpack_from("<H", data, 0x206)[0], struct.unpack_from("<H", data, 0x236)[0]
     return protocol < 0x020C or bool(loads & 1)
 
@@ -121,7 +121,7 @@ def _unwrapped(data: bytes, source: str) -> tuple[str, bytes]:
 
 
 def _unpacked(payload: bytes, source: str) -> tuple[str, bytes]:
-    """How it is packed, and what is inside."""
+    """Return how it is packed, and what is inside."""
     for magic, name, unpack in _PACKED:
         if payload.startswith(magic):
             if unpack is None:
@@ -168,7 +168,7 @@ class Banner(NamedTuple):
 
 
 def read_banner(kernel: bytes, source: str) -> Banner:
-    """What the kernel says of itself. Raises BadInput where it says nothing."""
+    """Return what the kernel says of itself. Raises BadInput where it says nothing."""
     found = [match for match in _BANNER.finditer(kernel) if b"%" not in match[0] and b") #" in match[0]]
     # A kernel may also hold a first draft, without the build's number.
     for match in sorted(found, key=lambda match: b") # " in match[0]):
@@ -188,7 +188,7 @@ def _banner(text: str, release: str) -> Banner:
 
 
 def _groups(text: str) -> list[str]:
-    """What stands in the outer brackets."""
+    """Return what stands in the outer brackets."""
     found, depth, begin = [], 0, 0
     for at, character in enumerate(text):
         if character == "(":

@@ -29,7 +29,7 @@ def module_name(file: str) -> str | None:
 
 
 def read_module(data: bytes, source: str) -> KernelModule:
-    """The module inside a file. Raises BadInput where it is none."""
+    """Return the module inside a file. Raises BadInput where it is none."""
     try:
         inside = opened(data)
     except BadInput as error:
@@ -50,7 +50,7 @@ def read_module(data: bytes, source: str) -> KernelModule:
 
 
 def _soft(value: str) -> list[str]:
-    """What should be loaded before: `NAME pre: a b post: c`."""
+    """Return what should be loaded before: `NAME pre: a b post: c`."""
     _, *parts = _SOFT.split(value)
     return [
         name.replace("-", "_")

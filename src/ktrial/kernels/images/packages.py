@@ -50,7 +50,7 @@ class Unpacked:
         self._allowed = _CONTENTS_LIMIT_BYTES
 
     def tell(self) -> int:
-        """How much was read or skipped."""
+        """Return how much was read or skipped."""
         return self._at
 
     def allow(self, size: int) -> None:
@@ -101,14 +101,14 @@ class Unpacked:
 
 
 def is_package(path: Path) -> bool:
-    """Whether a file is a package that kernels come in."""
+    """Return whether a file is a package that kernels come in."""
     with path.open("rb") as file:
         begin = file.read(8)
     return begin.startswith((debian_package.MAGIC, rpm_package.MAGIC)) or _PACMAN.search(path.name) is not None
 
 
 def kernel_of(path: Path, word: str) -> PackedKernel:
-    """The kernel that a package holds. Raises BadInput where it holds none, or cannot be read."""
+    """Return the kernel that a package holds. Raises BadInput where it holds none, or cannot be read."""
     image: Held | None = None
     config: Held | None = None
     try:
@@ -146,7 +146,7 @@ def _files(path: Path) -> Iterator[Held]:
 
 
 def _of_tar(archive: tarfile.TarFile, inside: Unpacked, path: Path) -> Iterator[Held]:
-    """The boot files of Debian's packages lie together, before modules that take long to unpack."""
+    """Yield the boot files of Debian's packages lie together, before modules that take long to unpack."""
     seen = False
     for entry in archive:
         name = _place(entry.name)
@@ -175,7 +175,7 @@ def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
 
 
 def package_files(file: IO[bytes], path: Path) -> tuple[tarfile.TarFile, Unpacked]:
-    """The archive of the files within a package of Debian, which `file` was opened from."""
+    """Return the archive of the files within a package of Debian, which `file` was opened from."""
     at = len(debian_package.MAGIC)
     while True:
         file.seek(at)

@@ -28,7 +28,7 @@ _LIMIT_BYTES = 16 << 20
 
 
 def read_symbols(data: bytes, source: str) -> dict[str, str]:
-    """Symbol -> value as written (`y`, `m`, `n`, a number, a string without quotes)."""
+    """Return symbol -> value as written (`y`, `m`, `n`, a number, a string without quotes)."""
     found: dict[str, str] = {}
     for number, raw in enumerate(data.splitlines(), start=1):
         line = raw.decode(errors="replace").strip()
@@ -49,7 +49,7 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
 
 
 def built_in(kernel: bytes) -> bytes | None:
-    """The configuration that a kernel carries; None where it carries none, or not whole."""
+    """Return the configuration that a kernel carries; None where it carries none, or not whole."""
     begin = kernel.find(_BEGIN)
     end = kernel.find(_END, begin)
     if begin < 0 or end < 0:
@@ -104,7 +104,7 @@ class _Notes(NamedTuple):
 def identify(
     data: bytes, source: str, config: bytes | None, config_from: str | None
 ) -> tuple[KernelIdentity, Mapping[str, str] | None]:
-    """An image's identity and its configuration: the one inside it, else `config`, which lay beside it."""
+    """Return an image's identity and its configuration: the one inside it, else `config`, which lay beside it."""
     image = read_image(data, source)
     banner = read_banner(image.kernel, source)
     inside = built_in(image.kernel)
@@ -183,7 +183,7 @@ def _identity(
 
 
 def _lto(linked: bool | None, symbols: Mapping[str, str]) -> str:
-    """What the kernel says goes before what its configuration says; that tells which kind."""
+    """Return what the kernel says goes before what its configuration says; that tells which kind."""
     configured = _first(_LTO, symbols) or "none"
     if linked is None or linked == (configured != "none"):
         return configured
@@ -191,7 +191,7 @@ def _lto(linked: bool | None, symbols: Mapping[str, str]) -> str:
 
 
 def _doubts(banner: Banner, linked: bool | None, symbols: Mapping[str, str]) -> list[str]:
-    """Where the configuration cannot be this kernel's."""
+    """Return where the configuration cannot be this kernel's."""
     found = []
     compiler = symbols.get("CC_VERSION_TEXT")
     if compiler is not None and banner.compiler is not None and compiler not in banner.compiler:

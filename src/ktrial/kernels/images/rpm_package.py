@@ -39,7 +39,7 @@ def payload(data: bytes, source: str) -> Payload:
 
 
 def _section(data: bytes, at: int, source: str) -> tuple[dict[int, str], int]:
-    """The words of a header by their tags, and how many bytes it has."""
+    """Return the words of a header by their tags, and how many bytes it has."""
     begin = data[at : at + _HEADER.size]
     if len(begin) < _HEADER.size or not begin.startswith(_HEADER_MAGIC):
         raise _damaged(at, "a header of an RPM package", source)

@@ -37,7 +37,7 @@ def inspect_json(found: KernelFound, flags: Flags | None = None, *, with_config:
 
 
 def inspect_text(found: KernelFound, flags: Flags | None = None, *, width: int) -> str:
-    """A line for each thing that is known, and what is not."""
+    """Return a line for each thing that is known, and what is not."""
     identity = found.identity
 
     def line(label: str, text: str) -> str:

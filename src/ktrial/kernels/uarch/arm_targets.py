@@ -36,13 +36,13 @@ class CpuTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 def features(macros: Iterable[str], base: Iterable[str]) -> tuple[str, ...]:
-    """The features of the architecture among `macros` that are not in `base`, without their prefix."""
+    """Return the features of the architecture among `macros` that are not in `base`, without their prefix."""
     found = (_FEATURE.fullmatch(name) for name in set(macros) - set(base))
     return tuple(sorted(match[1] for match in found if match))
 
 
 def find_cpu_target(word: str, targets: Iterable[CpuTarget]) -> CpuTarget:
-    """The target that a person means: its -mcpu or its prompt (`apple-m1`, `Apple M1`)."""
+    """Return the target that a person means: its -mcpu or its prompt (`apple-m1`, `Apple M1`)."""
     known = tuple(targets)
     wanted = word.lower().replace(" ", "-")
     for target in known:

@@ -33,7 +33,7 @@ class RustcVersion(msgspec.Struct, frozen=True):
 
 
 def read_gcc_march(data: bytes, source: str = "stdout") -> str:
-    """The -march that gcc took, from its `-Q --help=target`."""
+    """Return the -march that gcc took, from its `-Q --help=target`."""
     for _, text in numbered(data, source):
         if match := _MARCH.fullmatch(text.rstrip()):
             return match[1]
@@ -41,7 +41,7 @@ def read_gcc_march(data: bytes, source: str = "stdout") -> str:
 
 
 def read_clang_cpu(data: bytes, source: str = "stderr") -> str:
-    """The CPU that clang generates code for, from its `-###`."""
+    """Return the CPU that clang generates code for, from its `-###`."""
     for _, text in numbered(data, source):
         if match := _TARGET_CPU.search(text):
             return match[1]
@@ -49,7 +49,7 @@ def read_clang_cpu(data: bytes, source: str = "stderr") -> str:
 
 
 def read_macros(data: bytes, source: str = "stdout") -> dict[str, str]:
-    """The macros that a compiler predefines, from its `-dM -E`."""
+    """Return the macros that a compiler predefines, from its `-dM -E`."""
     macros: dict[str, str] = {}
     for line, text in numbered(data, source):
         if not text.strip():
@@ -62,7 +62,7 @@ def read_macros(data: bytes, source: str = "stdout") -> dict[str, str]:
 
 
 def read_rust_cpus(data: bytes, source: str = "stdout") -> RustCpus:
-    """The CPUs of `rustc --print target-cpus`."""
+    """Return the CPUs of `rustc --print target-cpus`."""
     names: list[str] = []
     native: str | None = None
     for _, text in numbered(data, source):
@@ -76,7 +76,7 @@ def read_rust_cpus(data: bytes, source: str = "stdout") -> RustCpus:
 
 
 def read_rustc_version(data: bytes, source: str = "stdout") -> RustcVersion:
-    """The versions of `rustc -vV`."""
+    """Return the versions of `rustc -vV`."""
     found: dict[str, str] = {}
     for _, text in numbered(data, source):
         if match := _RUSTC.match(text):
@@ -88,7 +88,7 @@ def read_rustc_version(data: bytes, source: str = "stdout") -> RustcVersion:
 
 
 def version_number(text: str, source: str) -> int:
-    """A version as the kernel's configuration counts it: 12.2.0 -> 120200."""
+    """Return a version as the kernel's configuration counts it: 12.2.0 -> 120200."""
     if not _VERSION.fullmatch(text):
         raise unreadable(source, None, text, "a version")
     parts = [int(part) for part in text.split(".")] + [0, 0]

@@ -101,7 +101,7 @@ class Compilers:
         self._builds = builds
 
     def find(self, names: Iterable[str] = ()) -> list[Compiler]:
-        """The compilers called so, or all in PATH that build for this architecture, each binary once."""
+        """Return the compilers called so, or all in PATH that build for this architecture, each binary once."""
         wanted = tuple(names)
         words = self._builds.words
         found: dict[Path, Compiler] = {}
@@ -121,12 +121,12 @@ class Compilers:
         return list(found.values())
 
     def rustc(self, name: str = "rustc") -> RustCompiler | None:
-        """What rustc says; None where there is none that works."""
+        """Return what rustc says; None where there is none that works."""
         path = shutil.which(name)
         return None if path is None else self._left_out(path, partial(self._rustc, path))
 
     def _left_out(self, path: str, ask: Callable[[], T]) -> T | None:
-        """What `ask` gives; a compiler that nobody named and that fails is said to be left out."""
+        """Return what `ask` gives; a compiler that nobody named and that fails is said to be left out."""
         try:
             return ask()
         except KtrialError as error:
@@ -173,7 +173,7 @@ def _keep(path: Path, data: bytes) -> None:
 
 
 def _in_path(program: re.Pattern[str]) -> list[str]:
-    """Names that look like such a compiler, plain ones first."""
+    """Return names that look like such a compiler, plain ones first."""
     names: dict[str, None] = {}
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         with contextlib.suppress(OSError):
@@ -216,7 +216,7 @@ def _asked(path: str, builds: Builds, targets: Iterable[Named]) -> Compiler | No
 
 
 def _native(path: str, kind: CompilerKind) -> str | None:
-    """What `-march=native` means; None where the compiler cannot tell."""
+    """Return what `-march=native` means; None where the compiler cannot tell."""
     with contextlib.suppress(KtrialError):
         if kind == "gcc":
             return read_gcc_march(_said(path, "-march=native", "-Q", "--help=target"))
@@ -225,7 +225,7 @@ def _native(path: str, kind: CompilerKind) -> str | None:
 
 
 def _problem(*argv: str) -> str | None:
-    """The first thing that the compiler says against it; None where it does it."""
+    """Return the first thing that the compiler says against it; None where it does it."""
     done = _run(*argv)
     if done.returncode == 0:
         return None

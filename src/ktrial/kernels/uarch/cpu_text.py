@@ -30,7 +30,7 @@ def cpu_json(facts: FactBook, compilers: Sequence[Compiler], rustc: RustCompiler
 def cpu_text(
     facts: FactBook, targets: Sequence[Target], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
 ) -> str:
-    """The CPU, what each compiler calls it, what each accepts, and what is left of it in kernel code."""
+    """Return the CPU, what each compiler calls it, what each accepts, and what is left of it in kernel code."""
 
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"
@@ -61,14 +61,14 @@ def _native(compiler: Compiler, level: object) -> str:
 
 
 def accepted_words(names: Sequence[str], targets: Sequence[object]) -> str:
-    """How many of the targets are accepted."""
+    """Return how many of the targets are accepted."""
     if len(names) == len(targets):
         return f"all {len(targets)} targets"
     return f"{len(names)} of {len(targets)} targets"
 
 
 def _kept_text(targets: Sequence[Target], compilers: Sequence[Compiler], width: int) -> str:
-    """What is left of the levels and of this CPU under the kernel's flags, as each compiler's macros say."""
+    """Return what is left of the levels and of this CPU under the kernel's flags, as each compiler's macros say."""
     rows = []
     for compiler in compilers:
         levels = [target.name for target in targets if target.generic_level is not None]

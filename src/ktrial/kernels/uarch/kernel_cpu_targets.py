@@ -33,7 +33,7 @@ def cpu_targets_json(
 def cpu_targets_text(
     targets: Sequence[CpuTarget], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
 ) -> str:
-    """A table; the last column tells which compilers of this machine accept a target."""
+    """Return a table; the last column tells which compilers of this machine accept a target."""
     rows = []
     for family, members in groupby(targets, key=lambda target: target.family):
         rows.append((f"{family}:", "", ""))
@@ -56,7 +56,7 @@ def arm_cpu_json(compilers: Sequence[Compiler], rustc: RustCompiler | None) -> d
 def arm_cpu_text(
     targets: Sequence[CpuTarget], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
 ) -> str:
-    """What each compiler for arm64 accepts, and what it does not."""
+    """Return what each compiler for arm64 accepts, and what it does not."""
 
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"

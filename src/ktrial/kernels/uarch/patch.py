@@ -38,7 +38,7 @@ _END = re.compile(rf"\s*(?:#|/\*) {END}(?: \*/)?\n?")
 
 
 def insert(text: str, after: Mapping[int, str], *, comment: str = "# {}") -> str:
-    """The text with more lines after the lines of these numbers, counted from 1; 0 is before the first."""
+    """Return the text with more lines after the lines of these numbers, counted from 1; 0 is before the first."""
     lines = text.splitlines(keepends=True)
     result: list[str] = []
     for number in range(len(lines) + 1):
@@ -54,7 +54,7 @@ def is_marked(text: str) -> bool:
 
 
 def without(text: str) -> str:
-    """The text without what stands between marks. Raises ValueError with the reason where marks do not pair."""
+    """Return the text without what stands between marks. Raises ValueError with the reason where marks do not pair."""
     kept: list[str] = []
     inside = 0
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
@@ -74,7 +74,7 @@ def without(text: str) -> str:
 
 
 def unified(path: str, old: str, new: str) -> str:
-    """The change of one file as a unified diff for `patch -p1`; empty where there is none."""
+    """Return the change of one file as a unified diff for `patch -p1`; empty where there is none."""
     lines = difflib.unified_diff(
         old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{path}", f"b/{path}", n=3
     )
@@ -110,7 +110,7 @@ class UarchPatch(msgspec.Struct, frozen=True):
 
 
 def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
-    """What a tree is. Raises Refused or UnreadableOutput where no known structure is found."""
+    """Return what a tree is. Raises Refused or UnreadableOutput where no known structure is found."""
     version = read_tree_version(files[TOP].encode(), TOP)
     applied = any(is_marked(text) for text in files.values())
     plain = _unmarked(files) if applied else files
@@ -132,7 +132,7 @@ def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
 
 
 def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatch:
-    """The patch for a tree that does not have it."""
+    """Return the patch for a tree that does not have it."""
     tree = survey(files, targets)
     if tree.applied:
         raise Refused(f"this tree ({tree.version}) has the patch already", hint="--reverse takes it out again")
@@ -174,7 +174,7 @@ def _unmarked(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _family(kconfig: Kconfig) -> Choice:
-    """The choice of processors: the one with the Pentium Pro in it, which every kernel has."""
+    """Return the choice of processors: the one with the Pentium Pro in it, which every kernel has."""
     found = [choice for choice in kconfig.choices if "M686" in choice.symbols]
     if len(found) != 1:
         raise Refused(f"{KCONFIG}: no choice of processors, or several: M686 is in {len(found)} choices")
@@ -273,7 +273,7 @@ def _edited_makefile(text: str, block: FlagBlock, new: Sequence[Target]) -> str:
 
 
 def _edited_masks(text: str) -> str:
-    """The masks that early boot code checks, each with what the target needs beside what it held."""
+    """Return the masks that early boot code checks, each with what the target needs beside what it held."""
     old: dict[int, str] = {}
     last = 0
     for number, line in enumerate(text.splitlines(), start=1):

@@ -44,7 +44,7 @@ class Facts:
 
 
 def entries(targets: Iterable[Target], facts: Facts) -> str:
-    """One entry of the choice for each target."""
+    """Return one entry of the choice for each target."""
     return "\n".join(_entry(target, facts) for target in targets)
 
 
@@ -72,21 +72,21 @@ def _rust_gates(target: Target, facts: Facts) -> Iterator[str]:
 
 
 def generic_entry(facts: Facts) -> str:
-    """The entry that every x86-64 CPU runs, where the tree has none."""
+    """Return the entry that every x86-64 CPU runs, where the tree has none."""
     lines = ["config GENERIC_CPU", '\tbool "Any x86-64 CPU"', f"\tdepends on {facts.sixty_four}"]
     lines += _help(f"Compile the kernel for a level of x86-64, which {LEVEL} tells.")
     return "\n".join(lines) + "\n"
 
 
 def choice(body: str, facts: Facts) -> str:
-    """A choice of its own for 64-bit code, around these entries."""
+    """Return a choice of its own for 64-bit code, around these entries."""
     head = ["choice", '\tprompt "Target of 64-bit code"', f"\tdepends on {facts.sixty_four}", "\tdefault GENERIC_CPU"]
     head += _help("The CPU that the compiler may use all instructions of.")
     return "\n" + "\n".join(head) + "\n\n" + body + "\nendchoice\n"
 
 
 def level_entry(levels: Sequence[Target], facts: Facts) -> str:
-    """The level of generic code, 1 where nothing is said."""
+    """Return the level of generic code, 1 where nothing is said."""
     gated = next(target for target in levels if target.level > 1)
     lines = [f"config {LEVEL}", '\tint "x86-64 level of generic code"', "\trange 1 3", "\tdefault 1"]
     lines += [f"\tdepends on {facts.sixty_four}", "\tdepends on GENERIC_CPU"]
@@ -97,7 +97,7 @@ def level_entry(levels: Sequence[Target], facts: Facts) -> str:
 
 
 def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
-    """What early boot code must find on the CPU, so that a wrong one gets a message."""
+    """Return what early boot code must find on the CPU, so that a wrong one gets a message."""
     parts = []
     for feature in FEATURES:
         needing = [target for target in targets if feature in target.needs]
@@ -109,7 +109,7 @@ def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
-    """A symbol that is set where rustc cannot be told the target. Empty where no target is so.
+    """Return a symbol that is set where rustc cannot be told the target. Empty where no target is so.
 
     Rust depends on it, as a target that depended on Rust would be a circle: Rust depends on much that asks for the CPU.
     Where the tree has turned that around itself, the targets ask for Rust.
@@ -128,7 +128,7 @@ def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
-    """The cache line of new targets: 128 bytes for Nocona, as the kernel always had it, else 64."""
+    """Return the cache line of new targets: 128 bytes for Nocona, as the kernel always had it, else 64."""
     long_line = [target.symbol for target in targets if target.symbol == "MPSC"]
     others = [target.symbol for target in targets if target.symbol not in (*long_line, "GENERIC_CPU")]
     lines = [f'\tdefault "7" if X86_64 && {symbol}' for symbol in long_line]
@@ -161,7 +161,7 @@ def flag_lines(targets: Sequence[Target], block: FlagBlock) -> str:
 
 
 def mask_lines(old: dict[int, str]) -> str:
-    """The masks of required features, `old` by their word, with what the target needs."""
+    """Return the masks of required features, `old` by their word, with what the target needs."""
     lines = []
     for feature in FEATURES:
         name = feature.upper()

@@ -30,7 +30,7 @@ class _Checked(Protocol):
 
 @cache
 def load_targets() -> tuple[Target, ...]:
-    """All targets of x86, in the order of the file."""
+    """Return all targets of x86, in the order of the file."""
     path = BUILT_IN / "kernels" / "targets.toml"
     found = read_toml(path, _Targets).target
     _check(path, found)
@@ -39,7 +39,7 @@ def load_targets() -> tuple[Target, ...]:
 
 @cache
 def load_cpu_targets() -> tuple[CpuTarget, ...]:
-    """All targets of arm64, in the order of the file."""
+    """Return all targets of arm64, in the order of the file."""
     path = BUILT_IN / "kernels" / "targets-arm64.toml"
     found = read_toml(path, _CpuTargets).target
     _check(path, found)

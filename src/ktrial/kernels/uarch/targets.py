@@ -72,7 +72,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return (f"-march={self.name}", *self.flags)
 
     def accepted_by_version(self, kind: CompilerKind, version: int) -> bool:
-        """Whether its gates let a compiler of this version pass."""
+        """Return whether its gates let a compiler of this version pass."""
         if kind == "clang":
             return version >= gate_number(self.clang)
         before = self.gcc_until is None or version < gate_number(self.gcc_until)
@@ -185,7 +185,7 @@ def version_text(number: int) -> str:
 
 
 def extensions(macros: Iterable[str], base: Iterable[str]) -> tuple[str, ...]:
-    """The instruction set extensions among `macros` that are not in `base`, without their underscores."""
+    """Return the instruction set extensions among `macros` that are not in `base`, without their underscores."""
     found = (_EXTENSION.fullmatch(name) for name in set(macros) - set(base))
     return tuple(sorted(match[1] for match in found if match and not _NO_EXTENSION.match(match[1])))
 
@@ -212,7 +212,7 @@ def find_target(word: str, targets: Iterable[Target]) -> Target:
 
 
 def native_target(compiler: Compiler, level: int | None, targets: Iterable[Target]) -> Target:
-    """What native is here: the compiler's name for this CPU, or the CPU's level where that name does not fit it.
+    """Return what native is here: the compiler's name for this CPU, or the CPU's level where that name does not fit it.
 
     A compiler may know no name, or one whose instructions a hypervisor hides in part.
     """
@@ -225,7 +225,7 @@ def native_target(compiler: Compiler, level: int | None, targets: Iterable[Targe
 
 
 def native_words(compiler: Compiler, found: Target) -> str:
-    """What native became, and why where it is not what the compiler calls this CPU."""
+    """Return what native became, and why where it is not what the compiler calls this CPU."""
     head = f"native is {found.name} here, for {compiler.kind} {compiler.version}"
     if compiler.native in (None, BASE) and found.name != BASE:
         return f"{head}: it has no name for this CPU, and this is the CPU's level"
@@ -237,7 +237,7 @@ def native_words(compiler: Compiler, found: Target) -> str:
 
 
 def native_entry(tree: KernelTree, called: Target) -> Target:
-    """The symbol of a tree that stands for -march=native; `called` is what native is here."""
+    """Return the symbol of a tree that stands for -march=native; `called` is what native is here."""
     if tree.native:
         return msgspec.structs.replace(NATIVE[0], symbol="X86_NATIVE_CPU", flags=())
     return NATIVE[called.family.startswith("AMD")]

@@ -35,7 +35,7 @@ def targets_json(
 def targets_text(
     targets: Sequence[Target], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
 ) -> str:
-    """A table; the last column tells which compilers of this machine accept a target."""
+    """Return a table; the last column tells which compilers of this machine accept a target."""
     rows = []
     for family, members in groupby(targets, key=lambda target: target.family):
         rows.append((f"{family}:", "", "", "", "", ""))
@@ -62,7 +62,7 @@ _MAKEFILE = {
 
 
 def tree_text(tree: KernelTree, *, width: int) -> str:
-    """What a tree is, and whether it has targets already."""
+    """Return what a tree is, and whether it has targets already."""
     if tree.applied:
         state = "has ktrial's patch; it can be taken out again"
     elif tree.carries:
@@ -98,14 +98,14 @@ def _rust_words(verified: Verified) -> str:
 
 
 def here(target: Target | CpuTarget, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> str:
-    """Which compilers of this machine accept a target, in a word where it is all of them or none."""
+    """Return which compilers of this machine accept a target, in a word where it is all of them or none."""
     names = accepting(target, compilers, rustc)
     asked = len(compilers) + (rustc is not None and not target.c_only)
     return "all" if names and len(names) == asked else ", ".join(names) or "none"
 
 
 def accepting(target: Target | CpuTarget, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> list[str]:
-    """The compilers that accept a target, by kind and version."""
+    """Return the compilers that accept a target, by kind and version."""
     names = [
         f"{compiler.kind} {compiler.version.partition('.')[0]}"
         for compiler in compilers

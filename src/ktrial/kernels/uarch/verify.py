@@ -24,13 +24,13 @@ class VerifyBuild(Protocol):
     """Configures and compiles a tree."""
 
     def configure(self, fragment: str, drop: frozenset[str]) -> Mapping[str, str]:
-        """The configuration that comes of the base, without the symbols of `drop`, and the fragment."""
+        """Return the configuration that comes of the base, without the symbols of `drop`, and the fragment."""
 
     def compile(self, target: str) -> bytes:
-        """What a verbose build of one object prints; with Rust on, that of Rust's libraries before it."""
+        """Return what a verbose build of one object prints; with Rust on, that of Rust's libraries before it."""
 
     def why_no_rust(self) -> str | None:
-        """What the tree itself says against Rust with what is installed here; None where nothing."""
+        """Return what the tree itself says against Rust with what is installed here; None where nothing."""
 
 
 def verify_target(
@@ -96,7 +96,7 @@ def _proven_in_rust(target: Target, printed: bytes) -> str:
 
 
 def _no_rust(target: Target, config: Mapping[str, str], build: VerifyBuild) -> Refused:
-    """Why a kernel that was to have Rust has none."""
+    """Return why a kernel that was to have Rust has none."""
     if config.get(_BEHIND) == "y":
         why = f"the LLVM in rustc does not know {target.rust_cpu}"
     else:
@@ -141,7 +141,7 @@ def _hint(target: Target) -> str:
 def _why_not(
     target: Target, compiler: Compiler, config: Mapping[str, str], held: Mapping[str, str], targets: Sequence[Target]
 ) -> str:
-    """What the configuration became, and the gate that stood in the way."""
+    """Return what the configuration became, and the gate that stood in the way."""
     wanted = " ".join(f"{name}={value}" for name, value in target.wanted.items())
     chosen = [one.symbol for one in targets if config.get(one.symbol) == "y"]
     became = f"; the kernel would have been one for {chosen[0]}" if chosen and held[target.symbol] != "y" else ""

@@ -84,7 +84,7 @@ def _indent(text: str) -> str:
 
 
 def read_tree_version(data: bytes, source: str = "Makefile") -> str:
-    """The version that the top Makefile of a kernel tree gives itself: 6.12.117."""
+    """Return the version that the top Makefile of a kernel tree gives itself: 6.12.117."""
     found: dict[str, str] = {}
     for _, text in numbered(data, source):
         if match := _VERSION.fullmatch(text):

@@ -76,7 +76,7 @@ class Elf:
             yield Section(self._data[begin : max(begin, end)].decode("latin-1"), head[1], head[4], head[5])
 
     def section(self, name: str) -> bytes | None:
-        """The bytes of the first section of that name; None where there is none in the file."""
+        """Return the bytes of the first section of that name; None where there is none in the file."""
         for section in self.sections:
             if section.name == name and section.type != _NO_BITS:
                 return self._data[section.offset : section.offset + section.size]
@@ -96,12 +96,12 @@ class Elf:
         return None
 
     def note(self, section: str, owner: str, kind: int) -> bytes | None:
-        """The content of a note in a section; None where it is not there."""
+        """Return the content of a note in a section; None where it is not there."""
         return note_in(self.section(section) or b"", owner, kind, self._order)
 
 
 def note_in(data: bytes, owner: str, kind: int, order: str) -> bytes | None:
-    """The content of a note among notes in this byte order (`<` or `>`); None where it is not there."""
+    """Return the content of a note among notes in this byte order (`<` or `>`); None where it is not there."""
     at = 0
     while at + 12 <= len(data):
         names, size, found = struct.unpack_from(order + "III", data, at)

@@ -48,7 +48,7 @@ def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
 
 
 def read_symbols(data: bytes, source: str = ".config") -> dict[str, str]:
-    """Symbol -> value of all that a configuration sets, as written there; one that is not set is missing."""
+    """Return symbol -> value of all that a configuration sets, as written there; one that is not set is missing."""
     found: dict[str, str] = {}
     for line, text in numbered(data, source):
         if not text.strip() or text.startswith("#"):
@@ -86,7 +86,7 @@ def read_fragment(data: bytes, source: str = "a fragment") -> tuple[ConfigLine, 
 
 
 def fragment_line(symbol: str, value: str, kind: str | None) -> str:
-    """A line of a fragment; `kind` is the symbol's type, where it is known."""
+    """Return a line of a fragment; `kind` is the symbol's type, where it is known."""
     if value == "n" and kind not in ("string", "int", "hex"):
         return f"# CONFIG_{symbol} is not set\n"
     if kind == "string" and not (len(value) > 1 and value[0] == value[-1] == '"'):

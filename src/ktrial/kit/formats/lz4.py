@@ -14,7 +14,7 @@ _SHORTEST_MATCH = 4
 
 
 def unpacked(data: bytes) -> bytes:
-    """What is inside; what follows the last block is left out."""
+    """Return what is inside; what follows the last block is left out."""
     found, at = bytearray(), len(MAGIC)
     while at + 4 <= len(data):
         (size,) = struct.unpack_from("<I", data, at)
@@ -53,7 +53,7 @@ def _cut_off() -> BadInput:
 
 
 def _length(data: bytes, at: int, length: int) -> tuple[int, int]:
-    """A length that goes on as long as its bytes are full, and what follows it."""
+    """Return a length that goes on as long as its bytes are full, and what follows it."""
     if length == 15:
         while True:
             more = data[at]

@@ -32,7 +32,7 @@ class OpenedFile(NamedTuple):
 
 
 def opened(data: bytes) -> OpenedFile | None:
-    """What is inside; None where nothing is packed. Raises BadInput for what cannot be opened whole."""
+    """Return what is inside; None where nothing is packed. Raises BadInput for what cannot be opened whole."""
     for mark, name in _CLOSED.items():
         if data.startswith(mark):
             raise BadInput(f"a {name} archive cannot be looked into")
@@ -44,7 +44,7 @@ def opened(data: bytes) -> OpenedFile | None:
 
 
 def first_stream(data: bytes) -> bytes:
-    """What is inside the stream that the data begin with; what follows it is left out."""
+    """Return what is inside the stream that the data begin with; what follows it is left out."""
     for mark, (name, machine, _) in _OPEN.items():
         if data.startswith(mark):
             return _unpacked(data, name, machine, first_only=True)
@@ -52,7 +52,7 @@ def first_stream(data: bytes) -> bytes:
 
 
 def streamed(read: Callable[[int], bytes], packing: str | None = None) -> Iterator[bytes]:
-    """What is inside of what is read, a small piece at a time.
+    """Yield what is inside of what is read, a small piece at a time.
 
     The mark it begins with tells how it is packed, and has to agree with `packing` where that is said; raw lzma has
     none. What is not said to be packed and begins with no mark is not.
@@ -103,7 +103,7 @@ def _from(data: bytes) -> Callable[[int], bytes]:
 def _streams(
     read: Callable[[int], bytes], name: str, machine: Callable[[], Any], *, first_only: bool = False
 ) -> Iterator[bytes]:
-    """One stream or several; what is NUL between them and at the end only fills up."""
+    """Yield one stream or several; what is NUL between them and at the end only fills up."""
     rest = read(_PIECE_BYTES)
     while rest:
         one = machine()
@@ -121,7 +121,7 @@ def _streams(
 
 
 def _behind_nuls(read: Callable[[int], bytes], rest: bytes) -> bytes:
-    """What comes after NULs; nothing at the end."""
+    """Return what comes after NULs; nothing at the end."""
     while not (begin := rest.lstrip(b"\0")) and (rest := read(_PIECE_BYTES)):
         pass
     return begin

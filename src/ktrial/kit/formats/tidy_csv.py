@@ -42,7 +42,7 @@ class TidyTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def delimiter_of(header: str) -> str | None:
-    """What separates the names of a header; None where nothing but blanks does."""
+    """Return what separates the names of a header; None where nothing but blanks does."""
     counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
     most = max(counts, key=lambda delimiter: counts[delimiter])
     return most if counts[most] else None
@@ -90,7 +90,7 @@ def _numbers(cells: Sequence[str]) -> frozenset[int]:
 
 
 def _named(cells: Sequence[str]) -> tuple[str, ...]:
-    """The columns; the second one of a name is `NAME#2`, and one without a name is called by its place."""
+    """Return the columns; the second one of a name is `NAME#2`, and one without a name is called by its place."""
     names: dict[str, None] = {}
     times: Counter[str] = Counter()
     for place, cell in enumerate(cells, 1):

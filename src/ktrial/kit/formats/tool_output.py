@@ -49,17 +49,17 @@ class Quantity(msgspec.Struct, frozen=True):
 
 
 def shown(text: str) -> str:
-    """A text cut to what fits a message."""
+    """Return a text cut to what fits a message."""
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
 
 
 def unreadable(source: str, line: int | None, item: str, wanted: str) -> UnreadableOutput:
-    """The error of every reader, with `item` cut to what fits a message."""
+    """Return the error of every reader, with `item` cut to what fits a message."""
     return UnreadableOutput(source, line, shown(item), wanted)
 
 
 def decoded(data: bytes, source: str) -> str:
-    """The text of an output; refuses what is empty, binary or not UTF-8."""
+    """Return the text of an output; refuses what is empty, binary or not UTF-8."""
     if not data.strip():
         raise UnreadableOutput(source, None, "", "the output of a finished run: it is empty")
     if b"\0" in data:
@@ -72,7 +72,7 @@ def decoded(data: bytes, source: str) -> str:
 
 
 def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
-    """The lines of an output with their numbers from 1, one at a time, without line ends."""
+    """Yield the lines of an output with their numbers from 1, one at a time, without line ends."""
     return _lines(decoded(data, source))
 
 
@@ -95,7 +95,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def number(text: str, source: str, line: int | None, wanted: str) -> float:
-    """A finite decimal number, not negative; says so when it seems to be written for another locale."""
+    """Return a finite decimal number, not negative; says so when it seems to be written for another locale."""
     stripped = text.strip()
     if not _DECIMAL.fullmatch(stripped):
         hint = " with a decimal point, as the C locale prints it" if _COMMA.fullmatch(stripped) else ""
@@ -114,19 +114,19 @@ def whole(text: str, source: str, line: int | None, wanted: str) -> int:
 
 
 def in_base(value: float | str, unit: str) -> float:
-    """A value in `unit` (a key of SCALES) in its base unit, rounded once: 750.16 ms are 0.75016 s."""
+    """Return a value in `unit` (a key of SCALES) in its base unit, rounded once: 750.16 ms are 0.75016 s."""
     _, numerator, denominator = SCALES[unit]
     return float(Decimal(str(value)) * numerator / denominator)
 
 
 def quantity(text: str, unit: str, source: str, line: int | None, wanted: str) -> Quantity:
-    """A printed number and its unit (a key of SCALES) in the base unit, the print kept."""
+    """Return a printed number and its unit (a key of SCALES) in the base unit, the print kept."""
     number(text, source, line, wanted)
     return Quantity(in_base(text.strip(), unit), f"{text.strip()} {unit}")
 
 
 def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantity:
-    """A number out of a JSON document in the base unit, the print kept."""
+    """Return a number out of a JSON document in the base unit, the print kept."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise unreadable(source, None, repr(value), f"{wanted}: a number")
     if not 0 <= value <= LARGEST:
@@ -135,7 +135,7 @@ def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantit
 
 
 def json_whole(value: object, source: str, wanted: str) -> int:
-    """A whole number, not negative, out of a JSON document."""
+    """Return a whole number, not negative, out of a JSON document."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
         raise unreadable(source, None, repr(value), f"{wanted}: a whole number")
     return value
@@ -164,7 +164,7 @@ def json_document(data: bytes | str, source: str, repeated: Container[str] = ())
 
 
 def nearest_rank(histogram: Mapping[int, int], fraction: float, beyond: int = 0) -> int | None:
-    """The smallest key with at least `fraction` of all counts at or below it.
+    """Return the smallest key with at least `fraction` of all counts at or below it.
 
     None when that lies among the `beyond` samples, which are larger than every key, or when there are no samples.
     """

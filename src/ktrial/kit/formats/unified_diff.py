@@ -161,11 +161,11 @@ def read_patch(data: bytes, source: str = "a patch") -> tuple[FilePatch, ...]:
 
 
 def stripped(name: str, strip: int) -> str:
-    """A name as `patch -pN` takes it."""
+    """Return a name as `patch -pN` takes it."""
     return "/".join(name.split("/")[strip:])
 
 
 def _name(text: str) -> str:
-    """The file of a `---` or `+++` line: without the time that may follow a tab."""
+    """Return the file of a `---` or `+++` line: without the time that may follow a tab."""
     name = text[4:].partition("\t")[0].strip()
     return name[1:-1] if len(name) > 1 and name[0] == name[-1] == '"' else name

@@ -49,7 +49,7 @@ class FramePattern:
         self.text = text
 
     def duration_s(self, line: str) -> float | None:
-        """The time that a line tells; None when it tells none."""
+        """Return the time that a line tells; None when it tells none."""
         match = self._expression.search(line)
         if match is None or match[self._unit] is None:
             return None
@@ -100,7 +100,7 @@ class FrameStream:
         self._wrong: BadInput | None = None
 
     def feed(self, lines: Sequence[FrameLine]) -> list[tuple[int, float]]:
-        """The frames of these lines: when each ended on the monotonic clock, and the seconds that it took.
+        """Return the frames of these lines: when each ended on the monotonic clock, and the seconds that it took.
 
         A line that tells an impossible moment ends it: `frames` raises what is wrong with it.
         """
@@ -121,7 +121,7 @@ class FrameStream:
         return found
 
     def frames(self, zero_ns: int, clock_error_s: float) -> Frames:
-        """All of them, in their order, on a clock with that zero. Raises BadInput where there is none."""
+        """Return all of them, in their order, on a clock with that zero. Raises BadInput where there is none."""
         if self._wrong is not None:
             raise self._wrong
         if not self._told:
@@ -157,6 +157,6 @@ def frames_of(
 
 
 def with_frames(recording: Recording, frames: Frames) -> Recording:
-    """The recording with these frames, which a log told, and no others."""
+    """Return the recording with these frames, which a log told, and no others."""
     source = Source(name=frames.source, state="active", seen=len(frames.ends_s))
     return msgspec.structs.replace(recording, frames=frames, sources=(*recording.sources, source))

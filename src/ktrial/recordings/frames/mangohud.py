@@ -81,7 +81,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 def is_mangohud(data: bytes) -> bool:
-    """Whether the file is of MangoHud's making, log or summary."""
+    """Return whether the file is of MangoHud's making, log or summary."""
     begin = data[:4096].decode("utf-8", "replace").lstrip("\ufeff").replace("\r\n", "\n")
     return begin.startswith((_SYSTEM, _SUMMARY, "v1\n", "fps,"))
 
@@ -186,7 +186,7 @@ def _wrong_row(fields: Sequence[str], head: _Head, line: int, text: str, source:
 
 
 def _unit(rows: Sequence[_Row], source: str) -> FrameUnit:
-    """What fps times frametime of the middle row says; refuses what is neither."""
+    """Return what fps times frametime of the middle row says; refuses what is neither."""
     product = statistics.median(row.fps * row.frame_time for row in rows[1:])
     for unit, per_second in _PER_SECOND.items():
         if per_second / _UNIT_FACTOR <= product <= per_second * _UNIT_FACTOR:
@@ -216,7 +216,7 @@ def _why_sampled(rows: Sequence[_Row], unit: FrameUnit) -> str | None:
 
 
 def _samples(rows: Sequence[_Row], head: _Head) -> FrameSamples:
-    """The rates, each for the time since the row before; that of the first is not known."""
+    """Return the rates, each for the time since the row before; that of the first is not known."""
     stood_s = [(row.elapsed_ns - before.elapsed_ns) / 1e9 for before, row in itertools.pairwise(rows)]
     kept = [(row.fps, stood) for row, stood in zip(rows[1:], stood_s, strict=True) if stood]
     return FrameSamples(

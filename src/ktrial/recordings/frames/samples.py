@@ -39,7 +39,7 @@ def is_telemetry(head: bytes) -> bool:
 
 
 def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> FrameSamples:
-    """The rates of one log; a log without a frame rate is a BadRun that says what to switch on."""
+    """Return the rates of one log; a log without a frame rate is a BadRun that says what to switch on."""
     # Units are written in the code page of the machine; only ASCII is read.
     lines = data.decode("latin-1").split("\n")
     names: list[str] | None = None
@@ -84,7 +84,7 @@ def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> Fra
 
 
 def _moment(rest: str, source: str, line: int) -> int:
-    """The second of the day of a record; its date is written in the order of the machine's region."""
+    """Return the second of the day of a record; its date is written in the order of the machine's region."""
     found = _CLOCK.search(rest.partition(",")[0])
     if found is None:
         raise unreadable(source, line, rest, "a record with a time of day")
@@ -111,7 +111,7 @@ def _sample(cells: Sequence[str], names: Sequence[str] | None, source: str, line
 
 
 def read_telemetry(data: bytes, source: str = "xplane_telemetry.csv") -> FrameSamples:
-    """The frames that were met, without those of a paused simulator."""
+    """Return the frames that were met, without those of a paused simulator."""
     table = read_tidy_csv(data, source)
     moments = _column(table, _MOMENT, source)
     if any(after < before for before, after in pairwise(moments)):

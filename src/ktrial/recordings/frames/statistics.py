@@ -99,7 +99,7 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def below_rate(value: object, name: str) -> float:
-    """A rate that frames may be below of, as the user gave it by that name; BadInput for another."""
+    """Return a rate that frames may be below of, as the user gave it by that name; BadInput for another."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
         raise BadInput(f"{name} is {value!r}: frames a second from 1 to 1000")
     return float(value)
@@ -113,7 +113,7 @@ def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") 
 
 
 def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> FrameStatistics:
-    """Every outcome of FRAME_OUTCOMES that so many frames allow; BadRun below LEAST_FRAMES."""
+    """Return every outcome of FRAME_OUTCOMES that so many frames allow; BadRun below LEAST_FRAMES."""
     if len(times_s) < LEAST_FRAMES:
         raise BadRun(
             f"{len(times_s)} frames are too few for frame statistics: at least {LEAST_FRAMES} are needed",
@@ -188,7 +188,7 @@ def low(ordered: Sequence[float], share: float) -> float:
 
 
 def is_stutter(time_s: float, usual_s: float) -> bool:
-    """Whether a frame is one, given what was usual around it."""
+    """Return whether a frame is one, given what was usual around it."""
     return time_s > STUTTER_FACTOR * usual_s and time_s > STUTTER_S
 
 

@@ -29,7 +29,7 @@ def _of_others() -> tuple[ModuleType, ...]:
 
 
 def left_out() -> tuple[str, ...]:
-    """A sentence for each chart of another package that could not be drawn so far."""
+    """Return a sentence for each chart of another package that could not be drawn so far."""
     _of_others()
     return tuple(_FAILED)
 
@@ -43,7 +43,7 @@ def _modules(function: str) -> list[ModuleType]:
 def comparison_charts(
     comparison: Comparison, style: Style, only: Container[str] | None = None, without: Container[str] = ()
 ) -> tuple[Chart, ...]:
-    """The charts that show all outcomes at once; `only` those of some modules, or `without` them."""
+    """Return the charts that show all outcomes at once; `only` those of some modules, or `without` them."""
     kinds = [(module.__name__.rpartition(".")[2], module) for module in _modules("of_comparison")]
     wanted = [module for kind, module in kinds if (only is None or kind in only) and kind not in without]
     return _all(_drawn(module, "of_comparison", comparison, style) for module in wanted)
@@ -54,7 +54,7 @@ def outcome_charts(comparison: Comparison, outcome: OutcomeComparison, style: St
 
 
 def _drawn(module: ModuleType, function: str, *arguments: object) -> Iterable[Chart]:
-    """The charts of a module; one of another package that fails has none."""
+    """Return the charts of a module; one of another package that fails has none."""
     make: Callable[..., Iterable[Chart]] = getattr(module, function)
     if module.__name__.startswith(f"{__name__}."):
         return make(*arguments)

@@ -28,7 +28,7 @@ _HEIGHT = 200
 
 
 def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> Iterator[Chart]:
-    """A line for each block that holds two arms at least."""
+    """Yield a line for each block that holds two arms at least."""
     cast = cast_of(comparison)
     blocks = _blocks(outcome, cast)
     if len(blocks) < 2:
@@ -133,6 +133,6 @@ def _body(outcome: OutcomeComparison, blocks: dict[str, dict[int, float]], cast:
 
 
 def _quoted(text: str) -> str:
-    """A string of Vega's expressions in which nothing can end it: all but plain characters by their code."""
+    """Return a string of Vega's expressions in which nothing can end it: all but plain characters by their code."""
     safe = (one if one.isascii() and one.isalnum() else f"\\u{{{ord(one):x}}}" for one in text)
     return f"'{''.join(safe)}'"

@@ -19,7 +19,7 @@ _TITLE = "worse  \N{LEFTWARDS ARROW}   switched on, against switched off   \N{RI
 
 
 def coefficients_chart(title: str, screenings: Sequence[Sequence[Screened]], style: Style) -> Chart:
-    """A panel for every outcome of every round that was looked at."""
+    """Return a panel for every outcome of every round that was looked at."""
     panels: list[Spec] = []
     rows: list[tuple[str, ...]] = []
     for number, screening in enumerate(screenings, start=1):

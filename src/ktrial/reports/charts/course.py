@@ -22,7 +22,7 @@ _SETTLED = 4
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """A panel for each arm, unless it is no trial or there was no block."""
+    """Yield a panel for each arm, unless it is no trial or there was no block."""
     trial = comparison.trial
     primary = next((one for one in comparison.outcomes if one.role == "primary"), None)
     if trial is None or primary is None:
@@ -144,7 +144,7 @@ def _panel(looks: Sequence[ToldLook], number: int, scene: _Scene, *, is_lowest: 
 
 
 def _ground(scene: _Scene, y: Spec) -> list[Spec]:
-    """The band of the margin, and the line of no effect."""
+    """Return the band of the margin, and the line of no effect."""
     palette = scene.style.palette
     return [
         {

@@ -127,12 +127,12 @@ class Cast(msgspec.Struct, frozen=True):
         return self.arms.index(arm)
 
     def name(self, arm: str, limit: int = 12) -> str:
-        """What the arm is called where there is room for so many characters."""
+        """Return what the arm is called where there is room for so many characters."""
         return labels(self.arms, limit)[arm]
 
 
 def cast_of(comparison: Comparison) -> Cast:
-    """The control and the first arms."""
+    """Return the control and the first arms."""
     named = [comparison.control, *(one.arm for one in comparison.arms), *_measured(comparison)]
     arms = tuple(dict.fromkeys(named))
     return Cast(arms[:MOST_ARMS], max(0, len(arms) - MOST_ARMS))
@@ -177,7 +177,7 @@ class ValueAxis(msgspec.Struct, frozen=True):
         return value / self.factor
 
     def pixel(self, value: float, height: float) -> float:
-        """How far below the top an axis of that height has a value."""
+        """Return how far below the top an axis of that height has a value."""
         turn = math.log if self.log else float
         low, high = turn(self.low), turn(self.high)
         return height * (1 - (turn(self.at(value)) - low) / (high - low))
@@ -210,7 +210,7 @@ def axis_title(outcome: OutcomeComparison | History, axis: ValueAxis) -> str:
 
 
 def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places near those wanted, `gap` apart at least, within `low` to `high` as far as there is room."""
+    """Return places near those wanted, `gap` apart at least, within `low` to `high` as far as there is room."""
     order = sorted(range(len(wanted)), key=lambda number: wanted[number])
     placed = [0.0] * len(wanted)
     last = low - gap
@@ -224,7 +224,7 @@ def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) 
 
 
 def label(text: str, limit: int = 28) -> str:
-    """Foreign text for a picture: no control characters, no more than that many characters."""
+    """Return foreign text for a picture: no control characters, no more than that many characters."""
     shown = clean(text)
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
@@ -252,7 +252,7 @@ def _own_part(name: str, names: Sequence[str], limit: int) -> str:
 
 
 def frame(style: Style, title: str, body: Spec) -> Spec:
-    """A whole specification around marks, layers or panels."""
+    """Return a whole specification around marks, layers or panels."""
     palette = style.palette
     head: Spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",

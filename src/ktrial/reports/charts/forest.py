@@ -64,7 +64,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows_of(comparison: Comparison) -> tuple[list[ForestRow], int]:
-    """The effects on the ratio scale, the weightiest outcomes first, and how many have no place on it."""
+    """Return the effects on the ratio scale, the weightiest outcomes first, and how many have no place on it."""
     rows, others = [], 0
     for outcome in by_weight(comparison.outcomes):
         found = rows_on("log", outcome, comparison)
@@ -74,7 +74,7 @@ def rows_of(comparison: Comparison) -> tuple[list[ForestRow], int]:
 
 
 def rows_on(scale: str, outcome: OutcomeComparison, comparison: Comparison) -> list[ForestRow]:
-    """The effects on a scale; of what a trial was not asked about there is no verdict."""
+    """Return the effects on a scale; of what a trial was not asked about there is no verdict."""
     said = "explored" if outcome in explored(comparison) else None
     return [
         ForestRow(outcome, contrast, contrast.effect, said=said)
@@ -84,7 +84,7 @@ def rows_on(scale: str, outcome: OutcomeComparison, comparison: Comparison) -> l
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """The forest plot of the weightiest effects, unless there is none to draw."""
+    """Yield the forest plot of the weightiest effects, unless there is none to draw."""
     rows, others = rows_of(comparison)
     if rows:
         yield forest(comparison, rows[:MOST_ROWS], style, left_out=len(rows) - MOST_ROWS, others=others)
@@ -116,7 +116,7 @@ def forest(
 
 
 def caption(comparison: Comparison, rows: Sequence[ForestRow], axis: Axis) -> list[str]:
-    """What points, lines, band and arrowheads are."""
+    """Return what points, lines, band and arrowheads are."""
     cut = any(_ends(row, axis)[2] for row in rows)
     told = all(row.outcome.direction is not None for row in rows)
     right = "better" if told else "better, or more where nobody said which way is better"
@@ -129,7 +129,7 @@ def caption(comparison: Comparison, rows: Sequence[ForestRow], axis: Axis) -> li
 
 
 def axis_words(what: str, outcomes: Iterable[OutcomeComparison]) -> str:
-    """What lies to the left and to the right."""
+    """Return what lies to the left and to the right."""
     told = {outcome.direction is not None for outcome in outcomes}
     left, right = ("worse", "better") if told == {True} else ("less", "more")
     if len(told) == 2:
@@ -138,7 +138,7 @@ def axis_words(what: str, outcomes: Iterable[OutcomeComparison]) -> str:
 
 
 def table_of(rows: Sequence[ForestRow]) -> Table:
-    """The same in words and numbers."""
+    """Return the same in words and numbers."""
     told = []
     for row in rows:
         estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
@@ -147,7 +147,7 @@ def table_of(rows: Sequence[ForestRow]) -> Table:
 
 
 def _reach(rows: Sequence[ForestRow]) -> float:
-    """How far the axis goes to either side."""
+    """Return how far the axis goes to either side."""
     return reach_of(rows, max(1.5 * math.log1p(row.outcome.margin) for row in rows), 1e-4)
 
 
@@ -159,7 +159,7 @@ def reach_of(rows: Sequence[ForestRow], margin: float, least: float) -> float:
 
 
 def _ends(row: ForestRow, axis: Axis) -> tuple[float, float, bool]:
-    """The interval as far as the picture goes, and whether it goes on."""
+    """Return the interval as far as the picture goes, and whether it goes on."""
     low = (row.effect.estimate if row.effect.low is None else row.effect.low) / axis.factor
     high = (row.effect.estimate if row.effect.high is None else row.effect.high) / axis.factor
     reach = axis.reach
@@ -167,7 +167,7 @@ def _ends(row: ForestRow, axis: Axis) -> tuple[float, float, bool]:
 
 
 def ticks(reach: float, each_side: int) -> list[float]:
-    """Places of round ratios on either side of 1."""
+    """Return places of round ratios on either side of 1."""
     wide = reach > math.log(_POWERS_FROM)
     step = None if wide else next((one for one in _STEPS if math.expm1(reach) / one <= each_side + 0.95), None)
     if step is not None:
@@ -181,7 +181,7 @@ def ticks(reach: float, each_side: int) -> list[float]:
 
 
 def panel(rows: Sequence[ForestRow], axis: Axis, style: Style, marks: str = "values") -> Spec:
-    """Rows with their figures beside them; `marks` is what the points are called."""
+    """Return rows with their figures beside them; `marks` is what the points are called."""
     narrow = style.width < _NARROW
     names = _names(rows, _NARROW_NAME if narrow else _WIDE_NAME)
     values = [
@@ -253,7 +253,7 @@ def _arrow(side: str, x: Spec, y: Spec, colour: Spec, *, narrow: bool) -> Spec:
 
 
 def _names(rows: Sequence[ForestRow], limit: int) -> list[str]:
-    """What stands beside each row: the outcome, and the arm where there are several."""
+    """Return what stands beside each row: the outcome, and the arm where there are several."""
     if all(row.name is not None for row in rows):
         return [label(str(row.name), limit) for row in rows]
     shown = short_names(row.outcome for row in rows)

@@ -16,7 +16,7 @@ _MARGINS = 90
 
 
 def history_chart(found: History, style: Style) -> Chart:
-    """Moments in their order; a change is marked with its effect."""
+    """Return moments in their order; a change is marked with its effect."""
     axis = value_axis(found, [one.median for one in found.moments])
     y: Spec = {"type": "quantitative", "scale": axis.scale()}
     y["axis"] = {"title": axis_title(found, axis), "tickCount": 5}

@@ -53,7 +53,7 @@ def _one_unit(kept: dict[float, OutcomeComparison]) -> bool:
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """A curve for each arm; bars reach from the smallest to the largest run."""
+    """Yield a curve for each arm; bars reach from the smallest to the largest run."""
     cast = cast_of(comparison)
     for place, (name, kept) in enumerate(families(comparison).items()):
         if not any(values.arm in cast.arms for _, outcome in kept for values in outcome.arms):

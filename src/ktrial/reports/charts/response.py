@@ -30,7 +30,7 @@ class ResponseStep(NamedTuple):
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """A curve for each knob of which several values were tried."""
+    """Yield a curve for each knob of which several values were tried."""
     primary = next((one for one in comparison.outcomes if one.role == "primary"), None)
     if comparison.trial is None or primary is None:
         return
@@ -188,7 +188,7 @@ def _line(at: Spec, y: Spec, style: Style) -> Spec:
 
 
 def _x(knob: str, steps: Sequence[ResponseStep], numbers: Sequence[float] | None) -> Spec:
-    """Numbers where they lie, words one beside the other."""
+    """Return numbers where they lie, words one beside the other."""
     if numbers is None:
         axis = _axis(knob, [step.value for step in steps], list(range(len(steps))))
         return {
@@ -214,7 +214,7 @@ def _x(knob: str, steps: Sequence[ResponseStep], numbers: Sequence[float] | None
 
 
 def _axis(knob: str, values: Sequence[str], places: Sequence[float]) -> Spec:
-    """A tick at each value, called as it was written."""
+    """Return a tick at each value, called as it was written."""
     pairs = zip(places, values, strict=True)
     words = " ".join(f"datum.value == {json.dumps(place)} ? {json.dumps(label(value, 14))} :" for place, value in pairs)
     return {"title": label(knob, 40), "grid": False, "values": list(places), "labelExpr": f"{words} ''"}

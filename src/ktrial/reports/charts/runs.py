@@ -59,7 +59,7 @@ class PointSelection(msgspec.Struct, frozen=True):
 
 
 def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> PointSelection:
-    """The points of all arms in run order; of each arm its share of the points that fit."""
+    """Return the points of all arms in run order; of each arm its share of the points that fit."""
     arms = [values for values in outcome.arms if values.arm in cast.arms]
     total = sum(len(values.points) for values in arms)
     places = [point.place for values in arms for point in values.points]

@@ -31,7 +31,7 @@ _MOST_BINS = 40
 
 
 def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> Iterator[Chart]:
-    """One box or one histogram for each arm, on the same axis."""
+    """Yield one box or one histogram for each arm, on the same axis."""
     cast = cast_of(comparison)
     arms = [values for values in outcome.arms if values.arm in cast.arms and len(values.points) >= 2]
     arms.sort(key=lambda values: cast.number(values.arm))
@@ -121,7 +121,7 @@ def _x(outcome: OutcomeComparison, axis: ValueAxis) -> Spec:
 
 
 def bins(values: Sequence[float], axis: ValueAxis) -> int:
-    """How many bins the values ask for (Freedman and Diaconis), from 8 to 40."""
+    """Return how many bins the values ask for (Freedman and Diaconis), from 8 to 40."""
     placed = sorted(_placed(value, axis) for value in values)
     _, low, _, high, _ = five_numbers(placed)
     width = 2 * (high - low) / len(placed) ** (1 / 3)
@@ -129,7 +129,7 @@ def bins(values: Sequence[float], axis: ValueAxis) -> int:
 
 
 def _placed(value: float, axis: ValueAxis) -> float:
-    """Where on the axis, from 0 to 1."""
+    """Return where on the axis, from 0 to 1."""
     return 1 - axis.pixel(value, 1.0)
 
 

@@ -35,12 +35,12 @@ def svg_text(chart: Chart) -> str:
 
 
 def svg_bytes(chart: Chart) -> bytes:
-    """The same as a file, with a line break behind each element: fit for a repository."""
+    """Return the same as a file, with a line break behind each element: fit for a repository."""
     return (svg_text(chart).replace("><", ">\n<") + "\n").encode()
 
 
 def png_bytes(chart: Chart, *, scale: float = 2.0) -> bytes:
-    """A picture of dots, `scale` of them for each unit of length."""
+    """Return a picture of dots, `scale` of them for each unit of length."""
     import vl_convert
 
     return vl_convert.svg_to_png(svg_text(chart), scale=scale)
@@ -80,7 +80,7 @@ class _Page:
         return group
 
     def compact(self, element: ET.Element, *, marks: bool = False) -> ET.Element | None:
-        """The element with its children as far as they are seen; None where nothing is left."""
+        """Return the element with its children as far as they are seen; None where nothing is left."""
         name = element.tag.removeprefix(f"{{{_SVG}}}")
         if name not in _ELEMENTS or element.get("display") == "none" or element.get("opacity") == "0":
             return None

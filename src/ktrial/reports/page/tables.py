@@ -22,7 +22,7 @@ def table(
     stack: bool = False,
     classes: Sequence[str] = (),
 ) -> Markup:
-    """A table that can be sorted. `numeric` columns are aligned to the right, `long` ones hold sentences.
+    """Return a table that can be sorted. `numeric` columns are aligned to the right, `long` ones hold sentences.
 
     With `stack` each row is a block of its own on a narrow screen. `classes` are of the rows.
     """

@@ -32,5 +32,5 @@ def run_exporters(
 
 
 def run_formats() -> tuple[str, ...]:
-    """Names of ktrial's own formats, without loading them."""
+    """Return names of ktrial's own formats, without loading them."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

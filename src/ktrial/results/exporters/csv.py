@@ -39,7 +39,7 @@ class _Text:
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """All runs, the failed ones and the warm-ups (round 0) too."""
+    """Return all runs, the failed ones and the warm-ups (round 0) too."""
     text = _Text()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
@@ -60,7 +60,7 @@ def _rows(label: str | None, run: StoredRun) -> Iterator[tuple[Any, ...]]:
 
 
 def _round(run: StoredRun) -> Any:
-    """Its round, or the block that an imported file told."""
+    """Return its round, or the block that an imported file told."""
     if run.warm_up:
         return 0
     document = run.document or {}

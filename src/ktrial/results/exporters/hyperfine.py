@@ -20,7 +20,7 @@ _MEMORY = "peak_memory"
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """One result for each outcome that is a time, of each benchmark of each session."""
+    """Return one result for each outcome that is a time, of each benchmark of each session."""
     results: list[dict[str, Any]] = []
     dropped: dict[str, None] = {}
     bad = 0
@@ -66,7 +66,7 @@ def _result(one: SessionRuns, benchmark: str, outcome: str, runs: Sequence[Store
 
 
 def _command(benchmark: str, run: StoredRun) -> str:
-    """The command line of an own command; a benchmark of ours by its name."""
+    """Return the command line of an own command; a benchmark of ours by its name."""
     document = run.document or {}
     own = any(one.outcome == "wall" for one in run.measurements) and document.get("argv")
     return shlex.join(map(str, document["argv"])) if own else benchmark

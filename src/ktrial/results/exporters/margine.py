@@ -51,7 +51,7 @@ _FACTS = {
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """The median of each figure over the good runs of the one session."""
+    """Return the median of each figure over the good runs of the one session."""
     if len(sessions) != 1:
         raise BadInput(f"{_SCHEMA} holds one session, not {len(sessions)}", hint="export each into a file of its own")
     session, runs = sessions[0].session, sessions[0].runs

@@ -50,7 +50,7 @@ def _made(module: ModuleType) -> Importer:
 
 
 def _guarded(importer: Importer, what: str, warn: Callable[[str], None]) -> Importer:
-    """The same; if it fails at a look at a file, it does not know the file, and others may read it."""
+    """Return the same; if it fails at a look at a file, it does not know the file, and others may read it."""
     look = guarded(importer.sniff, what)
 
     def sniff(head: bytes, name: str) -> bool:

@@ -29,7 +29,7 @@ def looks_like_json(head: bytes) -> bool:
 
 
 def has_keys(head: bytes, *keys: str) -> bool:
-    """Whether an object begins here and all these keys stand in what is seen of it."""
+    """Return whether an object begins here and all these keys stand in what is seen of it."""
     return looks_like_json(head) and all(re.search(rb'"%s"\s*:' % re.escape(key.encode()), head) for key in keys)
 
 
@@ -38,24 +38,24 @@ def has_schema(head: bytes, schema: str) -> bool:
 
 
 def is_own_table(head: bytes) -> bool:
-    """Whether this is the header of the tidy CSV that ktrial writes itself."""
+    """Return whether this is the header of the tidy CSV that ktrial writes itself."""
     return head.removeprefix(b"\xef\xbb\xbf").startswith(b"session,label,run,round,benchmark,outcome,value,")
 
 
 def group_of(label: str | None, name: str) -> str:
-    """The group of a file that tells none: its label, else its name."""
+    """Return the group of a file that tells none: its label, else its name."""
     return label if label is not None else stem(name)
 
 
 def measurement(outcome: str, found: Quantity, unit: Unit, direction: Direction | None) -> ForeignMeasurement:
-    """A number that a reader of a tool's output found."""
+    """Return a number that a reader of a tool's output found."""
     return ForeignMeasurement(
         outcome=outcome, value=found.value, unit=unit, direction=direction, original=found.original
     )
 
 
 def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[ForeignRun, ...]:
-    """The runs of a file that tells its groups, under the label of the user where there is one."""
+    """Return the runs of a file that tells its groups, under the label of the user where there is one."""
     if label is None:
         return tuple(runs)
     groups = sorted({run.group for run in runs})
@@ -86,7 +86,7 @@ def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) ->
 def sampled_run(
     samples: FrameSamples, form: str, name: str, benchmark: str, options: ImportOptions, **attributes: str
 ) -> ForeignResults:
-    """The one run of a log of samples, with a note of what it cannot tell."""
+    """Return the one run of a log of samples, with a note of what it cannot tell."""
     below_fps = None if options.below_fps is UNSET else options.below_fps
     version = {} if samples.version is None else {"tool_version": samples.version}
     rate = {} if below_fps is None else {"below_fps": f"{below_fps:g}"}

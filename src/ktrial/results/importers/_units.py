@@ -87,7 +87,7 @@ _WORDS: Mapping[str, Scale] = {
 
 
 def scale_of(unit: str) -> Scale | None:
-    """What a unit is in base units; None for one that is not known."""
+    """Return what a unit is in base units; None for one that is not known."""
     text = unit.strip()
     return _EXACT.get(text) or _WORDS.get(text.lower())
 
@@ -108,7 +108,7 @@ def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
 
 
 def json_signed(value: object, source: str, wanted: str) -> float:
-    """A finite number out of a JSON document."""
+    """Return a finite number out of a JSON document."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
         raise unreadable(source, None, repr(value), f"{wanted}: a finite number")
     return value

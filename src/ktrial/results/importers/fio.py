@@ -22,12 +22,12 @@ _QUANTILES: Mapping[str, str] = {
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Its version; warnings may stand before the document, and other output around terse lines."""
+    """Return its version; warnings may stand before the document, and other output around terse lines."""
     return is_fio_terse(head) or has_keys(head[head.find(b"{") :] if b"{" in head else b"", "fio version")
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """One run; with several jobs the outcomes carry the names of their jobs."""
+    """Return one run; with several jobs the outcomes carry the names of their jobs."""
     terse = is_fio_terse(data)
     run = read_fio_terse(data, name) if terse else read_fio(data, name)
     names = _names(run.jobs)
@@ -63,7 +63,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 
 
 def _names(jobs: Sequence[FioJob]) -> list[str]:
-    """Names of the jobs; those that share one are numbered."""
+    """Return names of the jobs; those that share one are numbered."""
     plain = [job.name for job in jobs]
     return [
         name if plain.count(name) == 1 else f"{name}.{plain[:index].count(name) + 1}"

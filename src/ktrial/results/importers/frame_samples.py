@@ -18,6 +18,6 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """One run; its benchmark is called by the file's name."""
+    """Return one run; its benchmark is called by the file's name."""
     samples = read_afterburner(data, name) if is_afterburner(data) else read_telemetry(data, name)
     return sampled_run(samples, NAME, name, slug(stem(name)), options)

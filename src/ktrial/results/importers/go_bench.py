@@ -128,7 +128,7 @@ def _values(fields: list[str], source: str, line: int) -> tuple[GoValue, ...]:
 
 
 def tidied(unit: str) -> tuple[str, Scale]:
-    """The unit that names what is measured, and how to come to its base."""
+    """Return the unit that names what is measured, and how to come to its base."""
     if unit == "MB/s":
         return "B/s", Scale("B/s", 10**6)
     if unit in {"ns", "ns/op"} or unit.startswith("ns/") or unit.endswith("-ns"):
@@ -160,7 +160,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """A run for each line, in order; a failed benchmark is a failed run."""
+    """Return a run for each line, in order; a failed benchmark is a failed run."""
     group = group_of(options.label, name)
     results = read_go_bench(data, name)
     runs = tuple(_run(result, group, number) for number, result in enumerate(results, 1))

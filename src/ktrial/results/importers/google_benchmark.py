@@ -34,7 +34,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """A run for each repetition; means, medians and deviations of them are left out."""
+    """Return a run for each repetition; means, medians and deviations of them are left out."""
     document = json_document(data, name)
     machine = _machine(json_table(document.get("context", {}), name, "'context'"))
     found = [
@@ -105,7 +105,7 @@ def _measured(one: Mapping[str, Any], at: str, source: str) -> list[ForeignMeasu
 
 
 def _machine(context: Mapping[str, Any]) -> dict[str, str]:
-    """What the file says of the machine, by the names that results have."""
+    """Return what the file says of the machine, by the names that results have."""
     names = {"date": "date", "host_name": "hostname", "num_cpus": "cpus", "library_build_type": "library_build_type"}
     found = {ours: str(context[theirs]) for theirs, ours in names.items() if theirs in context}
     if version := context.get("library_version"):

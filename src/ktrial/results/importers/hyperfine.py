@@ -81,7 +81,7 @@ def _command(value: object, at: str, source: str) -> HyperfineCommand:
 
 
 def _beside(table: Mapping[str, Any], name: str, length: int, at: str, source: str) -> list[Any]:
-    """A list with one item for each run; empty where the file has none."""
+    """Return a list with one item for each run; empty where the file has none."""
     found = json_list(table.get(name) or [], source, f"{at}.{name}")
     if found and len(found) != length:
         raise unreadable(source, None, f"{len(found)} items", f"{at}.{name}: as many as there are times: {length}")
@@ -111,7 +111,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """A run for each time; one that did not end with status 0 is a failed one."""
+    """Return a run for each time; one that did not end with status 0 is a failed one."""
     runs: list[ForeignRun] = []
     for command in read_hyperfine(data, name):
         group, benchmark = (

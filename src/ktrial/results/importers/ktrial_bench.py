@@ -92,7 +92,7 @@ def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
 
 
 def _missing(document: Mapping[str, Any], runs: Sequence[_Record], source: str) -> dict[str, str]:
-    """The holes that no run tells of."""
+    """Return the holes that no run tells of."""
     there = {one.benchmark for one in runs}
     try:
         holes = msgspec.convert(document.get("holes", []), list[_Hole])
@@ -134,7 +134,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """The runs that count, failed ones too; the label of the session is the group."""
+    """Return the runs that count, failed ones too; the label of the session is the group."""
     file = read_ktrial_bench(data, name)
     group = options.label or file.label or file.session
     runs = []

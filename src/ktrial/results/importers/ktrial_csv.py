@@ -39,7 +39,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """The rows of a run together; warm-ups (round 0) are left out."""
+    """Return the rows of a run together; warm-ups (round 0) are left out."""
     table = read_tidy_csv(data, name)
     missing = [column for column in _NEEDED if column not in table.columns]
     if missing:

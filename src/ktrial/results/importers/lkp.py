@@ -82,7 +82,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """A run for each column, with all statistics that it has."""
+    """Return a run for each column, with all statistics that it has."""
     matrix = read_lkp(data, name)
     runs = [_run(run, number, name) for number, run in enumerate(matrix.runs, 1)]
     notes = ["no statistic tells its unit: kept as they stand, but for times named _us, _ms or _ns"]

@@ -53,6 +53,6 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 
 
 def _began(name: str) -> dict[str, str]:
-    """The time that its name tells."""
+    """Return the time that its name tells."""
     found = _STAMP.search(stem(name))
     return {} if found is None else {"date": f"{found[1]} {found[2]}:{found[3]}:{found[4]}"}

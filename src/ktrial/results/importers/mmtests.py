@@ -145,7 +145,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """A run for each sample: which samples are of one execution is not told."""
+    """Return a run for each sample: which samples are of one execution is not told."""
     extracts = read_mmtests(data, name)
     runs: list[ForeignRun] = []
     for extract in extracts:

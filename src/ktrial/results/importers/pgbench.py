@@ -22,7 +22,7 @@ _BUILT_IN = re.compile(r"<builtin: (.+)>")
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """The lines that every report has."""
+    """Return the lines that every report has."""
     return _REPORT.search(head) is not None and _PROCESSED.search(head) is not None
 
 
@@ -40,7 +40,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 
 
 def _begins(data: bytes) -> list[int]:
-    """Where reports begin: with the version, which older ones do not print."""
+    """Return where reports begin: with the version, which older ones do not print."""
     found: list[int] = []
     version: int | None = None
     for mark in _MARK.finditer(data):

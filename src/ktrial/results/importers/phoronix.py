@@ -71,7 +71,7 @@ class _Node:
         return [child for child in self.children if child.name == name]
 
     def text(self, name: str) -> str:
-        """The text of the first child of that name; empty when there is none."""
+        """Return the text of the first child of that name; empty when there is none."""
         return next(("".join(child.parts).strip() for child in self.children if child.name == name), "")
 
 
@@ -184,7 +184,7 @@ def _entry(node: _Node, source: str, numbers: bool) -> PhoronixEntry:
 
 
 def _ran_once(text: str) -> bool:
-    """Whether the entry's JSON tells the time of exactly one run."""
+    """Return whether the entry's JSON tells the time of exactly one run."""
     try:
         told = decode(text) if text else None
     except NotStrictJson:
@@ -204,7 +204,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """A run for each raw value; a file of means alone is refused."""
+    """Return a run for each raw value; a file of means alone is refused."""
     file = read_phoronix(data, name)
     runs: list[ForeignRun] = []
     unknown: set[str] = set()

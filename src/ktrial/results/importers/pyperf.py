@@ -102,7 +102,7 @@ def _number(value: object, at: str, source: str) -> float:
 
 
 def _metadata(table: Mapping[str, Any], at: str, source: str) -> dict[str, str]:
-    """What is a text or a number, as text."""
+    """Return what is a text or a number, as text."""
     found = json_table(table.get("metadata", {}), source, at)
     return {name: str(one) for name, one in found.items() if isinstance(one, str | int | float)}
 
@@ -122,7 +122,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """A run for each value that is no warm-up."""
+    """Return a run for each value that is no warm-up."""
     runs: list[ForeignRun] = []
     warm_ups = 0
     group = group_of(options.label, name)

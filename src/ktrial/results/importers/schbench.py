@@ -18,14 +18,14 @@ _JSON = re.compile(rb'"(?:wakeup|request)_latency(?:_pct|"\s*:)')
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """A block of percentiles, or keys of latencies."""
+    """Return a block of percentiles, or keys of latencies."""
     if looks_like_json(head):
         return _JSON.search(head) is not None and (has_keys(head, "int") or has_keys(head, "schbench"))
     return _TEXT.search(head) is not None
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """One run: the last block of each label."""
+    """Return one run: the last block of each label."""
     run = read_schbench_json(data, name) if looks_like_json(data) else read_schbench_text(data, name)
     found = tuple(one for label in ("wakeup", "request") for one in _latencies(run, label)) + _requests(run)
     if not found:

@@ -45,7 +45,7 @@ class _Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """A header that is separated, and a row of as many cells. A format that knows the file better goes first."""
+    """Return a header that is separated, and a row of as many cells. A format that knows the file better goes first."""
     if b"\0" in head:
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
@@ -61,7 +61,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """A run for each row. An empty cell is a failed run, never 0."""
+    """Return a run for each row. An empty cell is a failed run, never 0."""
     whole = read_tidy_csv(data, name)
     _check_summary(whole, name)
     if options.groups:
@@ -111,7 +111,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 
 
 def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tuple[TidyTable, ImportOptions]:
-    """A table whose columns are the groups with a row for each of their values, and the options that read it.
+    """Return a table whose columns are the groups with a row for each of their values, and the options that read it.
 
     Below the last value of a column that is shorter than others there are no runs.
     """
@@ -164,7 +164,7 @@ def _chosen(table: TidyTable, where: Sequence[str], name: str) -> list[int]:
 
 
 def _values(table: TidyTable, place: int) -> list[str]:
-    """The first values of a column, each cut to what fits into a message."""
+    """Return the first values of a column, each cut to what fits into a message."""
     return [text[:_LONGEST] for text in sorted({row.cells[place].strip() for row in table.rows})[:_SHOWN]]
 
 
@@ -173,7 +173,7 @@ def _left_out(count: int, all_rows: int) -> tuple[str, ...]:
 
 
 def _group_places(table: TidyTable, by: str | None, name: str) -> tuple[int, ...]:
-    """The column that names the groups, or several that do so together."""
+    """Return the column that names the groups, or several that do so together."""
     if by is None:
         return ()
     names = [by] if by in table.columns else [one.strip() for one in by.split(",")]
@@ -225,7 +225,7 @@ def _value_columns(table: TidyTable, options: ImportOptions, name: str) -> tuple
 
 
 def _told_by(header: str) -> tuple[str, str | None]:
-    """The outcome and the unit that a header names: `time(sec)`, `p99_us`, `requests_per_s`, `read_MB_per_s`."""
+    """Return the outcome and the unit that a header names: `time(sec)`, `p99_us`, `requests_per_s`, `read_MB_per_s`."""
     if named := _NAMED_UNIT.fullmatch(header):
         return named[1], named[2].strip()
     if rate := _RATE.fullmatch(header):
@@ -256,7 +256,7 @@ def _cell(row: Row, place: int, table: TidyTable, name: str) -> str:
 
 
 def _scale(column: _Column, table: TidyTable, options: ImportOptions, name: str) -> tuple[str, Scale]:
-    """The unit of a column: told by the header, said by the user, or the one that stands in all of its cells."""
+    """Return the unit of a column: told by the header, said by the user, or the one that stands in all of its cells."""
     header = column.unit if column.unit is not None and scale_of(column.unit) is not None else None
     told = header or options.unit or column.unit or _unit_of_cells(column, table, name)
     if told is None:
@@ -281,13 +281,13 @@ def _check_unit(columns: Sequence[_Column], options: ImportOptions, name: str) -
 
 
 def _unit_column(table: TidyTable, columns: Sequence[_Column], options: ImportOptions) -> int | None:
-    """A column `unit` that tells of each row in what its value is, where no header does."""
+    """Return a column `unit` that tells of each row in what its value is, where no header does."""
     alone = len(columns) == 1 and columns[0].unit is None
     return table.columns.index(_UNIT) if alone and _UNIT in table.columns else None
 
 
 def _of_row(row: Row, place: int | None, scales: dict[str, tuple[str, Scale]]) -> dict[str, tuple[str, Scale]]:
-    """The scales, with the unit that the row itself tells."""
+    """Return the scales, with the unit that the row itself tells."""
     told = "" if place is None else row.cells[place].strip()
     scale = scale_of(told) if told else None
     return scales if scale is None else dict.fromkeys(scales, (told, scale))

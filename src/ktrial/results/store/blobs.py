@@ -24,7 +24,7 @@ def put(connection: sa.Connection, data: bytes) -> str:
 
 
 def get(connection: sa.Connection, name: str) -> bytes:
-    """The bytes of this name; raises KtrialError when they are not there or not what they were."""
+    """Return the bytes of this name; raises KtrialError when they are not there or not what they were."""
     row = connection.execute(sa.select(blobs.c.size_bytes, blobs.c.packed).where(blobs.c.sha256 == name)).first()
     if row is None:
         raise KtrialError(f"the store has no raw output {name[:12]}…")

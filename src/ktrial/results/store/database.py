@@ -182,7 +182,7 @@ class Database:
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
-    """An INSERT that leaves a row that is there already as it is."""
+    """Return an INSERT that leaves a row that is there already as it is."""
     kind: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     return kind.insert(table).on_conflict_do_nothing()
 
@@ -227,7 +227,7 @@ def _is_sqlite(path: Path) -> bool:
 
 
 def _is_of_others(path: Path) -> bool:
-    """Whether a database has tables and none of ours; looked at without changing a byte of it."""
+    """Return whether a database has tables and none of ours; looked at without changing a byte of it."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -40,7 +40,7 @@ class Recorder:
         return self._left(name) if store.take_up_session(name) else None
 
     def records(self, session: str) -> tuple[RunRecord, ...]:
-        """The runs of a session that ended, only to be looked at."""
+        """Return the runs of a session that ended, only to be looked at."""
         store = self._open_store()
         stored = store.session(session)
         records = [record_of(one, stored) for one in store.runs(session)]

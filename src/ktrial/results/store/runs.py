@@ -31,7 +31,7 @@ def this_writer() -> str:
 
 
 def is_gone(writer: str) -> bool:
-    """Whether the process has ended for sure. Of another machine's nothing is known: it is taken to be alive."""
+    """Return whether the process has ended for sure. Of another machine's nothing is known: it is taken to be alive."""
     parts = writer.split()
     if len(parts) != 4 or not parts[2].isdecimal():
         return True
@@ -192,7 +192,7 @@ class Store:
             return tuple(_session(row, counts.get(row.key, {})) for row in rows)
 
     def session(self, name: str) -> StoredSession:
-        """One session, by its name or the beginning of it."""
+        """Return one session, by its name or the beginning of it."""
         found = [one for one in self.sessions() if one.session == name or one.session.startswith(name)]
         exact = [one for one in found if one.session == name]
         if exact or len(found) == 1:
@@ -223,7 +223,7 @@ class Store:
             return {row.place: row.sha256 for row in connection.execute(listed)}
 
     def grouped(self) -> tuple[StoredSeries, ...]:
-        """Each outcome of each benchmark under each label: number, mean and range of its good runs."""
+        """Return each outcome of each benchmark under each label: number, mean and range of its good runs."""
         own = (
             sa.select(
                 measurements.c.series_key,

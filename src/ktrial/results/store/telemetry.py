@@ -51,7 +51,7 @@ def _writer() -> duckdb.DuckDBPyConnection:
 
 
 def from_parquet(data: bytes) -> Samples:
-    """The samples of a file that `to_parquet` made. Raises KtrialError."""
+    """Return the samples of a file that `to_parquet` made. Raises KtrialError."""
     with _in_memory(data) as (_, path), duckdb.connect(":memory:") as connection:
         try:
             about = _about(connection, path)

@@ -27,7 +27,7 @@ class Measures(Protocol):
     """Builds a commit where it is not built yet, boots it and measures the outcome."""
 
     def __call__(self, commit: str, run: int) -> float:
-        """The value of the boot of this number. Raises Untellable."""
+        """Return the value of the boot of this number. Raises Untellable."""
 
 
 Say = Callable[[str], None]
@@ -75,7 +75,7 @@ class _Bisect:
         return self._confirmed(self._search.suspects[0], ends)
 
     def _ends(self) -> Effect:
-        """The difference that is looked for. Raises Refused where there is none."""
+        """Return the difference that is looked for. Raises Refused where there is none."""
         judged = self._decided(self._good, self._bad, lambda: self._verdict(self._good, self._bad))
         self._asked += 1
         outcome, boots = self._question.outcome, f"after {self._runs(self._bad)} boots of each"
@@ -92,7 +92,7 @@ class _Bisect:
         )
 
     def _look_at(self, commit: Commit, difference: float) -> Standing | None:
-        """Boots a commit until it is told; what it is goes to the search."""
+        """Return boots a commit until it is told; what it is goes to the search."""
         self._say(f"{commit.id[:12]} {commit.subject}"[:100])
         try:
             standing: Standing | None = self._decided(
@@ -115,7 +115,7 @@ class _Bisect:
         return told
 
     def _confirmed(self, found: Commit, ends: Effect) -> Bisected:
-        """The commit against its first parent: what it changes by itself."""
+        """Return the commit against its first parent: what it changes by itself."""
         parent = found.parents[0]
         try:
             judged = self._decided(parent, found.id, lambda: self._verdict(parent, found.id))
@@ -136,7 +136,7 @@ class _Bisect:
         return side(self._question, difference, self._values[self._good], self._values[commit]).standing
 
     def _decided(self, one: str, other: str, answer: Callable[[], T | None]) -> T | None:
-        """Boots both in turn until there is an answer; None where all boots that there may be gave none."""
+        """Return boots both in turn until there is an answer; None where all boots that there may be gave none."""
         for number in range(1, self._question.most_runs + 1):
             for commit in (one, other):
                 values = self._values.setdefault(commit, [])

@@ -29,7 +29,7 @@ class _NumberReply(msgspec.Struct, frozen=True):
 
 
 def read_number(output: bytes, outcome: str) -> float:
-    """The outcome in the last line: a number, or of a reply the result called so. Raises UnreadableOutput."""
+    """Return the outcome in the last line: a number, or of a reply the result called so. Raises UnreadableOutput."""
     lines = [line for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else b""
     shown = last[:60].decode(errors="replace")

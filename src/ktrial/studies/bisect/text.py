@@ -24,7 +24,7 @@ def bisected_json(found: Bisected) -> dict[str, Any]:
 
 
 def bisected_text(found: Bisected, *, width: int) -> str:
-    """The commits that were looked at, and the answer."""
+    """Return the commits that were looked at, and the answer."""
     rows = [
         (
             step.commit.id[:_SHORT],
@@ -77,7 +77,7 @@ def _answer(found: Bisected) -> str:
 
 
 def _change(effect: Effect) -> str:
-    """How much more or less of the outcome there is."""
+    """Return how much more or less of the outcome there is."""
 
     def percent(score: float) -> str:
         return f"{abs(math.expm1(-score)):.1%}"

@@ -19,7 +19,7 @@ from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
 
 def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
-    """Each outcome of the trial that confirms, with the arms `all` and `without`; explored ones are left out."""
+    """Return each outcome of the trial that confirms, with the arms `all` and `without`; explored ones are left out."""
     by = {(one.outcome, one.arm, one.against): one for one in judgement.judged}
     found = []
     for outcome in dict.fromkeys(one.outcome for one in judgement.judged if one.role != "exploratory"):
@@ -62,7 +62,7 @@ Course = Generator[TrialFile, BlamePart, Blame]
 
 
 def follow(question: BlameQuestion, parts: Iterable[BlamePart]) -> TrialFile | Blame:
-    """The trial that comes after these, or the answer."""
+    """Return the trial that comes after these, or the answer."""
     course = _BlameCourse(question).run()
     wanted = next(course)
     for part in parts:
@@ -163,14 +163,14 @@ class _BlameCourse:
 
     @staticmethod
     def _alone_arms(named: Names, held: Names) -> dict[str, Names]:
-        """Each that was named by itself; with what is held it is known already to be less than the whole."""
+        """Return each that was named by itself; with what is held it is known already to be less than the whole."""
         arms = {f"{ONLY}{place}": (one,) for place, one in enumerate(named, start=1)}
         return arms | ({"together": (*held, *named)} if len(held) + len(named) > 1 else {})
 
     def _sorted_out(
         self, number: int, part: BlamePart, named: Names, held: Names
     ) -> Generator[TrialFile, BlamePart, Names]:
-        """Who acts alone, and who together; those that want a partner which is not among them."""
+        """Yield who acts alone, and who together; those that want a partner which is not among them."""
         self._note(part)
         group = (*held, *named)
         found = {one: _of(part, f"{ONLY}{place}", CONTROL) for place, one in enumerate(named, start=1)}
@@ -224,7 +224,7 @@ class _BlameCourse:
         self._parts.append(part)
 
     def _noted(self, part: BlamePart, arm: str, against: str) -> Judged:
-        """A contrast of a trial, whichever way round it was asked; the trial is noted once."""
+        """Return a contrast of a trial, whichever way round it was asked; the trial is noted once."""
         if part not in self._parts:
             self._note(part)
         judged = _of(part, arm, against)
@@ -233,7 +233,7 @@ class _BlameCourse:
         return judged
 
     def _confirming(self, number: int, without: Names) -> TrialFile:
-        """All, all without those named, and the control.
+        """Return all, all without those named, and the control.
 
         What is left without them matters where it is as large as the least of them, and a part of the whole.
         """
@@ -249,7 +249,7 @@ class _BlameCourse:
         size: float | None = None,
         negligible: float | None = None,
     ) -> TrialFile:
-        """A trial of sets of factors against the control; an empty set is the control.
+        """Return a trial of sets of factors against the control; an empty set is the control.
 
         It is to see an effect of that size, the whole set's where it is not given; less than `negligible` is nothing.
         """
@@ -327,7 +327,7 @@ def _primary_of(part: BlamePart) -> Screened:
 
 
 def _of(part: BlamePart, arm: str, against: str) -> Judged:
-    """The primary outcome of one arm against another, turned round where it was asked the other way."""
+    """Return the primary outcome of one arm against another, turned round where it was asked the other way."""
     judged = [one for one in part.judgement.judged if one.role == "primary"]
     for one in judged:
         if (one.arm, one.against) == (arm, against):
@@ -338,7 +338,7 @@ def _of(part: BlamePart, arm: str, against: str) -> Judged:
 
 
 def _is_little(judged: Judged, effect: float) -> bool:
-    """Whether an arm that is not decided as the whole set is does surely less than the set, or seems to."""
+    """Return whether an arm that is not decided as the whole set is does surely less than the set, or seems to."""
     if judged.verdict == "equivalent":
         return True
     return judged.effect is not None and abs(judged.effect.estimate) < _NEGLIGIBLE * effect

@@ -62,7 +62,7 @@ def factors_of(
 
 
 def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
-    """Each of `--set`, of one symbol or several. Raises where they cannot be switched one by one."""
+    """Return each of `--set`, of one symbol or several. Raises where they cannot be switched one by one."""
     if len(symbols) > _MOST_SYMBOLS:
         raise BadInput(
             f"{len(symbols)} times --set: up to {2 ** len(symbols)} kernels would have to be built",
@@ -80,7 +80,7 @@ def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
 
 
 def combinations_of(symbols: Sequence[str], template: TrialFile) -> TrialFile:
-    """A trial with every kernel that a blame of these may need: for planning only."""
+    """Return a trial with every kernel that a blame of these may need: for planning only."""
     factors = symbol_factors(symbols)
     arms = {"control": ArmFile()}
     for number in range(1, 2 ** len(factors)):
@@ -116,7 +116,7 @@ def _belong(one: Change, other: Change, knobs: Mapping[str, Knob]) -> bool:
 
 
 def left_out_of(plan: Plan) -> dict[str, str]:
-    """What is named and cannot have done it: it is in force already, or cannot be set here."""
+    """Return what is named and cannot have done it: it is in force already, or cannot be set here."""
     told = {change.address: "in force already" for change in plan.same}
     return told | {refusal.address: refusal.reason for refusal in plan.refusals}
 
@@ -139,5 +139,5 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
 
 
 def whole(words_arm: ArmFile, template: TrialFile) -> TrialFile:
-    """A trial whose one arm is all that was named: for planning only."""
+    """Return a trial whose one arm is all that was named: for planning only."""
     return msgspec.structs.replace(template, arms={"control": ArmFile(), "all": words_arm})

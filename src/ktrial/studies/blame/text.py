@@ -21,7 +21,7 @@ _KINDS: Mapping[str, str] = {
 
 
 def question_text(question: BlameQuestion, left_out: Mapping[str, str], *, width: int) -> str:
-    """What is told apart, and what is not."""
+    """Return what is told apart, and what is not."""
     lines = [f"{len(question.factors)} settings are told apart; the answer is kept as {question.name}"]
     joined = [one.name for one in question.factors if len({name.partition("@")[0] for name in one.set}) > 1]
     lines += [
@@ -32,7 +32,7 @@ def question_text(question: BlameQuestion, left_out: Mapping[str, str], *, width
 
 
 def blame_text(blame: Blame, *, width: int) -> str:
-    """The answer: who did it, what confirms it, what it rests on."""
+    """Return the answer: who did it, what confirms it, what it rests on."""
     lines = [paragraph(_headline(blame), width=width), ""]
     if blame.culprits:
         rows = [_culprit(one) for one in blame.culprits]
@@ -67,7 +67,7 @@ def _estimate(effect: Effect | None) -> str:
 
 
 def screening_text(name: str, screened: Sequence[Screened], ended: str | None, *, width: int) -> str:
-    """A screening by itself: the coefficients of every outcome, the largest first."""
+    """Return a screening by itself: the coefficients of every outcome, the largest first."""
     lines = [paragraph(f"{name}: {'ended: ' + ended if ended else 'not over yet'}", width=width)]
     for outcome in weightiest(screened):
         lines += ["", f"{outcome.outcome} after {outcome.blocks} blocks"]

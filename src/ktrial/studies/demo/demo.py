@@ -136,7 +136,7 @@ def _reading(device: str) -> Showpiece:
 
 
 def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
-    """The first showpiece that this session can show here, with what spoke against those before it."""
+    """Return the first showpiece that this session can show here, with what spoke against those before it."""
 
     def plan(settings: Settings) -> Plan:
         return make_plan(machine, catalog, [f"{knob}={value}" for knob, value in settings.items()])[0]
@@ -155,7 +155,7 @@ def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = 
 
 
 def _showpieces(machine: Machine, catalog: Catalog) -> Sequence[Showpiece]:
-    """Those that write knobs, the clearest first."""
+    """Return those that write knobs, the clearest first."""
     mounts = machine.read([MOUNTS])[MOUNTS]
     device = device_of(_DIRECTORY, (mounts.text if mounts is not None else None) or "") or ""
     queues = observe(machine, [catalog.knobs[_READ_AHEAD]])[_READ_AHEAD].instances
@@ -164,13 +164,13 @@ def _showpieces(machine: Machine, catalog: Catalog) -> Sequence[Showpiece]:
 
 
 def _has_huge_pages(machine: Machine, catalog: Catalog) -> bool:
-    """Whether a program that asks for them gets huge pages."""
+    """Return whether a program that asks for them gets huge pages."""
     found = observe(machine, [catalog.knobs[_HUGE_PAGES]])[_HUGE_PAGES].instances
     return bool(found) and "[never]" not in (found[0].reading.text or "[never]")
 
 
 def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
-    """Why its settings cannot be made in this session; None where they can."""
+    """Return why its settings cannot be made in this session; None where they can."""
     try:
         refused = [refusal for arm in (one.control, one.help.set, one.hurt.set) for refusal in plan(arm).refusals]
     except KtrialError as error:
@@ -181,7 +181,7 @@ def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
 
 
 def _copium(one: Showpiece, plan: Plans) -> DemoArm | None:
-    """The first that changes something here and cannot matter: by its own reason, or as the catalog says."""
+    """Return the first that changes something here and cannot matter: by its own reason, or as the catalog says."""
     for arm in one.copium:
         for settings in (arm.set, *arm.also):
             found = plan(settings)

@@ -14,7 +14,7 @@ _LABEL_COLUMNS = 11
 
 
 def demo_plan(demo: Demo, *, width: int) -> str:
-    """What is about to be done, and why each arm must do what it is there for."""
+    """Return what is about to be done, and why each arm must do what it is there for."""
     lines = [paragraph(f"Measured is {demo.what}.", width=width)]
     for arm, why in demo.why.items():
         said = changes_of(demo, arm)
@@ -55,7 +55,7 @@ def _interval(one: DemoArmFound) -> str:
 
 
 def story(demo: Demo, found: DemoFound) -> str:
-    """What was tried, what was found, and what a measurement before and after would have said."""
+    """Return what was tried, what was found, and what a measurement before and after would have said."""
     by_arm = {one.arm: one for one in found.arms}
     rounds = f"We measured {demo.what}, in {found.blocks} rounds of random order."
     if found.refused is not None:
@@ -75,7 +75,7 @@ def _of_real(demo: Demo, one: DemoArmFound, wanted: str) -> str:
 
 
 def _of_nothing(demo: Demo, by_arm: Mapping[str, DemoArmFound], margin: float) -> list[str]:
-    """What was found of the arms that do nothing: in one sentence where it is the same."""
+    """Return what was found of the arms that do nothing: in one sentence where it is the same."""
     told = {
         COPIUM: f"{changes_of(demo, COPIUM)} cannot matter ({demo.why[COPIUM]})",
         PLACEBO: "The placebo changes nothing",
@@ -112,7 +112,7 @@ def _of_single_pairs(found: DemoFound) -> str:
 
 
 def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None], *, width: int) -> str:
-    """Every file that was written, before and after, and how to look for oneself."""
+    """Return every file that was written, before and after, and how to look for oneself."""
     if not before:
         return (
             paragraph(
@@ -128,7 +128,7 @@ def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None],
 
 
 def without_root(demo: Demo, *, asked: bool, width: int) -> str:
-    """What root would add; empty where settings of the kernel were tried."""
+    """Return what root would add; empty where settings of the kernel were tried."""
     if demo.paths or not demo.passed:
         return ""
     missed = "; ".join(demo.passed)

@@ -79,7 +79,7 @@ def _check_kernels(profile: Profile, control: str, named: Iterable[str]) -> None
 
 
 def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: BuiltTiers | None) -> str | None:
-    """What keeps a tier from being run; in guests only a kernel that nobody named and that cannot be built."""
+    """Return what keeps a tier from being run; in guests only a kernel that nobody named and that cannot be built."""
     if built is not None and tier.fragments:
         return _why_not_built(tier, built)
     if kernels is None or (tier.build is not None and tier.name not in kernels):
@@ -142,7 +142,7 @@ def surely_run(ladder: Ladder) -> Ladder:
 
 
 def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False) -> dict[str, Plan]:
-    """What each tier changes here, and what of it cannot be set."""
+    """Return what each tier changes here, and what of it cannot be set."""
     prefix = () if ladder.baseline == "found" else (ladder.baseline,)
     nothing = Plan(title=ladder.name, changes=(), same=(), refusals=())
     return {
@@ -154,7 +154,7 @@ def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dang
 
 
 def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
-    """The ladder without tiers that add nothing here to the one before."""
+    """Return the ladder without tiers that add nothing here to the one before."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     not_run = dict(ladder.not_run)
@@ -203,7 +203,7 @@ def _listed(refusals: list[Refusal]) -> str:
 
 
 def ladder_trial(ladder: Ladder, template: TrialFile) -> TrialFile:
-    """The trial: every tier against the one before it and against the control, in the same blocks."""
+    """Return the trial: every tier against the one before it and against the control, in the same blocks."""
     return msgspec.structs.replace(
         template, control=ladder.control, baseline=ladder.baseline, questions="ladder", arms=ladder.arms
     )

@@ -28,7 +28,7 @@ def entries_of(
     state: MachineState | None,
     knobs: Mapping[str, Knob],
 ) -> tuple[LedgerEntry, ...]:
-    """What a trial says of each of its arms against the control; a screening says nothing by itself."""
+    """Return what a trial says of each of its arms against the control; a screening says nothing by itself."""
     from ktrial.judge.judge import judge
 
     protocol = protocol_in(log)
@@ -83,7 +83,7 @@ def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:
 
 
 def workload_of(trial: StoredTrial) -> str:
-    """What was measured: two trials have the same when they can supersede each other."""
+    """Return what was measured: two trials have the same when they can supersede each other."""
     file = trial.file
     said = (file.suite, file.command, file.metrics, file.parameters, file.cpus)
     digest = hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:8]
@@ -91,7 +91,7 @@ def workload_of(trial: StoredTrial) -> str:
 
 
 def held(changes: Iterable[str], state: MachineState | None, knobs: Mapping[str, Knob]) -> dict[str, str]:
-    """Values of the knobs that interact with those changed, as the control had them."""
+    """Return values of the knobs that interact with those changed, as the control had them."""
     if state is None:
         return {}
     near = interacting(changes, knobs)
@@ -105,7 +105,7 @@ def held(changes: Iterable[str], state: MachineState | None, knobs: Mapping[str,
 
 
 def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
-    """Knobs that the catalog says to interact with these, or that the kernel changes with them."""
+    """Return knobs that the catalog says to interact with these, or that the kernel changes with them."""
     changed = {address.partition("@")[0] for address in changes}
     near = {name for knob in changed if knob in knobs for name in (*knobs[knob].interacts, *knobs[knob].couples)}
     return (near & set(knobs)) - changed

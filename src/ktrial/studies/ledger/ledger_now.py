@@ -19,7 +19,7 @@ _MACHINE_FACTS = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.ki
 
 
 def now_of(machine: Machine, entries: Sequence[LedgerEntry], knobs: Mapping[str, Knob]) -> Now:
-    """The machine as it is, as far as these entries ask."""
+    """Return the machine as it is, as far as these entries ask."""
     facts = machine.facts(_MACHINE_FACTS)
     addresses = {address for entry in entries for address in (*entry.changes, *entry.held)}
     wanted = {name for address in addresses if (name := address.partition("@")[0]) in knobs and knobs[name].files}

@@ -57,7 +57,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return ", ".join(told) or ("nothing: a placebo" if self.placebo else "nothing")
 
     def is_about(self, knob: str) -> bool:
-        """Whether it changed the knob, or one of its instances where an address is given."""
+        """Return whether it changed the knob, or one of its instances where an address is given."""
         return any(knob in {address, address.partition("@")[0]} for address in self.changes)
 
 
@@ -82,7 +82,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def linked(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
-    """The newest first; of those that tried the same, each knows the next one that was decided."""
+    """Return the newest first; of those that tried the same, each knows the next one that was decided."""
     later: dict[bytes, LedgerEntry] = {}
     found = []
     for entry in sorted(entries, key=lambda one: (-one.started_unix_ms, one.trial)):
@@ -105,7 +105,7 @@ def linked(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
 
 
 def changed_since(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
-    """What is not as it was when it was measured: then it was measured under other settings."""
+    """Return what is not as it was when it was measured: then it was measured under other settings."""
     told = []
     if entry.kernel is not None and now.kernel is not None and entry.kernel != now.kernel:
         told.append(f"the kernel was {entry.kernel}, it is {now.kernel}")
@@ -119,7 +119,7 @@ def changed_since(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
 
 
 def standing(entry: LedgerEntry, now: Now) -> Standing:
-    """What came of it on this machine."""
+    """Return what came of it on this machine."""
     if entry.verdict is None:
         return "untested"
     if entry.manual is not None:
@@ -134,6 +134,6 @@ def standing(entry: LedgerEntry, now: Now) -> Standing:
 
 
 def of_knob(entries: Sequence[LedgerEntry], knob: str) -> tuple[LedgerEntry, ...]:
-    """Those that changed the knob, and nothing but it first."""
+    """Return those that changed the knob, and nothing but it first."""
     about = [entry for entry in entries if entry.is_about(knob)]
     return tuple(sorted(about, key=lambda entry: len(entry.changes) + len(entry.environment)))

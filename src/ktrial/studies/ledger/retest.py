@@ -13,7 +13,7 @@ from ktrial.trial.protocol.file import TrialFile
 
 
 def chosen(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
-    """The name of the trial that is meant. Raises BadInput where none is."""
+    """Return the name of the trial that is meant. Raises BadInput where none is."""
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]
         if not outdated:
@@ -29,7 +29,7 @@ def chosen(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
 
 
 def again(file: TrialFile) -> TrialFile:
-    """The same protocol with a seed that is drawn anew. Raises BadInput for a screening."""
+    """Return the same protocol with a seed that is drawn anew. Raises BadInput for a screening."""
     if file.screen is not None:
         raise BadInput(f"{file.name} screens settings", hint="`ktrial blame … --fresh` begins anew")
     plain = {

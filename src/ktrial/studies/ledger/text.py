@@ -18,7 +18,7 @@ _DATE, _VERDICT = 12, 18
 
 
 def ledger_text(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> str:
-    """All entries, the newest first."""
+    """Return all entries, the newest first."""
     if not entries:
         return "Nothing was tried here yet. `ktrial try vm.swappiness=10` tries something.\n"
     rows = [_row(entry, now) for entry in entries]
@@ -29,7 +29,7 @@ def ledger_text(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> str:
 
 
 def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
-    """A row where the table would be too narrow to be read."""
+    """Yield a row where the table would be too narrow to be read."""
     date, tried, outcome, verdict, change, interval, standing_now, trial = row
     yield labelled(date, f"{verdict}: {tried}", width=width, label_columns=_DATE)
     yield labelled(
@@ -44,7 +44,7 @@ def ledger_markdown(entries: Sequence[LedgerEntry], now: Now) -> str:
 
 
 def measured_lines(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> list[str]:
-    """What `ktrial explain` says of own trials."""
+    """Return what `ktrial explain` says of own trials."""
     if not entries:
         return []
     lines = ["", "measured here"]

@@ -47,7 +47,7 @@ def _arm(number: int, one: Candidate) -> TuneArm:
 
 
 def follow(question: TuneQuestion, parts: Iterable[BlamePart]) -> TrialFile | TuneReceipt:
-    """The trial that comes after these, or what is to be kept."""
+    """Return the trial that comes after these, or what is to be kept."""
     course = _course(question)
     try:
         wanted = next(course)
@@ -142,7 +142,7 @@ def _size(one: Tried | None) -> float:
 
 
 def _held_together(found: Sequence[Tried], part: BlamePart) -> list[Tried]:
-    """All of them where they are better together too; else the best one alone."""
+    """Return all of them where they are better together too; else the best one alone."""
     together = _judged(TuneArm(name=TOGETHER, knob="", settings={}), part)
     if together.kept:
         return [

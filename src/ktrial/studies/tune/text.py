@@ -11,7 +11,7 @@ from ktrial.studies.tune.model import Tried, TuneQuestion, TuneReceipt
 
 
 def receipt_text(receipt: TuneReceipt, *, width: int) -> str:
-    """What was kept and why, what was refused and why, and how to undo it."""
+    """Return what was kept and why, what was refused and why, and how to undo it."""
     kept = [one for one in receipt.tried if one.kept]
     refused = [one for one in receipt.tried if not one.kept]
     lines = []

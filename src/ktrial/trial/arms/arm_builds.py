@@ -62,7 +62,7 @@ class BuildSite:
         return Built(artefact=build.artefact, sha256=seen.sha256)
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """The file of this visit, where it is another one now."""
+        """Return the file of this visit, where it is another one now."""
         if self._present is None:
             return ()
         build, made = self._present

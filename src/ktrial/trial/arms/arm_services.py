@@ -31,7 +31,7 @@ ServiceState = Literal["started", "stopped"]
 
 
 def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:
-    """The state, as found, of every service that an arm names. Raises BadInput for one that cannot be known."""
+    """Return the state, as found, of every service that an arm names. Raises BadInput for one that cannot be known."""
     return {name: _state(executor, name) for name in sorted(_named(trial))}
 
 
@@ -59,7 +59,7 @@ def _state(executor: Executor, name: str) -> ServiceState:
 
 
 def with_services(trial: TrialFile, plans: Mapping[str, Plan], found: Mapping[str, ServiceState]) -> dict[str, Plan]:
-    """The plans of the arms with what is to be started and stopped."""
+    """Return the plans of the arms with what is to be started and stopped."""
     return {name: _with_service(trial, name, plan, found) for name, plan in plans.items()}
 
 
@@ -87,7 +87,7 @@ def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
 def with_service_checks(
     trial: TrialFile, extras: Mapping[str, ArmExtras], found: Mapping[str, ServiceState]
 ) -> dict[str, ArmExtras]:
-    """Every service must be as its arm wants it, and in all other arms as it was found."""
+    """Return every service must be as its arm wants it, and in all other arms as it was found."""
     checked = {}
     for name in trial.arms:
         service = in_force(trial, name).service

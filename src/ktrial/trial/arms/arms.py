@@ -111,7 +111,7 @@ class Arms:
             raise ArmLost(said, hint="`ktrial recover` tries again")
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """What does not read as the present arm set it, or, of what it does not set, as it was found."""
+        """Return what does not read as the present arm set it, or, of what it does not set, as it was found."""
         return (*self._lost(), *self._changed_beside(self._present))
 
     def failed(self) -> str | None:
@@ -119,7 +119,7 @@ class Arms:
         return None
 
     def told(self, drift: ArmDrift) -> str:
-        """The drift, and who wrote it where that can be known."""
+        """Return the drift, and who wrote it where that can be known."""
         writer = self._writer_of(drift, self._transaction)
         return f"{drift.sentence}; {writer}" if writer else drift.sentence
 
@@ -139,7 +139,7 @@ class Arms:
                 )
 
     def _changed_beside(self, arm: str | None) -> Iterator[ArmDrift]:
-        """What the arm does not set, nor the kernel with it, and is not as it was found."""
+        """Yield what the arm does not set, nor the kernel with it, and is not as it was found."""
         plan = self._plans.get(arm) if arm is not None else None
         own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
         watched = [path for path in self._found if path not in own]
@@ -162,7 +162,7 @@ class Arms:
 
 
 def refusal_of(applied: Applied) -> str | None:
-    """Why a plan that was applied is not in force; None where it is."""
+    """Return why a plan that was applied is not in force; None where it is."""
     failed = [step for step in applied.steps if step.outcome not in IN_FORCE]
     if failed:
         # Swap that is set up otherwise than wanted is in force, and the reason why nothing else is.

@@ -53,13 +53,13 @@ _EXAMPLE = 'build = { run = ["./build.sh"], artefact = "prog" }, or manual = "â€
 
 
 def build_number(seed: int, block: int | None, arm: str) -> int:
-    """What the build of a visit varies by: drawn by seed, block and arm alone."""
+    """Return what the build of a visit varies by: drawn by seed, block and arm alone."""
     said = f"{seed} {'warm-up' if block is None else block} {arm}"
     return int.from_bytes(hashlib.sha256(said.encode()).digest()[:4])
 
 
 def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
-    """Which build each visit measured, as far as the log tells; of a block that did not count too."""
+    """Return which build each visit measured, as far as the log tells; of a block that did not count too."""
     from ktrial.judge.model.log import ArmBuilt, ArmFound
 
     found: dict[Visit, str] = {}
@@ -72,12 +72,12 @@ def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
 
 
 def kernel_build(facts: Mapping[str, str]) -> str | None:
-    """What tells this build of a kernel from another one; None where nothing does."""
+    """Return what tells this build of a kernel from another one; None where nothing does."""
     return " ".join(facts[name] for name in KERNEL_BUILD if facts.get(name)) or None
 
 
 def repeated(builds: Mapping[Visit, str]) -> dict[str, tuple[int, int]]:
-    """Arms that had one build in several visits: how many builds they had, in how many visits."""
+    """Return arms that had one build in several visits: how many builds they had, in how many visits."""
     arms = dict.fromkeys(arm for _, arm in builds)
     counts = {name: Counter(build for (_, arm), build in builds.items() if arm == name) for name in arms}
     return {name: (len(count), count.total()) for name, count in counts.items() if len(count) < count.total()}

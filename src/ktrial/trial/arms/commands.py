@@ -84,7 +84,7 @@ class CommandedArms(Arms):
             super().leave()
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """What is not as the present arm made it, or as it was found."""
+        """Return what is not as the present arm made it, or as it was found."""
         extras = self._beside.extras.get(self._commanded) if self._commanded is not None else None
         checks = extras.checks if extras is not None else ()
         failed = [one for check in checks if (one := _failed(self._beside.executor, check)) is not None]
@@ -92,7 +92,7 @@ class CommandedArms(Arms):
         return (*super().drifted(), *failed, *schedulers, *(self._site.drifted() if self._site is not None else ()))
 
     def failed(self) -> str | None:
-        """Why the present arm was lost: its scheduler was ejected, or ended."""
+        """Return why the present arm was lost: its scheduler was ejected, or ended."""
         return None if self._seat is None else self._seat.failed()
 
     def _run(self, arm: str, command: ArmCommand) -> None:

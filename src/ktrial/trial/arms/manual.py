@@ -70,7 +70,7 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_by_hand(trial: TrialFile) -> bool:
-    """Whether somebody must do something between the visits: bring an arm about, or boot."""
+    """Return whether somebody must do something between the visits: bring an arm about, or boot."""
     if trial.guest is not None:
         return False
     return trial.design.replicate == "boot" or any(arm.manual is not None for arm in trial.arms.values())
@@ -113,7 +113,7 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
 
 
 def _unusable(kind: FactKind, wanted: Expected) -> str | None:
-    """Why an arm cannot be recognised so."""
+    """Return why an arm cannot be recognised so."""
     if kind.of is not None or kind.name in _MOVES or (kind.type not in _SCALARS and not _is_words(kind)):
         return "no arm is recognised by this fact: it moves by itself, or is no single value"
     if _is_words(kind):
@@ -162,7 +162,7 @@ def look(signs: Signs, facts: FactBook, kinds: Mapping[str, FactKind]) -> Look:
 
 
 def _holds(wanted: str, values: Iterable[str]) -> bool:
-    """Whether one of the values is what is wanted; with `!`, whether none is."""
+    """Return whether one of the values is what is wanted; with `!`, whether none is."""
     bare = wanted.removeprefix(_NOT)
     pattern = re.compile(".*".join(map(re.escape, bare.split("*"))), re.DOTALL)
     return any(pattern.fullmatch(value) for value in values) is not wanted.startswith(_NOT)
@@ -222,12 +222,12 @@ def _expected(trial: TrialFile) -> Iterator[tuple[str, Expected]]:
 
 
 def place_of(trial: TrialFile, arm: str) -> str:
-    """The arm as which the machine is brought about: its own if that is done by hand, else the control."""
+    """Return the arm as which the machine is brought about: its own if that is done by hand, else the control."""
     return arm if trial.arms[arm].manual is not None else trial.control
 
 
 def implied(signs: Signs) -> tuple[str, ...]:
-    """Facts that differ where these do: another kernel has all of its own, the command line the words of it."""
+    """Return facts that differ where these do: another kernel has all of its own, the command line the words of it."""
     found: list[str] = []
     for name, wanted in signs.items():
         if name == _COMMAND_LINE:

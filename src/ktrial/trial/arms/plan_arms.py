@@ -93,7 +93,7 @@ def arm_settings(trial: TrialFile, plans: Mapping[str, Plan]) -> dict[str, ArmSe
 
 
 def in_force(trial: TrialFile, name: str) -> ArmFile:
-    """What an arm is: a placebo is the control, and all have what the trial sets for all."""
+    """Return what an arm is: a placebo is the control, and all have what the trial sets for all."""
     arm = trial.arms[trial.control if trial.arms[name].placebo else name]
     if not trial.environment:
         return arm
@@ -128,7 +128,7 @@ def _service(step: ServiceStep) -> str:
 
 
 def found_values(plans: Mapping[str, Plan]) -> dict[str, str]:
-    """What the arms change, as it is now: the control's values of it."""
+    """Return what the arms change, as it is now: the control's values of it."""
     found = {
         change.address: change.old_text
         for plan in plans.values()
@@ -158,7 +158,7 @@ def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
-    """The longest wait that a setting of any arm wants: every visit waits the same."""
+    """Return the longest wait that a setting of any arm wants: every visit waits the same."""
     if trial.settle_s is not None:
         return trial.settle_s
     changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
@@ -179,7 +179,7 @@ def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchm
 def arm_tasks(
     trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None
 ) -> dict[str, tuple[Task, ...]]:
-    """What the arms run that have parameters of their own."""
+    """Return what the arms run that have parameters of their own."""
     return {
         name: tasks_of(with_parameters(suite, benchmarks, parameter_words(given)), benchmarks, facts, cpus)
         for name in trial.arms

@@ -36,7 +36,7 @@ def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str
 
 
 def _instead(error: ArmLost, plan: Plan, knobs: Mapping[str, Knob]) -> str:
-    """What to do about the setting that was refused."""
+    """Return what to do about the setting that was refused."""
     refused = next((change for change in plan.changes if change.path in error.message), None)
     if refused is None:
         return "nothing was measured, and all is as it was"

@@ -68,7 +68,7 @@ class SchedulerSeat:
         return None
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """A scheduler that is in force although the present arm has none."""
+        """Return a scheduler that is in force although the present arm has none."""
         if self._wanted is not None:
             return ()
         now = self._texts()[STATE]

@@ -50,7 +50,7 @@ KernelWords = Callable[[TrialFile], Mapping[str, str]]
 
 
 def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], None]) -> dict[str, str]:
-    """The word for each arm's kernel; those that are built of something are built by now."""
+    """Return the word for each arm's kernel; those that are built of something are built by now."""
     plans = planned_kernels(file, workshop)
     refuse_same(file, plans)
     images = built_images(plans, workshop, say)

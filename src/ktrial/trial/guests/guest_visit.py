@@ -47,7 +47,7 @@ class Came(NamedTuple):
 
 
 def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple[GuestTask, ...]:
-    """Every benchmark once for each seed. `invocation_of` says how a task is run."""
+    """Return every benchmark once for each seed. `invocation_of` says how a task is run."""
     found = []
     for seed in range(1, workloads + 1):
         for task in tasks:
@@ -58,7 +58,7 @@ def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple
 
 
 def needs_disk(parameters: Mapping[str, Any]) -> bool:
-    """Whether the files of a load with these need a file system that the kernel can take memory back from."""
+    """Return whether the files of a load with these need a file system that the kernel can take memory back from."""
     return "directory" in parameters
 
 
@@ -69,7 +69,7 @@ def job_of(
     shape: Shape,
     tools: Mapping[str, str],
 ) -> tuple[Job, dict[str, bytes]]:
-    """What the guest does, and the files that it finds; `tools` are where its programs are on this machine."""
+    """Return what the guest does, and the files that it finds; `tools` are where its programs are on this machine."""
     settings: list[dict[str, Any]] = [{"id": _FACTS, "do": "facts", "only": ["boot.id", "kernel.release"]}]
     if not plan.empty:
         settings.append({"id": _APPLY, "do": "apply", "plan": wire_plan(plan, {"kind": "keep"})})
@@ -110,7 +110,7 @@ def _load(number: int, invocation: Invocation) -> dict[str, Any]:
 
 
 def load_of(invocation: Invocation) -> AgentLoad:
-    """The agent's own load that it is; others are refused before anything is booted."""
+    """Return the agent's own load that it is; others are refused before anything is booted."""
     assert invocation.load is not None, "what is no load is a program"
     return invocation.load
 
@@ -120,7 +120,7 @@ def _lines(requests: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def came_of(run: GuestRun, asked: Sequence[GuestTask]) -> Came:
-    """What a boot gave of what it was asked for: where it failed, every run of it has."""
+    """Return what a boot gave of what it was asked for: where it failed, every run of it has."""
     release = run.begun.release if run.begun is not None else None
     try:
         replies = read_replies(run.stdout)
@@ -142,7 +142,7 @@ def _fact(reply: Reply | None, name: str) -> str | None:
 
 
 def _refused(reply: Reply | None) -> str | None:
-    """Why the settings are not in force; None where they are, or there were none."""
+    """Return why the settings are not in force; None where they are, or there were none."""
     if reply is None:
         return None
     if reply.error is not None:
@@ -152,7 +152,7 @@ def _refused(reply: Reply | None) -> str | None:
 
 
 def _failed(run: GuestRun) -> str | None:
-    """Why the guest, or what ran in it, did not come to a good end."""
+    """Return why the guest, or what ran in it, did not come to a good end."""
     if run.failure is not None:
         return f"the guest failed: {run.failure}"
     ended = run.ended
@@ -164,7 +164,7 @@ def _failed(run: GuestRun) -> str | None:
 
 
 def _output(replies: Mapping[int, Reply], number: int, invocation: Invocation, refused: str | None) -> RawOutput:
-    """What a run gave, as the executor of a machine tells it."""
+    """Return what a run gave, as the executor of a machine tells it."""
     reply = replies.get(number)
     if refused is not None:
         return RawOutput(failed=refused)

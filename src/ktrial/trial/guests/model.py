@@ -110,7 +110,7 @@ def _check_words(where: str, words: tuple[str, ...]) -> None:
 
 
 def shape_of(guest: GuestFile) -> Shape:
-    """The machine that all arms get. Raises BadInput."""
+    """Return the machine that all arms get. Raises BadInput."""
     try:
         memory_bytes = int(parse_quantity(guest.memory, "bytes"))
     except ValueError as error:
@@ -132,7 +132,7 @@ def shape_of(guest: GuestFile) -> Shape:
 def place_of(
     trial: TrialFile, arm: ArmFile, kernel: str, *, disk: bool, limit_s: float, tools: tuple[str, ...] = ()
 ) -> GuestPlace:
-    """Where the visits of an arm are made; `kernel` is the word for its kernel."""
+    """Return where the visits of an arm are made; `kernel` is the word for its kernel."""
     guest = trial.guest
     assert guest is not None, "only trials in guests have places"
     shape = shape_of(guest)
@@ -152,7 +152,7 @@ def place_of(
 
 
 def perturbation(seed: int, block: int, arm: str) -> str:
-    """A word on the command line that means nothing and is another for every visit, always of the same length.
+    """Return a word on the command line that means nothing and is another for every visit, always of the same length.
 
     In an exact guest it alone makes two boots of the same arm differ: what differs between arms by no more is noise.
     """

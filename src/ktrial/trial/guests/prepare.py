@@ -59,12 +59,12 @@ class GuestLab(Protocol):
         """How many exact guests may run at once."""
 
     def why_no_kvm(self, kernel: str) -> str | None:
-        """Why this kernel cannot be run with KVM; None where it can."""
+        """Return why this kernel cannot be run with KVM; None where it can."""
 
     def identify(self, kernel: str) -> KernelFound: ...
 
     def swap_programs(self, kernel: str) -> tuple[str, ...]:
-        """Where the programs lie that an agent sets swap up with in guests with this kernel."""
+        """Return where the programs lie that an agent sets swap up with in guests with this kernel."""
 
     def prepare(self, place: GuestPlace) -> None: ...
 
@@ -220,7 +220,7 @@ def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
 
 
 def _plain(kernel: KernelFound, field: str) -> object:
-    """What was used, whatever name a compiler was called by."""
+    """Return what was used, whatever name a compiler was called by."""
     value = getattr(kernel.identity, field)
     return without_target(value) if isinstance(value, str) else value
 
@@ -257,7 +257,7 @@ def _scouted(
 
 
 def _sets_swap_up(file: TrialFile, catalog: Catalog) -> bool:
-    """Whether any arm does, for which the agent starts programs: all guests bring the same."""
+    """Return whether any arm does, for which the agent starts programs: all guests bring the same."""
     for word in (word for name in file.arms for word in in_force(file, name).words):
         settings = flatten(word, catalog.profiles) if word in catalog.profiles else ()
         if any(name.startswith("zram:") for name in (word, *(setting.knob for setting in settings))):
@@ -301,7 +301,7 @@ def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
 
 
 def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:
-    """Every place once, with the arms that it is of, as an emulated guest.
+    """Yield every place once, with the arms that it is of, as an emulated guest.
 
     A screening has an arm for every set of words that it draws; they are planned as if there were none.
     """
@@ -321,7 +321,7 @@ def _with_kernels(
     kernels: Mapping[str, KernelFound],
     arms: Mapping[str, ArmSettings],
 ) -> dict[str, ArmSettings]:
-    """The arms with what is special of their boots among what they change."""
+    """Return the arms with what is special of their boots among what they change."""
     usual = places[file.control].kernel
     found = {}
     for name, arm in arms.items():
@@ -334,7 +334,7 @@ def _with_kernels(
 
 
 def _told(kernel: KernelFound) -> str:
-    """A kernel so that another build of the same release is another one."""
+    """Return a kernel so that another build of the same release is another one."""
     build_id = kernel.identity.build_id
     return f"{kernel.identity.release}{f', build {build_id[:12]}' if build_id else ''}"
 
@@ -347,5 +347,5 @@ def found_in_guests(
 
 
 def same_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:
-    """Arms that would not be what they were when the trial began."""
+    """Return arms that would not be what they were when the trial began."""
     return [name for name in before if now.get(name) != before[name]]

@@ -32,7 +32,7 @@ _FILE_LIMIT_S = 60.0
 
 
 def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
-    """Where on this machine the programs are that guests bring along for these benchmarks. Raises BadInput."""
+    """Return where on this machine the programs are that guests bring along for these benchmarks. Raises BadInput."""
     wanted = {name: task.benchmark for task in tasks if is_program(task.benchmark) for name in task.benchmark.needs}
     if not wanted:
         return {}
@@ -48,7 +48,7 @@ def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
 
 
 def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -> tuple[str, ...]:
-    """What is looked for on this machine so that a guest can have it, and is told how to get it."""
+    """Return what is looked for on this machine so that a guest can have it, and is told how to get it."""
     wanted = {name: None for one in benchmarks if is_program(one) for name in one.needs if "/" not in name}
     if load is not None and load.use == "stress-ng":
         wanted["stress-ng"] = None
@@ -56,7 +56,7 @@ def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -
 
 
 def in_guest(invocation: Invocation, tools: Mapping[str, str]) -> Invocation:
-    """The same with the program's place in the guest."""
+    """Return the same with the program's place in the guest."""
     if not invocation.argv:
         return invocation
     first, *rest = invocation.argv
@@ -64,22 +64,22 @@ def in_guest(invocation: Invocation, tools: Mapping[str, str]) -> Invocation:
 
 
 def needs_root(invocation: Invocation) -> bool:
-    """Whether it is run as the guest's root."""
+    """Return whether it is run as the guest's root."""
     return invocation.realtime_priority is not None
 
 
 def environment_of(invocation: Invocation) -> dict[str, str]:
-    """The whole environment of a program, with the word that stands for its directory."""
+    """Return the whole environment of a program, with the word that stands for its directory."""
     return {**PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment} if invocation.argv else {}
 
 
 def folders_of(number: int) -> dict[str, bytes]:
-    """The private directory of a run, as what is put into the guest."""
+    """Return the private directory of a run, as what is put into the guest."""
     return {f"{RUNS}/{number}/": b""}
 
 
 def requests_of(number: int, invocation: Invocation, tools: Mapping[str, str]) -> list[dict[str, Any]]:
-    """What the guest's agent is asked for: the run, then the files that it leaves."""
+    """Return what the guest's agent is asked for: the run, then the files that it leaves."""
     directory = f"{RUNS}/{number}"
     common = {"do": "exec", "directory": directory, "capture_bytes": _CAPTURE_BYTES}
     run: dict[str, Any] = {"id": number, **common, "limit_s": invocation.limit_s}
@@ -105,7 +105,7 @@ def _file_number(number: int, at: int) -> int:
 def output_of(
     replies: Mapping[int, Reply], number: int, answer: Mapping[str, Any], invocation: Invocation
 ) -> RawOutput:
-    """What a run left: its answer, and the files that were there afterwards."""
+    """Return what a run left: its answer, and the files that were there afterwards."""
     raw = exec_output(answer)
     files: dict[str, bytes] = {}
     for at, name in enumerate(invocation.files):

@@ -154,7 +154,7 @@ class GuestVisits:
             return BootedGuest(run, differs=error.message)
 
     def _proof(self, arm: str) -> str:
-        """What two same boots prove something for: the arm, or its kernel where each visit is of another arm."""
+        """Return what two same boots prove something for: the arm, or its kernel where each visit is of another arm."""
         return arm if self._guests.ready.file.screen is None else self._guests.places[arm].kernel
 
     def _place(self, visit: Visit) -> GuestPlace:

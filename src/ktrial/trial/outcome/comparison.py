@@ -102,7 +102,7 @@ def _drawn(log: Sequence[Event]) -> Iterator[ToldBlock]:
 
 
 def _looks(protocol: Protocol, log: Sequence[Event]) -> Iterator[ToldLook]:
-    """What the judge said of the primary outcome after every complete block."""
+    """Yield what the judge said of the primary outcome after every complete block."""
     from ktrial.judge.judge import judge
     from ktrial.judge.outlook import deciding_blocks
 
@@ -151,7 +151,7 @@ _GUARDS: Mapping[str, str] = {
 
 
 def why(judged: Judged, protocol: Protocol, judgement: Judgement, ended: str | None) -> str:
-    """What led to the verdict, and where there is none what it would take."""
+    """Return what led to the verdict, and where there is none what it would take."""
     if judged.role == "exploratory":
         if judged.p is None or judged.p_adjusted is None:
             return "explored only: no verdict is given on it"
@@ -187,7 +187,7 @@ def _reason(judged: Judged, judgement: Judgement, ended: str | None) -> str:
 
 
 def _needed(judged: Judged, needed: int, protocol: Protocol) -> str:
-    """What the noise that was found here allows."""
+    """Return what the noise that was found here allows."""
     detect = _percent(protocol.detect)
     if needed > judged.blocks:
         return f"with this noise {needed} blocks would be needed to find a difference of {detect}"
@@ -301,7 +301,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
 
 
 def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Gates that could not hold anything off, as the machine has not what they read."""
+    """Return gates that could not hold anything off, as the machine has not what they read."""
     protocol = protocol_in(log)
     names = idle_gates(protocol.gates, [event.readings for event in log if isinstance(event, ReadingsTaken)])
     if not names:
@@ -311,12 +311,12 @@ def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
 
 
 def by_role(outcomes: Iterable[OutcomeComparison]) -> tuple[OutcomeComparison, ...]:
-    """What decides first; a log does not keep the order of outcomes."""
+    """Return what decides first; a log does not keep the order of outcomes."""
     return tuple(sorted(outcomes, key=lambda one: (_ROLES.index(one.role), one.name)))
 
 
 def _versions(records: Sequence[RunRecord]) -> dict[str, str]:
-    """What measured: ktrial, its agent and the tools."""
+    """Return what measured: ktrial, its agent and the tools."""
     found: dict[str, str] = {}
     for record in records:
         found["ktrial"] = record.session.ktrial_version

@@ -119,7 +119,7 @@ def _primaries(judgement: Judgement | None) -> list[Judged]:
 
 
 def reach_of(margin: float, effects: Iterable[Effect | None]) -> float:
-    """How far pictures go to either side: a round step, so that it seldom changes while intervals close in."""
+    """Return how far pictures go to either side: a round step, so that it seldom changes while intervals close in."""
     far = [abs(one.estimate) for one in effects if one is not None and one.scale == "log"]
     wanted = max([_MARGINS * margin, *(_ROOM * one for one in far if math.isfinite(one))])
     return next((step for step in _STEPS if step >= wanted), _STEPS[-1])
@@ -134,7 +134,7 @@ def _scale_line(cells: int) -> str:
 
 
 def _figures(judged: Judged | None, rule: OutcomeRule) -> tuple[str, str]:
-    """The interval of the measured value, or the estimate alone; and the verdict."""
+    """Return the interval of the measured value, or the estimate alone; and the verdict."""
     if judged is None or judged.effect is None:
         return "", "open" if judged is None or judged.verdict is None else judged.verdict
     return effect_figures(judged.effect, rule), judged.verdict or "open"

@@ -27,7 +27,7 @@ class PooledQuestion(NamedTuple):
 
 
 def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
-    """The question of all; raises BadInput where one asked another one, or is not over."""
+    """Return the question of all; raises BadInput where one asked another one, or is not over."""
     first, *others = trials
     for kept in trials:
         _check_over(kept)
@@ -58,7 +58,7 @@ def _check_over(kept: KeptTrial) -> None:
 
 
 def _shown(name: str, first: KeptTrial, other: KeptTrial) -> str:
-    """What differs; of arms the first that does."""
+    """Return what differs; of arms the first that does."""
     if name != "arms":
         one, two = (getattr(kept.stored.file, name) or kept.protocol.primary for kept in (first, other))
         return f"{name} is {_text(two)}, not {_text(one)}"

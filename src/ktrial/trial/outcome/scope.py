@@ -38,7 +38,7 @@ def scope_of(protocol: Protocol, records: Iterable[RunRecord], builds: Mapping[V
 
 
 def in_guest(session: Session) -> bool:
-    """Whether runs were made in a guest that ktrial booted."""
+    """Return whether runs were made in a guest that ktrial booted."""
     own = session.machine.get("virtualisation.ktrial")
     return own is not None and own.value is True
 
@@ -51,7 +51,7 @@ def refuse_elsewhere(trial: str, began: Session, facts: FactBook) -> None:
 
 
 def clock_of_host(records: Iterable[RunRecord]) -> tuple[Finding, ...]:
-    """What the clock means where runs were made in an emulated guest that was the host."""
+    """Return what the clock means where runs were made in an emulated guest that was the host."""
     sessions = {one.session.session: one.session for one in records}.values()
     if not any(in_guest(one) and _hypervisor(one) != "kvm" for one in sessions):
         return ()
@@ -71,7 +71,7 @@ def guest_scope(guest: GuestFile, records: Iterable[RunRecord]) -> str:
 
 
 def title_of(trial: StoredTrial, name: str) -> str:
-    """The trial's name; of one kernel against another also which they are."""
+    """Return the trial's name; of one kernel against another also which they are."""
     kernels = [told for arm in trial.arms.values() if (told := arm.changes.get("kernel")) is not None]
     if len(kernels) != 1 or "kernel" not in trial.found:
         return name
@@ -82,13 +82,13 @@ def title_of(trial: StoredTrial, name: str) -> str:
 
 
 def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:
-    """What a guest's clock means; no result is told without it."""
+    """Return what a guest's clock means; no result is told without it."""
     sentence = {"exact": EXACT_CLOCK, "emulated": EMULATED_CLOCK}.get(guest.mode)
     return () if sentence is None else (Finding(kind="guest-clock", level="note", sentence=sentence),)
 
 
 def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """Runs of a trial by hand before which nothing says that their arm was in force."""
+    """Yield runs of a trial by hand before which nothing says that their arm was in force."""
     found = {(event.block, event.arm) for event in log if isinstance(event, ArmFound)}
     for event in log:
         if isinstance(event, RunEnded) and event.block is not None and (event.block, event.arm) not in found:
@@ -96,7 +96,7 @@ def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
 
 
 def claimed(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Arms that were in force because a person said so."""
+    """Return arms that were in force because a person said so."""
     visits = {(event.block, event.arm) for event in log if isinstance(event, ArmFound) and event.by == "person"}
     counts = Counter(arm for _, arm in visits)
     if not counts:

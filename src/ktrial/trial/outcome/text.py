@@ -33,7 +33,7 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
     rules: bool = False,
     width: int,
 ) -> str:
-    """What is about to be done; with `rules` also what it costs, what it can see, and what is left out of it.
+    """Return what is about to be done; with `rules` also what it costs, what it can see, and what is left out of it.
 
     `unread` are gates that find nothing to read here.
     """
@@ -106,7 +106,7 @@ def _share(value: float) -> str:
 
 
 def more_text(forecast: TrialForecast) -> str:
-    """What would let the wanted effect be seen."""
+    """Return what would let the wanted effect be seen."""
     wanted = _share(forecast.wanted)
     if forecast.affordable is None:
         more = f"detecting {wanted} would take {forecast.needed} blocks, more than a trial may have"

@@ -27,7 +27,7 @@ _SHOWN = 6
 
 
 def trial_text(found: Comparison, *, width: int) -> str:
-    """The trial in a screen; `comparison_text` has all figures."""
+    """Return the trial in a screen; `comparison_text` has all figures."""
     trial = found.trial
     assert trial is not None, "a comparison that is a trial"
     primary = next((one for one in found.outcomes if one.role == "primary"), None)
@@ -58,7 +58,7 @@ def _head(found: Comparison, trial: ToldTrial, primary: OutcomeComparison | None
 
 
 def _verdicts(outcome: OutcomeComparison, trial: ToldTrial, width: int) -> str:
-    """A line for each arm against the control, with a picture where there is room; then the reasons."""
+    """Return a line for each arm against the control, with a picture where there is room; then the reasons."""
     placebos = {one.arm for one in trial.arms if one.placebo}
     margin = math.log1p(outcome.margin)
     reach = reach_of(margin, (one.effect for one in outcome.contrasts))
@@ -86,7 +86,7 @@ def _named(steps: Sequence[Contrast]) -> list[tuple[Contrast, str]]:
 
 
 def _reasons(contrasts: Iterable[tuple[Contrast, str]], width: int) -> list[str]:
-    """Why each verdict is what it is, those with the same reason together."""
+    """Return why each verdict is what it is, those with the same reason together."""
     told: dict[str, list[str]] = {}
     for one, name in contrasts:
         worth = "" if one.worth is None else _WORTH[one.worth]
@@ -133,7 +133,7 @@ def _explored(others: Sequence[OutcomeComparison], width: int) -> str:
 
 
 def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
-    """What each arm came to, doubts, how far it holds, and what can be done with it."""
+    """Return what each arm came to, doubts, how far it holds, and what can be done with it."""
     lines = [
         labelled(one.arm, told, width=width, label_columns=max(_LABEL, len(one.arm) + 2))
         for one in trial.arms
@@ -159,13 +159,13 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
 
 
 def arm_words(arm: ToldArm) -> str:
-    """What an arm was not: settings that were in force already, and what was refused."""
+    """Return what an arm was not: settings that were in force already, and what was refused."""
     refused = [f"{name}: {reason}" for name, reason in arm.refused.items()]
     parts = {"in force already": _first_of(arm.same, ", "), "left out": _first_of(refused, "; ")}
     return "; ".join(f"{what}: {told}" for what, told in parts.items() if told)
 
 
 def _first_of(told: Sequence[str], gap: str) -> str:
-    """The first of many: the page has them all."""
+    """Return the first of many: the page has them all."""
     more = len(told) - _SHOWN
     return gap.join(told) if more <= 1 else f"{gap.join(told[:_SHOWN])}{gap}and {more} more (the page lists them)"

@@ -208,7 +208,7 @@ def _told(value: Value) -> str:
 
 
 def trial_text(trial: TrialFile) -> str:
-    """The protocol as a file: what is at its default is left out."""
+    """Return the protocol as a file: what is at its default is left out."""
     document = msgspec.to_builtins(trial)
     defaults = msgspec.to_builtins(TrialFile(name="", arms={}))
     lines = []

@@ -38,7 +38,7 @@ _WARM_UPS = 2
 
 
 def planned_runs(profile: NoiseProfile, primary: str, settle_s: float) -> int:
-    """How many runs a visit is worth: more than one where the wait before it is long beside a run."""
+    """Return how many runs a visit is worth: more than one where the wait before it is long beside a run."""
     from ktrial.judge.planning import runs_per_visit
 
     if profile.run_s is None or not profile.run_s > 0:

@@ -39,7 +39,7 @@ _WORKLOADS: Mapping[str, str] = {
 def arms_of(
     words: Sequence[str], catalog: Catalog, environment: Mapping[str, str], *, placebo: bool
 ) -> dict[str, ArmFile]:
-    """The control and what is tried: all words together, or an arm for each combination of the values in lists.
+    """Return the control and what is tried: all words together, or an arm for each combination of the values in lists.
 
     Algorithms of zram are tried against the first of them: against no zram they would all be the same news.
     """
@@ -66,7 +66,7 @@ def arms_of(
 
 
 def name_of(arms: Mapping[str, ArmFile]) -> str:
-    """What a trial of these arms is called: by what is tried, of many values by their knobs."""
+    """Return what a trial of these arms is called: by what is tried, of many values by their knobs."""
     tried = {name: arm.set for name, arm in arms.items() if name != CONTROL and not arm.placebo}
     if len(tried) > 2:
         knobs = dict.fromkeys(knob for settings in tried.values() for knob in settings)
@@ -91,7 +91,7 @@ def _profile(word: str, catalog: Catalog) -> str:
 
 
 def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """A setting's knob and the values to try; of a knob whose values hold commas there is one."""
+    """Return a setting's knob and the values to try; of a knob whose values hold commas there is one."""
     address, value = parse_assignment(word)
     knob = find_knob(address.knob, catalog.knobs)
     several = knob.value.type not in _LISTS
@@ -106,7 +106,7 @@ def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Map
 
 
 def _short(address: str) -> str:
-    """The last part of a knob's name, and which instance; of a group in others its own name alone."""
+    """Return the last part of a knob's name, and which instance; of a group in others its own name alone."""
     knob, at, selector = address.partition("@")
     name = re.split(r"[.:]", knob)[-1]
     instance = selector if selector.count("/") < 2 else selector.rpartition("/")[2]
@@ -114,7 +114,7 @@ def _short(address: str) -> str:
 
 
 def default_suite(words: Sequence[str], catalog: Catalog) -> str:
-    """What can tell these settings apart; raises BadInput where nothing is known to."""
+    """Return what can tell these settings apart; raises BadInput where nothing is known to."""
     for knob in _knobs(words, catalog):
         found = next((suite for pattern, suite in _WORKLOADS.items() if fnmatchcase(knob, pattern)), None)
         if found is not None:

@@ -27,7 +27,7 @@ class SafetyLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self.temperature_c is None and self.memory_pressure_share is None
 
     def passed(self, temperature_c: float | None, pressure_share: float | None) -> str | None:
-        """The limit that is passed, and what was seen; null where all is well, or not known."""
+        """Return the limit that is passed, and what was seen; null where all is well, or not known."""
         if _is_above(temperature_c, self.temperature_c):
             return f"the temperature is {temperature_c:.1f} °C (limit {self.temperature_c:g} °C)"
         if _is_above(pressure_share, self.memory_pressure_share):

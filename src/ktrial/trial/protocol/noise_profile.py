@@ -24,7 +24,7 @@ _CAP, _ALPHA = 12, 0.0025
 def profile_key(
     suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook, visits: str = "run"
 ) -> ProfileKey:
-    """What a profile made now would hold for."""
+    """Return what a profile made now would hold for."""
     return ProfileKey(
         machine=machine,
         suite=suite,
@@ -36,7 +36,7 @@ def profile_key(
 
 
 def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) -> NoiseProfile | None:
-    """The newest that holds for this key now."""
+    """Return the newest that holds for this key now."""
     return next((one for one in profiles if not one.why_stale(key, now_unix_ms)), None)
 
 
@@ -62,7 +62,7 @@ def pilot_protocol(trial: Protocol) -> Protocol:
 def profile_of(
     log: TrialLog, key: ProfileKey, now_unix_ms: int, run_s: float | None = None, build_s: float | None = None
 ) -> NoiseProfile:
-    """What the blocks of a pilot say: by outcome, the score of the second visit less that of the first."""
+    """Return what the blocks of a pilot say: by outcome, the score of the second visit less that of the first."""
     from ktrial.judge.collect_log import collect, visit_scores
 
     trial = collect(log)
@@ -107,7 +107,7 @@ def _events(runs: Sequence[RunEnded]) -> dict[str, int]:
 
 
 def shortened(reason: str) -> str:
-    """The first of several reasons, and how many more there are."""
+    """Return the first of several reasons, and how many more there are."""
     first, *more = reason.split("; ")
     return f"{first}, and {len(more)} more" if more else first
 

@@ -32,7 +32,7 @@ def power_of(arms: Sequence[Arm], asked: PowerAsked) -> tuple[Power, ...]:
 
 
 def power_of_spread(run_sd: float, asked: PowerAsked) -> Power:
-    """A plan from the relative spread of runs alone: a block is the difference of two."""
+    """Return a plan from the relative spread of runs alone: a block is the difference of two."""
     spread = math.sqrt(2) * math.log1p(run_sd)
     margin = MARGIN if asked.margin is None else asked.margin
     return _planned(Power(arm="", outcome="any", pairs=0, margin=margin), spread, asked)

@@ -10,7 +10,7 @@ from ktrial.kit.tables import paragraph, table
 
 
 def power_text(found: Sequence[Power], asked: PowerAsked, *, width: int) -> str:
-    """What each outcome needs, and what the budget can see."""
+    """Return what each outcome needs, and what the budget can see."""
     detect = f"{100 * asked.detect:g} %"
     head = (
         f"Blocks of a trial, each of which holds every arm once, to find {detect} with 90 % power and to show that "

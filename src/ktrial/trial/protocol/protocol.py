@@ -35,13 +35,13 @@ def outcomes_around(suite: Suite, counters: Sequence[EnergyCounter] = ()) -> tup
 
 
 def outcome_around(name: str) -> Outcome | None:
-    """One of them by its name."""
+    """Return one of them by its name."""
     known = (LOAD_THROUGHPUT, *energy.outcomes(name.partition(".")[2]))
     return next((outcome for outcome in known if outcome.name == name), None)
 
 
 def candidates(tasks: Sequence[Task], around: Sequence[Outcome] = ()) -> tuple[OutcomeCandidate, ...]:
-    """All outcomes of the benchmarks, and those around each, as `benchmark.outcome`."""
+    """Return all outcomes of the benchmarks, and those around each, as `benchmark.outcome`."""
     return tuple(
         OutcomeCandidate(f"{task.label}.{outcome.name}", outcome)
         for task in tasks
@@ -58,7 +58,7 @@ def protocol_of(
     runs_per_visit: int,
     around: Sequence[Outcome] = (),
 ) -> Protocol:
-    """What the judge goes by. Raises BadInput for an outcome that is not there, or a question without an answer.
+    """Return what the judge goes by. Raises BadInput for an outcome that is not there, or a question without an answer.
 
     `around` are outcomes of every run whatever it runs.
     """
@@ -124,7 +124,7 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
 
 
 def _with_cap(protocol: Protocol) -> Protocol:
-    """Where nobody gave one: planned from the noise profile, or, for a counter, all that the budget holds."""
+    """Return where nobody gave one: planned from the noise profile, or, for a counter, all that the budget holds."""
     differences = protocol.profile.get(protocol.primary)
     if protocol.cap is None and protocol.outcomes[protocol.primary].scale == "count":
         return msgspec.structs.replace(protocol, cap=protocol.budget)

@@ -14,7 +14,7 @@ Visit = tuple[int, str]
 
 
 def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
-    """The newest visit that was made in this boot, or begun; warm-ups are none."""
+    """Return the newest visit that was made in this boot, or begun; warm-ups are none."""
     for record in reversed(records):
         place = record.trial
         if place is not None and place.block is not None and place.boot_id == boot_id:
@@ -37,7 +37,7 @@ def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None
 
 
 def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | None) -> BlockVoided | None:
-    """A visit that lacks runs and whose boot is over: the others cannot be made any more, so its block is void.
+    """Return a visit that lacks runs and whose boot is over: the others cannot be made any more, so its block is void.
 
     Without a boot id: the visit was a build, which would be made anew.
     """
@@ -57,12 +57,12 @@ def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | N
 
 
 def boots_of(records: Sequence[RunRecord], visit: Visit) -> set[str | None]:
-    """The boots that the runs of a visit were made in."""
+    """Return the boots that the runs of a visit were made in."""
     return {one.trial.boot_id for one in records if _is_whole(one) and _visit(one) == visit and one.trial is not None}
 
 
 def boots_misused(log: Sequence[Event], records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
-    """Runs that convict a trial across boots: of a boot that had another visit, or of a visit in another boot."""
+    """Yield runs that convict a trial across boots: of a boot that had another visit, or of a visit in another boot."""
     if protocol_in(log).replicate != "boot":
         return
     voided = {event.block for event in log if isinstance(event, BlockVoided)}

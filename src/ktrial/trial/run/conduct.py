@@ -67,7 +67,7 @@ def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener,
 
 
 def announced(ready: Prepared, protocol: Protocol, forecast: TrialForecast | None) -> TrialAnnounced:
-    """What is about to be done, for programs."""
+    """Return what is about to be done, for programs."""
     return TrialAnnounced(
         protocol=protocol,
         arms=ready.arms,
@@ -81,7 +81,7 @@ def announced(ready: Prepared, protocol: Protocol, forecast: TrialForecast | Non
 def noise_profile(
     world: TrialWorld, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialListener
 ) -> NoiseProfile:
-    """The profile that holds here now: one of the store, or one that is made now."""
+    """Return the profile that holds here now: one of the store, or one that is made now."""
     machine, versions = machine_of(ready.facts), rig.benchmarked.versions
     key = noise.profile_key(workload_of(ready), machine, versions, ready.facts, protocol.replicate)
     found = noise.usable(world.trials.profiles(key.suite, key.machine), key, world.clock.unix_ms())
@@ -124,14 +124,14 @@ def noise_profile(
 
 
 def _patient(world: TrialWorld, root: Machine | None, listen: TrialListener) -> Machine | None:
-    """A root session that waits for others who change the machine, and says so."""
+    """Return a root session that waits for others who change the machine, and says so."""
     return root and PatientMachine(root, world.clock, lambda waiting: listen(VisitWaits(waiting=waiting)))
 
 
 def _arms(
     world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
 ) -> CommandedArms:
-    """The arms of a course; `names` are those of the protocol by those of the course."""
+    """Return the arms of a course; `names` are those of the protocol by those of the course."""
     has_build = any(one.build is not None for one in ready.extras.values())
     has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
     return CommandedArms(
@@ -183,7 +183,7 @@ def take_up(
     boots_end: bool,
     check: Callable[[Session], None] = lambda _: None,
 ) -> Standing:
-    """Where a trial stands. What a killed head had not told the log yet is told first.
+    """Return where a trial stands. What a killed head had not told the log yet is told first.
 
     `check` refuses a session that cannot be gone on with here. Where `boots_end`, a visit whose boot or build is over
     and that lacks runs makes its block void.

@@ -85,7 +85,7 @@ def _why(samples: Samples, source: str) -> str:
 
 
 def writer_of(machine: Machine, catalog: Catalog, drift: ArmDrift, own: int | None) -> str | None:
-    """Another transaction of ktrial, or the file or daemon that names the value which is there now."""
+    """Return another transaction of ktrial, or the file or daemon that names the value which is there now."""
     return _transaction(machine, drift, own) or _source(machine, catalog, drift)
 
 
@@ -139,7 +139,7 @@ def limits_watched(world: TrialWorld, file: TrialFile) -> Iterator[None]:
 
 
 def writers(world: TrialWorld, root: Machine | None) -> NamesWriter:
-    """Who changed a knob, where that can be known."""
+    """Return who changed a knob, where that can be known."""
 
     def name(drift: ArmDrift, own: int | None) -> str | None:
         return writer_of(root, world.catalog, drift, own) if root is not None else None

@@ -153,7 +153,7 @@ class TrialLoop:
                 return
 
     def _next_step(self) -> NextStep:
-        """What the judge says; where the number of blocks is fixed, on to that number."""
+        """Return what the judge says; where the number of blocks is fixed, on to that number."""
         judgement = self._judgement()
         cap = judgement.cap if self._most_blocks is None else self._most_blocks
         self._blocks_left = None if cap is None else max(0, cap - judgement.blocks)
@@ -168,7 +168,7 @@ class TrialLoop:
         return NextStep(action="go on", reason="fixed blocks", block=max(drawn, default=0) + 1, arms=arms)
 
     def _block(self, step: NextStep) -> bool:
-        """The rest of a block that has begun, or a new one; False where its next visit cannot be made now."""
+        """Return the rest of a block that has begun, or a new one; False where its next visit cannot be made now."""
         standing, block = self._standing, step.block or 1
         seed = standing.protocol.seed
         order = standing.drawn[block].order if step.drawn else block_order(seed, block, step.arms)

@@ -29,7 +29,7 @@ _AS_FOUND = "bring the machine back to what it was when the trial began"
 
 
 def due_of(stored: StoredTrial, log: Sequence[Event]) -> Due | None:
-    """The visit that is to be made next; None when the trial is over."""
+    """Return the visit that is to be made next; None when the trial is over."""
     step = judgement_of(log).next
     if step.action == "stop":
         return None
@@ -55,7 +55,7 @@ def due_of(stored: StoredTrial, log: Sequence[Event]) -> Due | None:
 
 
 def closing(log: Sequence[Event]) -> list[Event]:
-    """The events of the end, where the judge says stop and the head was killed before they were in the log."""
+    """Return the events of the end, where the judge says stop and the head was killed before they were in the log."""
     from ktrial.judge.collect_log import collect
 
     judgement = judgement_of(log)
@@ -75,14 +75,14 @@ def facts_needed(arms: Mapping[str, ArmSettings]) -> tuple[str, ...]:
 
 
 def _places(stored: StoredTrial) -> tuple[str, ...]:
-    """What the machine can be brought about as."""
+    """Return what the machine can be brought about as."""
     return tuple(dict.fromkeys(place_of(stored.file, arm) for arm in stored.file.arms))
 
 
 def with_signs_of_control(
     file: TrialFile, arms: Mapping[str, ArmSettings], facts: FactBook, kinds: Mapping[str, FactKind]
 ) -> dict[str, ArmSettings]:
-    """The arms as they are kept, before the first run: by what the control is recognised is found now.
+    """Return the arms as they are kept, before the first run: by what the control is recognised is found now.
 
     Raises Refused where the machine is an arm of its own now: what is found is not the control then.
     """
@@ -167,7 +167,7 @@ def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunReco
 
 
 def file_of_visit(file: TrialFile, due: Due) -> TrialFile:
-    """The protocol with only what can be looked up on the machine as it is for this visit."""
+    """Return the protocol with only what can be looked up on the machine as it is for this visit."""
     if file.arms[due.arm].manual is None:
         arms = {name: arm for name, arm in file.arms.items() if name == file.control or arm.manual is None}
     else:
@@ -176,7 +176,7 @@ def file_of_visit(file: TrialFile, due: Due) -> TrialFile:
 
 
 def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -> str | None:
-    """An arm of this machine that does not come to what it was when the trial began."""
+    """Return an arm of this machine that does not come to what it was when the trial began."""
     for name, arm in now.items():
         kept = stored.arms[name]
         if place_of(stored.file, name) == due.place and msgspec.structs.replace(arm, expect=kept.expect) != kept:
@@ -203,12 +203,12 @@ class VisitTurn:
         return place_of(self._file, arm) == self._due.place
 
     def found(self, block: int, arm: str) -> Event:
-        """How it is known that the arm is in force."""
+        """Return how it is known that the arm is in force."""
         return msgspec.structs.replace(self._found, block=block, arm=arm)
 
 
 def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> int:
-    """Runs in a visit: as the protocol says, else as many as a boot is worth; one where boots are no unit."""
+    """Return runs in a visit: as the protocol says, else as many as a boot is worth; one where boots are no unit."""
     from ktrial.judge.planning import runs_per_visit as planned
 
     if file.design.runs_per_visit is not None or file.design.replicate == "run":

@@ -22,7 +22,7 @@ class TrialRuns(RunStore, Protocol):
     """Also takes a session up again."""
 
     def of_session(self, name: str) -> Earlier | None:
-        """What a session has so far, to go on with it; None when somebody else still measures it."""
+        """Return what a session has so far, to go on with it; None when somebody else still measures it."""
 
 
 class Trials(TrialStore, Protocol):
@@ -63,13 +63,13 @@ class TrialWorld(RunWorld, Protocol):
     def interrupts(self) -> Stopping: ...
 
     def best_session(self, purpose: str) -> Machine:
-        """A root session where that needs no asking, else the user's."""
+        """Return a root session where that needs no asking, else the user's."""
 
     def sampling_of(self, sources: Sequence[str]) -> Sampling:
-        """Another one that looks at these sources only."""
+        """Return another one that looks at these sources only."""
 
     def look_at_file(self, path: str) -> SeenFile | None:
-        """A file of the user's as it is; None where there is none, or it cannot be read."""
+        """Return a file of the user's as it is; None where there is none, or it cannot be read."""
 
     def protect(self) -> None:
         """Have what is measured killed first when memory runs out."""

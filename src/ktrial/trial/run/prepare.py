@@ -129,7 +129,7 @@ def look_over(
 def check_measured(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]
 ) -> tuple[Task, ...]:
-    """What would be measured. Raises for outcomes, guards or parameters that it does not have."""
+    """Return what would be measured. Raises for outcomes, guards or parameters that it does not have."""
     suite = needed_suite(file, suite, benchmarks)
     tasks = tasks_of(suite, benchmarks, world.executor.facts(), file.cpus)
     around = outcomes_around(suite, Around(world.looking_session, world.clock).counters)
@@ -169,7 +169,7 @@ def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
 
 
 def version_of(benchmark: Benchmark, executor: TrialExecutor) -> str | None:
-    """The version that a tool tells; None where it tells none."""
+    """Return the version that a tool tells; None where it tells none."""
     asked = benchmark.version_invocation()
     return benchmark.parse_version(executor.run(asked).raw) if asked else None
 
@@ -183,7 +183,7 @@ def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:
 
 
 def order_of(ready: Prepared, label: str | None = None) -> Order:
-    """The session's frame: what is run once in every visit."""
+    """Return the session's frame: what is run once in every visit."""
     return Order(
         suite=ready.suite.name,
         tasks=ready.tasks,
@@ -197,7 +197,7 @@ def order_of(ready: Prepared, label: str | None = None) -> Order:
 
 
 def workload_of(ready: Prepared) -> str:
-    """A name that two trials share when they measure the same thing."""
+    """Return a name that two trials share when they measure the same thing."""
     said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
     words: tuple[object, ...] = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
     control = ready.arms[ready.file.control]

@@ -15,7 +15,7 @@ Cause = Literal["reading", "knob", "suspend"]
 
 
 def readings_event(records: Sequence[RunRecord]) -> ReadingsTaken | None:
-    """What was read of the machine for the first run of a visit that somebody looked at."""
+    """Return what was read of the machine for the first run of a visit that somebody looked at."""
     for record in records:
         place = record.trial
         if place is not None and place.block is not None and (readings := readings_of(record)):
@@ -24,7 +24,7 @@ def readings_event(records: Sequence[RunRecord]) -> ReadingsTaken | None:
 
 
 def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure: str | None) -> RunEnded:
-    """The visit in the log, from the records of its benchmarks."""
+    """Return the visit in the log, from the records of its benchmarks."""
     return RunEnded(
         run=records[-1].run,
         block=block,
@@ -37,12 +37,12 @@ def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure
 
 
 def measurements_of(records: Sequence[RunRecord]) -> dict[str, float]:
-    """All numbers of a visit by `benchmark.outcome`."""
+    """Return all numbers of a visit by `benchmark.outcome`."""
     return {f"{record.benchmark}.{kept.outcome}": kept.value for record in records for kept in record.measurements}
 
 
 def _events(records: Sequence[RunRecord]) -> dict[str, int]:
-    """How many events the percentiles of a run rest on, where its record tells them."""
+    """Return how many events the percentiles of a run rest on, where its record tells them."""
     return {
         f"{record.benchmark}.{outcome}": count
         for record in records
@@ -51,7 +51,7 @@ def _events(records: Sequence[RunRecord]) -> dict[str, int]:
 
 
 def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
-    """What must be equal in all runs of a trial."""
+    """Return what must be equal in all runs of a trial."""
     place = records[0].trial
     told = {"kernel": (place.kernel_release if place is not None else None) or ""}
     for record in records:
@@ -65,7 +65,7 @@ def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def cause_of(record: RunRecord) -> Cause:
-    """Which rule made a run void: none of them looked at a measurement."""
+    """Return which rule made a run void: none of them looked at a measurement."""
     if any(one.level == "refuse" for one in record.findings):
         return "reading"
     return "suspend" if any("slept" in why for why in record.void) else "knob"

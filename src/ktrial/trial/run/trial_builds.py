@@ -35,7 +35,7 @@ def refuse_used_build(due: Due, log: Sequence[Event], facts: FactBook) -> None:
 
 
 def builds_misused(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """Runs that convict a trial across builds: of a build that is not known, or of a kernel used twice."""
+    """Yield runs that convict a trial across builds: of a build that is not known, or of a kernel used twice."""
     protocol = log[0]
     if not isinstance(protocol, Protocol) or protocol.replicate != "build":
         return
@@ -88,7 +88,7 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
 
 
 def across(builds: Mapping[Visit, str]) -> str:
-    """The scope: beyond the builds only where every visit had one of its own."""
+    """Return the scope: beyond the builds only where every visit had one of its own."""
     number = len(set(builds.values()))
     if not repeated(builds):
         return f"across {number} builds"

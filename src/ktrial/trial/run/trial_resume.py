@@ -11,7 +11,7 @@ from ktrial.trial.run.records import cause_of, readings_event, run_event
 
 
 def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
-    """Events of visits whose records were kept and whose end is not in the log: the head was killed in between.
+    """Return events of visits whose records were kept and whose end is not in the log: the head was killed in between.
 
     A visit counts when every benchmark of it has its record; what was interrupted is made again.
     """
@@ -38,7 +38,7 @@ def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Seque
 
 
 def _was_told(log: Sequence[Event], readings: ReadingsTaken) -> bool:
-    """Whether the log ends with them: the head was killed between them and the visit's end."""
+    """Return whether the log ends with them: the head was killed between them and the visit's end."""
     return bool(log) and log[-1] == readings
 
 

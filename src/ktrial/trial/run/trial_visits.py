@@ -28,7 +28,7 @@ def _of(record: RunRecord, event: RunEnded) -> bool:
 
 
 def contradicted(log: Sequence[Event], records: Sequence[RunRecord], protocol_sha256: str) -> Iterator[tuple[int, str]]:
-    """Runs of the log that the records do not give, each with what is wrong."""
+    """Yield runs of the log that the records do not give, each with what is wrong."""
     for run, visit in visits_of(log, records).items():
         event = next(one for one in log if isinstance(one, RunEnded) and one.run == run)
         if not any(record.run == run for record in visit.values()):

@@ -150,7 +150,7 @@ class MachineVisits:
         return True
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Whether no time is left for another block. Raises BadInput where not even one fitted."""
+        """Return whether no time is left for another block. Raises BadInput where not even one fitted."""
         if self._time_s is None or step.drawn or self.pace.run_s is None:
             return False
         spent_s = self._spent_s + (self._clock.monotonic_ns() - self._began_ns) / 1e9
@@ -230,7 +230,7 @@ class MachineVisits:
             )
 
     def _run_of_visit(self, visit: Visit, *, is_first: bool) -> bool:
-        """One run of every benchmark with the arm in force; False where that made the block void."""
+        """Return one run of every benchmark with the arm in force; False where that made the block void."""
         block, arm = visit.block, visit.arm
         if is_first:
             self._renew(block, arm)
@@ -300,7 +300,7 @@ class MachineVisits:
     def _runs_of(
         self, block: int | None, arm: str, position: int, visit: int, visits: int
     ) -> tuple[list[RunRecord], str | None, str | None]:
-        """One run of each benchmark: the records, why one failed, and why the block is void."""
+        """Return one run of each benchmark: the records, why one failed, and why the block is void."""
         self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=self._left_s(block)))
         began_ns = self._clock.monotonic_ns()
         records: list[RunRecord] = []

@@ -65,7 +65,7 @@ def _pack(values: Mapping[str, object]) -> dict[str, msgspec.Raw]:
 
 
 def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalog:
-    """The catalog; from `cache` when no file changed since it was written, else read anew and written there."""
+    """Return the catalog; from `cache` when no file changed since it was written, else read anew and written there."""
     folders = tuple(folders)
     if cache is None:
         from ktrial.tuning.catalog.loader import load_catalog

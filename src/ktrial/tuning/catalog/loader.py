@@ -58,7 +58,7 @@ def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
 
 
 def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
-    """The catalog with the profile of one more file, checked like the others, and that profile's name."""
+    """Return the catalog with the profile of one more file, checked like the others, and that profile's name."""
     profiles = dict(catalog.profiles)
     profile = _checked_profile(path, read_toml(path, Profile), profiles)
     larger = msgspec.structs.replace(catalog, profiles=profiles)

@@ -37,12 +37,12 @@ class Catalog(msgspec.Struct, frozen=True):
 
 
 def own_files(catalog: Catalog) -> dict[str, bytes]:
-    """The files of knobs that are not built in."""
+    """Return the files of knobs that are not built in."""
     return {file: Path(file).read_bytes() for file in dict.fromkeys(catalog.own.values())}
 
 
 def catalog_files(folders: Iterable[Path]) -> list[Path]:
-    """All catalog files of the built-in folder and of `folders`, in the order in which they are read."""
+    """Return all catalog files of the built-in folder and of `folders`, in the order in which they are read."""
     files = [BUILT_IN / "facts.toml", BUILT_IN / "sources.toml"]
     for folder in (BUILT_IN, *folders):
         files += sorted((folder / "knobs").glob("*.toml"))

@@ -33,13 +33,13 @@ _STEADY_CLOCKS = frozenset(("tsc", "arch_sys_counter", "kvm-clock"))
 
 
 def confounders(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
-    """All that are present; what could not be told is not guessed."""
+    """Yield all that are present; what could not be told is not guessed."""
     for look in _LOOKS:
         yield from look(facts, readings)
 
 
 def load_now(machine: Machine) -> tuple[Confounder, ...]:
-    """What takes CPU time, memory or I/O from a measurement that is about to begin."""
+    """Return what takes CPU time, memory or I/O from a measurement that is about to begin."""
     return tuple(_load(machine.facts(("cpu.threads",)), machine.read(CONFOUNDER_FILES)))
 
 
@@ -101,7 +101,7 @@ def _clock(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
 
 
 def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
-    """Share of CPU time that the hypervisor gave to others, since boot."""
+    """Yield share of CPU time that the hypervisor gave to others, since boot."""
     text = _text(readings, "/proc/stat")
     found = re.match(r"cpu\s+(.*)", text) if text else None
     ticks = [int(word) for word in found[1].split() if word.isdigit()] if found else []
@@ -164,7 +164,7 @@ def _memory(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
 
 
 def _others(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
-    """Programs that tune by themselves, and schedulers loaded from user space."""
+    """Yield programs that tune by themselves, and schedulers loaded from user space."""
     services = facts.value("services.active")
     if isinstance(services, list | tuple) and services:
         yield Confounder(

@@ -53,14 +53,14 @@ def limits(
     *,
     is_root: bool,
 ) -> Iterator[Limit]:
-    """All limits; what could not be told is not guessed."""
+    """Yield all limits; what could not be told is not guessed."""
     look = _LimitLook(facts, readings, listed, is_root)
     for each in _LOOKS:
         yield from each(look)
 
 
 def _read_only(look: _LimitLook) -> Iterator[Limit]:
-    """A container's /proc/sys and /sys are mostly read-only."""
+    """Yield a container's /proc/sys and /sys are mostly read-only."""
     options = mount_options(look.text(MOUNTS) or "")
     for mount, what in (("/proc/sys", "sysctls"), ("/sys", "settings below /sys")):
         if read_only_mount(mount, options) is not None:
@@ -164,7 +164,7 @@ _SOFTWARE_DISKS = ("loop", "ram", "zram", "sr", "fd")
 
 
 def examine(machine: Machine, catalog: Catalog) -> Examination:
-    """One look at everything: a few requests, no waiting."""
+    """Return one look at everything: a few requests, no waiting."""
     facts = machine.facts()
     listed = machine.list(LIMIT_PATTERNS)
     readings = machine.read([*CONFOUNDER_FILES, *LIMIT_FILES])
@@ -186,7 +186,7 @@ def examine(machine: Machine, catalog: Catalog) -> Examination:
 
 
 def _tunable(catalog: Catalog) -> Iterable[Knob]:
-    """Knobs that have a file, and boot parameters; what the build decides is no state of a machine."""
+    """Return knobs that have a file, and boot parameters; what the build decides is no state of a machine."""
     return [
         knob
         for knob in catalog.knobs.values()
@@ -195,7 +195,7 @@ def _tunable(catalog: Catalog) -> Iterable[Knob]:
 
 
 def _is_set_by_somebody(origin: Origin) -> bool:
-    """Whether a source other than the kernel's own configuration set it."""
+    """Return whether a source other than the kernel's own configuration set it."""
     return origin.set_by is not None and origin.set_by.source != "kernel-build"
 
 
@@ -217,7 +217,7 @@ def _counts(found: Iterable[Origin], here: list[Origin]) -> Counts:
 
 
 def _summary(facts: FactBook) -> tuple[tuple[str, str], ...]:
-    """The machine in a few lines; what is not known is left out."""
+    """Return the machine in a few lines; what is not known is left out."""
 
     def joined(*parts: str | None) -> str:
         return ", ".join(part for part in parts if part)

@@ -55,7 +55,7 @@ def _differences(examination: Examination, width: int) -> str:
 
 
 def _short_who(origin: Origin) -> str:
-    """Who set it, short enough for a column: the place says by itself what it is."""
+    """Return who set it, short enough for a column: the place says by itself what it is."""
     if origin.set_by is None:
         return "unknown writer" if origin.verdict == "unknown-writer" else who(origin)
     return {"command-line": "kernel command line", "ktrial": f"ktrial, {origin.set_by.place}"}.get(
@@ -73,7 +73,7 @@ def _counted(counts: Counts) -> str:
 
 
 def _merged(origins: Iterable[Origin], *, with_default: bool) -> list[tuple[str, str, str, str]]:
-    """One row per knob and value: instances that agree share a row."""
+    """Return one row per knob and value: instances that agree share a row."""
     grouped: dict[tuple[str, str, str, str], list[str]] = {}
     for origin in origins:
         default = (origin.default or "") if with_default else ""

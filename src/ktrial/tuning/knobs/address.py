@@ -55,7 +55,7 @@ def parse_assignment(text: str) -> tuple[Address, str]:
 
 
 def is_assignment(text: str) -> bool:
-    """Whether `text` is KNOB=VALUE rather than a profile's name."""
+    """Return whether `text` is KNOB=VALUE rather than a profile's name."""
     return "=" in text
 
 
@@ -76,7 +76,7 @@ def selector_conditions(selector: str) -> dict[str, str]:
 
 
 def group_pattern(selector: str) -> str | None:
-    """The pattern for the agent's `list` of control groups within others; None of those that lie in no other.
+    """Return the pattern for the agent's `list` of control groups within others; None of those that lie in no other.
 
     Raises BadInput for what is no path of a group.
     """
@@ -92,7 +92,7 @@ def group_pattern(selector: str) -> str | None:
 
 
 def selects(selector: str, label: str, record: Mapping[str, Any] | None, *, nested: bool = False) -> bool:
-    """Whether an instance is meant: by a name pattern, or by fields of its fact record.
+    """Return whether an instance is meant: by a name pattern, or by fields of its fact record.
 
     Of instances that lie within one another `*` stands for anything within one name, and each is meant by itself.
     """

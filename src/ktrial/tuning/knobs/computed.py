@@ -31,7 +31,7 @@ Answer = tuple[Any, str | None]
 def computed_value(
     knob: Knob, recipe: Mapping[str, Any], shown: str | None, facts: FactBook, instance: InstanceState | None
 ) -> Answer:
-    """The value of a `{ compute = … }` table, or None and why it cannot be told here."""
+    """Return the value of a `{ compute = … }` table, or None and why it cannot be told here."""
     name = recipe.get("compute")
     rule = _RECIPES.get(str(name))
     if rule is None:
@@ -72,7 +72,7 @@ def _listed(name: str) -> str:
 
 
 def default_value(knob: Knob, facts: FactBook) -> Answer:
-    """The mainline default on this machine, or None and why it is not known."""
+    """Return the mainline default on this machine, or None and why it is not known."""
     if knob.default is None:
         return None, knob.default_note or "its default is not in the catalog"
     if isinstance(knob.default, Mapping):
@@ -202,7 +202,7 @@ def _hard_watchdog(facts: FactBook) -> bool | None:
 
 
 def _by_release(before: int, since: tuple[int, int], after: int) -> Callable[[FactBook], int | None]:
-    """A default that another mainline release changed."""
+    """Return a default that another mainline release changed."""
 
     def rule(facts: FactBook) -> int | None:
         match = re.match(r"(\d+)\.(\d+)", str(facts.value("kernel.release") or ""))

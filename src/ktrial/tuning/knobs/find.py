@@ -15,7 +15,7 @@ from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 
 
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
-    """The catalog's entry, or UnknownName with a did-you-mean."""
+    """Return the catalog's entry, or UnknownName with a did-you-mean."""
     name = parse_address(address_text).knob
     knob = knobs.get(name) or _by_sysctl_name(name, knobs)
     if knob is None:
@@ -26,7 +26,7 @@ def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
 
 
 def _by_sysctl_name(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
-    """A knob that was a sysctl on older kernels is also found under that name."""
+    """Return a knob that was a sysctl on older kernels is also found under that name."""
     place = f"/proc/sys/{name.replace('.', '/')}"
     return next((knob for knob in knobs.values() if place in knob.files), None)
 
@@ -43,13 +43,13 @@ def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
 
 
 def _may_be_in(knob: Knob, release: str) -> bool:
-    """Whether a kernel is as old as the last one that has the knob."""
+    """Return whether a kernel is as old as the last one that has the knob."""
     last, here = (re.match(r"(\d+)\.(\d+)", text) for text in (knob.until or "", release))
     return last is not None and here is not None and [*map(int, here.groups())] <= [*map(int, last.groups())]
 
 
 def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
-    """What took a knob's place, as a hint."""
+    """Return what took a knob's place, as a hint."""
     names = [name for name in knob.successor if name in knobs]
     return f"its place was taken by {', '.join(names)}" if names else None
 
@@ -57,7 +57,7 @@ def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
 def meant_instances(
     knob: Knob, selector: str, instances: Iterable[InstanceState], facts: FactBook
 ) -> list[InstanceState]:
-    """The instances that a selector means. Raises BadInput for a field that no record of such instances has."""
+    """Return the instances that a selector means. Raises BadInput for a field that no record of such instances has."""
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
     if selector.startswith("["):
         _check_fields(knob, selector, facts.records(source) if source else ())

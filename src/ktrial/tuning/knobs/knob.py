@@ -213,7 +213,7 @@ def _check_place(knob: Knob, place: str) -> None:
 
 
 def clear_each_other(left: Knob, right: Knob) -> bool:
-    """Whether only one of two numbers can hold, because the kernel sets one to 0 when the other is written.
+    """Return whether only one of two numbers can hold, because the kernel sets one to 0 when the other is written.
 
     Switches that follow each other (`kernel.watchdog`, `kernel.soft_watchdog`) are couples too, but can both be on.
     """
@@ -222,12 +222,12 @@ def clear_each_other(left: Knob, right: Knob) -> bool:
 
 
 def place_pattern(place: str, group: str | None = None) -> str:
-    """A place as a pattern for the agent's `list`: every placeholder becomes `*`, or that pattern of a group."""
+    """Return a place as a pattern for the agent's `list`: every placeholder becomes `*`, or that pattern of a group."""
     return re.sub(_PLACEHOLDER, lambda found: group if group and found[1] == _NESTED else "*", place)
 
 
 def path_pattern(place: str) -> str:
-    """A place as the agent's allow-list has it: `**` for the groups that lie within one another, else `*`."""
+    """Return a place as the agent's allow-list has it: `**` for the groups that lie within one another, else `*`."""
     return place_pattern(place, "**")
 
 

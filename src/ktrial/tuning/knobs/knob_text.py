@@ -58,7 +58,7 @@ def knob_text(
     *,
     width: int,
 ) -> str:
-    """Everything that `ktrial explain` says."""
+    """Return everything that `ktrial explain` says."""
     lines = [knob.id, ""]
 
     def add(label: str, text: str | None) -> None:

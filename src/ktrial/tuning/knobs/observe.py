@@ -19,7 +19,7 @@ _NEW_ZRAM = "/sys/class/zram-control/hot_add"
 
 
 def with_couples(knobs: Iterable[Knob], known: Mapping[str, Knob]) -> list[Knob]:
-    """The knobs and those that the kernel changes with them, each once."""
+    """Return the knobs and those that the kernel changes with them, each once."""
     found: dict[str, Knob] = {}
     for knob in knobs:
         found[knob.id] = knob
@@ -29,7 +29,7 @@ def with_couples(knobs: Iterable[Knob], known: Mapping[str, Knob]) -> list[Knob]
 
 
 def observe(machine: Machine, knobs: Iterable[Knob], meant: Iterable[str | None] = ()) -> dict[str, KnobState]:
-    """Where each knob is on this machine and what its files show: one `list` and one `read` for all.
+    """Return where each knob is on this machine and what its files show: one `list` and one `read` for all.
 
     Control groups within others are looked at where a selector of `meant` names them: there may be thousands.
     """
@@ -52,7 +52,7 @@ def observe(machine: Machine, knobs: Iterable[Knob], meant: Iterable[str | None]
 
 
 def _patterns(knob: Knob, groups: Iterable[str]) -> dict[str, list[str]]:
-    """What is to be listed of each of its places."""
+    """Return what is to be listed of each of its places."""
     own = [None, *groups] if knob.nested else [None]
     return {place: [place_pattern(place, group) for group in own] for place in knob.files}
 
@@ -70,7 +70,7 @@ def _first_present(
 
 
 def _beside(place: str | None, knob: Knob, label: str) -> str | None:
-    """The file of the same instance at another place."""
+    """Return the file of the same instance at another place."""
     if place is None:
         return None
     text = place
@@ -114,7 +114,7 @@ def _state(
 
 
 def _blocked(knob: Knob, *, is_root: bool, mounted: bool) -> str | None:
-    """Why a place that the kernel may well have cannot be seen."""
+    """Return why a place that the kernel may well have cannot be seen."""
     if not any(place.startswith(_DEBUGFS) for place in knob.files):
         return None
     if not is_root:

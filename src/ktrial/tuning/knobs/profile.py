@@ -74,7 +74,7 @@ def flatten(name: str, profiles: Mapping[str, Profile]) -> tuple[Setting, ...]:
 
 
 def requirements(name: str, profiles: Mapping[str, Profile]) -> tuple[Requirement, ...]:
-    """What must hold for a profile and all that it extends."""
+    """Return what must hold for a profile and all that it extends."""
     profile = profiles[name]
     inherited = [item for parent in profile.extends for item in requirements(parent, profiles)]
     return (*inherited, *profile.require)

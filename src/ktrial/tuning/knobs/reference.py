@@ -119,7 +119,7 @@ def _cell(text: str) -> str:
 
 
 def _anchor(name: str) -> str:
-    """The anchor that Markdown viewers give to a heading."""
+    """Return the anchor that Markdown viewers give to a heading."""
     return "".join(
         character for character in name.lower().replace(" ", "-") if character.isalnum() or character in "-_"
     )

@@ -29,7 +29,7 @@ def kernel_text(knob: Knob, value: Any) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A setting's value as a person would write it; a computed one as its recipe."""
+    """Return a setting's value as a person would write it; a computed one as its recipe."""
     if isinstance(value, dict):
         rest = ", ".join(f"{key} {show_value(item)}" for key, item in value.items() if key != "compute")
         return f"{value.get('compute')} ({rest})" if rest else str(value.get("compute"))
@@ -55,12 +55,12 @@ def active_text(knob: Knob, shown: str) -> str:
 
 
 def offered(shown: str) -> tuple[str, ...]:
-    """Words that a bracketed choice offers; empty when nothing is bracketed."""
+    """Return words that a bracketed choice offers; empty when nothing is bracketed."""
     return tuple(word.strip("[]()") for word in shown.split()) if re.search(_BRACKETED, shown) else ()
 
 
 def same_value(knob: Knob, left: str, right: str) -> bool:
-    """Whether two texts of the kernel mean the same under the knob's rule."""
+    """Return whether two texts of the kernel mean the same under the knob's rule."""
     if left == right:
         return True
     if knob.rule in {"integer", "clamped"}:

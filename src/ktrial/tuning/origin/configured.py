@@ -72,7 +72,7 @@ class _Files:
         ]
 
     def text(self, path: str) -> bytes | None:
-        """A file's content; None where it is missing or cannot be read."""
+        """Return a file's content; None where it is missing or cannot be read."""
         reading = self.readings.get(path)
         return None if reading is None else reading.data
 
@@ -181,7 +181,7 @@ def _udev(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
 
 
 def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
-    """The active profile and all that it includes; parents first."""
+    """Return the active profile and all that it includes; parents first."""
     active = files.text(ACTIVE_PROFILE)
     if active is None:
         return []
@@ -219,7 +219,7 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
 
 
 def _status(machine: Machine) -> tuple[Status, str | None]:
-    """What ktrial's own journals tell, and why that cannot be told."""
+    """Return what ktrial's own journals tell, and why that cannot be told."""
     try:
         return status(machine), None
     except AgentError as error:
@@ -228,7 +228,7 @@ def _status(machine: Machine) -> tuple[Status, str | None]:
 
 
 def _transactions(told: Status) -> list[ConfiguredValue]:
-    """What ktrial itself changed since this boot."""
+    """Return what ktrial itself changed since this boot."""
     found: list[Assignment] = []
     for one in told.transactions:
         if not one.this_boot or one.state != "applied":
@@ -280,7 +280,7 @@ def _all(
 
 
 def _last_of_each(source: Source, assignments: Iterable[Assignment]) -> list[ConfiguredValue]:
-    """One claim per target: the last one, with those before it."""
+    """Return one claim per target: the last one, with those before it."""
     by_target: dict[tuple[str, str, str | None], list[Assignment]] = {}
     for item in assignments:
         by_target.setdefault((item.kind, item.name, item.instance), []).append(item)

@@ -84,7 +84,7 @@ def import_profile(
 
 
 def _passed_over(lines: Sequence[int]) -> list[str]:
-    """Where text around settings was taken for prose."""
+    """Return where text around settings was taken for prose."""
     spans: list[list[int]] = []
     for line in lines:
         if spans and spans[-1][1] == line - 1:
@@ -98,7 +98,7 @@ def _passed_over(lines: Sequence[int]) -> list[str]:
 
 
 def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | UnknownSetting]:
-    """The settings that an assignment amounts to, or why it amounts to none."""
+    """Yield the settings that an assignment amounts to, or why it amounts to none."""
     if item.kind == "boot" and _PLAIN_BOOT.fullmatch(item.name):
         return
     for target in targets(item, catalog.knobs):
@@ -113,7 +113,7 @@ def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | UnknownS
 
 
 def _value(item: Assignment, target: MeantTarget) -> Any:
-    """The value in the catalog's own types, or `Unknown` with the catalog's objection."""
+    """Return the value in the catalog's own types, or `Unknown` with the catalog's objection."""
     knob = target.knob
     if item.alternatives:
         return {"compute": "first-offered", "of": list(item.alternatives)}
@@ -145,7 +145,7 @@ def _typed(knob: Knob, text: str) -> Any:
 
 
 def _why(item: Assignment) -> str:
-    """Where it comes from, and under which conditions it acted there."""
+    """Return where it comes from, and under which conditions it acted there."""
     parts = [f"{_shown(item.file)}:{item.line_number}"]
     conditions = [text for text in item.conditions if not _EXPRESSED.match(text)]
     if conditions:
@@ -184,7 +184,7 @@ def _pair_notes(settings: dict[str, tuple[Setting, Assignment]], catalog: Catalo
 
 
 def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Unread]) -> BadInput:
-    """The error for a text of which no setting could be used."""
+    """Return the error for a text of which no setting could be used."""
     first = next(iter([*unknown, *unread]), None)
     reason = f"no setting of this text (read as {sniffed.format}: {sniffed.reason}) is a knob of the catalog"
     if first is not None:
@@ -206,13 +206,13 @@ def _shown(file: str) -> str:
 
 
 def _slug(file: str) -> str:
-    """A profile's name from a file's: lower case letters, digits and `-`."""
+    """Return a profile's name from a file's: lower case letters, digits and `-`."""
     stem = re.sub(r"\.(?:conf|rules|sh|md|txt)$", "", file.rsplit("/", 1)[-1])
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "imported"
 
 
 def _checked_toml(profile: Profile, catalog: Catalog) -> str:
-    """The profile as TOML, after the loader has taken it."""
+    """Return the profile as TOML, after the loader has taken it."""
     text = profile_toml(profile)
     loaded = parse_toml(text, f"{profile.name}.toml", Profile)
     check_profile(loaded, msgspec.structs.replace(catalog, profiles={**catalog.profiles, loaded.name: loaded}))

@@ -52,7 +52,7 @@ class UnknownSetting(msgspec.Struct, frozen=True):
 
 
 def targets(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget | UnknownSetting]:
-    """The knob or knobs that an assignment means; one `UnknownSetting` where there is none."""
+    """Yield the knob or knobs that an assignment means; one `UnknownSetting` where there is none."""
     if item.kind == "attribute":
         found = list(_attribute(item, knobs))
     elif item.kind == "zram":
@@ -118,7 +118,7 @@ def _selector(place: str, path: str) -> str | None:
 
 
 def _attribute(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget | UnknownSetting]:
-    """An attribute that a udev rule sets on the devices that it matches."""
+    """Yield an attribute that a udev rule sets on the devices that it matches."""
     conditions = [found for text in item.conditions if (found := _CONDITION.fullmatch(text)) is not None]
     subsystem = next((c["value"] for c in conditions if c["key"] == "SUBSYSTEM" and c["operator"] == "=="), None)
     knob = _knob_of_attribute(item.name, subsystem, knobs)
@@ -149,7 +149,7 @@ def _knob_of_attribute(attribute: str, subsystem: str | None, knobs: Mapping[str
 
 
 def _zram(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | UnknownSetting:
-    """A key of zram-generator. Sizes may be a share of memory; other expressions cannot be expressed."""
+    """Return a key of zram-generator. Sizes may be a share of memory; other expressions cannot be expressed."""
     knob = knobs.get(_ZRAM.get(item.name, ""))
     if knob is None or item.value is None:
         return UnknownSetting(f"{item.name} of zram-generator has no knob in the catalog", no_such_knob=True)

@@ -103,7 +103,7 @@ def origins(
     facts: FactBook | None = None,
     meant: Iterable[str | None] = (),
 ) -> tuple[Origin, ...]:
-    """Who set each of these knobs, per instance. Knobs that are not on this machine come back as `absent`.
+    """Return who set each of these knobs, per instance. Knobs that are not on this machine come back as `absent`.
 
     `meant` are selectors of instances that are asked for.
     """
@@ -138,7 +138,7 @@ def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
 
 
 def _taken(knob: Knob, value: str | None) -> str | None:
-    """The value as the kernel takes it; None where the catalog says that it does not."""
+    """Return the value as the kernel takes it; None where the catalog says that it does not."""
     try:
         return None if value is None else kernel_text(knob, value)
     except BadInput:
@@ -191,7 +191,7 @@ def _default(knob: Knob, facts: FactBook) -> tuple[str | None, str | None]:
 
 
 def _without_file(knob: Knob, state: KnobState | None, claims: Claims, facts: FactBook) -> Origin:
-    """A knob that has no file (a boot parameter), or none on this machine."""
+    """Return a knob that has no file (a boot parameter), or none on this machine."""
     default, unknown = _default(knob, facts)
     found = [claim for claim in claims.others if claim.assignment.kind == "boot" and knob.kind == "boot"]
     named = [claim for claim in found if command_line.same_name(claim.assignment.name, knob.short_name)]
@@ -223,7 +223,7 @@ def _without_file(knob: Knob, state: KnobState | None, claims: Claims, facts: Fa
 
 
 def _words(knob: Knob, instance: InstanceState, claims: Claims, value: str | None) -> list[Word]:
-    """Everything said about the instance, in the order of action."""
+    """Return everything said about the instance, in the order of action."""
     words: list[Word] = []
     for claim in _about(knob, instance, claims):
         last = claim.assignment
@@ -233,7 +233,7 @@ def _words(knob: Knob, instance: InstanceState, claims: Claims, value: str | Non
 
 
 def _build_words(knob: Knob, value: str | None, default: str | None, facts: FactBook) -> list[Word]:
-    """What the kernel's configuration says, where that is not the mainline default."""
+    """Return what the kernel's configuration says, where that is not the mainline default."""
     found = built_value(knob.id, facts.value("kernel.config") or {})
     if found is None or value is None:
         return []
@@ -268,7 +268,7 @@ def _about(knob: Knob, instance: InstanceState, claims: Claims) -> list[Configur
 
 
 def _names(claim: ConfiguredValue, instance: InstanceState) -> bool:
-    """Whether a claim that is not of sysctl.d names this instance's file."""
+    """Return whether a claim that is not of sysctl.d names this instance's file."""
     item, path = claim.assignment, instance.path
     if item.kind == "path":
         return _glob(item.name, path)
@@ -283,13 +283,13 @@ def _names(claim: ConfiguredValue, instance: InstanceState) -> bool:
 
 
 def _glob(pattern: str, path: str) -> bool:
-    """Whether a path fits a pattern; `*` does not cross a slash."""
+    """Return whether a path fits a pattern; `*` does not cross a slash."""
     wanted, parts = pattern.split("/"), path.split("/")
     return len(wanted) == len(parts) and all(map(fnmatch.fnmatchcase, parts, wanted))
 
 
 def _parameter_path(name: str) -> str | None:
-    """The file that a boot or module parameter shows in, with `_` for `-`."""
+    """Return the file that a boot or module parameter shows in, with `_` for `-`."""
     folded = name.replace("-", "_")
     if folded.startswith("sysctl."):
         return "/proc/sys/" + folded.removeprefix("sysctl.").replace(".", "/")
@@ -298,7 +298,7 @@ def _parameter_path(name: str) -> str | None:
 
 
 def _rule_names(claim: ConfiguredValue, path: str) -> bool:
-    """Whether a udev rule that sets an attribute may be about the device of this path."""
+    """Return whether a udev rule that sets an attribute may be about the device of this path."""
     tail = f"/{claim.assignment.name}"
     if claim.rule is None or not path.endswith(tail):
         return False

@@ -36,7 +36,7 @@ def origins_json(origins: Iterable[Origin], untold: Iterable[str]) -> dict[str, 
 
 
 def origins_text(origins: Iterable[Origin], untold: Iterable[str], *, width: int) -> str:
-    """One block per instance; what could not be looked at comes last."""
+    """Return one block per instance; what could not be looked at comes last."""
     notes = [paragraph(f"Not looked at: {line}", width=width) for line in untold]
     blocks = [_block(same, width, all_seen=not notes) for same in _alike(origins)]
     return "\n\n".join([*blocks, *notes]) + "\n"

@@ -20,7 +20,7 @@ _MOST_STEPS = 4096
 
 
 def with_barred(machine: Machine, states: Mapping[str, KnobState], own: Mapping[str, str]) -> dict[str, KnobState]:
-    """The states; of knobs of `own`, in their files, every instance that the agent would not write says why."""
+    """Return the states; of knobs of `own`, in their files, every instance that the agent would not write says why."""
     mine = [state for name, state in states.items() if name in own]
     paths = dict.fromkeys(path for state in mine for path in _paths(state))
     forbidden = dict(_forbidden(machine, paths))
@@ -33,7 +33,7 @@ def _paths(state: KnobState) -> Iterator[str]:
 
 
 def _forbidden(machine: Machine, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Paths that the agent does not write, with its reason: asked with a plan that is not carried out."""
+    """Yield paths that the agent does not write, with its reason: asked with a plan that is not carried out."""
     steps = [{"kind": "write", "path": path, "new": "0", "verify": "exact"} for path in paths]
     for start in range(0, len(steps), _MOST_STEPS):
         plan = {"schema": "ktrial.plan/2", "steps": steps[start : start + _MOST_STEPS]}
@@ -55,5 +55,5 @@ def _barred(why: str, file: str) -> Barred:
 
 
 def install_line(file: str) -> str:
-    """The command with which root adds the knobs of a file."""
+    """Return the command with which root adds the knobs of a file."""
     return f"sudo install -D -m 644 {shlex.quote(file)} {shlex.quote(f'{ADDED}/{posixpath.basename(file)}')}"

@@ -85,7 +85,7 @@ def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:
 
 
 def _answer(limit_s: float) -> bool:
-    """Whether a person said yes in time. Without anybody to answer, the time passes."""
+    """Return whether a person said yes in time. Without anybody to answer, the time passes."""
     end = time.monotonic() + limit_s
     ended = False
     while (left := end - time.monotonic()) > 0:

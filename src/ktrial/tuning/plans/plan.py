@@ -89,7 +89,7 @@ def _check_agreement(before: Change, after: Change) -> None:
 
 
 def _uncleared(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
-    """The changes without those whose value a later layer clears through their partner."""
+    """Return the changes without those whose value a later layer clears through their partner."""
     kept: list[Change] = []
     for change in changes:
         if change.new_text != "0":
@@ -150,7 +150,7 @@ def _resolve_setting(
 
 
 def _is_default(knob: Knob, value: Any) -> bool:
-    """Whether a fixed value is the fixed mainline default: going back to it is never the dangerous step."""
+    """Return whether a fixed value is the fixed mainline default: going back to it is never the dangerous step."""
     if knob.default is None or isinstance(knob.default, Mapping) or isinstance(value, Mapping):
         return False
     return kernel_text(knob, value) == kernel_text(knob, knob.default)
@@ -198,7 +198,7 @@ def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> Fact
 
 
 def _withheld(knob: Knob, path: str, reading: Reading) -> tuple[Why, str, str | None] | None:
-    """Why the file there sets nothing on this machine; None when it does."""
+    """Return why the file there sets nothing on this machine; None when it does."""
     if reading.locked:
         what = "debugfs" if path.startswith("/sys/kernel/debug/") else "it"
         hint = "a locked down kernel (Secure Boot) or a security module does that"
@@ -262,7 +262,7 @@ def _change(
 
 
 def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None:
-    """Why nobody can write the file, and what to do instead; None where its mode and its mount let somebody."""
+    """Return why nobody can write the file, and what to do instead; None where its mode and its mount let somebody."""
     if instance.read_only is not None:
         return f"{instance.read_only} is mounted read-only, as containers have it", "run ktrial on the host itself"
     if instance.reading.writable:
@@ -272,7 +272,7 @@ def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None
 
 
 def _like_old(knob: Knob, shown: str | None, text: str) -> str:
-    """The old text where old and new mean the same, so that equal values compare equal."""
+    """Return the old text where old and new mean the same, so that equal values compare equal."""
     if shown is not None and same_value(knob, active_text(knob, shown), text):
         return active_text(knob, shown)
     return text

@@ -43,7 +43,7 @@ def plan_text(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, *, width: 
 
 
 def summary(plan: Plan) -> str:
-    """One line: how many to change, already so, refused."""
+    """Return one line: how many to change, already so, refused."""
     changes = len(plan.changes) + (plan.zram is not None)
     return (
         f"{changes} to change, {len(plan.same)} already set, {len(plan.refusals)} skipped"
@@ -53,7 +53,7 @@ def summary(plan: Plan) -> str:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """The resolved plan: what the agent would take, what is already so, and what was left out."""
+    """Return the resolved plan: what the agent would take, what is already so, and what was left out."""
     return {
         "schema": "ktrial.resolved/1",
         "plan": wire_plan(plan, {"kind": "keep"}),
@@ -74,7 +74,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def _rows(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook) -> list[tuple[str, str, str, str]]:
-    """A row per knob and pair of values; instances that change alike share one."""
+    """Return a row per knob and pair of values; instances that change alike share one."""
     alike: dict[tuple[str, str, str], list[Change]] = {}
     for change in plan.changes:
         alike.setdefault((change.knob, _shown(change.old_text), change.new_text), []).append(change)

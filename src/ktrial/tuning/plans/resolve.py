@@ -87,7 +87,7 @@ def _check_requirements(words: Sequence[str], catalog: Catalog, facts: FactBook)
 
 
 def _generated(request: Request, machine: Machine, catalog: Catalog, facts: FactBook) -> Request:
-    """A profile that is computed on the machine gets its settings; others stay as they are."""
+    """Return a profile that is computed on the machine gets its settings; others stay as they are."""
     name = request.origin.removeprefix("profile ")
     profile = catalog.profiles.get(name)
     if profile is None or profile.generated is None:
@@ -100,7 +100,7 @@ def _generated(request: Request, machine: Machine, catalog: Catalog, facts: Fact
 
 
 def stock_settings(machine: Machine, catalog: Catalog, facts: FactBook) -> tuple[Setting, ...]:
-    """The mainline default of every knob that is here and has a known one."""
+    """Return the mainline default of every knob that is here and has a known one."""
     from ktrial.tuning.knobs.knob import INSTANCE_FACTS
 
     settings = []
@@ -119,7 +119,7 @@ def stock_settings(machine: Machine, catalog: Catalog, facts: FactBook) -> tuple
 
 
 def _settable(knob: Knob, instance: InstanceState) -> bool:
-    """Whether the file takes values here at all."""
+    """Return whether the file takes values here at all."""
     reading = instance.reading
     return reading.writable and reading.invalid is None and reading.text not in knob.value.states
 

@@ -144,7 +144,7 @@ def _lease(transaction: Journaled) -> str:
 
 
 def has_left_some(transactions: Sequence[Reverted]) -> bool:
-    """Whether a revert left alone what others changed."""
+    """Return whether a revert left alone what others changed."""
     return any(step.outcome in _LEFT for one in transactions for step in one.steps)
 
 
@@ -153,7 +153,7 @@ def _name(step: AppliedStep | RevertedStep, names: Sequence[str]) -> str:
 
 
 def _unsteered(steps: Sequence[AppliedStep], names: Sequence[str], width: int) -> str:
-    """How many interrupts stayed where they were."""
+    """Return how many interrupts stayed where they were."""
     outcomes = [step.outcome for step in steps if _name(step, names).startswith("irq:smp_affinity")]
     stayed = sum(outcome in {"ignored", "refused"} for outcome in outcomes)
     if not stayed:
@@ -164,7 +164,7 @@ def _unsteered(steps: Sequence[AppliedStep], names: Sequence[str], width: int) -
 
 
 def _sentence(step: AppliedStep | RevertedStep, words: Mapping[str, str]) -> str:
-    """An outcome in words, with what the system said and the value found where there are such."""
+    """Return an outcome in words, with what the system said and the value found where there are such."""
     said = step.message.removeprefix(f"{step.path}: ")
     if step.outcome == "clamped" and said:
         return said

@@ -29,7 +29,7 @@ class PatientMachine:
         return self._machine.is_root
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Facts named in `only` or below a name in it; all when it is empty."""
+        """Return facts named in `only` or below a name in it; all when it is empty."""
         return self._machine.facts(only)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from ktrial.tuning.plans.model import Plan
 
 
 def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False) -> dict[str, Any]:
-    """The plan as the agent takes it (`ktrial.plan/2`)."""
+    """Return the plan as the agent takes it (`ktrial.plan/2`)."""
     steps: list[dict[str, Any]] = []
     for change in plan.changes:
         step: dict[str, Any] = {

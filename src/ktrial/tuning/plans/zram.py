@@ -23,7 +23,7 @@ _USUAL_MOST_BYTES = 4 * 2**30
 def resolve_zram(
     settings: Iterable[tuple[Knob, Setting, str]], context: Context
 ) -> tuple[ZramStep | None, list[Refusal]]:
-    """The step that (knob, setting, origin) ask for, and what is left out."""
+    """Return the step that (knob, setting, origin) ask for, and what is left out."""
     wanted: dict[str, tuple[Setting, str]] = {}
     refused: list[Refusal] = []
     for knob, setting, origin in settings:
@@ -108,7 +108,7 @@ def _resolve(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> tup
 def _not_offered(
     wanted: Mapping[str, tuple[Setting, str]], algorithm: str | None, device: str | None, context: Context
 ) -> Refusal | None:
-    """The refusal of an algorithm that the kernel does not have, where one of its devices tells which it has."""
+    """Return the refusal of an algorithm that the kernel does not have, where one of its devices tells which it has."""
     name = "zram:comp_algorithm"
     if algorithm is None:
         return None

@@ -99,7 +99,7 @@ def _judged(one: ValueDifference, declarations: Iterable[Declaration]) -> ValueD
 
 
 def _is_of_module(one: ValueDifference, loaded: set[str]) -> bool:
-    """Whether it came or went with a module that is told already."""
+    """Return whether it came or went with a module that is told already."""
     parts = (one.path or "").split("/")
     return parts[1:3] == ["sys", "module"] and parts[3] in loaded and None in (one.before, one.after)
 
@@ -117,13 +117,13 @@ class _StateFiles:
         self._unreadable: list[Unclear] = []
 
     def unclear(self) -> Iterator[Unclear]:
-        """What could not be compared; known when the differences are."""
+        """Yield what could not be compared; known when the differences are."""
         yield from self._unreadable
         for folder, (why, count) in sorted(self._hidden.items()):
             yield Unclear(name=f"{count} file{'s'[: count != 1]} below {folder}", why=why)
 
     def differences(self) -> list[ValueDifference]:
-        """Values that differ, then files that only one side has."""
+        """Return values that differ, then files that only one side has."""
         found: list[ValueDifference] = []
         only: tuple[list[str], list[str]] = ([], [])
         for path in sorted({*self._before.files, *self._after.files}):
@@ -165,7 +165,7 @@ class _StateFiles:
         yield self._difference(path, self._name(path), *shown)
 
     def _tokens(self, path: str, left: str, right: str, addresses: set[str]) -> Iterator[ValueDifference]:
-        """A file that is many switches, `FEATURE` or `NO_FEATURE`."""
+        """Yield a file that is many switches, `FEATURE` or `NO_FEATURE`."""
         known = {address.partition(":")[2]: address for address in addresses}
         sides = [{word.removeprefix("NO_"): word for word in text.split()} for text in (left, right)]
         for word in sorted({*sides[0], *sides[1]}):
@@ -176,7 +176,7 @@ class _StateFiles:
     def _alone(
         self, paths: Sequence[str], state: MachineState, other: MachineState, *, is_before: bool
     ) -> Iterator[ValueDifference]:
-        """Files that one side has; a folder that is new or gone is told once."""
+        """Yield files that one side has; a folder that is new or gone is told once."""
         folders = {folder for path in other.files for folder in _folders(path)}
         groups: dict[str, list[str]] = {}
         for path in paths:
@@ -248,7 +248,7 @@ def _words(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[V
 
 
 def _chosen(left: str, right: str) -> tuple[str, str]:
-    """The bracketed words where only those differ, else the whole texts."""
+    """Return the bracketed words where only those differ, else the whole texts."""
     plain = [_BRACKETED.sub(r"\1", text) for text in (left, right)]
     found = [_BRACKETED.findall(text) for text in (left, right)]
     if plain[0] == plain[1] and all(len(one) == 1 for one in found):

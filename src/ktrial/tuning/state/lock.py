@@ -62,11 +62,11 @@ class MachineLock:
                 fcntl.flock(self._build, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def others_building(self) -> tuple[str, ...]:
-        """Other processes that build a kernel on this machine, in words."""
+        """Return other processes that build a kernel on this machine, in words."""
         return _others(self._build_places)
 
     def others_trying(self) -> tuple[str, ...]:
-        """Another process that tries something on this machine, in words."""
+        """Return another process that tries something on this machine, in words."""
         return _others(self._places)
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class MachineLock:
 
 
 def _opened(places: Sequence[Path]) -> int:
-    """The first of them that can be opened."""
+    """Return the first of them that can be opened."""
     for place in places[:-1]:
         with contextlib.suppress(OSError):
             return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
@@ -113,7 +113,7 @@ def _holder(file: LockedFile) -> str:
 
 
 def look(pid: int) -> Process:
-    """A process of this machine, as far as this user may see it."""
+    """Return a process of this machine, as far as this user may see it."""
     folder = _PROC / str(pid)
     pairs = [word.partition("=") for word in _text(folder / "environ").split("\0")[:-1]]
     return Process(
@@ -126,7 +126,7 @@ def look(pid: int) -> Process:
 
 
 def _text(path: Path) -> str:
-    """What a file of the kernel shows; nothing where this user may not read it, or the process is gone."""
+    """Return what a file of the kernel shows; nothing where this user may not read it, or the process is gone."""
     try:
         return path.read_bytes().decode("utf-8", "replace")
     except OSError:
@@ -134,7 +134,7 @@ def _text(path: Path) -> str:
 
 
 def _line(path: Path, begin: str) -> str:
-    """The first word after the beginning of a line."""
+    """Return the first word after the beginning of a line."""
     return next((line.split()[1] for line in _text(path).splitlines() if line.startswith(begin)), "")
 
 

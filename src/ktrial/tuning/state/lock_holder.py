@@ -47,7 +47,7 @@ def holders(locks: str, file: LockedFile) -> tuple[int, ...]:
 
 
 def told_process(process: Process) -> str:
-    """The process in words: its number, user and start, its command, and the store where that can be told."""
+    """Return the process in words: its number, user and start, its command, and the store where that can be told."""
     parts = [f"process {process.pid}{f' of {_clean(process.user)}' if process.user else ''}"]
     if process.started is not None:
         parts.append(f"since {process.started}")
@@ -69,7 +69,7 @@ def _without_interpreter(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _store(words: Sequence[str], environment: Mapping[str, str] | None) -> str | None:
-    """Where a ktrial keeps its runs; None where that is not seen, or this is no ktrial."""
+    """Return where a ktrial keeps its runs; None where that is not seen, or this is no ktrial."""
     if not words or words[0] != "ktrial":
         return None
     for place, word in enumerate(words):
@@ -85,7 +85,7 @@ def _store(words: Sequence[str], environment: Mapping[str, str] | None) -> str |
 
 
 def _clean(text: str) -> str:
-    """Words of somebody else: without passwords, without what moves a cursor, and not too many."""
+    """Return words of somebody else: without passwords, without what moves a cursor, and not too many."""
     plain = _SECRETS.sub(r"\1\2…", text[:_MOST_LOOKED_AT])
     cut = plain if len(plain) <= _MOST_CHARACTERS else plain[:_MOST_CHARACTERS] + "…"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

@@ -23,10 +23,10 @@ class StateStore(Protocol):
     """Keeps states beside sessions."""
 
     def sessions(self) -> Sequence[_Session]:
-        """All sessions, the newest first."""
+        """Return all sessions, the newest first."""
 
     def session(self, name: str) -> _Session:
-        """The one session whose name begins so."""
+        """Return the one session whose name begins so."""
 
     def states(self, session: str) -> Mapping[str, str]:
         """Place -> digest."""
@@ -35,7 +35,7 @@ class StateStore(Protocol):
 
 
 def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[bytes, str]:
-    """Its document, and where it was found. `saved` are names that were looked through before.
+    """Return its document, and where it was found. `saved` are names that were looked through before.
 
     A label stands for the newest session under it that has states, and there for the newest one.
     """

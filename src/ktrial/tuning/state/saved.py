@@ -26,7 +26,7 @@ class SavedStates:
         return name != "now" and bool(_NAME.fullmatch(name)) and self._path(name).is_file()
 
     def read(self, name: str) -> tuple[bytes, str]:
-        """What was saved under a name, and its file."""
+        """Return what was saved under a name, and its file."""
         return read_limited(self._path(name)), str(self._path(name))
 
     def save(self, name: str, data: bytes) -> Path:
@@ -48,7 +48,7 @@ class SavedStates:
 
 
 def read_limited(path: Path) -> bytes:
-    """A file that somebody named; raises BadInput where it is none, or too large for a state."""
+    """Return a file that somebody named; raises BadInput where it is none, or too large for a state."""
     try:
         with path.open("rb") as file:
             data = file.read(_LIMIT_BYTES + 1)

@@ -43,7 +43,7 @@ class _Moving(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def moving_files() -> tuple[MovingFile, ...]:
-    """All entries of `moving.toml`."""
+    """Return all entries of `moving.toml`."""
     return tuple(read_toml(BUILT_IN / "moving.toml", _Moving).file)
 
 
@@ -57,7 +57,7 @@ _IN_FORCE = frozenset(("applied", UNFINISHED))
 
 
 def take_state(machine: Machine, catalog: Catalog, facts: FactBook | None = None) -> MachineState:
-    """All knobs of the catalog, all of /proc/sys, modules and their parameters, and what the facts tell."""
+    """Return all knobs of the catalog, all of /proc/sys, modules and their parameters, and what the facts tell."""
     facts = facts if facts is not None else machine.facts(FACTS)
     knobs: dict[str, str] = {}
     readings: dict[str, Reading | None] = {}
@@ -85,7 +85,7 @@ def take_state(machine: Machine, catalog: Catalog, facts: FactBook | None = None
 def compare_states(
     before: MachineState, after: MachineState, declarations: Sequence[Declaration] = ()
 ) -> StateDifference:
-    """What differs, with what the catalog knows of values that the kernel changes itself."""
+    """Return what differs, with what the catalog knows of values that the kernel changes itself."""
     paths = {*before.files, *after.files}
     noted = [(re.compile(_pattern(entry.path)), entry.why) for entry in moving_files() if entry.compared]
     notes = {path: why for path in paths for pattern, why in noted if pattern.fullmatch(path)}
@@ -93,7 +93,7 @@ def compare_states(
 
 
 def declared_knobs(words: Iterable[str], catalog: Catalog) -> tuple[Declaration, ...]:
-    """Knobs that somebody named, KNOB or KNOB@INSTANCE; a path of a kernel file as it is."""
+    """Return knobs that somebody named, KNOB or KNOB@INSTANCE; a path of a kernel file as it is."""
     found = []
     for word in words:
         if word.startswith("/"):
@@ -106,7 +106,7 @@ def declared_knobs(words: Iterable[str], catalog: Catalog) -> tuple[Declaration,
 
 
 def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[Declaration, ...]:
-    """The knobs of settings and profiles, and those that the kernel changes with them."""
+    """Return the knobs of settings and profiles, and those that the kernel changes with them."""
     found: list[Declaration] = []
     for request in requests:
         for setting in request.settings:
@@ -118,7 +118,7 @@ def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[De
 
 
 def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declaration, ...]:
-    """What transactions in force changed; raises AgentError where this session may not read the journal."""
+    """Return what transactions in force changed; raises AgentError where this session may not read the journal."""
     found: list[Declaration] = []
     for transaction in status(machine).transactions:
         if transaction.state in _IN_FORCE:
@@ -132,7 +132,7 @@ def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declarati
 
 
 def coupled_with(address: str, by: str, catalog: Catalog) -> Iterator[Declaration]:
-    """Knobs that the kernel changes with this one."""
+    """Yield knobs that the kernel changes with this one."""
     knob = find_knob(address, catalog.knobs)
     for other in with_couples([knob], catalog.knobs):
         if other is not knob:
@@ -140,7 +140,7 @@ def coupled_with(address: str, by: str, catalog: Catalog) -> Iterator[Declaratio
 
 
 def _files_below(machine: Machine, folder: str) -> Iterator[str]:
-    """All files below a folder, asked for in parts where one reply cannot hold them."""
+    """Yield all files below a folder, asked for in parts where one reply cannot hold them."""
     try:
         yield from machine.list([f"{folder}/**"])[f"{folder}/**"]
     except AgentError as error:

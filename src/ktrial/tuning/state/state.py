@@ -74,7 +74,7 @@ class MachineState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_state(data: bytes, file: str) -> MachineState:
-    """A saved state; raises BadInput for anything else."""
+    """Return a saved state; raises BadInput for anything else."""
     try:
         state = decode_as(data, MachineState)
     except msgspec.DecodeError as error:
@@ -89,12 +89,12 @@ def parse_state(data: bytes, file: str) -> MachineState:
 
 
 def file_text(data: bytes) -> str:
-    """What a file holds, without white space at its end; other bytes than UTF-8 are escaped."""
+    """Return what a file holds, without white space at its end; other bytes than UTF-8 are escaped."""
     return data.decode("utf-8", "backslashreplace").rstrip()
 
 
 def fact_values(facts: FactBook) -> dict[str, StateValue]:
-    """The facts that count as state; a table becomes one value per entry."""
+    """Return the facts that count as state; a table becomes one value per entry."""
     found: dict[str, StateValue] = {}
     for name in FACTS:
         fact = facts.get(name)

@@ -26,7 +26,7 @@ class AtWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def at_work(symptom: Symptom, recording: Recording) -> AtWork:
-    """Events win over series, which know only what fell between two samples."""
+    """Return events win over series, which know only what fell between two samples."""
     slack_s = recording.clock_error_s + (recording.frames.clock_error_s if recording.frames is not None else 0.0)
     traced = _traced(symptom, recording)
     if traced:
@@ -54,7 +54,7 @@ def _never() -> Activity:
 
 
 def _traced(symptom: Symptom, recording: Recording) -> tuple[str, ...]:
-    """The kinds of events that an active source was listening for."""
+    """Return the kinds of events that an active source was listening for."""
     wanted = {kind for one in symptom.happening for kind in one.events}
     active = {source.name for source in recording.sources if source.state == "active"}
     listened = {name.removeprefix("trace.") for name in active}
@@ -76,7 +76,7 @@ def _events(symptom: Symptom, recording: Recording) -> Iterable[Event]:
 
 
 def _is_crowded(one: Happening, events: Sequence[Event], recording: Recording) -> bool:
-    """Whether some thread was hit nearly always, so that only those of the frame thread can tell anything."""
+    """Return whether some thread was hit nearly always, so that only those of the frame thread can tell anything."""
     if one.victims_above is None or not events:
         return False
     begins = np.array([event.begin_s for event in events])
@@ -85,13 +85,13 @@ def _is_crowded(one: Happening, events: Sequence[Event], recording: Recording) -
 
 
 def _of_victims(events: Sequence[Event]) -> Sequence[Event]:
-    """Those of the frame thread; all where it is not known which one that is."""
+    """Return those of the frame thread; all where it is not known which one that is."""
     known = any(event.victim is not None for event in events)
     return [event for event in events if event.victim] if known else events
 
 
 def _runs(events: Iterable[Event], gap_s: float) -> Iterable[Event]:
-    """Events of one thread that follow one another at once, as one: as long as they took together.
+    """Return events of one thread that follow one another at once, as one: as long as they took together.
 
     A thread that wants a lot of memory frees some again and again, for a few microseconds each time.
     """
@@ -122,7 +122,7 @@ def _neighbour(name: str, last: str) -> str:
 
 
 def _beyond(sign: Sign, series: Series, whole: Series | None, lag_s: float) -> tuple[Array, Array]:
-    """Stretches in which the series lay beyond its limit."""
+    """Return stretches in which the series lay beyond its limit."""
     times_s, values = rate_of(series)
     if whole is not None:
         total = rate_of(whole)[1]

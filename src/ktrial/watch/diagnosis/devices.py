@@ -29,7 +29,7 @@ def device_rows(devices: Sequence[DeviceFound]) -> list[list[str]]:
 
 
 def device_sentences(devices: Sequence[DeviceFound]) -> list[str]:
-    """What heaps fit the exit of a power state."""
+    """Return what heaps fit the exit of a power state."""
     return [
         f"{clean(one.name)}: {mode.share:.2%} of its requests took about {show_seconds(mode.at_s)}, after idleness "
         f"above all: leaving power state {mode.state} takes {show_seconds(mode.exit_s)} by the drive's own word."
@@ -85,7 +85,7 @@ def _mode(mode: Mode, one: Latencies) -> ModeFound:
 
 
 def _state(mode: Mode, one: Latencies) -> PowerState | None:
-    """The state whose exit takes about so long, where it is requests after idleness that do."""
+    """Return the state whose exit takes about so long, where it is requests after idleness that do."""
     fitting = [state for state in one.states if state.fits(mode.at_s)]
     if not fitting or _near(mode.at_s, one.after_idle) < _MORE * _near(mode.at_s, one.histogram):
         return None
@@ -93,7 +93,7 @@ def _state(mode: Mode, one: Latencies) -> PowerState | None:
 
 
 def _near(at_s: float, histogram: tuple[tuple[float, int], ...]) -> float:
-    """The share of requests within a quarter of that length."""
+    """Return the share of requests within a quarter of that length."""
     total = sum(count for _, count in histogram)
     near = sum(count for end_s, count in histogram if 0.75 * at_s <= end_s <= 1.34 * at_s)
     return near / total if total else 0.0

@@ -104,7 +104,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
 
 
 def _of_clocks(recording: Recording, frames: Frames) -> tuple[str, ...]:
-    """How far the clocks may be apart, and what the common one stands for."""
+    """Return how far the clocks may be apart, and what the common one stands for."""
     if frames.kind == "wake-up" or recording.unix_at_zero_s is None:
         return ()
     error_s = recording.clock_error_s + frames.clock_error_s
@@ -199,7 +199,7 @@ def _share(one: AtWork, recording: Recording) -> float:
 
 
 def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | None:
-    """The stutter in which the cause was at work for longest; of several the longest one."""
+    """Return the stutter in which the cause was at work for longest; of several the longest one."""
     activity = working.activity
     if not one.overlapping or activity is None:
         return None
@@ -220,7 +220,7 @@ def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | Non
 
 
 def _within_s(activity: Activity, begin_s: float, end_s: float) -> float:
-    """How long it was at work in that time."""
+    """Return how long it was at work in that time."""
     return float(np.clip(np.minimum(activity.ends_s, end_s) - np.maximum(activity.begins_s, begin_s), 0, None).sum())
 
 
@@ -246,7 +246,7 @@ def _range(one: Interval) -> TimeRange:
 
 
 def _aggressors(recording: Recording, stutters: Stutters) -> tuple[Aggressor, ...]:
-    """Who grew in the seconds before stutters, the most first; who grows no more than usual is left out."""
+    """Return who grew in the seconds before stutters, the most first; who grows no more than usual is left out."""
     found = []
     at_all_times = np.linspace(recording.begin_s, recording.end_s, _TIMES)
     for usage in recording.usages:
@@ -279,7 +279,7 @@ def _growth(times: Array, sizes: Array, at: Array) -> Array:
 
 
 def _episodes(runs: Sequence[Episode]) -> tuple[EpisodeFound, ...]:
-    """Each with its distance from the one before it."""
+    """Return each with its distance from the one before it."""
     gaps = [None, *(after.begin_s - before.end_s for before, after in pairwise(runs))]
     return tuple(
         EpisodeFound(begin_s=one.begin_s, end_s=one.end_s, count=one.count, gap_s=gap_s)
@@ -320,7 +320,7 @@ def _mean_in(times_s: Array, values: Array, begin_s: float, end_s: float) -> Tim
 
 
 def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
-    """What a picture shows of each cause that was at work."""
+    """Return what a picture shows of each cause that was at work."""
     apart_s = recording.length_s / _SHOWN
     found = []
     for one in working:
@@ -375,7 +375,7 @@ def _findings(recording: Recording, phases: Phases, stutters: Stutters | None) -
 
 
 def _without_frames(recording: Recording, phases: Phases, working: Sequence[AtWork]) -> Diagnosis:
-    """What was at work, and for how long; no stutter can be held against it."""
+    """Return what was at work, and for how long; no stutter can be held against it."""
     lacking = "there are no frames or wake-ups in it: what was at work is shown, no stutter can be held against it"
     return Diagnosis(
         name=recording.name,
@@ -415,7 +415,7 @@ _THREADS = 3
 
 
 def _events_of(recording: Recording) -> tuple[EventsFound, ...]:
-    """Each kind that was listened for and met, the most frequent first."""
+    """Return each kind that was listened for and met, the most frequent first."""
     by_kind: dict[str, list[Event]] = {}
     for event in recording.events:
         by_kind.setdefault(event.kind, []).append(event)

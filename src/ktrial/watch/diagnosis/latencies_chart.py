@@ -95,7 +95,7 @@ def _body(
 
 
 def _begin(end_s: float) -> float:
-    """Where a bar begins: four of equal width in each doubling."""
+    """Return where a bar begins: four of equal width in each doubling."""
     return end_s - 2.0 ** floor(log2(end_s * (1 - 1e-9))) / _BARS
 
 

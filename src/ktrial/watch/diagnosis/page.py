@@ -48,7 +48,7 @@ _WIDE = 900
 
 
 def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
-    """A section for each recording, and their figures side by side."""
+    """Return a section for each recording, and their figures side by side."""
     style = f"{STYLE}\n{TIMELINE_STYLE}"
     policy = (
         f"default-src 'none'; style-src '{hashed(style)}'; script-src '{hashed(TIMELINE_SCRIPT)}'; img-src data:; "
@@ -126,7 +126,7 @@ def _causes(number: int, found: Diagnosis) -> list[Part]:
 
 
 def _devices(number: int, found: Diagnosis) -> list[Part]:
-    """All devices, and of each how long its requests took as a picture."""
+    """Return all devices, and of each how long its requests took as a picture."""
     if not found.devices:
         return []
     parts: list[Part] = [table("Block devices", HEADERS, device_rows(found.devices), numeric=(1, 2, 3, 4, 5))]
@@ -140,7 +140,7 @@ def _devices(number: int, found: Diagnosis) -> list[Part]:
 
 
 def _example(prefix: str, found: Diagnosis, cause: Cause, worst: Worst) -> Markup:
-    """The seconds around one stutter, with the cause as it was at work to the millisecond."""
+    """Return the seconds around one stutter, with the cause as it was at work to the millisecond."""
     name, around_s = cause.name, worst.around_s
     lanes = tuple(
         msgspec.structs.replace(lane, spans=worst.spans) if lane.cause == cause.id else lane for lane in found.lanes
@@ -152,7 +152,7 @@ def _example(prefix: str, found: Diagnosis, cause: Cause, worst: Worst) -> Marku
 
 
 def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
-    """The picture, and what a script needs to draw any part of it larger."""
+    """Return the picture, and what a script needs to draw any part of it larger."""
     chart = timeline_chart(found, Style(palette=PAGE, width=_WIDE, titled=False))
     drawn = inline_svg(chart, f"t{number}").replace(f"t{number}-title", name, 1)
     begin_s = min((phase.begin_s for phase in found.phases), default=0.0)

@@ -42,7 +42,7 @@ Measure = Callable[[str], tuple[str, ...]]
 def with_proposals(
     diagnosis: Diagnosis, symptoms: Mapping[str, Symptom], recording: Recording, machine: Machine, catalog: Catalog
 ) -> tuple[Diagnosis, tuple[str, ...]]:
-    """The diagnosis with what would change something here, and why other remedies are not among it."""
+    """Return the diagnosis with what would change something here, and why other remedies are not among it."""
     found: list[Proposal] = []
     left_out: list[str] = []
     for cause in diagnosis.named:
@@ -103,7 +103,7 @@ def _told(
 def _measure(
     word: str, *, symptom: Symptom, recording: Recording, computed: Computed | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """What could tell it apart: the program that was watched, where a session counts the cause; else a suite."""
+    """Return what could tell it apart: the program that was watched, where a session counts the cause; else a suite."""
     command = _command(recording)
     if symptom.figure is not None and command is not None:
         return ("--suite", "watch", "--primary", symptom.figure, "-p", f"program={shlex.join(command)}")
@@ -114,7 +114,7 @@ def _measure(
 
 
 def _command(recording: Recording) -> tuple[str, ...] | None:
-    """What was watched, to be started anew; None where nobody knows, or it cannot be shown as it is.
+    """Return what was watched, to be started anew; None where nobody knows, or it cannot be shown as it is.
 
     A program may call itself anything: what cannot be shown must not be pasted either.
     """
@@ -123,7 +123,7 @@ def _command(recording: Recording) -> tuple[str, ...] | None:
 
 
 def _started(command: tuple[str, ...], computed: Computed | None) -> tuple[str, ...]:
-    """The command, in its control group where a limit of that is meant."""
+    """Return the command, in its control group where a limit of that is meant."""
     if computed is None or computed.start_in is None:
         return command
     place = shlex.quote(f"{_GROUPS}{computed.start_in}/cgroup.procs")
@@ -133,7 +133,7 @@ def _started(command: tuple[str, ...], computed: Computed | None) -> tuple[str, 
 def _word(
     remedy: Remedy, recording: Recording, machine: Machine, catalog: Catalog, diagnosis: Diagnosis
 ) -> tuple[str, Computed | None]:
-    """The setting, and where its value comes from the recording how."""
+    """Return the setting, and where its value comes from the recording how."""
     knob = find_knob(remedy.knob, catalog.knobs)
     computed = _computed(remedy, knob, recording, machine, diagnosis)
     if computed is not None:

@@ -39,7 +39,7 @@ CAUTION = (
 
 
 def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
-    """Everything for a terminal, the verdict first."""
+    """Return everything for a terminal, the verdict first."""
     lines = [paragraph(f"{found.name}: {_length(found.length_s)}, {_frames(found)}", width=width)]
     sentences = [paragraph(line, width=width) for line in verdict_sentences(found)]
     lines += ["", *sentences, *([""] if sentences else [])]
@@ -56,7 +56,7 @@ def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int
 
 
 def diagnoses_text(found: Sequence[tuple[Diagnosis, Sequence[str]]], *, width: int) -> str:
-    """Each of several, then their figures beside one another."""
+    """Return each of several, then their figures beside one another."""
     texts = [diagnosis_text(one, left_out, width=width) for one, left_out in found]
     if len(found) > 1:
         headers, rows = beside_rows([one for one, _ in found])
@@ -74,7 +74,7 @@ def _length(length_s: float) -> str:
 
 
 def verdict_sentences(found: Diagnosis) -> list[str]:
-    """What was late, and what is named for it."""
+    """Return what was late, and what is named for it."""
     if found.definition is None or found.late_share is None or found.per_hour is None:
         return []
     share = range_text(found.late_share, 100, "%")
@@ -131,7 +131,7 @@ def _cause_lines(found: Diagnosis, width: int) -> list[str]:
 
 
 def cause_sentences(cause: Cause) -> list[str]:
-    """The worst stutter of it, and whom it hit."""
+    """Return the worst stutter of it, and whom it hit."""
     lines = []
     if cause.worst is not None:
         took, at_s = show_seconds(cause.worst.duration_s), cause.worst.begin_s
@@ -143,7 +143,7 @@ def cause_sentences(cause: Cause) -> list[str]:
 
 
 def worst_strip(worst: Worst) -> list[str]:
-    """The worst stutter and what was at work in and around it, as two lines of one axis."""
+    """Return the worst stutter and what was at work in and around it, as two lines of one axis."""
     begin_s, end_s = worst.begin_s, worst.begin_s + worst.duration_s
     first_s, last_s = max(0.0, begin_s - worst.duration_s), end_s + worst.duration_s
     step_s = (last_s - first_s) / _STRIP
@@ -156,7 +156,7 @@ def worst_strip(worst: Worst) -> list[str]:
 
 
 def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:
-    """What was looked for and never there, and what nothing in the recording shows."""
+    """Return what was looked for and never there, and what nothing in the recording shows."""
     labels = (("idle", "never at work"), ("unseen", "could not be seen"))
     named = [(label, [cause.name for cause in found.causes if cause.standing == one]) for one, label in labels]
     return [(label, ", ".join(names)) for label, names in named if names]
@@ -175,7 +175,7 @@ def _episode_lines(found: Diagnosis, width: int) -> list[str]:
 
 
 def episode_sentences(found: Diagnosis) -> list[str]:
-    """How often stutters came close together, and how evenly."""
+    """Return how often stutters came close together, and how evenly."""
     if not found.episodes:
         return []
     count = len(found.episodes)
@@ -197,7 +197,7 @@ def _aggressor_lines(found: Diagnosis, width: int) -> list[str]:
 
 
 def aggressor_rows(found: Diagnosis) -> list[list[str]]:
-    """Who grew before stutters, under AGGRESSORS."""
+    """Return who grew before stutters, under AGGRESSORS."""
     return [[one.name, one.what, show_bytes(one.before_bytes), show_bytes(one.usual_bytes)] for one in found.aggressors]
 
 

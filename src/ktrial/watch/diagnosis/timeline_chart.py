@@ -46,7 +46,7 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
 
 
 def part_of(found: Diagnosis, begin_s: float, end_s: float, name: str) -> Diagnosis:
-    """A stretch of it under another name, to be drawn by itself; it begins with a step of the pressures."""
+    """Return a stretch of it under another name, to be drawn by itself; it begins with a step of the pressures."""
     start_s = min((phase.begin_s for phase in found.phases), default=0.0)
     step_s = min((line.step_s for line in found.pressures), default=0.0)
     begin_s = max(begin_s, start_s)
@@ -83,7 +83,7 @@ def _longest(found: Diagnosis) -> list[tuple[float, float]]:
 
 
 def _apart(lane: Lane, least_s: float) -> list[tuple[float, float]]:
-    """Stretches of which a picture can tell the pauses."""
+    """Return stretches of which a picture can tell the pauses."""
     spans: list[tuple[float, float]] = []
     for begin_s, end_s in lane.spans:
         if spans and begin_s - spans[-1][1] < least_s:
@@ -94,7 +94,7 @@ def _apart(lane: Lane, least_s: float) -> list[tuple[float, float]]:
 
 
 def _pressures(found: Diagnosis, style: Style, x: Spec) -> Spec:
-    """A line for each, the highest values of as many steps as a picture can show."""
+    """Return a line for each, the highest values of as many steps as a picture can show."""
     begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
     values = []
     for line in found.pressures:

@@ -37,7 +37,7 @@ class Computed(msgspec.Struct, frozen=True):
 
 
 def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """The limit that was reached, raised to what the group held at its fullest and a quarter more.
+    """Return the limit that was reached, raised to what the group held at its fullest and a quarter more.
 
     Raises BadInput where the recording does not tell that, or the limit is no longer there.
     """
@@ -60,7 +60,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
 
 
 def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """The quota, raised by as much as the group was held up while it had used it up; its period stays.
+    """Return the quota, raised by as much as the group was held up while it had used it up; its period stays.
 
     Raises BadInput where the recording does not tell that, or the quota is no longer there.
     """
@@ -91,7 +91,7 @@ def _address(knob: Knob, group: GroupLimits) -> str:
 
 
 def _own_group(knob: Knob, limited: GroupLimits, recording: Recording, machine: Machine) -> str:
-    """The program's own group, which the limit of one above it holds for too; that one where its own is gone."""
+    """Return the program's own group, which the limit of one above it holds for too; that one where its own is gone."""
     own = recording.groups[0]
     try:
         _in_force(knob, own, machine)
@@ -120,7 +120,7 @@ def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, Group
 
 
 def _peak(recording: Recording, prefix: str) -> int:
-    """The most that a group held in memory and in swap at one time."""
+    """Return the most that a group held in memory and in swap at one time."""
     memory, swap = (recording.series.get(f"{prefix}.{what}") for what in ("memory", "swap"))
     if memory is None:
         raise BadInput("how much memory the group held is not in the recording")
@@ -147,7 +147,7 @@ def _grown(series: Series, at: Any) -> float:
 
 
 def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diagnosis) -> Computed:
-    """The interrupt that came most often in the stutters, off the CPUs of the frame thread.
+    """Return the interrupt that came most often in the stutters, off the CPUs of the frame thread.
 
     Raises BadInput where it cannot be moved, where that would not help, or where the recording does not tell.
     """
@@ -192,7 +192,7 @@ def _mask_text(cpus: set[int]) -> str:
 
 
 def _cpus_of_frames(recording: Recording) -> Mapping[int, float]:
-    """The share of looks in which the frame thread was on each CPU."""
+    """Return the share of looks in which the frame thread was on each CPU."""
     thread = recording.machine.get("frame_thread", recording.machine.get("process"))
     series = recording.series.get(f"threads.{thread}.cpu")
     seen = [int(value) for value in series.values if isfinite(value)] if series is not None else []
@@ -225,7 +225,7 @@ def _busiest(recording: Recording, late: Sequence[tuple[float, float]]) -> tuple
 
 
 def _more_often(series: Series, spans: Sequence[tuple[float, float]]) -> float:
-    """How many more a second came in the stutters than at other times."""
+    """Return how many more a second came in the stutters than at other times."""
     times_s, rates = rate_of(series)
     known = np.isfinite(rates)
     inside = _overlapping(times_s, spans) & known
@@ -236,7 +236,7 @@ def _more_often(series: Series, spans: Sequence[tuple[float, float]]) -> float:
 
 
 def _overlapping(times_s: Array, spans: Sequence[tuple[float, float]]) -> Any:
-    """Whether the time from one sample to the next overlaps a stutter."""
+    """Return whether the time from one sample to the next overlaps a stutter."""
     before_s = np.concatenate([times_s[:1], times_s[:-1]])
     hit = np.zeros(len(times_s), dtype=bool)
     for first, last in spans:

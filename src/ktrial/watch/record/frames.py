@@ -44,7 +44,7 @@ class Tail(Protocol):
     lost: int
 
     def take(self) -> list[FrameLine]:
-        """Those that came since they were taken last."""
+        """Return those that came since they were taken last."""
 
     def stop(self) -> None:
         """End it; what came until then can be taken."""

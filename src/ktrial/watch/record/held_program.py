@@ -53,7 +53,7 @@ class HeldProgram:
         self._go = -1
 
     def ended(self) -> int | None:
-        """Its exit status, negative after a signal; None while it runs."""
+        """Return its exit status, negative after a signal; None while it runs."""
         return self._process.poll()
 
     def status(self, _: WatchEnded) -> int | None:

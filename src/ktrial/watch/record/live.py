@@ -115,7 +115,7 @@ class LiveWatch:
                 self._last[place] = msgspec.structs.replace(one, cause=found[0], shown_by=found[1])
 
     def moment(self, head_cpu_s: float) -> WatchMoment | None:
-        """What is to be seen; None before the first look."""
+        """Return what is to be seen; None before the first look."""
         if not self._seen:
             return None
         now = self._seen[-1]
@@ -180,7 +180,7 @@ class LiveWatch:
         return tuple(float(self._slow[one]) if one < self._blocks_until_s else None for one in seconds)
 
     def _likely(self, begin_s: float, end_s: float) -> tuple[str, str] | None:
-        """The cause of the event that overlaps it longest, one that hit the frame thread first."""
+        """Return the cause of the event that overlaps it longest, one that hit the frame thread first."""
         best: tuple[bool, float, str, TracedEvent] | None = None
         for event in self._events:
             took_s = (event.length_ns or 0) / 1e9
@@ -200,7 +200,7 @@ class LiveWatch:
         return best[2], f"{event.kind}{length}{where}"
 
     def _pressed(self, begin_s: float, end_s: float) -> tuple[str, str]:
-        """Where no event stands for it: the highest pressure of these seconds, if it is high."""
+        """Return where no event stands for it: the highest pressure of these seconds, if it is high."""
         looks = list(self._seen)
         shares = {name: self._growth((column,), 1e6) for name, column in PRESSURES.items()}
         highest, named = _PRESSED, ""
@@ -216,7 +216,7 @@ class LiveWatch:
         return ("not known", _UNTRACED) if untraced else ("nothing that is traced", "")
 
     def _find_phase(self, now_s: float) -> tuple[str, float] | None:
-        """The phase that goes on, as far as what came up to now tells it."""
+        """Return the phase that goes on, as far as what came up to now tells it."""
         import numpy as np
 
         from ktrial.judge.stats.phases import find_phases

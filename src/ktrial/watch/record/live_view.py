@@ -30,7 +30,7 @@ def watch_view(moment: WatchMoment, *, title: str, width: int) -> list[str]:
 
 
 def sparkline(track: Track, cells: int) -> str:
-    """A bar for each second, the newest to the right; blank where nothing is known."""
+    """Return a bar for each second, the newest to the right; blank where nothing is known."""
     shown = track.values[-cells:]
     top = max([_LEAST_TOP[track.unit], *(value for value in shown if value is not None)])
     bars = "".join(" " if value is None else _BARS[min(7, int(max(0.0, value) / top * 7.999))] for value in shown)
@@ -38,7 +38,7 @@ def sparkline(track: Track, cells: int) -> str:
 
 
 def narrow(text: str) -> str:
-    """Foreign text of which every character takes one column of a terminal."""
+    """Return foreign text of which every character takes one column of a terminal."""
     return "".join(
         "\N{REPLACEMENT CHARACTER}"
         if unicodedata.east_asian_width(one) in "WF" or unicodedata.category(one) in {"Mn", "Me", "Cf"}

@@ -40,7 +40,7 @@ def recording_place(
 
 
 def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/proc")) -> list[Path] | None:
-    """What is watched reads and writes there: the program and where it was started, or the system; and swap.
+    """Return what is watched reads and writes there: the program and where it was started, or the system; and swap.
 
     None where it cannot be told where swap lies.
     """
@@ -61,12 +61,12 @@ def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/p
 
 
 def _plain(name: str) -> str:
-    """A name of /proc/swaps, in which blanks are written in octal."""
+    """Return a name of /proc/swaps, in which blanks are written in octal."""
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), name)
 
 
 def _own(folder: Path) -> Path | None:
-    """A folder in it that is this user's and nobody else can write to; None where that cannot be had."""
+    """Return a folder in it that is this user's and nobody else can write to; None where that cannot be had."""
     own = folder / f"ktrial-{os.geteuid()}"
     try:
         own.mkdir(mode=0o700, exist_ok=True)

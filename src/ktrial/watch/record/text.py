@@ -38,7 +38,7 @@ def stretch(before: Seen | None, now: Seen, events: Sequence[TracedEvent]) -> st
 
 
 def _share(before: Seen | None, now: Seen, name: str) -> str:
-    """Share of the time in which some task waited."""
+    """Return share of the time in which some task waited."""
     if before is None or name not in now.columns or name not in before.columns:
         return "-"
     waited_s = (now.columns[name] - before.columns[name]) / _US_PER_S
@@ -55,7 +55,7 @@ def event_text(event: TracedEvent, started_ns: int) -> str:
 
 
 def summary(ended: WatchEnded, file: str, findings: Sequence[Finding], head_cpu_s: float | None, width: int) -> str:
-    """How long it went, what it cost and takes, what there was of each kind, and what can be doubted.
+    """Return how long it went, what it cost and takes, what there was of each kind, and what can be doubted.
 
     `head_cpu_s` is None where the head was not on what was watched.
     """

@@ -61,7 +61,7 @@ class WatchedProgram(Protocol):
     def go(self) -> None: ...
 
     def ended(self) -> int | None:
-        """Its exit status; None while it runs, or where that is not known yet."""
+        """Return its exit status; None while it runs, or where that is not known yet."""
 
     def status(self, ended: WatchEnded) -> int | None:
         """Its exit status after the watch, which ended so; None where it runs on, or was ended with the watch."""

@@ -173,7 +173,7 @@ def _measured(prefix: str, found: FioDirection) -> tuple[Measurement, ...]:
 
 
 def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tuple[str, ...]:
-    """Notes on a doubtful source of the data; refuses a throughput that only memory has."""
+    """Return notes on a doubtful source of the data; refuses a throughput that only memory has."""
     ceiling = whole(parameters, "ceiling", 1, 10**13)
     if found.throughput.value > ceiling:
         raise BadRun(

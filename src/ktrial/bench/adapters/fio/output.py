@@ -137,7 +137,7 @@ def _direction(table: Mapping[str, Any], name: str, source: str) -> FioDirection
 
 
 def _optional(latency: Mapping[str, Any], key: str, source: str) -> Quantity | None:
-    """A latency, None where fio counted no sample (it prints 0 then)."""
+    """Return a latency, None where fio counted no sample (it prints 0 then)."""
     if not latency.get("N") or key not in latency:
         return None
     return json_quantity(latency[key], "ns", source, f"clat_ns.{key}")

@@ -68,7 +68,7 @@ class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
     """A build; the machine says how many jobs and which image where the parameters do not."""
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """How to build once; raises BadInput without a tree."""
+        """Return how to build once; raises BadInput without a tree."""
         given = {**self.parameters, **parameters}
         machine = facts.value("cpu.architecture")
         folder, image = _IMAGES.get(machine, ("", ""))

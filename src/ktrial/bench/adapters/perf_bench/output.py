@@ -177,7 +177,7 @@ def read_futex_wake(data: bytes, source: str = "stdout") -> FutexWakeRun:
 
 
 def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
-    """The lines from the banner on; refuses a banner of another benchmark and an output without one."""
+    """Yield the lines from the banner on; refuses a banner of another benchmark and an output without one."""
     first: str | None = None
     opened = False
     for line, text in ended_lines(data, source):

@@ -173,7 +173,7 @@ def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[M
 
 
 def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
-    """The logs of all threads, added up; they must hold what the report tells of."""
+    """Return the logs of all threads, added up; they must hold what the report tells of."""
     logs = [read_log(data, name) for name, data in sorted(raw.files.items()) if name.startswith(_LOG) and data]
     if not logs:
         raise UnreadableOutput(f"{_LOG}*", None, "no such file", "the log that pgbench was told to write")
@@ -189,7 +189,7 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
 
 
 def _doubts(run: PgbenchRun, parameters: Parameters) -> tuple[str, ...]:
-    """Notes on a rate that was not held: the run is kept, for it shows how bad it was."""
+    """Return notes on a rate that was not held: the run is kept, for it shows how bad it was."""
     rate, seconds = whole(parameters, "rate"), whole(parameters, "seconds")
     notes: tuple[str, ...] = ()
     expected = rate * seconds

@@ -180,7 +180,7 @@ def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
 
 
 def _flattened(info: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The nested layout as keys of the flat one."""
+    """Return the nested layout as keys of the flat one."""
     flat: dict[str, Any] = {}
     for name in _BLOCKS:
         if name in info:

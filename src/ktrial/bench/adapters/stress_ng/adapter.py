@@ -71,7 +71,7 @@ def _check_workers(entry: Stressor, seconds: int) -> None:
 
 
 def _does_nothing(stressor: str, raw: RawOutput) -> str | None:
-    """Why a stressor cannot work here: it says that all went well, without one operation."""
+    """Return why a stressor cannot work here: it says that all went well, without one operation."""
     try:
         check_exit(raw)
         run = read_stress_ng(collected(raw, _FILE), _FILE)

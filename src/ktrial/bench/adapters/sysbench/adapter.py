@@ -119,7 +119,7 @@ def _mutex(parameters: Parameters) -> Invocation:
 
 
 def _told(parameters: Parameters) -> dict[str, str]:
-    """What sysbench prints of its settings, as it prints them."""
+    """Return what sysbench prints of its settings, as it prints them."""
     told = {}
     if "max_prime" in parameters:
         told["Prime numbers limit"] = str(parameters["max_prime"])
@@ -142,7 +142,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
 
 
 def _rate(run: SysbenchRun) -> Quantity:
-    """Events a second, printed or, where this test prints none, worked out of total events and total time."""
+    """Return events a second, printed or, where this test prints none, worked out of total events and total time."""
     if run.events_per_second is not None:
         return run.events_per_second
     return Quantity(run.events / run.total_time.value, f"{run.events} events / {run.total_time.original}")

@@ -87,7 +87,7 @@ def _loop_arguments(loop: object, seconds: int) -> tuple[str, str]:
 
 
 def _pattern(parameters: Parameters) -> FramePattern | None:
-    """How lines of the program tell frames, if they do: with their ends, as they are read when all is over."""
+    """Return how lines of the program tell frames, if they do: with their ends, as they are read when all is over."""
     text = LINES if parameters["frame_loop"] else parameters["pattern"]
     if not text:
         return None

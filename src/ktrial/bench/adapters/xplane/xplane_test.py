@@ -17,7 +17,7 @@ NO_FRAMES = "X-Plane tells no single frames, so there are no quantiles, lows or 
 
 
 def stage_outcome(name: str) -> Outcome:
-    """The outcome of a stage; the first one of a test is its headline."""
+    """Return the outcome of a stage; the first one of a test is its headline."""
     return Outcome(
         name=name,
         unit="1/s",

@@ -122,7 +122,7 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
         )
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """How to run it once; the agent checks the other values."""
+        """Return how to run it once; the agent checks the other values."""
         invocation = super().invocation(parameters, facts)
         complete = self._complete(parameters)
         for name in ("bytes", "seed"):

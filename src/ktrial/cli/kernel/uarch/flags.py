@@ -22,7 +22,7 @@ _ARM_COMPILER = "aarch64-linux-gnu-gcc"
 @json_option
 @click.pass_obj
 def command(app: App, target: str, tune: str | None, cc: str | None, arch: str, as_json: bool) -> int:
-    """Write what gives a kernel the target without a change of its sources, as lines for a shell.
+    """Print the compiler flags of a target as lines for a shell; the sources stay unchanged.
 
     \b
     eval "$(ktrial kernel uarch flags x86-64-v3 --tune znver3)"

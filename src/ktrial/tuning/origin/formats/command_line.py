@@ -27,17 +27,17 @@ _NAME = re.compile(r"[A-Za-z0-9_.,:/@+*\[\]-]+")
 
 
 def canonical(name: str) -> str:
-    """The spelling used here: `_` in names of module parameters, others unchanged."""
+    """Return the spelling used here: `_` in names of module parameters, others unchanged."""
     return name.replace("-", "_") if "." in name else name
 
 
 def is_name(name: str) -> bool:
-    """Whether the kernel could take this as a parameter's name."""
+    """Return whether the kernel could take this as a parameter's name."""
     return _NAME.fullmatch(name) is not None
 
 
 def same_name(left: str, right: str) -> bool:
-    """Whether the kernel takes two parameter names as the same."""
+    """Return whether the kernel takes two parameter names as the same."""
     return left.replace("-", "_") == right.replace("-", "_")
 
 

@@ -139,13 +139,13 @@ def join_continued(lines: Iterable[Line]) -> list[Line]:
 
 
 def is_comment(text: str, marks: str = "#") -> bool:
-    """Whether a line holds nothing, or only a comment that begins with one of `marks`."""
+    """Return whether a line holds nothing, or only a comment that begins with one of `marks`."""
     stripped = text.strip()
     return not stripped or stripped[0] in marks
 
 
 def unread_line(file: str, number: int, text: str, reason: str) -> Unread:
-    """An `Unread` record with its text cut to a length that fits a message."""
+    """Return an `Unread` record with its text cut to a length that fits a message."""
     shown = text.strip()
     if len(shown) > SHOWN_CHARACTERS:
         shown = shown[:SHOWN_CHARACTERS] + "…"
@@ -171,7 +171,7 @@ def in_order(unread: list[Unread]) -> tuple[Unread, ...]:
 
 
 def unquoted(value: str) -> str:
-    """A value without one pair of quotes around it."""
+    """Return a value without one pair of quotes around it."""
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         return value[1:-1]
     return value

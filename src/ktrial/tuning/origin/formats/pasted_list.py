@@ -136,7 +136,7 @@ def parse(data: str | bytes, file: str) -> FileReading:
 
 
 def _cells(text: str) -> list[str] | None:
-    """The cells of a table row; None for any other line."""
+    """Return the cells of a table row; None for any other line."""
     stripped = text.strip()
     if stripped.count("|") < 2 and not (stripped.startswith("|") or _KEY_FIRST.match(stripped)):
         return None
@@ -149,14 +149,14 @@ _KEY_FIRST = re.compile(rf"`?(?:{_KEY}|{_PATH})`?\s*\|")
 
 
 def _plain(text: str) -> str:
-    """Text without markdown's marks for emphasis, code, bullets and headings."""
+    """Return text without markdown's marks for emphasis, code, bullets and headings."""
     text = re.sub(r"^\s*(?:>\s*)*(?:[-*+•·]\s+|\d+[.)]\s+|#{1,6}\s+)?(?:\[[ xX]\]\s+)?", "", text)
     text = re.sub(r"`|\*\*|__(?=\W|$)|(?<!\w)__", "", text)
     return text.replace("\\_", "_").strip()
 
 
 def _value_column(cells: list[str]) -> int | None:
-    """Which column of a table's head names the new value."""
+    """Return which column of a table's head names the new value."""
     lowered = [cell.lower() for cell in cells]
     for name in _NEW_COLUMNS:
         for index, cell in enumerate(lowered):
@@ -167,7 +167,7 @@ def _value_column(cells: list[str]) -> int | None:
 
 
 def _row(cells: list[str], table: _Table, line: Line, file: str) -> list[Assignment | Unread]:
-    """One row: the name in the first cell, the value where the head says, or in the only other cell."""
+    """Return one row: the name in the first cell, the value where the head says, or in the only other cell."""
     name = _NAMED.match(cells[0])
     if name is None:
         return []
@@ -179,7 +179,7 @@ def _row(cells: list[str], table: _Table, line: Line, file: str) -> list[Assignm
 
 
 def _line(line: Line, file: str) -> list[Assignment | Unread]:
-    """A line that is no table row."""
+    """Return a line that is no table row."""
     text = re.sub(r"^\s*[$#]\s+(?=(?:sudo\s+)?(?:sysctl|echo|printf)\s)", "", line.text)
     text = _plain(text) if not _COMMAND.match(text.strip()) else text.strip()
     if _COMMAND.match(text):
@@ -279,7 +279,7 @@ def _entry(found: re.Match[str], value: str | Unread, line: Line, file: str) -> 
 def _delegate(
     parse_text: Callable[[str, str], FileReading], text: str, line: Line, file: str
 ) -> list[Assignment | Unread]:
-    """A command or a udev rule within the list, read by its own reader."""
+    """Return a command or a udev rule within the list, read by its own reader."""
     try:
         reading = parse_text(text, file)
     except ForeignFormatError as error:

@@ -262,7 +262,7 @@ class _ShellReader:
                 self.run(commands, body, end)
 
     def _simple(self, commands: list[Command], index: int, stop: int) -> int:
-        """A simple command, together with a `tee` that its output is piped into; the index of the next."""
+        """Return a simple command, together with a `tee` that its output is piped into; the index of the next."""
         command = commands[index]
         words = _without_prefix(command.words)
         if not words:
@@ -409,7 +409,7 @@ class _ShellReader:
 
 
 def _condition_text(commands: list[Command], index: int) -> str:
-    """The commands between `if` and `then` (or `while` and `do`), as written."""
+    """Return the commands between `if` and `then` (or `while` and `do`), as written."""
     texts: list[str] = []
     for command in islice(commands, index + 1, index + 1 + _LONGEST_CONDITION):
         if command.keyword in ("then", "do", "fi", "done"):
@@ -419,7 +419,7 @@ def _condition_text(commands: list[Command], index: int) -> str:
 
 
 def _chain(commands: list[Command], index: int) -> tuple[str, ...]:
-    """The tests that a command stands behind: `[ -f x ] && command`."""
+    """Return the tests that a command stands behind: `[ -f x ] && command`."""
     conditions: list[str] = []
     while index > 0 and commands[index].before in ("&&", "||"):
         earlier = commands[index - 1]
@@ -430,7 +430,7 @@ def _chain(commands: list[Command], index: int) -> tuple[str, ...]:
 
 
 def _without_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A command without `sudo` and its like, and without variables set for it alone; may be empty."""
+    """Return a command without `sudo` and its like, and without variables set for it alone; may be empty."""
     index = 0
     while index < len(words):
         word = words[index]
@@ -446,7 +446,7 @@ def _without_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tee_operands(command: Command) -> tuple[str, ...] | None:
-    """The files of a `tee`; None where the command is another one."""
+    """Return the files of a `tee`; None where the command is another one."""
     words = _without_prefix(command.words)
     if not words or posixpath.basename(words[0]) != "tee":
         return None
@@ -454,7 +454,7 @@ def _tee_operands(command: Command) -> tuple[str, ...] | None:
 
 
 def _printed(words: tuple[str, ...], variables: Variables) -> list[str] | Unknown:
-    """What `echo` or `printf` prints, without white space around it."""
+    """Return what `echo` or `printf` prints, without white space around it."""
     arguments: list[list[str]] = []
     for word in words[1:]:
         values = expand(word, variables)

@@ -84,7 +84,7 @@ def tokenise(text: str) -> tuple[list[Token], list[tuple[int, str]]]:
 
 
 def _after_documents(text: str, offset: int, documents: list[str]) -> int:
-    """Where reading goes on after the here-documents that begin at `offset`."""
+    """Return where reading goes on after the here-documents that begin at `offset`."""
     for delimiter in documents:
         wanted = re.sub(r"[\"'\\]", "", delimiter)
         while offset < len(text):
@@ -108,14 +108,14 @@ def _operator(text: str, offset: int) -> str | None:
 
 
 def _word_end(text: str, offset: int) -> int:
-    """Where the word that begins at `offset` ends."""
+    """Return where the word that begins at `offset` ends."""
     while offset < len(text) and text[offset] not in " \t\r\n" + _OPERATORS_1:
         offset = _piece_end(text, offset)
     return offset
 
 
 def _piece_end(text: str, offset: int, depth: int = 0) -> int:
-    """The end of one quoted part, expansion or character."""
+    """Return the end of one quoted part, expansion or character."""
     character = text[offset]
     if depth > DEEPEST:
         raise NotClosed(offset, "nesting too deep:" + character)
@@ -136,7 +136,7 @@ def _piece_end(text: str, offset: int, depth: int = 0) -> int:
 
 
 def _until(text: str, start: int, skip: int, close: str, depth: int) -> int:
-    """The end of a part that closes with `close`, passing over parts within it."""
+    """Return the end of a part that closes with `close`, passing over parts within it."""
     offset = start + skip
     while offset < len(text):
         character = text[offset]
@@ -154,13 +154,13 @@ def _until(text: str, start: int, skip: int, close: str, depth: int) -> int:
 
 
 def literal(word: str) -> str | None:
-    """The text of a word without any expansion, quotes removed; None where it holds one."""
+    """Return the text of a word without any expansion, quotes removed; None where it holds one."""
     values = expand(word, {})
     return values[0] if isinstance(values, list) and len(values) == 1 else None
 
 
 def expand(word: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """All values that a word may take. Globs stay as patterns; what only running could tell is `Unknown`."""
+    """Return all values that a word may take. Globs stay as patterns; what only running could tell is `Unknown`."""
     results = [""]
     parts: list[str] = []
     offset = 0
@@ -186,7 +186,7 @@ def expand(word: str, variables: Mapping[str, list[str] | Unknown]) -> list[str]
 
 
 def _continued(results: list[str], parts: list[str], values: list[str]) -> list[str]:
-    """Each result with what stands between, and with each of the values behind that."""
+    """Return each result with what stands between, and with each of the values behind that."""
     between = "".join(parts)
     return [left + between + right for left in results for right in values]
 
@@ -194,7 +194,7 @@ def _continued(results: list[str], parts: list[str], values: list[str]) -> list[
 def _piece(
     piece: str, word: str, end: int, variables: Mapping[str, list[str] | Unknown]
 ) -> list[str] | Unknown | tuple[list[str] | Unknown, int]:
-    """Values of one piece; with a new end where the piece is `$name`, which ends later than one character."""
+    """Return values of one piece; with a new end where the piece is `$name`, which ends later than one character."""
     if piece[0] in "\\'\"":
         return _quoted(piece, variables)
     if piece.startswith("$((") and piece.endswith("))"):
@@ -214,7 +214,7 @@ def _piece(
 
 
 def _quoted(piece: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """A quoted piece. Within double quotes a backslash escapes only `$`, `` ` ``, `"`, itself and a newline."""
+    """Return a quoted piece. Within double quotes a backslash escapes only `$`, `` ` ``, `"`, itself and a newline."""
     if piece[0] == "\\":
         return [piece[1:].replace("\n", "")]
     text = piece[1:-1]

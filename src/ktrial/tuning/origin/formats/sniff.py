@@ -100,7 +100,7 @@ def sniff(name: str, data: str | bytes) -> Sniffed:
 
 
 def _is_prose(line: str) -> bool:
-    """A sentence: four words in a row, and no comment."""
+    """Return a sentence: four words in a row, and no comment."""
     return (
         line[0] not in "#;"
         and re.search(r"(?:\b[A-Za-z]{2,}[,']?\s+){3}[A-Za-z]{2,}[.,:;!?)]*(?:\s|$)", line) is not None

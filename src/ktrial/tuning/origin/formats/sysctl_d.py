@@ -118,7 +118,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canonical(key: str) -> str:
-    """The one spelling of a sysctl name: the separator that comes first decides what the others mean."""
+    """Return the one spelling of a sysctl name: the separator that comes first decides what the others mean."""
     first = re.search(r"[./]", key)
     if first is not None and first.group() == "/":
         return key.translate(str.maketrans("./", "/."))
@@ -126,12 +126,12 @@ def canonical(key: str) -> str:
 
 
 def is_glob(name: str) -> bool:
-    """Whether a name stands for several keys."""
+    """Return whether a name stands for several keys."""
     return _GLOB.search(name) is not None
 
 
 def matches(pattern: str, key: str) -> bool:
-    """Whether a glob over canonical names matches `key`; `*` does not cross a dot."""
+    """Return whether a glob over canonical names matches `key`; `*` does not cross a dot."""
     wanted, given = pattern.split("."), key.split(".")
     return len(wanted) == len(given) and all(map(fits, given, wanted))
 
@@ -156,7 +156,7 @@ def parse(data: str | bytes, file: str) -> SysctlFile:
 
 
 def _line(text: str, file: str, number: int) -> Assignment | Unread:
-    """One line that is no comment: an assignment, or an exclusion (value None)."""
+    """Return one line that is no comment: an assignment, or an exclusion (value None)."""
     dashed = text.startswith("-")
     left, equals, right = text.removeprefix("-").partition("=")
     key, value = left.strip(), right.strip()
@@ -211,7 +211,7 @@ def merge(files: Sequence[tuple[str, str | bytes | None]]) -> Merged:
 def _choose(
     files: Sequence[tuple[str, str | bytes | None]],
 ) -> tuple[list[tuple[str, str | bytes | None]], list[Masked]]:
-    """The files that count, in the order of application, and those that others hide."""
+    """Return the files that count, in the order of application, and those that others hide."""
 
     def preference(path: str) -> int:
         folder = posixpath.dirname(path)
@@ -234,7 +234,7 @@ def _choose(
 
 
 def _all_unread(text: str | bytes, path: str) -> list[Unread]:
-    """Every line with content of a file of which nothing could be read."""
+    """Return every line with content of a file of which nothing could be read."""
     lines, unread = split_lines(text, path)
     reason = "not a line of sysctl.d"
     return unread + [unread_line(path, x.number, x.text, reason) for x in lines if not is_comment(x.text, "#;")]

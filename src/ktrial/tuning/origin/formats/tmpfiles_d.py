@@ -51,7 +51,7 @@ def parse(data: str | bytes, file: str) -> FileReading:
 
 
 def _write(line: Line, kind: str, file: str) -> Assignment | Unread | None:
-    """One `w` line; None where it writes elsewhere."""
+    """Return one `w` line; None where it writes elsewhere."""
     fields: list[str] = []
     offset = 0
     while len(fields) < 6 and (found := _FIELD.match(line.text, offset)):
@@ -80,7 +80,7 @@ def _write(line: Line, kind: str, file: str) -> Assignment | Unread | None:
 
 
 def _plain(field: str) -> str:
-    """A field without quotes and C escapes."""
+    """Return a field without quotes and C escapes."""
     if len(field) >= 2 and field[0] == field[-1] and field[0] in "\"'":
         field = field[1:-1]
 

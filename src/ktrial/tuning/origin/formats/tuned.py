@@ -93,7 +93,7 @@ class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[Unread, ...]
 
     def reading(self) -> FileReading:
-        """The assignments of all units, in the order of the text."""
+        """Return the assignments of all units, in the order of the text."""
         found = sorted((item for unit in self.units for item in unit.assignments), key=lambda item: item.line_number)
         return FileReading(
             file=self.file, assignments=tuple(found), unread=in_order([*self.unread, *self.include_lines])
@@ -215,7 +215,7 @@ def _target(unit: Unit, name: str, value: str) -> tuple[Literal["sysctl", "path"
 
 
 def _vm(name: str, value: str) -> tuple[Literal["sysctl", "path"], str, str] | str:
-    """A setting of [vm]; a percent given for bytes sets the ratio."""
+    """Return a setting of [vm]; a percent given for bytes sets the ratio."""
     if name in _VM_PATHS:
         return "path", _VM_PATHS[name], value
     if name not in _VM_SYSCTLS:
@@ -226,7 +226,7 @@ def _vm(name: str, value: str) -> tuple[Literal["sysctl", "path"], str, str] | s
 
 
 def _disk(unit: Unit, name: str, value: str) -> tuple[Literal["sysctl", "path"], str, str] | str:
-    """A setting of [disk]: read-ahead is in kB, or in sectors of 512 bytes with an `s` behind the number."""
+    """Return a setting of [disk]: read-ahead is in kB, or in sectors of 512 bytes with an `s` behind the number."""
     path = _DISK_PATHS.get(name)
     if path is None:
         return f"{name} of [disk] sets no file that is read here"

@@ -76,7 +76,7 @@ class UdevRule(msgspec.Struct, frozen=True, kw_only=True):
     assignments: tuple[Assignment, ...]
 
     def may_match(self, key: str, name: str) -> bool:
-        """Whether the conditions on `key` (`KERNEL`, `SUBSYSTEM`) allow `name`; no condition allows all."""
+        """Return whether the conditions on `key` (`KERNEL`, `SUBSYSTEM`) allow `name`; no condition allows all."""
         for match in self.matches:
             if match.key != key:
                 continue
@@ -161,7 +161,7 @@ def _join(lines: list[Line]) -> list[_Logical]:
 
 
 def _tokens(logical: _Logical) -> list[_Token] | str:
-    """The parts of a rule, or why it cannot be read."""
+    """Return the parts of a rule, or why it cannot be read."""
     tokens: list[_Token] = []
     offset = 0
     text = logical.text.rstrip().rstrip(",").rstrip()
@@ -189,7 +189,7 @@ def _tokens(logical: _Logical) -> list[_Token] | str:
 
 
 def _jumps_over(rules: list[list[_Token]], index: int) -> tuple[str, ...]:
-    """The conditions of earlier rules whose GOTO leads behind rule `index`."""
+    """Return the conditions of earlier rules whose GOTO leads behind rule `index`."""
     conditions: list[str] = []
     for earlier in rules[:index]:
         for label in (token.value for token in earlier if token.key == "GOTO"):
@@ -208,7 +208,7 @@ def _matches(tokens: list[_Token]) -> tuple[Match, ...]:
 
 
 def _rule(logical: _Logical, tokens: list[_Token], file: str, unless: tuple[str, ...]) -> tuple[UdevRule, list[Unread]]:
-    """The rule's assignments, with all of its conditions on each."""
+    """Return the rule's assignments, with all of its conditions on each."""
     matches = _matches(tokens)
     conditions = (*unless, *(str(match) for match in matches))
     assignments: list[Assignment] = []

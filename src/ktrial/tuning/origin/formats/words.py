@@ -15,7 +15,7 @@ _LONGEST = 255
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether the pattern (`*`, `?`, `[…]`) fits the whole name; one that is longer than any name fits none."""
+    """Return whether the pattern (`*`, `?`, `[…]`) fits the whole name; one that is longer than any name fits none."""
     return len(pattern) <= _LONGEST and fnmatchcase(name, pattern)
 
 
@@ -32,7 +32,7 @@ _IN_QUOTES = re.compile(r'\\(["\\])')
 
 
 def split_words(line: str) -> list[str]:
-    """The words. Raises ValueError for a quote without its end, and for a backslash at the end."""
+    """Return the words. Raises ValueError for a quote without its end, and for a backslash at the end."""
     words: list[str] = []
     parts: list[str] = []
     at = 0
