@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for the shell's completion: knobs, profiles, suites and benchmarks, a user's own included."""
+"""Names for the shell's completion: knobs, profiles, suites, trials and sessions, a user's own included.
+
+A word that may also name a file is completed as one when no name fits.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ import click
 from ktrial.kit.errors import KtrialError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from ktrial.cli.app import App
 
 
@@ -22,9 +27,10 @@ def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -
     return _starting(incomplete, lambda app: app.catalog.profiles, ctx)
 
 
-def setting_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Profiles, and knobs ready for their value."""
-    return _starting(incomplete, lambda app: (*app.catalog.profiles, *(f"{knob}=" for knob in app.catalog.knobs)), ctx)
+def setting_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return profiles, and knobs ready for their value; or files."""
+    words = lambda app: (*app.catalog.profiles, *(f"{knob}=" for knob in app.catalog.knobs))  # noqa: E731
+    return _or_files(_starting(incomplete, words, ctx), incomplete)
 
 
 def measurable_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -45,12 +51,46 @@ def session_names(ctx: click.Context, param: click.Parameter, incomplete: str) -
     return _starting(incomplete, lambda app: (one.session for one in app.store.sessions()), ctx)
 
 
-def result_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, _labels_and_sessions, ctx)
+def trial_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _starting(incomplete, _trials, ctx)
+
+
+def bundle_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _starting(incomplete, lambda app: (*_trials(app), *(one.session for one in app.store.sessions())), ctx)
+
+
+def retest_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _starting(incomplete, lambda app: (*_trials(app), *app.catalog.knobs), ctx)
+
+
+def published_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return _or_files(_starting(incomplete, _trials, ctx), incomplete)
+
+
+def result_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return _or_files(_starting(incomplete, _labels_and_sessions, ctx), incomplete)
+
+
+def goal_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _starting(incomplete, lambda app: app.goals, ctx)
+
+
+def goal_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _starting(incomplete, lambda app: (*app.goals, *app.catalog.profiles), ctx)
+
+
+def _trials(app: App) -> list[str]:
+    return [one.trial for one in app.trials.all()]
 
 
 def _labels_and_sessions(app: App) -> set[str]:
     return {name for one in app.store.sessions() for name in (one.label, one.session) if name}
+
+
+def _or_files(names: list[str], incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
 
 
 def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click.Context) -> list[str]:

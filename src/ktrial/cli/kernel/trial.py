@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.cli.app import App
+from ktrial.cli.completion import measurable_names
 from ktrial.cli.options import dangerous_option, json_option
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import build_options, guest_options, guest_shape, recipe_of
@@ -23,7 +24,9 @@ _LIMIT_BYTES = 1 << 20
 
 @click.command(short_help="Compare kernels, boot parameters and settings in guests.")
 @click.argument("words", nargs=-1, metavar="[FILE.toml | KERNEL…] [KNOB=VALUE…]")
-@click.option("--suite", metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure.")
+@click.option(
+    "--suite", shell_complete=measurable_names, metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure."
+)
 @click.option(
     "-p",
     "--parameter",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ktrial.cli.completion import measurable_names
 from ktrial.cli.options import anyway_option, dangerous_option, json_option
 from ktrial.cli.shared.command_environment import clean_env_option, named_variables
 from ktrial.kit.errors import BadInput
@@ -21,7 +22,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Options by the names of their parameters, where those are others.
 _WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch"}
 _MEASURED = (
-    click.option("--suite", metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure (or a command after --)."),
+    click.option(
+        "--suite",
+        shell_complete=measurable_names,
+        metavar="SUITE|BENCHMARK",
+        help="Suite or benchmark to measure (or a command after --).",
+    ),
     click.option(
         "--metric",
         "metrics",

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import session_names
+from ktrial.cli.completion import bundle_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.shared.bench import check_output
 from ktrial.kit.errors import BadInput
@@ -16,7 +16,7 @@ from ktrial.kit.errors import BadInput
 
 @click.command(short_help="Pack sessions into one file that others can check.")
 @click.argument("output", type=click.Path(path_type=Path), metavar="OUT.tar.zst")
-@click.argument("sessions", nargs=-1, shell_complete=session_names, metavar="[SESSION|TRIAL…]")
+@click.argument("sessions", nargs=-1, shell_complete=bundle_names, metavar="[SESSION|TRIAL…]")
 @click.option(
     "--comparison",
     type=click.Path(path_type=Path),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
+from ktrial.cli.completion import published_names
 from ktrial.compare.files import read_comparison, write_folder
 from ktrial.kit.errors import BadInput
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Write a comparison as files for a git repository.")
-@click.argument("what", metavar="COMPARISON.json|TRIAL")
+@click.argument("what", shell_complete=published_names, metavar="COMPARISON.json|TRIAL")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", required=True, help="Folder to write to."
 )

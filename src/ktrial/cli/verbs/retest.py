@@ -6,13 +6,13 @@ from __future__ import annotations
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import knob_names
+from ktrial.cli.completion import retest_names
 from ktrial.cli.options import dangerous_option, json_option
 from ktrial.cli.shared.fail_on import fail_on_option
 
 
 @click.command(short_help="Repeat a trial as the machine is now.")
-@click.argument("what", required=False, shell_complete=knob_names, metavar="[KNOB|TRIAL]")
+@click.argument("what", required=False, shell_complete=retest_names, metavar="[KNOB|TRIAL]")
 @click.option("--no-profile", is_flag=True, help="Skip the noise profile; the first seven blocks plan the cap.")
 @fail_on_option
 @dangerous_option

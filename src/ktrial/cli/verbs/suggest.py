@@ -8,11 +8,18 @@ import sys
 import click
 
 from ktrial.cli.app import App
+from ktrial.cli.completion import goal_names
 from ktrial.cli.options import json_option, write_json
 
 
 @click.command(short_help="List settings worth a try on this machine.")
-@click.option("--goal", "name", metavar="GOAL", help="Goal: gaming, latency, throughput, battery, quiet, or your own.")
+@click.option(
+    "--goal",
+    "name",
+    shell_complete=goal_names,
+    metavar="GOAL",
+    help="Goal: gaming, latency, throughput, battery, quiet, or your own.",
+)
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from ktrial.cli.app import App
+from ktrial.cli.completion import trial_names
 from ktrial.cli.options import anyway_option, dangerous_option, json_option, write_json
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.kit.errors import BadInput, KtrialError
@@ -41,7 +42,7 @@ def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: boo
 
 
 @command.command(short_help="Go on with a trial that was interrupted.")
-@click.argument("name", required=False, metavar=_NAME)
+@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @dangerous_option
 @fail_on_option
 @json_option
@@ -54,7 +55,7 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
 
 
 @command.command("next", short_help="Make the visit that is due.")
-@click.argument("name", required=False, metavar=_NAME)
+@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @click.option("--done", metavar="ARM", help="Confirm that ARM is active when ktrial cannot detect it.")
 @click.option("--dry-run", is_flag=True, help="Only show which visit is due.")
 @dangerous_option
@@ -69,7 +70,7 @@ def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dange
 
 
 @command.command(short_help="Go on beyond a trial's end.")
-@click.argument("name", required=False, metavar=_NAME)
+@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @click.option("--blocks", type=click.IntRange(1, 1000), required=True, metavar="N", help="Number of blocks in all.")
 @dangerous_option
 @fail_on_option
@@ -99,7 +100,7 @@ def list_(app: App, as_json: bool) -> None:
 
 
 @command.command(short_help="Show what a trial found.")
-@click.argument("name", required=False, metavar=_NAME)
+@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @click.option("--all", "everything", is_flag=True, help="Show all figures, and exploratory outcomes.")
 @fail_on_option
 @json_option
@@ -112,7 +113,7 @@ def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
 
 
 @command.command(short_help="Write the report of a trial.")
-@click.argument("name", required=False, metavar=_NAME)
+@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to.  [TRIAL.html]")
 @click.pass_obj
 def report(app: App, name: str | None, output: Path | None) -> None:
@@ -129,7 +130,7 @@ def report(app: App, name: str | None, output: Path | None) -> None:
 
 
 @command.command(short_help="Reach a trial's verdicts again, from its runs.")
-@click.argument("name", required=False, metavar=_NAME)
+@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @click.pass_obj
 def recheck(app: App, name: str | None) -> int:
     """Draw every order again from the seed and reach every verdict again from the runs; status 1 if one differs."""

@@ -9,14 +9,20 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
+from ktrial.cli.completion import goal_words, measurable_names
 from ktrial.cli.options import dangerous_option, json_option, yes_option
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.command_environment import clean_env_option, env_option
 
 
 @click.command(cls=TakesCommand, short_help="Try candidates for a goal, and keep what is proven.")
-@click.argument("goal", metavar="GOAL|PROFILE")
-@click.option("--suite", metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure instead of the goal's.")
+@click.argument("goal", shell_complete=goal_words, metavar="GOAL|PROFILE")
+@click.option(
+    "--suite",
+    shell_complete=measurable_names,
+    metavar="SUITE|BENCHMARK",
+    help="Suite or benchmark to measure instead of the goal's.",
+)
 @click.option(
     "--metric",
     "metrics",
