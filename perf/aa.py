@@ -34,7 +34,7 @@ from scipy.stats import binomtest
 from ktrial.cli.app import App
 from ktrial.cli.shared.trial_start import prepare
 from ktrial.judge.judge import judge
-from ktrial.judge.model.judgement import Judged
+from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.studies.demo.demo import ALPHA, CAP, MARGIN
@@ -108,7 +108,7 @@ def demo_protocol(seed: int, profile: Sequence[float]) -> Protocol:
     )
 
 
-def simulated_demo(protocol: Protocol, noise: Sequence[float]) -> dict[str, Judged]:
+def simulated_demo(protocol: Protocol, noise: Sequence[float]) -> dict[str, OutcomeJudgement]:
     """One demo, block by block as the judge says, on this noise in the order of its runs; what was found by arm."""
     log: list[Event] = [protocol]
     run = 0
@@ -170,7 +170,7 @@ class Bench:
         #: Why trials gave nothing: somebody changed the machine under them. They are made again.
         self.lost: Counter[str] = Counter()
 
-    def trial(self, file: TrialFile) -> tuple[Judged, bool]:
+    def trial(self, file: TrialFile) -> tuple[OutcomeJudgement, bool]:
         """One trial to its end: what was found of its only arm, and whether its cap has the power that is stated."""
         while True:
             try:
@@ -183,7 +183,7 @@ class Bench:
                     raise
                 time.sleep(LOST_WAIT_S)
 
-    def _once(self, file: TrialFile) -> tuple[Judged, bool]:
+    def _once(self, file: TrialFile) -> tuple[OutcomeJudgement, bool]:
         app = App(may_ask=False, store=self._store, machine_root=self._machine_root)
         try:
             with contextlib.redirect_stderr(io.StringIO()):
@@ -192,7 +192,7 @@ class Bench:
             app.close()
 
     @staticmethod
-    def _trial(app: App, file: TrialFile) -> tuple[Judged, bool]:
+    def _trial(app: App, file: TrialFile) -> tuple[OutcomeJudgement, bool]:
         app.lock_runs()
         ready = prepare(app, file, allow_dangerous=False)
         rig = rig_of(app, ready)

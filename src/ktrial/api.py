@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ktrial.judge.model.asked import ImportOptions
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import TrialLog
 from ktrial.judge.model.log import decode as _decode_log
 from ktrial.judge.model.log import encode as _encode_log
+from ktrial.judge.model.query import ImportOptions
 from ktrial.judge.model.question import Answer, Observation, Question
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.finding import Finding

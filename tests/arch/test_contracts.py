@@ -212,7 +212,7 @@ def test_a_plug_in_that_fails_when_it_is_used_is_named_and_stops_nothing_else(pa
     code = """
 import os
 os.geteuid = lambda: 1000
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import KtrialError
 from ktrial.results.importers import all_importers
 one = all_importers(lambda told: None if "left out" in told else print(told))["one-number"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ktrial.bench.suite import Task
 from ktrial.judge.judge import judge
-from ktrial.judge.model.log import BlockDrawn, Ended, Event, RunEnded, block_order
+from ktrial.judge.model.log import BlockDrawn, Event, RunEnded, TrialEnd, block_order
 from ktrial.studies.blame.blame import follow
 from ktrial.studies.blame.model import Blame, BlamePart, BlameQuestion, Factor
 from ktrial.trial.protocol.file import DesignFile, TrialFile
@@ -49,7 +49,7 @@ def carried_out(file: TrialFile, effects: Effects, rng: np.random.Generator, sd:
                 for name, rule in protocol.outcomes.items()
             }
             log.append(RunEnded(run=run, block=step.block, arm=arm, measurements=measured))
-    log.append(Ended(reason=step.reason))
+    log.append(TrialEnd(reason=step.reason))
     directions = {name: rule.direction for name, rule in protocol.outcomes.items()}
     return BlamePart(trial=file.name, file=file, judgement=judge(log), runs=run, directions=directions)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
 from ktrial.results.importers import all_importers

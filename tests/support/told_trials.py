@@ -18,13 +18,13 @@ from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
-    Ended,
     Event,
     Looked,
     OutcomeRule,
     Protocol,
     RunEnded,
     TrialArm,
+    TrialEnd,
     block_order,
 )
 from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
@@ -151,7 +151,7 @@ class _Course:
                 verdicts = said.primary_verdicts
                 self.log.append(Looked(blocks=said.blocks, verdicts=verdicts))
         if ended:
-            self.log.append(Ended(reason=step.reason))
+            self.log.append(TrialEnd(reason=step.reason))
 
     def _run(self, block: int | None, arm: str, failure: str | None = None) -> None:
         number = len(self.records) + 1

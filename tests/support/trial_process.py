@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from ktrial.judge.model.log import Ended, Event, RunEnded
+from ktrial.judge.model.log import Event, RunEnded, TrialEnd
 from ktrial.results.store.database import Database
 from ktrial.results.store.runs import Store
 from ktrial.trial.outcome.summary import summary_of
@@ -28,7 +28,7 @@ class TrialProcess:
     """A head that was just started; what it says goes to a file."""
 
     def __init__(self, options: Sequence[str], words: Sequence[str], said: Path) -> None:
-        self._said = said
+        self._without_empty = said
         with said.open("wb") as file:
             self.process = subprocess.Popen(
                 [*KTRIAL, *options, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
@@ -37,7 +37,7 @@ class TrialProcess:
     @property
     def said(self) -> str:
         """Everything that it said."""
-        return self._said.read_text()
+        return self._without_empty.read_text()
 
     def wait(self) -> int:
         """Until it has ended."""
@@ -124,7 +124,7 @@ def verdict_in(home: Path) -> str | None:
 def check_nothing_is_lost(home: Path) -> None:
     """Every run of the newest trial's blocks that was recorded is in its log, and it has come to its end."""
     log = log_of(home)
-    assert any(isinstance(event, Ended) for event in log)
+    assert any(isinstance(event, TrialEnd) for event in log)
     told = {event.run for event in log if isinstance(event, RunEnded)}
     session = trials_in(home)[0].session
     kept = [one for one in records(home) if one["session"]["session"] == session]

@@ -142,26 +142,26 @@ class AgentSession:
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
         answer = self.request("facts", **({"only": list(only)} if only else {}))
-        return FactBook(self._typed("facts", answer, _Facts).facts)
+        return FactBook(self._decode_as("facts", answer, _Facts).facts)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
         """Return paths that fit each pattern (`*` within one path component)."""
         if not patterns:
             return {}
         answer = self.request("list", patterns=list(dict.fromkeys(patterns)))
-        return self._typed("list", answer, _Matches).matches
+        return self._decode_as("list", answer, _Matches).matches
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
         if not paths:
             return {}
         answer = self.request("read", paths=list(dict.fromkeys(paths)))
-        values = self._typed("read", answer, _Values).values
+        values = self._decode_as("read", answer, _Values).values
         try:
             return {value.path: _reading(value) for value in values}
         except ValueError as error:
             raise self._lost("read", f"its answer cannot be read: {error}") from None
 
-    def _typed(self, do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
+    def _decode_as(self, do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
         try:
             return msgspec.convert(answer, shape)
         except msgspec.ValidationError as error:

@@ -312,13 +312,13 @@ def quoted(raw: RawOutput) -> str:
     chosen = next((found for word in _WORST if (found := [line for line in telling if word in line])), telling or lines)
     if len(chosen) > QUOTED_LINES + 1:
         chosen = [chosen[0], "…", *chosen[-QUOTED_LINES:]]
-    return "; it said: " + " | ".join(_shown(line) for line in chosen) if lines else ""
+    return "; it said: " + " | ".join(_for_message(line) for line in chosen) if lines else ""
 
 
 _QUOTED_CHARACTERS = 160
 
 
-def _shown(line: str) -> str:
+def _for_message(line: str) -> str:
     """Return a line cut to what fits a message, without anything that would move a terminal's cursor."""
     cut = line if len(line) <= _QUOTED_CHARACTERS else line[:_QUOTED_CHARACTERS] + "…"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

@@ -46,7 +46,7 @@ _READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 
 def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield lines of name and text; none of a record that has no conditions, or none that can be read."""
-    found = _typed(document.get("conditions"), Conditions)
+    found = _convert(document.get("conditions"), Conditions)
     if found is not None:
         for name, readings in (
             ("before it", found.readings_before),
@@ -61,16 +61,16 @@ def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if found.lost is not None:
             yield "no samples", found.lost
         yield from _kernel(found)
-    settled = _typed(document.get("settled"), Settled)
+    settled = _convert(document.get("settled"), Settled)
     if settled is not None:
         left = f", and then still {'; '.join(settled.left)}" if settled.left else ""
         yield "waited", f"{_time(settled.waited_s)} for the machine to settle{left}"
-    for one in _typed(document.get("findings") or (), tuple[GateFinding, ...]) or ():
+    for one in _convert(document.get("findings") or (), tuple[GateFinding, ...]) or ():
         if one.level != "could-not-tell":
             yield one.level, one.sentence
 
 
-def _typed(value: Any, kind: Any) -> Any:
+def _convert(value: Any, kind: Any) -> Any:
     """Return the value as what it should be; None of a document that another program made otherwise."""
     try:
         return None if value is None else msgspec.convert(value, kind)

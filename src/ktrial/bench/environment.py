@@ -46,7 +46,7 @@ _OF_THE_SHELL = re.compile(
 _SALTED = re.compile(r"=salted:([0-9a-f]+):")
 
 
-class Passed(NamedTuple):
+class PassedEnvironment(NamedTuple):
     """What a command gets of the shell; `told` is what is recorded instead of values; `unreadable` is left out."""
 
     environment: dict[str, str]
@@ -54,18 +54,18 @@ class Passed(NamedTuple):
     unreadable: tuple[str, ...] = ()
 
 
-def kept(shell: Mapping[str, str]) -> dict[str, str]:
+def basic_variables(shell: Mapping[str, str]) -> dict[str, str]:
     """Return a clean environment: what names the user and the screen."""
     return {name: shell[name] for name in KEPT_VARIABLES if name in shell}
 
 
-def passed(shell: Mapping[str, str], salt: bytes) -> Passed:
+def passed_variables(shell: Mapping[str, str], salt: bytes) -> PassedEnvironment:
     """Return the shell's environment, but for what is pinned."""
     given = {name: value for name, value in shell.items() if not _PINNED.fullmatch(name)}
     unreadable = tuple(sorted(name for name, value in given.items() if not (_is_text(name) and _is_text(value))))
     given = {name: value for name, value in given.items() if name not in unreadable}
     told = {name: _salted(name, value, salt) for name, value in given.items() if name not in SHOWN_VARIABLES}
-    return Passed(given, told, unreadable)
+    return PassedEnvironment(given, told, unreadable)
 
 
 def as_recorded(environment: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
@@ -84,10 +84,10 @@ def of_one_salt(sides: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]
     salts = {salt for side in texts.values() for text in side for salt in _SALTED.findall(text)}
     if len(salts) < 2:
         return texts
-    return {name: tuple(dict.fromkeys(_shown(text) for text in side)) for name, side in texts.items()}
+    return {name: tuple(dict.fromkeys(_visible(text) for text in side)) for name, side in texts.items()}
 
 
-def _shown(text: str) -> str:
+def _visible(text: str) -> str:
     return ", ".join(part for part in text.split(", ") if not _SALTED.search(part))
 
 

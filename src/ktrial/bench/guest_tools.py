@@ -140,7 +140,7 @@ def guest_path(path: str) -> str:
     return f"/usr/bin/{path.rpartition('/')[2]}" if path.startswith(_HIDDEN) else path
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
+class GuestStart(msgspec.Struct, frozen=True, kw_only=True):
     """What the guest told of itself when its first process ran; `uptime_s` is its own time since it began to boot."""
 
     release: str
@@ -171,7 +171,7 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     shape: Shape
     emulator: str
-    begun: Begun | None
+    begun: GuestStart | None
     ended: ProgramEnded | None
     stdout: bytes
     stderr: bytes

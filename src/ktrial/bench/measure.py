@@ -16,7 +16,7 @@ from ktrial.bench.benchmark import Invocation, pinned, with_environment
 from ktrial.bench.doubts import session_findings
 from ktrial.bench.events import Began, BenchRunEnded, Hole, Listener, Result, RunBegan, Settles, Waiting
 from ktrial.bench.record import MACHINE_FACTS, Execution, RunRecord, Session, summarise
-from ktrial.bench.run.make_run import RunMaker, Wanted
+from ktrial.bench.run.make_run import RunMaker, RunRequest
 from ktrial.bench.run.ports import Executor, RunStore
 from ktrial.bench.schedule import Order, RunPlace, places, places_done, plan_of
 from ktrial.bench.suite import Task
@@ -148,7 +148,7 @@ class _Rounds:
             own = self._invocations[label].load is not None
             self._versions[label] = told or (self._executor.agent_version if own else None)
         self._goes_on = self._take_up()
-        expected_s, least = self._left(0)
+        expected_s, least = self._remaining_s(0)
         if self._around is not None:
             quiet = self._around.begin(None if least else expected_s)
             if not self._goes_on:
@@ -197,7 +197,7 @@ class _Rounds:
             if place.round:
                 settled = self._around.settle(lambda waiting: self._listen(Settles(waiting=waiting)))
         number, self._next_run = self._next_run, self._next_run + 1
-        left_s, least = self._left(done)
+        left_s, least = self._remaining_s(done)
         self._listen(
             RunBegan(
                 run=number,
@@ -211,7 +211,7 @@ class _Rounds:
         )
         self._store.start(self._session.session, number, place.label, warm_up=place.round == 0)
         began = self._clock.monotonic_ns()
-        wanted = Wanted(
+        wanted = RunRequest(
             number,
             place,
             self._tasks[place.label],
@@ -305,7 +305,7 @@ class _Rounds:
         invocation = task.benchmark.invocation(task.parameters, self._facts)
         return pinned(with_environment(invocation, self._order.environment), task.cpus)
 
-    def _left(self, done: int) -> tuple[float | None, bool]:
+    def _remaining_s(self, done: int) -> tuple[float | None, bool]:
         """Return seconds for the runs from number `done` on, and whether some of unknown time are not in it."""
         known: list[float] = []
         labels = [place.label for place in self._schedule[done:]]

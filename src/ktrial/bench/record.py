@@ -146,7 +146,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     max_rss_bytes: int | None
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class KeptMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     """A measurement with what its outcome says, so that a record can be read alone."""
 
     outcome: str
@@ -156,7 +156,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     original: str
 
     @classmethod
-    def of(cls, measurement: Measurement, outcome: Outcome) -> Kept:
+    def of(cls, measurement: Measurement, outcome: Outcome) -> KeptMeasurement:
         return cls(
             outcome=outcome.name,
             value=measurement.value,
@@ -248,7 +248,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     started_monotonic_ns: int
     started_unix_ms: int
-    measurements: tuple[Kept, ...]
+    measurements: tuple[KeptMeasurement, ...]
     details: Mapping[str, Any]
     notes: tuple[str, ...]
     exit: Exit
@@ -299,7 +299,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str]]) -> tuple[SessionSummary, ...]:
     """Per benchmark (by name) and outcome (as first measured); `headlines` names each benchmark's headline outcomes."""
-    values: dict[tuple[str, str], list[Kept]] = {}
+    values: dict[tuple[str, str], list[KeptMeasurement]] = {}
     for record in records:
         for kept in () if record.is_warm_up else record.measurements:
             values.setdefault((record.benchmark, kept.outcome), []).append(kept)
@@ -310,7 +310,7 @@ def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str
     )
 
 
-def _summary(benchmark: str, kept: Sequence[Kept], headline: bool) -> SessionSummary:
+def _summary(benchmark: str, kept: Sequence[KeptMeasurement], headline: bool) -> SessionSummary:
     values = [measurement.value for measurement in kept]
     return SessionSummary(
         benchmark=benchmark,

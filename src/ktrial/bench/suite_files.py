@@ -58,7 +58,7 @@ def load_suites(
             suite = read_listed(path, Suite)
             _check(suite, path, benchmarks, unusable)
             if suite.name in suites:
-                raise _taken(path, f"a suite called {suite.name} exists already")
+                raise _name_taken(path, f"a suite called {suite.name} exists already")
         except BadInput as error:
             _note(path, error, faults)
         else:
@@ -76,11 +76,11 @@ def _own_benchmark(path: Path, found: Mapping[str, Benchmark]) -> OwnBenchmark:
         line, column = locate(path.read_text(encoding="utf-8"), where, "")
         raise BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint)
     if own.name in found:
-        raise _taken(path, f"a benchmark called {own.name} exists already")
+        raise _name_taken(path, f"a benchmark called {own.name} exists already")
     return own
 
 
-def _taken(path: Path, message: str) -> BadInput:
+def _name_taken(path: Path, message: str) -> BadInput:
     line, column = locate(path.read_text(encoding="utf-8"), "$.name", "")
     return BadInput(message, file=str(path), line=line, column=column, hint="rename it")
 
@@ -88,10 +88,10 @@ def _taken(path: Path, message: str) -> BadInput:
 def _note(path: Path, error: BadInput, faults: list[Faulty] | None) -> None:
     if faults is None:
         raise error
-    faults.append(Faulty(_meant(path), error))
+    faults.append(Faulty(_declared_name(path), error))
 
 
-def _meant(path: Path) -> str:
+def _declared_name(path: Path) -> str:
     """Return the name that stands in the file; the file's own where that cannot be read."""
     try:
         name = read_listed(path, dict).get("name")

@@ -44,13 +44,13 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
             raise UnknownName(f"parameter of {label}", name, known, hint=f"its parameters: {listed}")
-        parameters = {**entry.parameters, name: _typed(value, known[name], f"-p {text!r}")}
+        parameters = {**entry.parameters, name: _parse_as(value, known[name], f"-p {text!r}")}
         entries[label] = msgspec.structs.replace(entry, parameters=parameters)
         check_entry(entries[label], benchmarks[entry.use])
     return msgspec.structs.replace(suite, benchmark=tuple(entries.values()))
 
 
-def _typed(text: str, default: Any, where: str) -> Any:
+def _parse_as(text: str, default: Any, where: str) -> Any:
     """Return the value as its default's type; a number where it looks like one and there is no default."""
     if isinstance(default, bool):
         if text.lower() not in _WORDS:
@@ -59,7 +59,7 @@ def _typed(text: str, default: Any, where: str) -> Any:
     if isinstance(default, str):
         return text
     if isinstance(default, list | tuple):
-        return [_typed(part, default[0] if default else None, where) for part in text.split(",")]
+        return [_parse_as(part, default[0] if default else None, where) for part in text.split(",")]
     kinds: tuple[type[int] | type[float], ...] = (int, float) if default is None else (type(default),)
     for kind in kinds:
         try:
@@ -95,7 +95,7 @@ def tasks_of(
             _check_number(benchmark, chosen, pinned, facts.value("cpu.online"))
             usable = len(chosen) if chosen is not None else _online(facts)
             fitted = msgspec.structs.replace(entry, parameters=sized(entry.parameters, benchmark.parameters, usable))
-            parameters = _placed(fitted, benchmark, chosen, pinned)
+            parameters = _with_chosen_cpus(fitted, benchmark, chosen, pinned)
         except BadInput as error:
             if unplaced is None or len(unplaced) + 1 == len(suite.benchmark):
                 raise BadInput(f"{entry.label}: {error.message}", hint=error.hint) from None
@@ -110,7 +110,9 @@ def _online(facts: FactBook) -> int | None:
     return len(online) if online else facts.value("cpu.threads")
 
 
-def _placed(entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None) -> dict[str, Any]:
+def _with_chosen_cpus(
+    entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None
+) -> dict[str, Any]:
     """All parameters; those of a benchmark that places its tasks itself name CPUs that were chosen, the first ones."""
     parameters = {**benchmark.parameters, **entry.parameters}
     places = [name for name in CPU_PARAMETERS if name in parameters]

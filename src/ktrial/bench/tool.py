@@ -13,7 +13,7 @@ import msgspec
 from ktrial.kit.errors import BadInput
 
 #: How the content of a source is known: it is the pinned commit; it has the archive's expected SHA-256; not at all.
-Verified = Literal["commit", "sha256", "no"]
+VerifiedTarget = Literal["commit", "sha256", "no"]
 SourceKind = Literal["git", "archive", "folder"]
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
@@ -68,7 +68,7 @@ class ToolSource(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: SourceKind
     place: str
-    verified: Verified
+    verified: VerifiedTarget
     commit: str | None = None
     archive_sha256: str | None = None
 

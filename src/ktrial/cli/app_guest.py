@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ktrial.agent.transport import Detached
     from ktrial.bench.guest_tools import GuestTools, Mode, Shape
     from ktrial.cli.app_kernels import Kernels, Role
-    from ktrial.guests.kept import Keeper, KeptGuest
+    from ktrial.guests.kept_guest import Keeper, KeptGuest
     from ktrial.guests.lab import Lab
     from ktrial.guests.running import RunningGuest
     from ktrial.guests.transport import Guest
@@ -81,7 +81,7 @@ def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bo
 @contextmanager
 def keeper(name: str) -> Iterator[Keeper]:
     """Hands out sessions with a guest to other commands."""
-    from ktrial.guests.kept import Keeper
+    from ktrial.guests.kept_guest import Keeper
 
     found = Keeper(name)
     try:
@@ -147,24 +147,24 @@ class GuestHost:
     def tools(self) -> GuestTools:
         from ktrial.bench.guest_tools import GuestTools, guest_path
 
-        if self._kept is not None:
-            return GuestTools(places=self._kept.kept.tools, kept=self._name)
-        places = {name: guest_path(path) for name, path in self._given.items()}
+        if self._running_guest is not None:
+            return GuestTools(places=self._running_guest.kept.tools, kept=self._name)
+        places = {name: guest_path(path) for name, path in self._programs_for_guest.items()}
         return GuestTools(places=places, found=self._programs, foreign=not self._runs_programs, exact=self.is_exact)
 
     @property
-    def _given(self) -> dict[str, str]:
+    def _programs_for_guest(self) -> dict[str, str]:
         return {name: path for name, path in self._programs.items() if path is not None and self._runs_programs}
 
     @cached_property
     def _runs_programs(self) -> bool:
-        with self._named():
+        with self._explain_unknown_word():
             return self._kernels().lab.runs_programs(self._name)
 
     def connect(self, role: Role) -> Detached:
         self._begun = True
         if self._guest is None:
-            self._guest = self._kept or self._booted()
+            self._guest = self._running_guest or self._boot_guest()
         return self._kernels().transport_to(self._guest, role)
 
     def close(self) -> None:
@@ -175,12 +175,12 @@ class GuestHost:
     @property
     def is_kept(self) -> bool:
         """Whether the guest goes on after this command."""
-        return self._kept is not None
+        return self._running_guest is not None
 
     @cached_property
-    def _kept(self) -> KeptGuest | None:
+    def _running_guest(self) -> KeptGuest | None:
         """The guest of that name; None where none is kept."""
-        from ktrial.guests.kept import KeptGuest, is_name
+        from ktrial.guests.kept_guest import KeptGuest, is_name
 
         if not is_name(self._name):
             return None
@@ -198,17 +198,17 @@ class GuestHost:
             return guest
         return None
 
-    def _booted(self) -> Guest:
-        with self._named():
-            given = tuple(self._given.values())
+    def _boot_guest(self) -> Guest:
+        with self._explain_unknown_word():
+            given = tuple(self._programs_for_guest.values())
             guest, mode, _ = boot_to_talk(self._kernels().lab, self._name, tools=given, runs_programs=bool(given))
         self._say(f"the host is a guest ({mode}) with Linux {guest.begun.release}; it ends with this command")
         return guest
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _explain_unknown_word(self) -> Iterator[None]:
         """Says of a word that is no kernel that it is no guest either."""
-        from ktrial.guests.kept import kept_names
+        from ktrial.guests.kept_guest import kept_names
 
         try:
             yield

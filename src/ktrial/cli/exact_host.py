@@ -92,10 +92,10 @@ class ExactHost(GuestHost):
 
         if not self._begun:
             return
-        if self._kept is not None:
+        if self._running_guest is not None:
             if self._talk.boots:
-                self._kept.keep(self._talk.past)
-            self._kept.close()
+                self._running_guest.keep(self._talk.past)
+            self._running_guest.close()
         if self._talk.boots:
             answers = "1 answer" if self._talk.boots == 1 else f"{self._talk.boots} answers"
             self._say(f"{answers}, each from two boots that were the same to the last byte, and the same each time")
@@ -105,18 +105,18 @@ class ExactHost(GuestHost):
     def _talk(self) -> Replay:
         from ktrial.guests.replay import Replay
 
-        return Replay(self._boot, None if self._kept is None else self._kept.past)
+        return Replay(self._boot, None if self._running_guest is None else self._running_guest.past)
 
     @cached_property
     def _place(self) -> GuestPlace:
         from ktrial.cli.app_guest import tools_of
 
         lab = self._kernels().lab
-        if self._kept is not None and self._kept.kept.place is not None:
-            place = self._kept.kept.place
+        if self._running_guest is not None and self._running_guest.kept.place is not None:
+            place = self._running_guest.kept.place
         else:
-            given = tuple(self._given.values())
-            with self._named():
+            given = tuple(self._programs_for_guest.values())
+            with self._explain_unknown_word():
                 tools = tools_of(lab, self._name, given, runs_programs=bool(given))
                 disk = self._wants_disk and lab.can_have_disk(self._name)
                 place = place_of(self._name, None, tools, disk=disk)
@@ -125,7 +125,7 @@ class ExactHost(GuestHost):
 
     def _boot(self, script: bytes) -> GuestRun:
         run = boot_with(self._kernels().lab, self._place, script, self._say)
-        if not self._talk.boots and run.begun is not None and self._kept is None:
+        if not self._talk.boots and run.begun is not None and self._running_guest is None:
             self._say(
                 f"the host is an exact guest with Linux {run.begun.release}, which is booted anew, twice, for "
                 "each answer: some seconds each; nothing stays of it"

@@ -11,7 +11,7 @@ import msgspec
 
 from ktrial.compare.arms import Arm, places, source_of
 from ktrial.compare.comparability import Doubt, doubts, failures, findings_of
-from ktrial.compare.exclusion import changed, dependence_words, moved
+from ktrial.compare.exclusion import changed_verdicts, dependence_words, moved_intervals
 from ktrial.compare.machines import machine_doubts, on_machines, places_there, scope_over
 from ktrial.compare.missing import hole_rows, holes_sentence
 from ktrial.compare.pairing import pair_sessions
@@ -123,8 +123,10 @@ def compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: About
         return _compare(control, arms, asked, about, judge)
     _check_excluded((control, *arms), asked.excluded)
     whole = _compare(control, arms, asked, about, judge)
-    kept = _compare(_kept(control, asked), [_kept(arm, asked) for arm in arms], asked, about, judge)
-    depends = changed(kept, whole), moved(kept, whole)
+    kept = _compare(
+        _without_excluded(control, asked), [_without_excluded(arm, asked) for arm in arms], asked, about, judge
+    )
+    depends = changed_verdicts(kept, whole), moved_intervals(kept, whole)
     reasons = dict.fromkeys(asked.excluded.values())
     runs = {reason: tuple(run for run, why in asked.excluded.items() if why == reason) for reason in reasons}
     finding = Finding(
@@ -424,5 +426,5 @@ def _check_excluded(arms: Sequence[Arm], excluded: Mapping[str, str]) -> None:
             raise UnknownName("run of this comparison", name, names, hint=f"its runs are called like {names[0]}")
 
 
-def _kept(arm: Arm, asked: CompareQuery) -> Arm:
+def _without_excluded(arm: Arm, asked: CompareQuery) -> Arm:
     return msgspec.structs.replace(arm, runs=tuple(run for run in arm.runs if run.name not in asked.excluded))

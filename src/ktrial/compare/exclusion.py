@@ -13,12 +13,12 @@ _Differ = Callable[[Contrast | None, Contrast | None], bool]
 MOVES = 0.25
 
 
-def changed(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
+def changed_verdicts(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
     """Return outcomes of which a verdict is another one with all runs."""
     return _names(kept, whole, lambda one, other: _verdict(one) != _verdict(other))
 
 
-def moved(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
+def moved_intervals(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
     """Return outcomes of which an interval is another one with all runs, whatever the verdicts are called."""
     return _names(kept, whole, lambda one, other: _moves(_effect(one), _effect(other)))
 

@@ -67,7 +67,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None:
     """All files. What an earlier publication left there and is no more made is removed, unless somebody changed it."""
-    stale = {name: digest for name, digest in _published(folder, listing).items() if name not in files}
+    stale = {name: digest for name, digest in _earlier_publication(folder, listing).items() if name not in files}
     try:
         for name in sorted({str(Path(name).parent) for name in files}):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None
             (folder / name).chmod(0o755)
 
 
-def _published(folder: Path, listing: str) -> dict[str, str]:
+def _earlier_publication(folder: Path, listing: str) -> dict[str, str]:
     """Name -> digest of what was published there before, as far as it lies in the folder itself or one below."""
     try:
         lines = (folder / listing).read_text(encoding="utf-8").splitlines()

@@ -23,7 +23,7 @@ def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ..
     Raises BadInput where a run does not tell its machine, or all are of one.
     """
     names = _names(arms)
-    named = [_replaced(arm, [_named(run, names) for run in arm.runs]) for arm in arms]
+    named = [_replaced(arm, [_with_machine_name(run, names) for run in arm.runs]) for arm in arms]
     _refuse(named)
     runs: dict[str, list[ComparedRun]] = {arm.name: [] for arm in arms}
     findings = []
@@ -97,7 +97,7 @@ def _names(arms: Sequence[Arm]) -> dict[tuple[str, str | None], str]:
     return found
 
 
-def _named(run: ComparedRun, names: Mapping[tuple[str, str | None], str]) -> ComparedRun:
+def _with_machine_name(run: ComparedRun, names: Mapping[tuple[str, str | None], str]) -> ComparedRun:
     hardware = _hardware(run)
     return run if hardware is None else msgspec.structs.replace(run, machine=names[hardware, run.machine])
 

@@ -45,12 +45,12 @@ def holes_sentence(rows: Iterable[HoleRow]) -> str:
     some = dict.fromkeys(row.name for row in found if row.outcome is not None)
     none = dict.fromkeys(row.name for row in found if row.outcome is None)
     counted = (("measured on one side only", some, "outcome"), ("wanted and measured nowhere", none, "benchmark"))
-    parts = [f"{what}: {_counted(list(names), kind)}" for what, names, kind in counted if names]
+    parts = [f"{what}: {_count_with_names(list(names), kind)}" for what, names, kind in counted if names]
     told = "; ".join(parts)
     return f" {told[0].upper()}{told[1:]}." if told else ""
 
 
-def _counted(names: list[str], kind: str) -> str:
+def _count_with_names(names: list[str], kind: str) -> str:
     """`2 outcomes (a, b)`; more than a few are not named."""
     named = f" ({', '.join(names)})" if len(names) <= _NAMED else ""
     return f"{len(names)} {kind}{'s'[: len(names) != 1]}{named}"

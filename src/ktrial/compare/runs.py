@@ -234,7 +234,7 @@ def _of_session(session: StoredSession) -> dict[str, str]:
 
 def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
     """Return what ran; a run's own folder, which no other run has, stands for itself."""
-    told = {key: text for key, text in _told(document) if text}
+    told = {key: text for key, text in _facts_of_foreign(document) if text}
     for folder in _own_folders(document):
         told = {key: text.replace(folder, DIRECTORY) for key, text in told.items()}
     return told
@@ -249,7 +249,7 @@ def _own_folders(document: Mapping[str, Any]) -> Iterator[str]:
         yield document["directory"]
 
 
-def _told(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _facts_of_foreign(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "tool", str(document.get("tool_version") or "")
     load = document.get("agent_load")
     yield "command", f"load {load.get('name')}" if load else shlex.join(map(str, document.get("argv") or ()))
@@ -292,7 +292,7 @@ def _foreign(name: str, run: ForeignRun, sha256: str) -> ComparedRun:
             *(() if moment is None else NAMES),
         ):
             other[attribute] = text
-    identity = next((_hashed(told[one]) for one in _IDENTITIES if told.get(one)), None)
+    identity = next((_hash_identity(told[one]) for one in _IDENTITIES if told.get(one)), None)
     host = next((told[host] for host in _HOSTS if host in told), None)
     return ComparedRun(
         name=name,
@@ -312,7 +312,7 @@ def _foreign(name: str, run: ForeignRun, sha256: str) -> ComparedRun:
     )
 
 
-def _hashed(identity: str) -> str:
+def _hash_identity(identity: str) -> str:
     """Return a machine's name that does not tell its identity."""
     return f"machine {hashlib.sha256(identity.strip().lower().encode()).hexdigest()[:12]}"
 

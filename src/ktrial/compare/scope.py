@@ -37,13 +37,13 @@ def _machines(runs: Sequence[ComparedRun], *, alone: bool) -> str:
     machines = {run.machine for run in runs}
     if None in machines or not machines:
         return ""
-    what, told = _counted(runs, len(machines))
+    what, told = _machine_evidence(runs, len(machines))
     if alone and len(machines) > 1:
         return f"on {len(machines)} {what}s, one for each arm{told}"
     return f"on one {what}{told}" if len(machines) == 1 else f"across {len(machines)} {what}s{told}"
 
 
-def _counted(runs: Sequence[ComparedRun], machines: int) -> tuple[str, str]:
+def _machine_evidence(runs: Sequence[ComparedRun], machines: int) -> tuple[str, str]:
     """Return what tells the machines of runs apart, and what else their hardware tells of them."""
     if not any(run.by_host_name for run in runs):
         return "machine", ""

@@ -71,10 +71,10 @@ def answer_of(
     refused = [one for one in findings if one.level == "refuse"]
     contrasts = [(outcome, contrast) for outcome in outcomes for contrast in outcome.contrasts]
     if not contrasts:
-        return f"There is nothing to compare: no outcome of {control} is in {_listed(arms, 'or')}."
+        return f"There is nothing to compare: no outcome of {control} is in {_join_words(arms, 'or')}."
     more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
     if refused and accepted is None and all(contrast.verdict == "not comparable" for _, contrast in contrasts):
-        return f"{_listed([control, *arms])} cannot be compared: {refused[0].sentence}{more}."
+        return f"{_join_words([control, *arms])} cannot be compared: {refused[0].sentence}{more}."
     if len(arms) > _TOLD:
         parts = [_of_many(control, contrasts)]
     else:
@@ -112,19 +112,19 @@ def _of_many(control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) 
     names = {outcome.name for outcome, _ in found}
     if not main and len(names) > 1:
         arms = len({contrast.arm for _, contrast in found})
-        told = _counted([(f"{outcome.name} of {one.arm}", one) for outcome, one in found])
+        told = _count_verdicts([(f"{outcome.name} of {one.arm}", one) for outcome, one in found])
         return f"{arms} arms against {control}: of {len(found)} comparisons, {told}."
     main = main or list(found)
     name = main[0][0].name
     rest = [(f"{outcome.name} of {one.arm}", one) for outcome, one in found if outcome.name != name]
-    others = f" Of the other outcomes, {_counted(rest)}." if rest else ""
+    others = f" Of the other outcomes, {_count_verdicts(rest)}." if rest else ""
     same = {(one.verdict, one.why) for _, one in main}
     if len(same) == 1 and main[0][1].verdict not in ("better", "worse"):
         verdict, why = same.pop()
         if verdict == "no difference seen":
             return f"{name}: no difference is seen between {control} and any of {len(main)} arms: {why}.{others}"
         return f"{name}: all {len(main)} arms are {verdict} against {control}: {why}.{others}"
-    told = _counted([(one.arm, one) for _, one in main])
+    told = _count_verdicts([(one.arm, one) for _, one in main])
     return f"{name}: of {len(main)} arms against {control}, {told}.{others}"
 
 
@@ -135,8 +135,8 @@ def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Con
     if primary or len(found) == 1:
         outcome, contrast = (primary or found)[0]
         others = [pair for pair in found if pair is not (primary or found)[0]]
-        rest = f" Of the other outcomes, {_counted(_by_outcome(others))}." if others else ""
-        return _said(outcome, contrast) + rest
+        rest = f" Of the other outcomes, {_count_verdicts(_by_outcome(others))}." if others else ""
+        return _verdict_sentence(outcome, contrast) + rest
     reasons = {contrast.why for _, contrast in found}
     verdicts = {contrast.verdict for _, contrast in found}
     if len(verdicts) == len(reasons) == 1 and verdicts <= {"inconclusive", "not comparable", "no difference seen"}:
@@ -145,10 +145,10 @@ def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Con
                 f"No difference is seen between {arm} and {control} in any of {len(found)} outcomes: {reasons.pop()}."
             )
         return f"{arm} against {control}: all {len(found)} outcomes are {verdicts.pop()}: {reasons.pop()}."
-    return f"{arm} against {control}: of {len(found)} outcomes, {_counted(_by_outcome(found))}."
+    return f"{arm} against {control}: of {len(found)} outcomes, {_count_verdicts(_by_outcome(found))}."
 
 
-def _said(outcome: OutcomeComparison, contrast: Contrast) -> str:
+def _verdict_sentence(outcome: OutcomeComparison, contrast: Contrast) -> str:
     if contrast.verdict != "inconclusive" or contrast.effect is None:
         return contrast_sentence(contrast, outcome)
     figures = effect_phrase(contrast.effect, outcome.unit, outcome.direction)
@@ -164,7 +164,7 @@ def _by_outcome(found: Sequence[tuple[OutcomeComparison, Contrast]]) -> list[tup
     return [(outcome.name, contrast) for outcome, contrast in found]
 
 
-def _counted(found: Sequence[tuple[str, Contrast]]) -> str:
+def _count_verdicts(found: Sequence[tuple[str, Contrast]]) -> str:
     """`2 are better (a, b), 1 is worse (c), 3 are inconclusive`."""
     counts = Counter(contrast.verdict for _, contrast in found)
     parts = []
@@ -178,10 +178,10 @@ def _counted(found: Sequence[tuple[str, Contrast]]) -> str:
             parts.append(f"{count} show{'s'[: count == 1]} no difference")
         else:
             parts.append(f"{count} {'is' if count == 1 else 'are'} {verdict}{named}")
-    return _listed(parts)
+    return _join_words(parts)
 
 
-def _listed(words: Sequence[str], last: str = "and") -> str:
+def _join_words(words: Sequence[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     if len(words) < 2:
         return "".join(words)

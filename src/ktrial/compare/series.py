@@ -18,8 +18,8 @@ from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Direction, Outcome, Unit
 from ktrial.kit.percentile import (
     FEW_EVENTS,
-    counted,
     events_needed,
+    events_text,
     longer,
     margin_of_tail,
     quantile_of,
@@ -99,7 +99,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
         return Finding(
             kind=FEW_EVENTS,
             level="suspect",
-            sentence=f"{counted(events, quantile)} for so far a percentile: {longer(events, quantile)}",
+            sentence=f"{events_text(events, quantile)} for so far a percentile: {longer(events, quantile)}",
             values={"events": float(events), "needed": float(events_needed(quantile))},
         )
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.compare.arms import Arm, ComparedRun
 from ktrial.compare.runs import from_file, from_store
-from ktrial.judge.model.asked import AskedFile, AskedSource, ImportOptions
+from ktrial.judge.model.query import AskedFile, AskedSource, ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.results.foreign import Importer, slug, stem
 from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
@@ -125,7 +125,7 @@ def _is_of_table(run: ComparedRun, reading: ReadingOptions) -> bool:
 
 def _add(found: dict[str, Arm], arms: Sequence[Arm], word: str) -> None:
     for arm in arms:
-        found[arm.name] = _joined(found[arm.name], arm) if arm.name in found else arm
+        found[arm.name] = _join_arms(found[arm.name], arm) if arm.name in found else arm
     if len(found) > MOST_ARMS:
         raise BadInput(
             f"{word} makes {len(arms)} arms, and more than {MOST_ARMS} are not compared",
@@ -249,7 +249,7 @@ def _states(sessions: Iterable[StoredSession], results: ReadResults) -> Iterator
             return
 
 
-def _joined(one: Arm, other: Arm) -> Arm:
+def _join_arms(one: Arm, other: Arm) -> Arm:
     return Arm(
         name=one.name,
         sources=tuple(dict.fromkeys((*one.sources, *other.sources))),

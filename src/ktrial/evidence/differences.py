@@ -38,7 +38,7 @@ class UnreadData(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Rechecked(msgspec.Struct, frozen=True, kw_only=True):
+class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """`runs` were looked at, `unread` of them not read again. `question_sha256` is null without a comparison."""
 
     schema: Literal["ktrial.rechecked/1"] = "ktrial.rechecked/1"
@@ -91,7 +91,7 @@ def _walk(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
             place = f"{where}.{name}" if where and not where.endswith(": ") else f"{where}{name}"
             yield from _walk(was.get(name, _NOTHING), now.get(name, _NOTHING), place)
     elif isinstance(was, list) and isinstance(now, list):
-        left, right = _named(was), _named(now)
+        left, right = _by_subject(was), _by_subject(now)
         for name in dict.fromkeys((*left, *right)):
             yield from _walk(left.get(name, _NOTHING), right.get(name, _NOTHING), _below(where, name))
     elif not _equal(was, now):
@@ -108,7 +108,7 @@ def _below(where: str, name: str) -> str:
     return f"{where} [{name}]: "
 
 
-def _named(values: Sequence[Any]) -> dict[str, Any]:
+def _by_subject(values: Sequence[Any]) -> dict[str, Any]:
     """List entries by what they are about, so that one that is missing does not make all others differ."""
     counted: Counter[str] = Counter()
     found = {}
@@ -148,11 +148,11 @@ def _both(was: Any, now: Any) -> str:
     if max(map(len, texts)) > _LONG:
         differ = next((place for place, (one, other) in enumerate(zip(*texts, strict=False)) if one != other), None)
         start = max(0, (min(map(len, texts)) if differ is None else differ) - _LONG // 2)
-        texts = [_cut(text, start) for text in texts]
+        texts = [_shorten(text, start) for text in texts]
     return f"{texts[0]} is stored, {texts[1]} comes out"
 
 
-def _cut(text: str, start: int) -> str:
+def _shorten(text: str, start: int) -> str:
     part = text[start : start + _LONG]
     return f"{'…' if start else ''}{part}{'…' if start + _LONG < len(text) else ''}"
 
@@ -161,7 +161,7 @@ def _cut(text: str, start: int) -> str:
 _MOST_OF_A_KIND = 12
 
 
-def rechecked_text(found: Rechecked, *, width: int) -> str:
+def rechecked_text(found: RecheckResult, *, width: int) -> str:
     """Return what was read, each difference, and the answer last."""
     lines = [labelled("file", found.file, width=width)]
     lines.append(labelled("runs", f"{found.runs}, {found.runs - len(found.unread)} read again", width=width))

@@ -16,12 +16,12 @@ from ktrial.bench.benchmark import Benchmark
 from ktrial.evidence.model import ANEW, BundledRun, BundledSession, Packed, folder_of
 from ktrial.evidence.reparse import read_again, reparse_run
 from ktrial.evidence.trials import TrialKeeper, check_same_verdicts, members_of, new_trials
-from ktrial.evidence.unpack import CAME, Bundle, brought, runs_of, session_of
+from ktrial.evidence.unpack import CAME, Bundle, imported_session, runs_of, session_of
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.scrub import Identity, Scrubber
 from ktrial.results.model import StoredRun, StoredSession
 from ktrial.results.ports import Results
-from ktrial.trial.kept import KeptTrial, cleaned
+from ktrial.trial.kept_trial import KeptTrial, cleaned
 
 #: Facts of a machine in which a name of it may stand.
 _TELLING_FACTS = frozenset(("kernel.command_line", "kernel.version"))
@@ -52,7 +52,7 @@ class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
     benchmarks: Mapping[str, Benchmark]
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class PackedBundle(msgspec.Struct, frozen=True, kw_only=True):
     """What went into a bundle. `left` are names that could not be told from other words, except by their place.
 
     `spoiled` are runs whose raw output no longer gives their numbers without the names in it. `replaced` counts what
@@ -81,7 +81,7 @@ def make_bundle(
     writer: Writer,
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None = None,
-) -> Made:
+) -> PackedBundle:
     """Write the sessions, and the trials that rest on them, to a file; without `scrubbing` as they are."""
     made = pack(sessions, results, writer, scrubbing, trials)
     writer.write(path, made.sessions)
@@ -94,7 +94,7 @@ def pack(
     writer: Writer,
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None = None,
-) -> Made:
+) -> PackedBundle:
     """Put the sessions, and the trials that rest on them, into a bundle that is written later."""
     packed, left, spoiled, names = [], set(), [], []
     for session in sorted(sessions, key=lambda one: one.session):
@@ -107,7 +107,7 @@ def pack(
         packed.append(Packed(session=session.session, replaced=one.replaced))
         left |= one.left
         spoiled += one.spoiled
-    return Made(sessions=tuple(packed), trials=tuple(names), left=tuple(sorted(left)), spoiled=tuple(spoiled))
+    return PackedBundle(sessions=tuple(packed), trials=tuple(names), left=tuple(sorted(left)), spoiled=tuple(spoiled))
 
 
 def bring_back(
@@ -135,7 +135,7 @@ def bring_back(
     fresh = () if trials is None else new_trials(bundle, trials, (kept for one in packings for kept in one.trials))
     for session in imported:
         places = {place: bundle.raw(digest) for place, digest in session.states.items()}
-        results.save_all(brought(session), runs_of(bundle, session), places)
+        results.save_all(imported_session(session), runs_of(bundle, session), places)
     if trials is not None:
         trials.bring(fresh)
     return BroughtIn(
@@ -266,8 +266,8 @@ class _Packing:
         place = None if clean is None else clean.get("trial")
         if isinstance(place, Mapping) and place.get("protocol_sha256") in self._hashes:
             clean = {**clean, "trial": {**place, "protocol_sha256": self._hashes[place["protocol_sha256"]]}}
-        places_only = bool(raw) and self._changed(run, clean, raw, places_only=False)
-        if places_only and self._changed(run, clean, raw, places_only=True):
+        places_only = bool(raw) and self._changes_numbers(run, clean, raw, places_only=False)
+        if places_only and self._changes_numbers(run, clean, raw, places_only=True):
             self.spoiled.append(f"{run.session}/{run.number}")
         put = {name: self._put(digest, sink, places_only=places_only) for name, digest in sorted(run.raw.items())}
         if clean is not None and "raw" in clean:
@@ -291,7 +291,7 @@ class _Packing:
             return False
         return reparse_run(run, {}, self._scrubbing.benchmarks).unread is None
 
-    def _changed(self, run: StoredRun, clean: Any, raw: Mapping[str, bytes], *, places_only: bool) -> bool:
+    def _changes_numbers(self, run: StoredRun, clean: Any, raw: Mapping[str, bytes], *, places_only: bool) -> bool:
         """Return whether the run's raw output gives other numbers without the names in it."""
         assert self._scrubbing is not None, "only a session that is scrubbed is guarded"
         assert self._scrubber is not None, "it has a scrubber then"

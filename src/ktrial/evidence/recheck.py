@@ -8,20 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from ktrial.bench.benchmark import Benchmark
-from ktrial.evidence.differences import Difference, Rechecked, UnreadData, comparison_differences
+from ktrial.evidence.differences import Difference, RecheckResult, UnreadData, comparison_differences
 from ktrial.evidence.model import COMPARISON, folder_of, trials_of
 from ktrial.evidence.recheck_trial import told_again, trial_differences, trial_note
 from ktrial.evidence.reparse import BROKEN, reparse_run
 from ktrial.evidence.trials import trial_in
 from ktrial.evidence.unpack import Bundle, BundleResults
 from ktrial.evidence.with_sources import Again, question_of
-from ktrial.judge.model.asked import ImportOptions
 from ktrial.judge.model.comparison import Comparison
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.results.foreign import ForeignRun, Importer
 from ktrial.results.import_file import ForeignFile, ImportRequest, document_of, read_results
 from ktrial.results.model import StoredRun, StoredSession
-from ktrial.trial.kept import KeptTrial
+from ktrial.trial.kept_trial import KeptTrial
 from ktrial.tuning.catalog.model import Catalog
 
 
@@ -37,7 +37,7 @@ class Readers(msgspec.Struct, frozen=True, kw_only=True):
 class Recomputed(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, and the comparison as it comes out; null where there is none, or none can be computed."""
 
-    found: Rechecked
+    found: RecheckResult
     comparison: Comparison | None
 
 
@@ -62,7 +62,7 @@ def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> R
     elif published is not None:
         wrong, again = _comparison(bundle, published, results, readers)
         differences += wrong
-    found = Rechecked(
+    found = RecheckResult(
         file=bundle.shown,
         runs=runs,
         outcomes=0 if published is None else len(published.outcomes),

@@ -13,13 +13,13 @@ from ktrial.bench.record import RunRecord
 from ktrial.evidence.differences import Difference
 from ktrial.evidence.reparse import BROKEN
 from ktrial.judge.model.comparison import Comparison
-from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Looked, RunEnded
+from ktrial.judge.model.log import BlockDrawn, BlockVoided, Looked, RunEnded, TrialEnd
 from ktrial.kit.errors import KtrialError
 from ktrial.results.model import record_of
 from ktrial.results.ports import ReadResults
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.arms.purity import purity
-from ktrial.trial.kept import KeptTrial
+from ktrial.trial.kept_trial import KeptTrial
 from ktrial.trial.outcome.comparison import TrialFacts, comparison_of, outcomes_of
 from ktrial.trial.outcome.scope import unvouched
 from ktrial.trial.outcome.summary import audited, judgement_of
@@ -105,7 +105,7 @@ def _left_out(kept: KeptTrial, records: Sequence[RunRecord]) -> Iterator[tuple[i
     The last runs of a trial that was killed may be missing: `resume` takes them up.
     """
     told = {one.run for visit in visits_of(kept.log, records).values() for one in visit.values()}
-    is_over = isinstance(kept.log[-1], Ended)
+    is_over = isinstance(kept.log[-1], TrialEnd)
     last = math.inf if is_over else max((event.run for event in kept.log if isinstance(event, RunEnded)), default=0)
     voided = {event.block for event in kept.log if isinstance(event, BlockVoided)}
     whole = _whole_visits(kept, records)

@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.bench.benchmark import Benchmark, ParsedRun, RawOutput, check_measurements
 from ktrial.bench.command_benchmark import check_run
-from ktrial.bench.record import LOAD_THROUGHPUT, Kept
+from ktrial.bench.record import LOAD_THROUGHPUT, KeptMeasurement
 from ktrial.bench.run.undoable_command import EJECTED
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.machine.gates import VOID
@@ -61,7 +61,7 @@ def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[st
 
 def read_again(
     run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark]
-) -> tuple[ParsedRun, tuple[Kept, ...], str | None]:
+) -> tuple[ParsedRun, tuple[KeptMeasurement, ...], str | None]:
     """Return what the present adapter makes of it: all, the measurements with their units, or why there are none."""
     document = run.document or {}
     output = _output(document, raw)
@@ -76,7 +76,7 @@ def read_again(
         check_measurements(tuple(outcomes.values()), parsed)
     except (BadRun, BadInput) as error:
         return ParsedRun(measurements=()), (), error.message
-    return parsed, tuple(Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements), None
+    return parsed, tuple(KeptMeasurement.of(one, outcomes[one.outcome]) for one in parsed.measurements), None
 
 
 def _why_not(run: StoredRun, benchmarks: Mapping[str, Benchmark]) -> str | None:
@@ -143,18 +143,20 @@ def _frames(output: RawOutput, below_fps: float | None) -> tuple[ParsedRun, Mapp
     return ParsedRun(measurements=report.measurements, details=report.details, notes=report.notes), outcomes
 
 
-def _changes(run: StoredRun, parsed: ParsedRun, measured: tuple[Kept, ...], failure: str | None) -> Iterator[str]:
+def _changes(
+    run: StoredRun, parsed: ParsedRun, measured: tuple[KeptMeasurement, ...], failure: str | None
+) -> Iterator[str]:
     document = run.document or {}
     before = document["failure"]
     if before is not None:
         if failure is None and not _spoiled(document):
-            yield f"it had failed ({before}); now it gives {', '.join(_shown(one) for one in measured)}"
+            yield f"it had failed ({before}); now it gives {', '.join(_show_value(one) for one in measured)}"
         return
     if failure is not None:
-        yield f"it gave {', '.join(_shown(one) for one in run.measurements)}; now it fails: {failure}"
+        yield f"it gave {', '.join(_show_value(one) for one in run.measurements)}; now it fails: {failure}"
         return
-    shown = {one.outcome: _shown(one) for one in measured}
-    kept = {one.outcome: _shown(one) for one in run.measurements}
+    shown = {one.outcome: _show_value(one) for one in measured}
+    kept = {one.outcome: _show_value(one) for one in run.measurements}
     yield from _differing({name: text for name, text in kept.items() if name in shown or not _is_around(name)}, shown)
     was, now = document["details"], msgspec.json.decode(msgspec.json.encode(parsed.details))
     for key in sorted(was.keys() | now.keys()):
@@ -176,7 +178,7 @@ def _spoiled(document: Mapping[str, Any]) -> bool:
     return unprepared or document["failure"].startswith(_AROUND_IT)
 
 
-def _shown(one: Any) -> str:
+def _show_value(one: Any) -> str:
     return f"{one.outcome} {one.value!r} {one.unit} ({one.direction}, from {one.original!r})"
 
 

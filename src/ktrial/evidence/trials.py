@@ -14,7 +14,7 @@ from ktrial.judge.model.log import decode, encode
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import BadInput, KtrialError, Refused
 from ktrial.kit.json_strict import decode_as
-from ktrial.trial.kept import KeptTrial
+from ktrial.trial.kept_trial import KeptTrial
 from ktrial.trial.record import StoredTrial
 
 _TRIAL, _LOG, _NOISE = "trial.json", "log.jsonl", "noise.json"

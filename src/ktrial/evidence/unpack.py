@@ -124,7 +124,7 @@ class _Raw(Mapping[str, bytes]):
         return len(self._names)
 
 
-def brought(session: BundledSession) -> StoredSession:
+def imported_session(session: BundledSession) -> StoredSession:
     """Return a session as a store keeps it that it was brought to."""
     came = {"origin": session.origin, "replaced": session.replaced}
     return msgspec.structs.replace(first(session), origin=CAME, document={**session.document, CAME: came})

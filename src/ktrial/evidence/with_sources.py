@@ -14,8 +14,8 @@ from ktrial.evidence.differences import comparison_differences, same_figures
 from ktrial.evidence.model import Packed
 from ktrial.evidence.pack import Scrubbing, Writer
 from ktrial.evidence.unpack import BundleResults
-from ktrial.judge.model.asked import AskedComparison, AskedFile
 from ktrial.judge.model.comparison import Comparison
+from ktrial.judge.model.query import AskedComparison, AskedFile
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.scrub import Scrubber
 from ktrial.results.ports import ReadResults
@@ -24,7 +24,7 @@ from ktrial.results.ports import ReadResults
 Again = Callable[[Comparison, ReadResults, Callable[[str], bytes]], Comparison]
 
 
-class Carried(NamedTuple):
+class CarriedComparison(NamedTuple):
     """The comparison that was carried, and how many names of which kind were replaced in it and in its files."""
 
     comparison: Comparison
@@ -53,7 +53,7 @@ def carry(
     writer: Writer,
     packed: Sequence[Packed],
     scrubbing: Scrubbing | None,
-) -> Carried:
+) -> CarriedComparison:
     """Put the compared files beside the packed sessions; the comparison as it comes out of what is in the bundle now.
 
     Raises Refused when other figures or verdicts come out than were published.
@@ -80,7 +80,9 @@ def carry(
             hint="compare again, and pack that one"
             + ("" if scrubber is None else "; --keep-identity packs all as it is, with all names"),
         )
-    return Carried(found, {} if scrubber is None else {str(kind): times for kind, times in scrubber.replaced.items()})
+    return CarriedComparison(
+        found, {} if scrubber is None else {str(kind): times for kind, times in scrubber.replaced.items()}
+    )
 
 
 def _checked(file: AskedFile, read: Callable[[str], bytes]) -> bytes:

@@ -28,7 +28,7 @@ class Boots(Protocol):
     def __call__(self, shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun: ...
 
 
-class Booted(msgspec.Struct, frozen=True, kw_only=True):
+class BootResult(msgspec.Struct, frozen=True, kw_only=True):
     """A boot that is told about; `twin_sha256` is what two exact boots agree in, `odd` how a third one differed."""
 
     run: GuestRun
@@ -55,24 +55,24 @@ class House(Stops, Protocol):
         """Return why KVM cannot be used; None where it can."""
 
 
-def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
+def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> BootResult:
     """One boot in the mode asked for, or in the fastest that works. Raises KtrialError where KVM is wanted in vain."""
     if mode == "exact":
         return boot_twice(shape, limit_s, boot, house)
     if mode == "emulated":
-        return Booted(run=boot(shape, limit_s))
+        return BootResult(run=boot(shape, limit_s))
     why = house.why_no_kvm()
     if why is None:
         run = boot(msgspec.structs.replace(shape, mode="kvm"), limit_s, _KVM_BEGIN_S if mode is None else None)
         if run.begun is not None or mode == "kvm":
-            return Booted(run=run)
+            return BootResult(run=run)
         why = f"/dev/kvm runs code and not this kernel: {run.failure}"
     if mode == "kvm":
         raise KtrialError(f"no KVM here: {why}", hint="--mode emulated, or no --mode, works without")
-    return Booted(run=boot(msgspec.structs.replace(shape, mode="emulated"), limit_s), no_kvm=why)
+    return BootResult(run=boot(msgspec.structs.replace(shape, mode="emulated"), limit_s), no_kvm=why)
 
 
-def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> Booted:
+def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootResult:
     """Return two boots at once, which must be the same to the last byte; where they differ a third one decides.
 
     Raises GuestDiffers where no two are the same.
@@ -86,7 +86,7 @@ def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> Boote
             raise
     agreed = agreement(first, second, lambda: boot(shape, limit_s))
     sha256 = None if agreed.run.limit_passed else digest(agreed.run)
-    return Booted(run=agreed.run, twin_sha256=sha256, odd=agreed.odd)
+    return BootResult(run=agreed.run, twin_sha256=sha256, odd=agreed.odd)
 
 
 class Agreement(NamedTuple):
@@ -137,7 +137,7 @@ def difference(first: GuestRun, second: GuestRun) -> str | None:
             left, right = (lines[number] if number < len(lines) else b"" for lines in (one, other))
             if left != right:
                 begin = max(0, _same(left, right) - _AROUND_BYTES)
-                return f"line {number + 1} of {name} is {_shown(left, begin)} and {_shown(right, begin)}"
+                return f"line {number + 1} of {name} is {_show_line(left, begin)} and {_show_line(right, begin)}"
     for field in ("begun", "ended", "failure"):
         left, right = getattr(first, field), getattr(second, field)
         if left != right:
@@ -160,7 +160,7 @@ def _same(one: bytes, other: bytes) -> int:
     return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
-def _shown(line: bytes, begin: int) -> str:
+def _show_line(line: bytes, begin: int) -> str:
     """Return a line from there on, as much as a person reads."""
     if not line:
         return "missing"

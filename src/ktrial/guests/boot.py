@@ -15,12 +15,12 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from ktrial.bench.guest_tools import Begun, GuestRun, Job, ProgramEnded, Shape
+from ktrial.bench.guest_tools import GuestRun, GuestStart, Job, ProgramEnded, Shape
 from ktrial.guests import guest_line, initramfs
 from ktrial.guests.guest_line import Frame, Garbled, GuestLineFrames
 from ktrial.guests.programs import GuestFiles
 from ktrial.guests.qemu import Emulator
-from ktrial.guests.running import RunningGuest, end, typed
+from ktrial.guests.running import RunningGuest, decode_frame, end
 from ktrial.kernels.images.images import KernelFiles
 from ktrial.kernels.images.kernel_image import bootable
 from ktrial.kit.errors import BadInput, KtrialError
@@ -106,7 +106,7 @@ class _Boot:
         self._emulator, self._folder, self._shape, self._limits = emulator, folder, shape, limits
         self._stop = stop
         self._frames = GuestLineFrames()
-        self._begun: Begun | None = None
+        self._begun: GuestStart | None = None
         self._ended: ProgramEnded | None = None
         self._over = False
         self._outputs = {guest_line.OUTPUT: bytearray(), guest_line.ERRORS: bytearray()}
@@ -180,11 +180,11 @@ class _Boot:
         if frame.kind in self._outputs:
             self._outputs[frame.kind] += frame.content
         elif frame.kind in {guest_line.SAID, guest_line.OVER}:
-            self._said += guest_line.encoded(*frame)
+            self._said += guest_line.encode_frame(*frame)
         elif frame.kind == guest_line.BEGUN:
-            self._begun = typed(frame, Begun)
+            self._begun = decode_frame(frame, GuestStart)
         elif frame.kind == guest_line.ENDED:
-            self._ended = typed(frame, ProgramEnded)
+            self._ended = decode_frame(frame, ProgramEnded)
         elif frame.kind == guest_line.END:
             self._over = True
 

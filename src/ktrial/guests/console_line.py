@@ -82,7 +82,7 @@ class ConsoleLine:
 
     def _send(self, kind: bytes, content: bytes, limit_s: float | None = None) -> bool:
         """One frame, as soon as the guest has room for it; False where the line is closed, or has none in time."""
-        frame = guest_line.encoded(kind, content)
+        frame = guest_line.encode_frame(kind, content)
 
         def ready() -> bool:
             return self._closed or not self._under_way or self._under_way + len(frame) <= _WINDOW_BYTES

@@ -33,7 +33,7 @@ class Garbled(KtrialError):
     """What came over the line is no frame."""
 
 
-def encoded(kind: bytes, content: bytes) -> bytes:
+def encode_frame(kind: bytes, content: bytes) -> bytes:
     return _HEADER.pack(kind, len(content)) + content
 
 

@@ -53,25 +53,25 @@ class Lab:
 
     def why_no_kvm(self, kernel: str) -> str | None:
         """Return why this kernel cannot be run with KVM, found by running code with it; None where it can."""
-        return self._found(kernel)[1].why_no_kvm()
+        return self._look_up(kernel)[1].why_no_kvm()
 
     def identify(self, kernel: str) -> KernelFound:
         return read_kernel(self._images, kernel)
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
         """Return one boot, to its end or a limit; `files` are put into the guest by their paths there."""
-        kernel, guests = self._found(place.kernel)
+        kernel, guests = self._look_up(place.kernel)
         brought, job = self._prepared(place, job, files)
         return guests.boot(kernel, job, brought, place.shape, BootLimits(place.limit_s))
 
     def talk(self, place: GuestPlace) -> RunningGuest:
-        kernel, guests = self._found(place.kernel)
+        kernel, guests = self._look_up(place.kernel)
         brought, job = self._prepared(place, Job(), {})
         return guests.talk(kernel, job, brought, place.shape, place.limit_s)
 
     def runs_programs(self, kernel: str) -> bool:
         """Return whether programs of this machine run in guests with this kernel."""
-        return self._found(kernel)[1].architecture == host_architecture()
+        return self._look_up(kernel)[1].architecture == host_architecture()
 
     def swap_programs(self, kernel: str) -> tuple[str, ...]:
         """Return where the programs lie here that set swap up, as far as they run in guests with this kernel."""
@@ -80,13 +80,13 @@ class Lab:
 
     def tools_in(self, place: GuestPlace) -> Mapping[str, str]:
         """Return where its programs of this machine lie in a guest, by name."""
-        _, guests = self._found(place.kernel)
+        _, guests = self._look_up(place.kernel)
         brought = self._tools_for(guests.architecture, place.tools).tools
         return {Path(name).name: where for name, where in brought.items()}
 
     def can_have_disk(self, kernel: str) -> bool:
         """Return whether this kernel lies beside modules, and a file system can be made here."""
-        return modules_folder(Path(self._found(kernel)[0].image_path)) is not None and disk.program() is not None
+        return modules_folder(Path(self._look_up(kernel)[0].image_path)) is not None and disk.program() is not None
 
     def stop(self) -> None:
         for _, guests in self._kernels.values():
@@ -96,14 +96,14 @@ class Lab:
         """Read everything that boots of this place need, before several threads ask for it."""
         self._prepared(place, Job(), {})
 
-    def _found(self, kernel: str) -> tuple[KernelFiles, Guests]:
+    def _look_up(self, kernel: str) -> tuple[KernelFiles, Guests]:
         if kernel not in self._kernels:
             files = self._images.find(kernel)
             self._kernels[kernel] = files, self._guests_for(files)
         return self._kernels[kernel]
 
     def _prepared(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> tuple[GuestFiles, Job]:
-        kernel, guests = self._found(place.kernel)
+        kernel, guests = self._look_up(place.kernel)
         key = (place.kernel, place.modules, place.disk, _sets_swap_up(place))
         if key not in self._modules:
             self._modules[key] = self._modules_of(place, kernel)

@@ -58,12 +58,12 @@ class GuestProgram:
             )
             self._number = self._session.number
             #: Its number in the guest.
-            self.pid = self._begun()
+            self.pid = self._start_program()
         except BaseException:
             transport.finish()
             raise
 
-    def _begun(self) -> int:
+    def _start_program(self) -> int:
         begun = self._session.receive_stopped("exec")
         if isinstance(begun, int):
             return begun

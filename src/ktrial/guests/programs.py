@@ -97,7 +97,7 @@ def _add_interpreters(path: str, script: bytes, found: GuestFiles) -> None:
 
 
 def _add_libraries(path: str, loader: str, found: GuestFiles) -> None:
-    said = _said([loader, "--list", path])
+    said = _first_line_of([loader, "--list", path])
     missing = _MISSING.findall(said)
     if missing:
         raise KtrialError(f"{path} does not start here: there is no {', '.join(missing)}", hint="install it anew")
@@ -111,12 +111,12 @@ def _add_applets(found: GuestFiles) -> None:
     if _BUSYBOX not in found.tools or found.architecture != host_architecture():
         return
     taken = {Path(path).name for path in found.files}
-    for applet in _said([found.tools[_BUSYBOX], "--list"]).split():
+    for applet in _first_line_of([found.tools[_BUSYBOX], "--list"]).split():
         if applet not in taken:
             found.links[f"/usr/bin/{applet}"] = found.tools[_BUSYBOX]
 
 
-def _said(argv: Sequence[str]) -> str:
+def _first_line_of(argv: Sequence[str]) -> str:
     try:
         done = subprocess.run(list(argv), capture_output=True, text=True, timeout=_LIMIT_S, check=True, cwd="/")
     except subprocess.CalledProcessError as error:

@@ -96,7 +96,7 @@ class Replay:
         self.boots += 1
         if run.failure is not None:
             raise AgentError("lost", f"the guest failed: {run.failure}", hint="what was set in it is gone with it")
-        heard = _heard(run.said)
+        heard = _by_session(run.said)
         for one, lines in self._said.items():
             _compare(one, lines, heard.get(one, b""))
         return heard.get(session, b"").splitlines(keepends=True)[len(self._said[session]) :]
@@ -111,11 +111,11 @@ class Replay:
         self._add(kind, guest_line.numbered(session, count.to_bytes(_COUNT_BYTES, "big")))
 
     def _add(self, kind: bytes, content: bytes) -> None:
-        self._script += guest_line.encoded(kind, content)
+        self._script += guest_line.encode_frame(kind, content)
 
     def _whole(self) -> bytes:
         """Return the script with its end, in the size that it always has."""
-        whole = bytes(self._script) + guest_line.encoded(guest_line.END, b"")
+        whole = bytes(self._script) + guest_line.encode_frame(guest_line.END, b"")
         if len(whole) > SCRIPT_BYTES:
             raise KtrialError(
                 f"more than {SCRIPT_BYTES >> 20} MiB were said to an exact guest", hint="ask it for less at a time"
@@ -140,12 +140,12 @@ def is_reply(line: bytes) -> bool:
 def _end_of(session: int) -> bytes:
     """Return the end of what an agent reads, and its own."""
     count = _ITS_END.to_bytes(_COUNT_BYTES, "big")
-    return guest_line.encoded(guest_line.INPUT, guest_line.numbered(session, b"")) + guest_line.encoded(
+    return guest_line.encode_frame(guest_line.INPUT, guest_line.numbered(session, b"")) + guest_line.encode_frame(
         guest_line.WAIT, guest_line.numbered(session, count)
     )
 
 
-def _heard(said: bytes) -> dict[int, bytes]:
+def _by_session(said: bytes) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     for frame in GuestLineFrames().feed(said):
         if frame.kind == guest_line.SAID:
@@ -162,11 +162,11 @@ def _compare(session: int, known: list[bytes], heard: bytes) -> None:
         if line != other:
             raise GuestDiffers(
                 f"the exact guest did not answer as before: line {number + 1} of its session {session} was "
-                f"{_shown(line)} and is {_shown(other)}",
+                f"{_show_line(line)} and is {_show_line(other)}",
                 hint="its answers cannot be used; does the same command do it again?",
             )
 
 
-def _shown(line: bytes) -> str:
+def _show_line(line: bytes) -> str:
     text = line.decode(errors="replace").rstrip()
     return repr(text if len(text) <= 200 else f"{text[:200]}…")

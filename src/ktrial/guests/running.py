@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ktrial.bench.guest_tools import STATUS_FAILED, STATUS_LIMIT, Begun, Ends, GuestFailed
+from ktrial.bench.guest_tools import STATUS_FAILED, STATUS_LIMIT, Ends, GuestFailed, GuestStart
 from ktrial.guests import guest_line
 from ktrial.guests.console_line import ConsoleLine
 from ktrial.guests.guest_line import Frame, Garbled, GuestLineFrames
@@ -31,7 +31,7 @@ _LAST_LINES = 12
 T = TypeVar("T")
 
 
-def typed(frame: Frame, shape: type[T]) -> T:
+def decode_frame(frame: Frame, shape: type[T]) -> T:
     """Return what a frame of the guest says."""
     try:
         return msgspec.json.decode(frame.content, type=shape)
@@ -105,7 +105,7 @@ class RunningGuest:
                     stream.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _wait_for_begun(self, limit_s: float, stop: Event) -> Begun:
+    def _wait_for_begun(self, limit_s: float, stop: Event) -> GuestStart:
         stream = self._process.stdout
         assert stream is not None
         deadline = time.monotonic() + limit_s
@@ -120,7 +120,7 @@ class RunningGuest:
                 raise GuestFailed(f"the guest ended before its first process ran{why}", STATUS_FAILED)
             for frame in self._frames.feed(piece):
                 if frame.kind == guest_line.BEGUN:
-                    return typed(frame, Begun)
+                    return decode_frame(frame, GuestStart)
         why = "it was stopped" if stop.is_set() else f"the time limit of {limit_s:g} s passed"
         raise GuestFailed(
             f"{why}; the guest did not come as far as its first process{self._last_lines()}", STATUS_LIMIT

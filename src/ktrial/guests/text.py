@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ktrial.bench.guest_tools import EXACT_CLOCK, Begun, GuestBootTime, GuestRun, GuestTool
+from ktrial.bench.guest_tools import EXACT_CLOCK, GuestBootTime, GuestRun, GuestStart, GuestTool
 from ktrial.kit.json_bytes import wire_bytes
 from ktrial.kit.tables import labelled, paragraph
 
@@ -98,7 +98,7 @@ def guest_text(run: GuestRun, kernel: str, *, width: int) -> str:
     )
 
 
-def kept_text(name: str, begun: Begun, mode: str, *, width: int) -> str:
+def kept_text(name: str, begun: GuestStart, mode: str, *, width: int) -> str:
     """Return a guest that is kept, and how to reach it."""
     machine = f"{begun.cpus} CPU{'s'[: begun.cpus != 1]}, {begun.memory_bytes >> 20} MiB of memory for it"
     told = labelled(name, f"Linux {begun.release}, {mode}, {machine}", width=width, label_columns=_LABEL_COLUMNS)

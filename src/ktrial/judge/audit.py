@@ -45,7 +45,7 @@ def _look(before: TrialLog, event: Looked) -> Finding | None:
     primaries = said.primary_verdicts
     if said.blocks == event.blocks and primaries == dict(event.verdicts):
         return None
-    recorded, recomputed = _told(event.blocks, event.verdicts), _told(said.blocks, primaries)
+    recorded, recomputed = _sentence(event.blocks, event.verdicts), _sentence(said.blocks, primaries)
     return Finding(
         kind="look-differs",
         level="refuse",
@@ -54,6 +54,6 @@ def _look(before: TrialLog, event: Looked) -> Finding | None:
     )
 
 
-def _told(blocks: int, verdicts: Mapping[str, str | None]) -> str:
+def _sentence(blocks: int, verdicts: Mapping[str, str | None]) -> str:
     each = ", ".join(f"{name} {verdict or 'open'}" for name, verdict in sorted(verdicts.items()))
     return f"after {blocks} blocks {each}"

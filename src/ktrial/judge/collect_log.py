@@ -13,12 +13,12 @@ import numpy as np
 from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
-    Ended,
     Extended,
     OutcomeRule,
     Protocol,
     ReadingsTaken,
     RunEnded,
+    TrialEnd,
     TrialLog,
 )
 from ktrial.judge.sequential import Array, as_array, block_differences
@@ -95,7 +95,7 @@ def collect(log: TrialLog) -> Trial:
         if isinstance(event, BlockDrawn):
             _is_new(event, drawn, protocol)
             drawn[event.block] = event
-        elif isinstance(event, Ended):
+        elif isinstance(event, TrialEnd):
             ended = event.reason
         elif isinstance(event, Extended):
             if not protocol.extend or ended is None:

@@ -17,7 +17,7 @@ from ktrial.judge.stats import blocked, multiplicity, unpaired
 from ktrial.judge.stats.arrays import Array
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class ContrastResult(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of one contrast with the test that belongs to its interval, before any correction.
 
     `varies` says whether units (the differences of blocks) are not all the same.
@@ -29,16 +29,16 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     varies: bool = True
 
 
-Found = tuple[Array, Array | None, Array | None]
+SourcePackage = tuple[Array, Array | None, Array | None]
 Tested = tuple[str, str, Array, Array, float]
 
 
-def measure(layouts: Sequence[Layout], scales: Sequence[Scale], alpha: float) -> list[Measured]:
+def measure(layouts: Sequence[Layout], scales: Sequence[Scale], alpha: float) -> list[ContrastResult]:
     """In the order of the layouts."""
     alike: dict[tuple[bool, int, int, Scale], list[int]] = {}
     for index, (layout, scale) in enumerate(zip(layouts, scales, strict=True)):
         alike.setdefault((layout.blocked, len(layout.control), len(layout.arm), scale), []).append(index)
-    measured: dict[int, Measured] = {}
+    measured: dict[int, ContrastResult] = {}
     for (in_blocks, _, _, scale), indexes in alike.items():
         control = np.array([layouts[index].control for index in indexes])
         arm = np.array([layouts[index].arm for index in indexes])
@@ -52,7 +52,7 @@ def measure(layouts: Sequence[Layout], scales: Sequence[Scale], alpha: float) ->
         results = zip(*(_results(test) for test in tests), strict=True)
         for index, effect, varies, (test, *others) in zip(indexes, effects, spread.tolist(), results, strict=True):
             crossed = tuple(other for other in others if not math.isnan(other.p))
-            measured[index] = Measured(effect=effect, test=test, cross_checks=crossed, varies=varies)
+            measured[index] = ContrastResult(effect=effect, test=test, cross_checks=crossed, varies=varies)
     return [measured[index] for index in range(len(layouts))]
 
 
@@ -68,7 +68,7 @@ def _swept(ends: Array | None, dust: Array) -> Array | None:
     return None if ends is None else np.where(np.abs(ends) < dust[:, 0], 0.0, ends)
 
 
-def _blocked(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[str, Found, list[Tested]]:
+def _blocked(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[str, SourcePackage, list[Tested]]:
     differences = arm - control
     blocks = differences.shape[1]
     flips = ("sign-flip test of block differences", "sum", *blocked.sign_flip(differences))
@@ -80,7 +80,7 @@ def _blocked(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[st
     return "mean of block differences", blocked.typical_values(differences, alpha), [flip_test, rank_test, t_test]
 
 
-def _unpaired(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[str, Found, list[Tested]]:
+def _unpaired(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[str, SourcePackage, list[Tested]]:
     del scale
     n_control, n_arm = control.shape[1], arm.shape[1]
     floor = multiplicity.unpaired_floor(n_control, n_arm)

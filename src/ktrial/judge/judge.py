@@ -17,16 +17,16 @@ from msgspec.structs import replace
 from ktrial.judge import validity_checks
 from ktrial.judge.collect_log import Pairs, Scores, Trial, collect, pairs_of, run_scores, visit_scores
 from ktrial.judge.model.comparison import Role
-from ktrial.judge.model.judgement import Judged, Judgement, NextStep
+from ktrial.judge.model.judgement import Judgement, NextStep, OutcomeJudgement
 from ktrial.judge.model.log import OutcomeRule, Protocol, TrialLog, check_protocol
-from ktrial.judge.other_roles import Answered, Member, family_size, read_family
+from ktrial.judge.other_roles import Member, MemberAnswer, family_size, read_family
 from ktrial.judge.planning import FEWEST_BLOCKS, blocks_to_detect, cap_from_first_blocks
 from ktrial.judge.primary_verdict import OutcomeReading, e_values, log_margin, read_primary, table_row
 from ktrial.judge.screening_judge import judge_screening, refuse_screening
 from ktrial.judge.sequential import Array, looks, row_of, worth_it
 from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
-from ktrial.kit.percentile import FEW_EVENTS, counted, events_needed, longer, typical_events
+from ktrial.kit.percentile import FEW_EVENTS, events_needed, events_text, longer, typical_events
 from ktrial.machine.gates import GateLimits, group_findings
 
 
@@ -44,7 +44,7 @@ def few_events(trial: Trial) -> Iterator[Finding]:
             continue
         events = min((run.events[outcome] for run in trial.runs if outcome in run.events), default=None)
         if events is not None and events < events_needed(rule.quantile):
-            sentence = f"{outcome}: {counted(events, rule.quantile)} for so far a percentile: "
+            sentence = f"{outcome}: {events_text(events, rule.quantile)} for so far a percentile: "
             yield Finding(
                 kind=FEW_EVENTS,
                 level="suspect",
@@ -86,7 +86,7 @@ def judge(log: TrialLog) -> Judgement:
         return judge_screening(trial)
     stand = _stand(trial)
     judged = [_primary(stand, contrast) for contrast in trial.protocol.contrasts]
-    is_over = all(one.verdict is not None for one in _asked(judged))
+    is_over = all(one.verdict is not None for one in _deciding(judged))
     general = _general_findings(stand, is_over=is_over)
     judged += _families(stand, judged)
     if any(one.level == "refuse" for one in general):
@@ -116,7 +116,7 @@ def refuse_unanswerable(protocol: Protocol) -> None:
     try:
         _find_looks(protocol)
     except BadInput as error:
-        raise BadInput(f"{error.message} ({_counted(protocol)})", hint=error.hint) from None
+        raise BadInput(f"{error.message} ({_counting_rule(protocol)})", hint=error.hint) from None
 
 
 def _find_looks(protocol: Protocol) -> None:
@@ -130,7 +130,7 @@ def _find_looks(protocol: Protocol) -> None:
             looks(protocol.cap, row_of(protocol.alpha, size))
 
 
-def _counted(protocol: Protocol) -> str:
+def _counting_rule(protocol: Protocol) -> str:
     roles: tuple[Role, ...] = ("primary", "secondary", "guard")
     role = max(roles, key=lambda one: family_size(protocol, one))
     outcomes = len(protocol.of_role(role))
@@ -157,19 +157,19 @@ def _largest_row(protocol: Protocol) -> int:
     return max(table_row(protocol), *(row_of(protocol.alpha, size) for size in sizes))
 
 
-def _asked(judged: Sequence[Judged]) -> list[Judged]:
+def _deciding(judged: Sequence[OutcomeJudgement]) -> list[OutcomeJudgement]:
     """The primary outcome of all contrasts that decide when to stop: placebos only where there is nothing else."""
     primaries = [one for one in judged if one.role == "primary"]
     return [one for one in primaries if not one.placebo] or primaries
 
 
-def _primary(stand: _Stand, contrast: Contrast) -> Judged:
+def _primary(stand: _Stand, contrast: Contrast) -> OutcomeJudgement:
     protocol = stand.protocol
     outcome = protocol.primary
     rule = protocol.outcomes[outcome]
     pairs = stand.pairs(outcome, contrast)
     if not pairs.finite:
-        return _judged(stand, outcome, contrast, _not_comparable(len(pairs.arm)), (_no_scale(outcome, rule),))
+        return _judge_outcome(stand, outcome, contrast, _not_comparable(len(pairs.arm)), (_no_scale(outcome, rule),))
     reading = read_primary(protocol, pairs, stand.cap)
     if reading.verdict is not None and rests_on_few(stand.trial, outcome, contrast):
         reading = reading._replace(verdict="inconclusive", why="few-events")
@@ -179,26 +179,26 @@ def _primary(stand: _Stand, contrast: Contrast) -> Judged:
     elif _goes_on(stand, reading):
         reading = reading._replace(verdict=None, why="open")
     if rule.scale == "count":
-        return _judged(stand, outcome, contrast, reading, findings)
+        return _judge_outcome(stand, outcome, contrast, reading, findings)
     used = pairs.differences[: reading.blocks]
     if reading.verdict is not None:
         findings = (*findings, *_contrast_findings(stand, contrast, used))
-    judged = _judged(stand, outcome, contrast, reading, findings)
+    judged = _judge_outcome(stand, outcome, contrast, reading, findings)
     may_be_found = reading.verdict == "inconclusive" and reading.why != "few-events"
     needed = _needed(used, protocol.detect) if may_be_found else None
     return replace(judged, e_values=e_values(protocol, used), needed=needed)
 
 
-def _judged(
+def _judge_outcome(
     stand: _Stand, outcome: str, contrast: Contrast, reading: OutcomeReading, findings: tuple[Finding, ...]
-) -> Judged:
+) -> OutcomeJudgement:
     rule = stand.protocol.outcomes[outcome]
     effect = reading.effect
     worth = None
     if effect is not None and effect.scale == "log" and effect.low is not None and effect.high is not None:
         worth = worth_it(reading.verdict, effect.estimate, effect.low, effect.high, log_margin(rule))
     arm, against = contrast
-    return Judged(
+    return OutcomeJudgement(
         outcome=outcome,
         role=rule.role,
         arm=arm,
@@ -269,9 +269,9 @@ def _needed(differences: Array, detect: float) -> int | None:
     return blocks_to_detect(spread, detect)
 
 
-def _families(stand: _Stand, primaries: Sequence[Judged]) -> list[Judged]:
+def _families(stand: _Stand, primaries: Sequence[OutcomeJudgement]) -> list[OutcomeJudgement]:
     protocol = stand.protocol
-    found: list[Judged] = []
+    found: list[OutcomeJudgement] = []
     for role in _FAMILIES:
         members = [
             Member(
@@ -283,13 +283,13 @@ def _families(stand: _Stand, primaries: Sequence[Judged]) -> list[Judged]:
                 _is_over(stand, one),
             )
             for outcome in protocol.of_role(role)
-            for one in _asked(primaries)
+            for one in _deciding(primaries)
         ]
         found += _judge_family(stand, role, members)
     return found
 
 
-def _is_over(stand: _Stand, primary: Judged) -> bool:
+def _is_over(stand: _Stand, primary: OutcomeJudgement) -> bool:
     """Return whether a contrast gets no more blocks."""
     if primary.verdict is None:
         return False
@@ -297,29 +297,29 @@ def _is_over(stand: _Stand, primary: Judged) -> bool:
     return at_cap or stand.trial.ended is not None or not stand.protocol.until_all_decided
 
 
-def _judge_family(stand: _Stand, role: Role, members: Sequence[Member]) -> list[Judged]:
-    found: list[Judged] = []
+def _judge_family(stand: _Stand, role: Role, members: Sequence[Member]) -> list[OutcomeJudgement]:
+    found: list[OutcomeJudgement] = []
     whole = [member for member in members if member.pairs.finite]
     for member in members:
         if not member.pairs.finite:
             reading = _not_comparable(len(member.pairs.arm))
             findings = (_no_scale(member.outcome, member.rule),)
-            found.append(_judged(stand, member.outcome, (member.arm, member.against), reading, findings))
+            found.append(_judge_outcome(stand, member.outcome, (member.arm, member.against), reading, findings))
     if stand.cap is None:
-        answers: Sequence[Answered] = [
-            Answered(OutcomeReading("inconclusive" if one.over else None, "ended" if one.over else "open", 0, None))
+        answers: Sequence[MemberAnswer] = [
+            MemberAnswer(OutcomeReading("inconclusive" if one.over else None, "ended" if one.over else "open", 0, None))
             for one in whole
         ]
     else:
         answers = read_family(stand.protocol, role, whole, stand.cap)
     for member, answer in zip(whole, answers, strict=True):
         contrast = (member.arm, member.against)
-        judged = _judged(stand, member.outcome, contrast, answer.reading, _broken(member, answer))
+        judged = _judge_outcome(stand, member.outcome, contrast, answer.reading, _broken(member, answer))
         found.append(replace(judged, guard=answer.guard, p=answer.p, p_adjusted=answer.p_adjusted))
     return found
 
 
-def _broken(member: Member, answer: Answered) -> tuple[Finding, ...]:
+def _broken(member: Member, answer: MemberAnswer) -> tuple[Finding, ...]:
     if answer.guard != "broken":
         return ()
     margin = member.rule.margin
@@ -366,7 +366,7 @@ def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
     return [*found, *few_events(trial)]
 
 
-def _placebo_findings(judged: Sequence[Judged]) -> list[Finding]:
+def _placebo_findings(judged: Sequence[OutcomeJudgement]) -> list[Finding]:
     """Return a placebo that differs from the control convicts the set-up, or is the chance that alpha allows."""
     return [
         Finding(
@@ -379,7 +379,7 @@ def _placebo_findings(judged: Sequence[Judged]) -> list[Finding]:
     ]
 
 
-def _dropped(stand: _Stand, judged: Sequence[Judged]) -> tuple[str, ...]:
+def _dropped(stand: _Stand, judged: Sequence[OutcomeJudgement]) -> tuple[str, ...]:
     """Return arms of which nothing is left to decide."""
     protocol = stand.protocol
     roles = {"primary", "secondary", "guard"} if protocol.until_all_decided else {"primary"}
@@ -395,12 +395,12 @@ def _dropped(stand: _Stand, judged: Sequence[Judged]) -> tuple[str, ...]:
     return tuple(arm.name for arm in protocol.arms if arm.name != protocol.control and arm.name not in open_names)
 
 
-def _next_step(stand: _Stand, judged: Sequence[Judged], dropped: Sequence[str]) -> NextStep:
+def _next_step(stand: _Stand, judged: Sequence[OutcomeJudgement], dropped: Sequence[str]) -> NextStep:
     trial, protocol = stand.trial, stand.protocol
     if trial.ended is not None:
         return NextStep(action="stop", reason=trial.ended)
     alive = tuple(arm.name for arm in protocol.arms if arm.name not in dropped)
-    undecided = [one for one in _asked(judged) if one.verdict is None]
+    undecided = [one for one in _deciding(judged) if one.verdict is None]
     if alive == (protocol.control,) or not (undecided or protocol.until_all_decided):
         return NextStep(action="stop", reason="every comparison has its verdict")
     unfinished = trial.unfinished
@@ -418,7 +418,7 @@ def _next_step(stand: _Stand, judged: Sequence[Judged], dropped: Sequence[str]) 
     return NextStep(action="go on", reason="no verdict yet", block=block, arms=alive, look=look)
 
 
-def _next_look(stand: _Stand, undecided: Sequence[Judged]) -> int | None:
+def _next_look(stand: _Stand, undecided: Sequence[OutcomeJudgement]) -> int | None:
     if stand.cap is None:
         return FEWEST_BLOCKS
     if stand.protocol.outcomes[stand.protocol.primary].scale == "count" or not undecided:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from ktrial.judge.contrasts import Measured, measure
+from ktrial.judge.contrasts import ContrastResult, measure
 from ktrial.judge.model.comparison import Check, Contrast, Pooled, TestResult
 from ktrial.judge.model.question import Answer, Question
 from ktrial.judge.model.verdict import Effect
@@ -64,7 +64,7 @@ def _to_control(control: Runs, tier: Runs) -> Layout | None:
 Key = tuple[str, str, str]
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True):
+class ReadCase(msgspec.Struct, frozen=True, kw_only=True):
     """A question as it is computed with: scores by arm, only of arms that have a value."""
 
     question: Question
@@ -90,11 +90,11 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
 class ForeignQuery(msgspec.Struct, frozen=True, kw_only=True):
     """One contrast with its numbers, before what was asked beside it is known."""
 
-    read: Read
+    read: ReadCase
     arm: str
     against: str
     layout: Layout
-    measured: Measured
+    measured: ContrastResult
     pooled: Pooled | None = None
 
     @property
@@ -155,10 +155,10 @@ def _family(question: Question, *, declared: bool) -> str:
     return question.role if declared else "all"
 
 
-def _read(question: Question, family: str, repeats: str | None) -> Read:
+def _read(question: Question, family: str, repeats: str | None) -> ReadCase:
     scale = scale_of(question)
     runs = {arm: read_runs(values, scale, question.direction) for arm, values in question.arms.items()}
-    return Read(
+    return ReadCase(
         question=question,
         scale=scale,
         runs={arm: of_arm for arm, of_arm in runs.items() if len(of_arm.scores)},
@@ -167,7 +167,7 @@ def _read(question: Question, family: str, repeats: str | None) -> Read:
     )
 
 
-def _ask(reads: Sequence[Read], together: Mapping[Key, Together], alpha: float) -> list[ForeignQuery]:
+def _ask(reads: Sequence[ReadCase], together: Mapping[Key, Together], alpha: float) -> list[ForeignQuery]:
     pairs = [
         (read, arm, against, layout)
         for read in reads
@@ -196,7 +196,7 @@ def _ask(reads: Sequence[Read], together: Mapping[Key, Together], alpha: float) 
     ]
 
 
-def _side_by_side(key: Key, together: Together, reads: Sequence[Read]) -> Contrast:
+def _side_by_side(key: Key, together: Together, reads: Sequence[ReadCase]) -> Contrast:
     """Return machines that are too few to be pooled."""
     name, arm, against = key
     read = next(one for one in reads if one.question.name == name)
@@ -204,7 +204,7 @@ def _side_by_side(key: Key, together: Together, reads: Sequence[Read]) -> Contra
     return msgspec.structs.replace(silent, verdict="inconclusive", why=together.why, pooled=together.pooled)
 
 
-def _layout(read: Read, arm: str, against: str) -> Layout | None:
+def _layout(read: ReadCase, arm: str, against: str) -> Layout | None:
     control = read.question.control
     if against == control:
         return lay_out(read.runs[control], read.runs[arm])
@@ -338,7 +338,7 @@ def _dependent(one: ForeignQuery, series: OutcomeSeries) -> list[Finding]:
     return [Finding(kind="dependent-runs", level="note", sentence=check.sentence)]
 
 
-def _answer(read: Read, contrasts: Mapping[Key, Contrast], alpha: float, swing: float, detailed: bool) -> Answer:
+def _answer(read: ReadCase, contrasts: Mapping[Key, Contrast], alpha: float, swing: float, detailed: bool) -> Answer:
     question = read.question
     findings = doubts(question, read.runs, read.scale, swing)
     if read.repeats is not None:
@@ -365,7 +365,7 @@ def _answer(read: Read, contrasts: Mapping[Key, Contrast], alpha: float, swing: 
     )
 
 
-def _silent(read: Read, arm: str, against: str) -> Contrast:
+def _silent(read: ReadCase, arm: str, against: str) -> Contrast:
     """Return one that could not be asked: a side has no value, or nothing ties the two together."""
     counts = {name: len(runs.scores) for name, runs in read.runs.items()}
     empty = next((name for name in (against, arm) if name not in counts), None)

@@ -41,7 +41,7 @@ def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
     if (obstacle := _obstacle(case)) is not None:
         return "inconclusive", obstacle, findings
     if (cause := _cause(case)) is not None:
-        return *_seen(case, cause), findings
+        return *_observed_verdict(case, cause), findings
     if (doubt := _doubt(case)) is not None:
         return "inconclusive", doubt, findings
     if is_equivalent(case):
@@ -70,7 +70,7 @@ def _cause(case: Case) -> str | None:
     return _NO_DIRECTION if case.direction is None and not is_equivalent(case) else None
 
 
-def _seen(case: Case, cause: str) -> tuple[Verdict, str]:
+def _observed_verdict(case: Case, cause: str) -> tuple[Verdict, str]:
     """Return what is true of the two sets of runs, whatever the cause."""
     if case.effect.low is None:
         return "inconclusive", f"there is no interval ({cause})"

@@ -53,7 +53,7 @@ class Member(NamedTuple):
     over: bool
 
 
-class Answered(NamedTuple):
+class MemberAnswer(NamedTuple):
     """What a family says of one member."""
 
     reading: OutcomeReading
@@ -66,7 +66,7 @@ def family_size(protocol: Protocol, role: Role) -> int:
     return len(protocol.of_role(role)) * protocol.comparisons
 
 
-def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: int) -> tuple[Answered, ...]:
+def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: int) -> tuple[MemberAnswer, ...]:
     """Return all secondaries, all guards or all exploratory outcomes, each with what the others leave to it."""
     if role == "exploratory":
         return _exploratory(protocol, members, cap)
@@ -74,9 +74,9 @@ def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: 
     row = row_of(protocol.alpha, max(1, family_size(protocol, role)))
     readings = [_reading(member, seen, cap, row) for member, seen in zip(members, found, strict=True)]
     if role != "guard":
-        return tuple(Answered(reading) for reading in readings)
+        return tuple(MemberAnswer(reading) for reading in readings)
     guards = _guards(protocol, members, cap)
-    return tuple(Answered(reading, guard) for reading, guard in zip(readings, guards, strict=True))
+    return tuple(MemberAnswer(reading, guard) for reading, guard in zip(readings, guards, strict=True))
 
 
 def _by_holm(
@@ -88,16 +88,16 @@ def _by_holm(
     def read(place: int, row: int) -> Verdict | None:
         member = members[place]
         shift = log_margin(member.rule) if shifted else 0.0
-        return _found(member, cap, row_of(protocol.alpha, row + unjudged), shift)
+        return _side_of(member, cap, row_of(protocol.alpha, row + unjudged), shift)
 
     return holm_over_tables(len(members), read)
 
 
-def _found(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
+def _side_of(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
     """On which side of -shift the member lies at 0.05/row; None where neither is sure."""
     if member.rule.scale == "log":
         return first_exclusion(member.pairs.differences + shift, cap, row)
-    reading = _counted(member, cap, row)
+    reading = _count_reading(member, cap, row)
     effect = reading.effect
     if effect is None or effect.scale == "difference":
         return reading.verdict if reading.verdict in {"better", "worse"} else None
@@ -106,7 +106,7 @@ def _found(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
     return "better" if low > 0 else "worse" if high < 0 else None
 
 
-def _counted(member: Member, cap: int, row: int) -> OutcomeReading:
+def _count_reading(member: Member, cap: int, row: int) -> OutcomeReading:
     return read_counter(member.rule, member.pairs, ALPHA / row, done=len(member.pairs.arm) >= cap)
 
 
@@ -114,7 +114,7 @@ def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Outco
     blocks = len(member.pairs.arm)
     counter = None
     if member.rule.scale == "count":
-        reading = _counted(member, cap, row)
+        reading = _count_reading(member, cap, row)
         effect, counter = reading.effect, reading.counter
         same = reading.verdict == "equivalent"
     else:
@@ -137,13 +137,13 @@ def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Gu
         "broken"
         if seen == "worse"
         else "holds"
-        if _found(member, cap, alone, log_margin(member.rule)) == "better"
+        if _side_of(member, cap, alone, log_margin(member.rule)) == "better"
         else "open"
         for member, seen in zip(members, broken, strict=True)
     )
 
 
-def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Answered, ...]:
+def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[MemberAnswer, ...]:
     """P of every member and adjusted for all of them; never a verdict."""
     p_values = [_p_of(member) for member in members]
     adjusted = benjamini_hochberg(p_values).tolist()
@@ -152,10 +152,10 @@ def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tup
     for member, p, p_adjusted in zip(members, p_values, adjusted, strict=True):
         pairs = member.pairs
         if member.rule.scale == "count":
-            reading = _counted(member, cap, alone)
+            reading = _count_reading(member, cap, alone)
         else:
             reading = OutcomeReading(None, "open", len(pairs.arm), family_effect(pairs.differences, cap, alone))
-        answers.append(Answered(reading._replace(verdict=None, why="open"), None, p, p_adjusted))
+        answers.append(MemberAnswer(reading._replace(verdict=None, why="open"), None, p, p_adjusted))
     return tuple(answers)
 
 

@@ -184,7 +184,7 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
     if scale == "difference":
         sentence = "values of zero or below: effects are differences, not ratios"
         found.append(Finding(kind="difference-scale", level="note", sentence=sentence))
-        found.extend(_counted(question, runs))
+        found.extend(_count_findings(question, runs))
     if question.direction is None:
         sentence = "nobody said which way is better: a difference is no verdict; above zero means more"
         found.append(Finding(kind="no-direction", level="note", sentence=sentence))
@@ -200,7 +200,9 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
         if found_two is not None and found_two.clear and not _is_within_steps(question, arm)
     }
     if modes:
-        sentence = f"two modes in {_listed(modes)}: what differs may be how often each occurs (share of the worse mode)"
+        sentence = (
+            f"two modes in {_join_arms(modes)}: what differs may be how often each occurs (share of the worse mode)"
+        )
         found.append(Finding(kind="two-modes", level="suspect", sentence=sentence, values=modes))
     if scale == "log":
         found.extend(_apart({arm: of_arm for arm, of_arm in scores.items() if arm not in modes}, question.direction))
@@ -238,7 +240,7 @@ def _apart(scores: Mapping[str, Array], direction: Direction | None) -> Iterator
 _TOLD_COUNTS = 6
 
 
-def _counted(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
+def _count_findings(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
     """Of values that are zero or above, how many there are in all, and how often there is none: what a mean hides."""
     held = {arm: [run.value for run in question.arms[arm] if is_usable(run.value)] for arm in runs}
     if len(held) > _TOLD_COUNTS or min(min(values) for values in held.values()) < 0:
@@ -254,7 +256,7 @@ def _counted(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
     return [Finding(kind="counts", level="note", sentence=f"in all, {'; '.join(told)}", values=rates)]
 
 
-def _listed(arms: Mapping[str, float]) -> str:
+def _join_arms(arms: Mapping[str, float]) -> str:
     names = list(arms)
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more arms" if len(names) > 5 else "")
 
@@ -307,7 +309,7 @@ def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> li
         ("quantised", "note", steps, "the steps of the tool are as large as the differences of the runs"),
     )
     return [
-        Finding(kind=kind, level=level, sentence=f"{_listed(arms)}: {sentence}", values=arms)
+        Finding(kind=kind, level=level, sentence=f"{_join_arms(arms)}: {sentence}", values=arms)
         for kind, level, arms, sentence in kinds
         if arms
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from ktrial.judge.model.judgement import Judged, Judgement
+from ktrial.judge.model.judgement import Judgement, OutcomeJudgement
 from ktrial.judge.model.log import Protocol
 from ktrial.judge.primary_verdict import log_margin, table_row
 from ktrial.judge.sequential import FAST_BLOCKS, call, looks
@@ -28,7 +28,7 @@ def expected_stop(protocol: Protocol, judgement: Judgement) -> int | None:
     return max(known) if len(known) == len(expected) else None
 
 
-def _expected(judged: Judged, steps: list[int], cap: int, margin: float) -> int | None:
+def _expected(judged: OutcomeJudgement, steps: list[int], cap: int, margin: float) -> int | None:
     effect = judged.effect
     if effect is None or effect.low is None or effect.high is None or judged.blocks == 0:
         return None

@@ -36,7 +36,7 @@ _MOST_BLOCKS = 1.5
 _DIRECTIONS: Mapping[str, Direction] = {"better": 1, "worse": -1, "either": 0}
 
 
-class _Measured(NamedTuple):
+class _Halves(NamedTuple):
     """The blocks that have both halves of an outcome: which settings were on, and the difference."""
 
     signs: Signs
@@ -93,7 +93,7 @@ def _screened(trial: Trial, outcome: str) -> Screened:
     is_primary = outcome == protocol.primary
     direction = _DIRECTIONS[screening.known] if is_primary else 0
     others = 1 if is_primary else max(1, len(protocol.outcomes) - 1)
-    measured = _measured(visit_scores(trial, outcome), len(screening.settings))
+    measured = _halves_of(visit_scores(trial, outcome), len(screening.settings))
     blocks = last_look(len(measured.differences))
     found: tuple[Coefficient, ...] = ()
     if blocks:
@@ -107,7 +107,7 @@ def _screened(trial: Trial, outcome: str) -> Screened:
     return Screened(outcome=outcome, role=protocol.outcomes[outcome].role, blocks=blocks, coefficients=found)
 
 
-def _measured(scores: Scores, settings: int) -> _Measured:
+def _halves_of(scores: Scores, settings: int) -> _Halves:
     rows, differences = [], []
     for visits in scores.values():
         if len(visits) == 2 and all(map(math.isfinite, visits.values())):
@@ -115,7 +115,7 @@ def _measured(scores: Scores, settings: int) -> _Measured:
             on = on_in(arm, settings)
             rows.append([1 if place in on else -1 for place in range(settings)])
             differences.append(visits[arm] - visits[other])
-    return _Measured(np.array(rows, dtype=np.int8).reshape(-1, settings), differences)
+    return _Halves(np.array(rows, dtype=np.int8).reshape(-1, settings), differences)
 
 
 def _failed_blocks(trial: Trial) -> int:

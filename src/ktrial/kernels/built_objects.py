@@ -35,11 +35,12 @@ def _spread(counts: Mapping[str, int], kind: str, examples: Mapping[str, Sequenc
         (flag,) = counts
         return f"all {flag}" if flag else f"none with {kind}"
     return ", ".join(
-        f"{flag or f'no {kind}'} ({count}{_named(examples.get(flag, ()), count)})" for flag, count in counts.items()
+        f"{flag or f'no {kind}'} ({count}{_join_names(examples.get(flag, ()), count)})"
+        for flag, count in counts.items()
     )
 
 
-def _named(names: Sequence[str], count: int) -> str:
+def _join_names(names: Sequence[str], count: int) -> str:
     return f": {' '.join(names)}{' …' if count > len(names) else ''}" if names else ""
 
 

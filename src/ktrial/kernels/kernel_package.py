@@ -35,7 +35,7 @@ def packaged_text(made: KernelPackaged, *, width: int) -> str:
 Packaging = Literal["debian", "rpm", "arch"]
 
 
-class Found(NamedTuple):
+class SourcePackage(NamedTuple):
     """A source package: how it is packed, and the file or folder that it is."""
 
     packaging: Packaging

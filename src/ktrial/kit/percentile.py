@@ -45,7 +45,7 @@ def typical_events(arms: Iterable[Sequence[int]]) -> int | None:
     return min((int(statistics.median(counts)) for counts in arms if counts), default=None)
 
 
-def counted(events: int, quantile: float) -> str:
+def events_text(events: int, quantile: float) -> str:
     """`500 events in a run, 10,000 are needed`."""
     return f"{events:,} events in a run, {events_needed(quantile):,} are needed"
 

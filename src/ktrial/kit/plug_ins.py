@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from ktrial.kit.errors import KtrialError
 
 #: What something is: of this type, or a function of so many arguments.
-Wanted = type | int
+RunRequest = type | int
 _WORDS: Mapping[type, str] = {str: "text", int: "a number", bool: "True or False"}
 
 
@@ -25,9 +25,9 @@ class Contract(NamedTuple):
     """What a module of a kind has, may have, and of what it has one at least."""
 
     kind: str
-    has: Mapping[str, Wanted] = {}
-    may: Mapping[str, Wanted] = {}
-    one_of: Mapping[str, Wanted] = {}
+    has: Mapping[str, RunRequest] = {}
+    may: Mapping[str, RunRequest] = {}
+    one_of: Mapping[str, RunRequest] = {}
 
     @property
     def group(self) -> str:
@@ -55,7 +55,7 @@ def faults(module: object, contract: Contract) -> tuple[str, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def _fault(module: object, name: str, wanted: Wanted) -> str | None:
+def _fault(module: object, name: str, wanted: RunRequest) -> str | None:
     if not hasattr(module, name):
         return f"it has no `{name}`"
     value = getattr(module, name)

@@ -109,7 +109,7 @@ def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> s
     )
 
 
-def cut(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """As much of it as fits; an ellipsis says that there is more."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 

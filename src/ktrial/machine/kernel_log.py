@@ -103,7 +103,7 @@ def new_lines(before: KernelLog, after: KernelLog, patterns: Sequence[LogPattern
         told = "the log was overwritten: lines between the two looks are lost"
     elif after.truncated:
         told = "the log grew by more than can be looked through"
-    lines = tuple(line for record in fresh if (line := _judged(record, patterns)) is not None)
+    lines = tuple(line for record in fresh if (line := _judge_line(record, patterns)) is not None)
     return KernelLogDelta(lines=lines, passed_over=len(fresh) - len(lines), could_not_tell=told)
 
 
@@ -113,7 +113,7 @@ def _began_anew(before: KernelLog, after: KernelLog) -> bool:
     return after.newest is None or after.newest < before.newest
 
 
-def _judged(record: KernelRecord, patterns: Iterable[LogPattern]) -> KernelLine | None:
+def _judge_line(record: KernelRecord, patterns: Iterable[LogPattern]) -> KernelLine | None:
     """Return the first pattern that fits decides; without one the severity does."""
     for pattern in patterns:
         if re.search(pattern.pattern, record.text):

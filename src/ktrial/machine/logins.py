@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from ktrial.kit.formats.tool_output import decoded, numbered, unreadable
+from ktrial.kit.formats.tool_output import decode_output, numbered, unreadable
 
 PROPERTIES = ("Id", "Class", "Type", "State", "Name", "IdleHint", "IdleSinceHint")
 _GRAPHICAL = {"x11", "wayland", "mir"}
@@ -48,7 +48,7 @@ def read_session_ids(data: bytes, source: str) -> tuple[str, ...]:
 
 def read_sessions(data: bytes, source: str) -> tuple[LoginSession, ...]:
     """Sessions in which a person works; greeters, services and those that end are left out. Raises UnreadableOutput."""
-    text = decoded(data, source)
+    text = decode_output(data, source)
     sessions = [_fields(block, source) for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
     if not sessions:
         raise unreadable(source, None, text[:60], "properties of sessions")

@@ -73,7 +73,7 @@ def shown_at(samples: Samples, place: int) -> tuple[Condition, ...]:
 
 def hottest(samples: Samples, place: int = -1) -> Condition | None:
     """Return the hottest of all sensors; None when none could be read."""
-    degrees = _shown(samples, place, TEMPERATURES)
+    degrees = _summary_of(samples, place, TEMPERATURES)
     if not degrees:
         return None
     name = max(degrees, key=lambda sensor: degrees[sensor])
@@ -82,14 +82,14 @@ def hottest(samples: Samples, place: int = -1) -> Condition | None:
 
 def mean_frequency(samples: Samples, place: int = -1) -> Condition | None:
     """Return the mean over all policies of cpufreq; None when none could be read."""
-    clocks = tuple(_shown(samples, place, CLOCKS).values())
+    clocks = tuple(_summary_of(samples, place, CLOCKS).values())
     if not clocks:
         return None
     mean = math.fsum(clocks) / len(clocks)
     return Condition(name="frequency", value=mean, unit="Hz", of=f"mean of {len(clocks)} policies")
 
 
-def _shown(samples: Samples, place: int, source: str) -> dict[str, float]:
+def _summary_of(samples: Samples, place: int, source: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, sensor in samples.units.items():
         values = samples.columns[name]

@@ -155,7 +155,7 @@ class Status(msgspec.Struct, frozen=True):
     skipped: tuple[Complaint, ...] = ()
 
 
-def decoded(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
+def decode_reply(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
     """Return a reply as its type. Raises AgentError for one that is not as agreed."""
     try:
         return msgspec.convert(answer, shape)
@@ -165,29 +165,29 @@ def decoded(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
 
 def status(machine: Machine) -> Status:
     """Return all journals of the machine. Raises AgentError where this session may not read them."""
-    return decoded("status", machine.request("status"), Status)
+    return decode_reply("status", machine.request("status"), Status)
 
 
 def verify(machine: Machine, transaction: int | None = None) -> tuple[TransactionCheck, ...]:
     """Return how the steps of one transaction stand, or of all in force."""
     only = {} if transaction is None else {"transaction": transaction}
-    return decoded("verify", machine.request("verify", **only), VerifyReply).transactions
+    return decode_reply("verify", machine.request("verify", **only), VerifyReply).transactions
 
 
 def checked(machine: Machine, plan: Mapping[str, Any]) -> tuple[Checked, ...]:
     """Return what the steps of a plan would meet; nothing is carried out."""
-    return decoded("plan", machine.request("plan", plan=plan), PlanReply).steps
+    return decode_reply("plan", machine.request("plan", plan=plan), PlanReply).steps
 
 
 def revert(machine: Machine, transaction: int) -> Reverted:
     answer = machine.request("revert", select={"only": transaction})
-    (reverted,) = decoded("revert", answer, RevertReply).transactions
+    (reverted,) = decode_reply("revert", answer, RevertReply).transactions
     return reverted
 
 
 def recover(machine: Machine) -> RevertReply:
     """Finish what interrupted agents had begun."""
-    return decoded("recover", machine.request("recover"), RevertReply)
+    return decode_reply("recover", machine.request("recover"), RevertReply)
 
 
 def text_of(value: str | Base64 | None) -> str | None:

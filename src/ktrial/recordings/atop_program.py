@@ -13,7 +13,7 @@ _LIMIT_S = 300.0
 _WORDS = 300
 
 
-def printed(path: Path) -> bytes:
+def print_raw_log(path: Path) -> bytes:
     """Return what `atop -r` prints of it. Raises BadInput."""
     program = shutil.which("atop")
     if program is None:

@@ -36,8 +36,8 @@ def read_cpuidle(before: Mapping[str, str], after: Mapping[str, str], seconds: f
         folder = path.removesuffix("name")
         cpus.add(match[1])
         depths[name] = max(depths.get(name, 0), int(match[2]))
-        microseconds[name] = microseconds.get(name, 0) + _moved(f"{folder}time", before, after)
-        entries[name] = entries.get(name, 0) + _moved(f"{folder}usage", before, after)
+        microseconds[name] = microseconds.get(name, 0) + _growth(f"{folder}time", before, after)
+        entries[name] = entries.get(name, 0) + _growth(f"{folder}usage", before, after)
     if not cpus:
         raise UnreadableOutput("cpuidle", None, ", ".join([*after][:1]), "idle states of the CPUs")
     whole_us = len(cpus) * seconds * 1e6
@@ -47,7 +47,7 @@ def read_cpuidle(before: Mapping[str, str], after: Mapping[str, str], seconds: f
     )
 
 
-def _moved(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> int:
+def _growth(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> int:
     first, last = _count(path, before), _count(path, after)
     if last < first:
         raise UnreadableOutput(path, None, f"{first}, then {last}", "a counter that only rises")

@@ -117,7 +117,7 @@ def _series(
             if wanted(name):
                 values = np.where(np.isin(row, _NOT_THERE), np.nan, row / sensor.per_unit)
                 one = _one(name, layout.source, sensor, times_s, array("d", values.tobytes()))
-                found[name] = one if name not in found else _joined(found[name], one)
+                found[name] = one if name not in found else _join_series(found[name], one)
     return found, last_s
 
 
@@ -128,7 +128,7 @@ def _one(name: str, source: str, sensor: Sensor, times_s: array[float], values: 
     )
 
 
-def _joined(before: Series, after: Series) -> Series:
+def _join_series(before: Series, after: Series) -> Series:
     return msgspec.structs.replace(before, times_s=before.times_s + after.times_s, values=before.values + after.values)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
-from ktrial.kit.formats.tool_output import decoded, unreadable
+from ktrial.kit.formats.tool_output import decode_output, unreadable
 from ktrial.recordings.model import Frames, Recording, Source
 
 HEADER = "end_unix_ns,duration_ns,clock_error_ns"
@@ -29,7 +29,7 @@ def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_
 
 def read_frames(data: bytes, name: str) -> Recording:
     """Frames alone. Raises UnreadableOutput; what was cut within its last row is read up to there."""
-    header, *lines = decoded(data, name).split("\n")
+    header, *lines = decode_output(data, name).split("\n")
     if header not in {HEADER, _SHORT}:
         raise unreadable(name, 1, header, f"the header {HEADER}")
     whole = lines[-1] == ""

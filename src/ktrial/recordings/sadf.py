@@ -40,7 +40,7 @@ _CPU |= {"steal": "cpu.steal", "idle": "cpu.idle"}
 _DISK = {"await": ("disks.{}.await", "s", 0.001), "util-percent": ("disks.{}.busy", "ratio", 0.01)}
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)$", re.ASCII)
 _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)$", re.ASCII)
-Found = Iterator[tuple[str, str, float]]
+SourcePackage = Iterator[tuple[str, str, float]]
 
 
 def is_sadf(head: bytes) -> bool:
@@ -88,7 +88,7 @@ def _unix(stamp: Mapping[str, Any], source: str) -> float:
     return float(calendar.timegm(parts))
 
 
-def _values(entry: Mapping[str, Any], source: str) -> Found:
+def _values(entry: Mapping[str, Any], source: str) -> SourcePackage:
     pressures = entry.get("psi")
     groups = {**entry, **pressures} if isinstance(pressures, dict) else entry
     for (group, key), (name, unit, factor) in _PLAIN.items():

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from ktrial.kit.formats.tool_output import numbered, shown, unreadable
+from ktrial.kit.formats.tool_output import for_message, numbered, unreadable
 from ktrial.recordings.model import Event, Recording, Source
 
 _CLOCK = r"(?P<at>\d\d:\d\d:\d\d) "
@@ -169,7 +169,7 @@ def _skip(text: str, line: int, reading: _Reading) -> None:
     if kind == "maps" and (name := _MAP.match(text)) is not None:
         reading.maps[name[0]] = None
     if kind == "other" and reading.other is None:
-        reading.other = f"line {line}: {shown(text)!r}"
+        reading.other = f"line {line}: {for_message(text)!r}"
 
 
 def _skipped(reading: _Reading) -> str:

@@ -13,10 +13,10 @@ from ktrial.recordings.model import Usage
 
 _S = 1e-9
 Pair = tuple[int, int]
-_Point = tuple[float, "Changed", int]
+_Point = tuple[float, "UsageChange", int]
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
+class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
     """A process or a control group, with what it used at the look before and at this one."""
 
     pid: int | None = None
@@ -38,7 +38,7 @@ class UsageLook(msgspec.Struct, frozen=True, kw_only=True):
 
     at_ns: int
     before_ns: int
-    changed: tuple[Changed, ...]
+    changed: tuple[UsageChange, ...]
 
 
 LOOK = msgspec.json.Decoder(UsageLook)
@@ -60,7 +60,7 @@ def usages(looks: Iterable[UsageLook], start_ns: int) -> tuple[Usage, ...]:
 def _usage(points: list[_Point]) -> Usage:
     first = points[0][1]
 
-    def values(of: Callable[[Changed], tuple[Pair | None, ...]]) -> array[float] | None:
+    def values(of: Callable[[UsageChange], tuple[Pair | None, ...]]) -> array[float] | None:
         """Return the sum of what is known; None where nothing ever is."""
         found = array("d")
         for _, one, which in points:

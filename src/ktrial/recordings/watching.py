@@ -60,7 +60,7 @@ class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
     idle_ns: int | None = None
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     """What is seen now. `cpu_ns` is what the agent has used; `lost` events were overwritten, null without a tracer."""
 
     at_ns: int
@@ -77,7 +77,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return self.cpu_ns / max(1, self.at_ns - self.started_ns)
 
 
-class Handed(msgspec.Struct, frozen=True):
+class HandedBlocks(msgspec.Struct, frozen=True):
     """Blocks of the recording, as the agent handed them over."""
 
     data: bytes

@@ -84,14 +84,14 @@ def html_page(comparison: Comparison) -> str:
 
 
 def _policy() -> str:
-    style, script = (hashed(text) for text in (STYLE, SCRIPT))
+    style, script = (policy_hash(text) for text in (STYLE, SCRIPT))
     return (
         f"default-src 'none'; style-src '{style}'; script-src '{script}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def hashed(text: str) -> str:
+def policy_hash(text: str) -> str:
     """As a policy allows it: by its SHA-256."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
@@ -144,7 +144,7 @@ class _Body:
 
     def headline(self) -> list[Part]:
         """Return the pictures beside the answer: all effects, in a form for wide and one for narrow screens."""
-        return self._placed(_EFFECTS)
+        return self._charts_of(_EFFECTS)
 
     def content(self) -> list[tuple[ReportSection, list[Part]]]:
         """Return the sections that have something to show, each with what it shows."""
@@ -204,7 +204,7 @@ class _Body:
 
     def _pictures(self, wanted: Pictures) -> list[Part]:
         if wanted.modules:
-            return self._placed(wanted.modules)
+            return self._charts_of(wanted.modules)
         if wanted.outcome is None:
             figures = [self._figure(chart, None) for chart in self._beside]
         else:
@@ -213,7 +213,7 @@ class _Body:
             figures = [self._figure(chart, None, runs if chart.name == "runs" else None) for chart in charts]
         return [tag("div", figures, class_="charts")] if figures else []
 
-    def _placed(self, modules: Sequence[str]) -> list[Part]:
+    def _charts_of(self, modules: Sequence[str]) -> list[Part]:
         pairs = zip(self._wide, self._narrow, strict=True)
         return [self._figure(*pair) for pair in pairs if pair[0].name.partition("-")[0] in modules]
 

@@ -29,7 +29,7 @@ def step_summary(comparison: Comparison) -> str:
         blocks += [Heading(outcome.name, level=4), arms_grid(outcome)]
     if found := findings(comparison):
         blocks += [Heading("Findings", level=4), *found]
-    return _joined([*_head(comparison, 3), *_texts(blocks, {})])
+    return _join_parts([*_head(comparison, 3), *_texts(blocks, {})])
 
 
 def markdown(comparison: Comparison, charts: Addresses | None = None) -> str:
@@ -37,21 +37,25 @@ def markdown(comparison: Comparison, charts: Addresses | None = None) -> str:
     pictures = charts or {}
     parts = _head(comparison, 1)
     if comparison.accepted is not None:
-        parts.append(f"Compared although refused: {escaped(comparison.accepted)}")
+        parts.append(f"Compared although refused: {escape(comparison.accepted)}")
     parts += _images(pictures.get("", ()))
     for section in report_sections(comparison):
         if texts := list(_texts(section.blocks, pictures)):
-            parts += [f"## {escaped(section.title)}", *texts]
-    return _joined(parts)
+            parts += [f"## {escape(section.title)}", *texts]
+    return _join_parts(parts)
 
 
-def _joined(parts: Sequence[str]) -> str:
+def _join_parts(parts: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
 def _head(comparison: Comparison, level: int) -> list[str]:
-    answer = f"**{escaped(comparison.answer)}**"
-    return [f"{'#' * level} {escaped(comparison.title)}", answer, f"Scope: {escaped(comparison.scope)}."]
+    answer = f"**{escape(comparison.answer)}**"
+    return [
+        f"{'#' * level} {escape(comparison.title)}",
+        answer,
+        f"Scope: {escape(comparison.scope)}.",
+    ]
 
 
 def _texts(blocks: Iterable[Block], pictures: Addresses) -> Iterator[str]:
@@ -64,7 +68,7 @@ def _texts(blocks: Iterable[Block], pictures: Addresses) -> Iterator[str]:
             case Items(lines):
                 yield "\n".join(f"- {_line(line)}" for line in lines)
             case Grid():
-                yield f"{escaped(block.caption)}\n\n{_table(block)}"
+                yield f"{escape(block.caption)}\n\n{_table(block)}"
             case Code(lines, language):
                 yield code_block(lines, language)
             case Folded(_, inner):
@@ -74,13 +78,13 @@ def _texts(blocks: Iterable[Block], pictures: Addresses) -> Iterator[str]:
 
 
 def _images(pictures: Sequence[tuple[str, str]]) -> list[str]:
-    return [f"![{escaped(title)}]({address})" for title, address in pictures]
+    return [f"![{escape(title)}]({address})" for title, address in pictures]
 
 
 def _line(line: Line) -> str:
     if isinstance(line, Styled):
         return _styled(line)
-    return escaped(line) if isinstance(line, str) else _spaced(line)
+    return escape(line) if isinstance(line, str) else _spaced(line)
 
 
 def _spaced(pieces: Sequence[str | Styled]) -> str:
@@ -95,7 +99,7 @@ def _spaced(pieces: Sequence[str | Styled]) -> str:
 
 
 def _styled(one: Styled) -> str:
-    text = escaped(one.text)
+    text = escape(one.text)
     match one.style:
         case "verdict":
             return f"{_MARKS[one.text]} {text}"
@@ -110,7 +114,7 @@ def _styled(one: Styled) -> str:
 
 def _table(grid: Grid) -> str:
     lines = [
-        "| " + " | ".join(escaped(name) for name in grid.headers) + " |",
+        "| " + " | ".join(escape(name) for name in grid.headers) + " |",
         "|" + "|".join(" ---: " if at in grid.numeric else " --- " for at in range(len(grid.headers))) + "|",
     ]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in grid.rows]
@@ -118,7 +122,7 @@ def _table(grid: Grid) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    return escaped("; ".join(cell.lines)) if isinstance(cell, Stack) else _line(cell)
+    return escape("; ".join(cell.lines)) if isinstance(cell, Stack) else _line(cell)
 
 
 #: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.
@@ -135,7 +139,7 @@ _ENTITIES = {
 }
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return foreign text that stays text: no markup, no link, no mention, no line of its own."""
     return _SPECIAL.sub(lambda found: _ENTITIES.get(found[0], _backslashed(found[0])), clean(text).strip())
 

@@ -25,7 +25,7 @@ _MOST_CHARTED = 24
 _LONGEST_NAME = 80
 
 
-def published(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_data: bool = False) -> dict[str, bytes]:
+def publication(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_data: bool = False) -> dict[str, bytes]:
     """File name -> content: the report, its charts, the comparison, a file for each run, how to get it again.
 
     `data` are files with what it was made from; `has_data` says that there are such beside these.

@@ -69,10 +69,10 @@ def by_arm(comparison: Comparison) -> list[tuple[str, ...]]:
             if values.arm in arms:
                 arms[values.arm].update({point.run: point for point in values.points})
     shown = worth_showing(point for runs in arms.values() for point in runs.values())
-    return [(one.title, *(_told(one, runs.values()) for runs in arms.values())) for one in shown]
+    return [(one.title, *(_range_text(one, runs.values()) for runs in arms.values())) for one in shown]
 
 
-def _told(condition: ShownCondition, points: Iterable[Point]) -> str:
+def _range_text(condition: ShownCondition, points: Iterable[Point]) -> str:
     values = [value for point in points if (value := condition.of(point)) is not None]
     if not values:
         return "-"

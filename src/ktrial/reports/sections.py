@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ktrial.bench.numbers import column
 from ktrial.bench.text import percent
-from ktrial.compare.exclusion import changed, dependence_words, moved
+from ktrial.compare.exclusion import changed_verdicts, dependence_words, moved_intervals
 from ktrial.compare.missing import hole_rows
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison, StateChange
 from ktrial.judge.model.trial_summary import ToldTrial
@@ -402,7 +402,7 @@ def _exclusions(comparison: Comparison) -> list[Block]:
 def _side_by_side(comparison: Comparison, without: Comparison) -> Grid:
     """Return every verdict with the exclusions beside that with all runs."""
     all_runs = {(outcome.name, one.arm): (one, outcome) for outcome in without.outcomes for one in outcome.contrasts}
-    depends = {*changed(comparison, without), *moved(comparison, without)}
+    depends = {*changed_verdicts(comparison, without), *moved_intervals(comparison, without)}
     rows = []
     for outcome in by_weight(comparison.outcomes):
         for contrast in outcome.contrasts:

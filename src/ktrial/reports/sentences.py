@@ -65,7 +65,7 @@ def _sentence(names: Mapping[str, str], outcome: OutcomeComparison, contrast: Co
     return f"{_change(names, outcome, contrast)}. {meaning}".rstrip()
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownFacts(msgspec.Struct, frozen=True):
     """What is known of all arms by name: the same in all, different, or not known of some."""
 
     same: tuple[tuple[str, str], ...]
@@ -73,7 +73,7 @@ class Known(msgspec.Struct, frozen=True):
     partly: tuple[str, ...]
 
 
-def known_of(comparison: Comparison) -> Known:
+def known_of(comparison: Comparison) -> KnownFacts:
     """Sorts what is known of the arms by whether it was held the same."""
     same, different, partly = [], [], []
     for name in sorted({name for source in comparison.arms for name in source.known}):
@@ -84,7 +84,7 @@ def known_of(comparison: Comparison) -> Known:
             same.append((name, values[0][1]))
         else:
             partly.append(name)
-    return Known(tuple(same), tuple(different), tuple(partly))
+    return KnownFacts(tuple(same), tuple(different), tuple(partly))
 
 
 def made_with(comparison: Comparison) -> list[tuple[str, str]]:

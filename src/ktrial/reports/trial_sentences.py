@@ -7,7 +7,7 @@ from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.trial_summary import ToldTrial
 
 
-def counted(number: int, one: str, many: str) -> str:
+def count_words(number: int, one: str, many: str) -> str:
     """`1 block`, `3 blocks`."""
     return f"{number} {one if number == 1 else many}"
 
@@ -61,6 +61,8 @@ def course_sentences(comparison: Comparison, trial: ToldTrial) -> list[str]:
     """Return how far it went and why it ended."""
     why = ended_words(comparison, trial)
     void = sum(one.void is not None for one in trial.drawn)
-    told = blocks_words(trial) + (f", {counted(void, 'more is', 'more are')} void and counted nowhere" if void else "")
+    told = blocks_words(trial) + (
+        f", {count_words(void, 'more is', 'more are')} void and counted nowhere" if void else ""
+    )
     ended = "It is not over." if why is None else f"It ended: {why}."
     return [f"{told}. {ended} Before each visit {trial.settle_s:g} s to settle."]

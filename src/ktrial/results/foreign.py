@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ktrial.bench.record import RunRecord
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.outcome import Direction, Unit
 
 

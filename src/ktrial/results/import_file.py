@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun, Refused, UnknownName
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.kit.json_strict import fault
@@ -112,7 +112,7 @@ def bring_in(
         session = _session(file, wanted.options, results, group, runs, (started_unix_ms, place))
         if not wanted.dry_run:
             store.save_all(session, _stored(session, runs, file))
-        brought.append(_brought(session, runs))
+        brought.append(_imported_session(session, runs))
     return BroughtFile(
         file=file.name, format=results.format, sha256=file.sha256, sessions=tuple(brought), notes=tuple(notes)
     )
@@ -125,7 +125,7 @@ def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[st
     importer = None
     try:
         data, name = unpacked(file.data, file.name, LIMIT_BYTES)
-        importer = _chosen(data, name, wanted, importers)
+        importer = _choose_importer(data, name, wanted, importers)
         _check_options(wanted.options, importer, file.name)
         results = importer.read(data, name, wanted.options)
         if not importer.takes_columns:
@@ -155,13 +155,13 @@ def _check_options(options: ImportOptions, importer: Importer, name: str) -> Non
 
 def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> ForeignResults:
     """Return the same with groups and blocks by what the runs tell, and without the runs that --where leaves out."""
-    runs = _wanted(results.runs, options.where or (), name)
+    runs = _select_runs(results.runs, options.where or (), name)
     if options.block is not None:
-        blocks = _told(runs, options.block, "--block", name)
+        blocks = _values_under(runs, options.block, "--block", name)
         runs = tuple(msgspec.structs.replace(run, block=block) for run, block in zip(runs, blocks, strict=True))
     if options.by is not None:
         keys = [one.strip() for one in options.by.split(",")]
-        groups = zip(*(_told(runs, key, "--by", name) for key in keys), strict=True)
+        groups = zip(*(_values_under(runs, key, "--by", name) for key in keys), strict=True)
         runs = tuple(
             msgspec.structs.replace(
                 run,
@@ -173,7 +173,7 @@ def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> F
     return msgspec.structs.replace(results, runs=runs)
 
 
-def _wanted(runs: Sequence[ForeignRun], where: Sequence[str], name: str) -> tuple[ForeignRun, ...]:
+def _select_runs(runs: Sequence[ForeignRun], where: Sequence[str], name: str) -> tuple[ForeignRun, ...]:
     """Return the runs that tell a wanted value under each name; several of one name count."""
     wanted: dict[str, set[str]] = {}
     for text in where:
@@ -182,14 +182,14 @@ def _wanted(runs: Sequence[ForeignRun], where: Sequence[str], name: str) -> tupl
             raise BadInput(f"--where {text!r}: it has no value", file=name, hint="write NAME=VALUE")
         wanted.setdefault(key, set()).add(value.strip())
     for key, values in wanted.items():
-        told = _told(runs, key, "--where", name)
+        told = _values_under(runs, key, "--where", name)
         runs = tuple(run for run, value in zip(runs, told, strict=True) if value in values)
         if not runs:
             raise BadInput("no run is so", file=name, hint=f"--where: {key} is {', '.join(sorted(set(told))[:12])}")
     return tuple(runs)
 
 
-def _told(runs: Sequence[ForeignRun], key: str, option: str, name: str) -> list[str]:
+def _values_under(runs: Sequence[ForeignRun], key: str, option: str, name: str) -> list[str]:
     """Return what each run tells under a name. Raises BadInput where one does not."""
     told = [run.attributes.get(key) for run in runs]
     found = [one for one in told if one is not None]
@@ -214,7 +214,7 @@ def claiming(head: bytes, name: str, importers: Mapping[str, Importer]) -> list[
     return [importer for importer in fitting if not importer.takes_columns] or fitting
 
 
-def _chosen(data: bytes, name: str, wanted: ImportRequest, importers: Mapping[str, Importer]) -> Importer:
+def _choose_importer(data: bytes, name: str, wanted: ImportRequest, importers: Mapping[str, Importer]) -> Importer:
     formats = ", ".join(importers)
     as_format = wanted.as_format
     if as_format is not None:
@@ -375,7 +375,7 @@ def document_of(run: ForeignRun) -> dict[str, Any]:
     }
 
 
-def _brought(session: StoredSession, runs: Sequence[ForeignRun]) -> BroughtSession:
+def _imported_session(session: StoredSession, runs: Sequence[ForeignRun]) -> BroughtSession:
     return BroughtSession(
         session=session.session,
         label=session.label or "",

@@ -48,7 +48,7 @@ def candidates_of(goals: Iterable[Goal], machine: Machine, catalog: Catalog) -> 
                     continue
                 made = _candidate(goal, source, together, catalog)
                 key = (goal.name, *made.words)
-                found[key] = _joined(found[key], made) if key in found else made
+                found[key] = _join_candidates(found[key], made) if key in found else made
     return Suggestions(tuple(sorted(found.values(), key=rank)), not_here, inert)
 
 
@@ -111,7 +111,7 @@ def _candidate(goal: Goal, source: str, together: Sequence[Change], catalog: Cat
     )
 
 
-def _joined(one: Candidate, other: Candidate) -> Candidate:
+def _join_candidates(one: Candidate, other: Candidate) -> Candidate:
     return msgspec.structs.replace(
         one,
         sources=tuple(dict.fromkeys((*one.sources, *other.sources))),

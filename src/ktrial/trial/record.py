@@ -67,12 +67,12 @@ def protocol_sha256(file: TrialFile, protocol: Protocol, arms: Mapping[str, ArmS
     written = msgspec.json.encode((file, protocol, arms))
     # As it is when it is read again: 8 and 8.0 are one limit.
     read = msgspec.json.decode(written, type=tuple[TrialFile, Protocol, dict[str, ArmSettings]])
-    return hashlib.sha256(msgspec.json.encode(_said(msgspec.to_builtins(read)), order="sorted")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(_without_empty(msgspec.to_builtins(read)), order="sorted")).hexdigest()
 
 
-def _said(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     """Without what is null or empty: a field that a later ktrial adds does not change the hash of earlier trials."""
     if isinstance(value, dict):
-        found = {name: _said(one) for name, one in value.items()}
+        found = {name: _without_empty(one) for name, one in value.items()}
         return {name: one for name, one in found.items() if one not in (None, {}, [])}
-    return [_said(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_without_empty(one) for one in value] if isinstance(value, list | tuple) else value

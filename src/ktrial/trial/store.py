@@ -14,7 +14,7 @@ from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.results.store.database import Database
 from ktrial.results.store.schema import noise_profiles, trial_events, trials
-from ktrial.trial.kept import KeptTrial
+from ktrial.trial.kept_trial import KeptTrial
 from ktrial.trial.record import StoredTrial
 
 _TRIALS = sa.select(trials.c.document).order_by(trials.c.started_unix_ms.desc(), trials.c.key.desc())
@@ -56,17 +56,17 @@ class StoredTrials:
 
     def all(self) -> tuple[StoredTrial, ...]:
         """Return all trials, the newest first."""
-        return self._chosen(_TRIALS)
+        return self._select(_TRIALS)
 
-    def _chosen(self, chosen: sa.Select[Any]) -> tuple[StoredTrial, ...]:
+    def _select(self, chosen: sa.Select[Any]) -> tuple[StoredTrial, ...]:
         with self._open_database().reading() as connection:
             return tuple(msgspec.json.decode(row.document, type=StoredTrial) for row in connection.execute(chosen))
 
     def find(self, name: str | None) -> StoredTrial:
         """Return a trial by its name or the beginning of it; the newest without one."""
-        found = self._chosen(_TRIALS.limit(1) if name is None else _TRIALS.where(trials.c.trial == name))
+        found = self._select(_TRIALS.limit(1) if name is None else _TRIALS.where(trials.c.trial == name))
         if name and not found:
-            begin_so = self._chosen(_TRIALS.where(trials.c.trial.startswith(name, autoescape=True)))
+            begin_so = self._select(_TRIALS.where(trials.c.trial.startswith(name, autoescape=True)))
             found = tuple(one for one in begin_so if one.trial.startswith(name))  # SQLite takes A and a for the same
         if len(found) == 1:
             return found[0]
@@ -100,12 +100,12 @@ class StoredTrials:
 
     def of_session(self, session: str) -> tuple[KeptTrial, ...]:
         """Return the trials whose runs are in a session, the oldest first."""
-        found = self._chosen(_TRIALS.where(trials.c.session == session))
-        return tuple(self._kept(one) for one in reversed(found))
+        found = self._select(_TRIALS.where(trials.c.session == session))
+        return tuple(self._load(one) for one in reversed(found))
 
     def named(self, name: str) -> KeptTrial | None:
-        found = self._chosen(_TRIALS.where(trials.c.trial == name))
-        return self._kept(found[0]) if found else None
+        found = self._select(_TRIALS.where(trials.c.trial == name))
+        return self._load(found[0]) if found else None
 
     def bring(self, trials: Iterable[KeptTrial]) -> None:
         """Keep trials that were made elsewhere, all or none. Their noise profile is that of another machine."""
@@ -114,7 +114,7 @@ class StoredTrials:
                 self._insert(connection, kept.stored)
                 self._append(connection, kept.stored.trial, kept.log)
 
-    def _kept(self, stored: StoredTrial) -> KeptTrial:
+    def _load(self, stored: StoredTrial) -> KeptTrial:
         log = self.log(stored.trial)
         first = protocol_in(log)
         return KeptTrial(stored=stored, log=log, noise=self._profile_with(first.profile) if first.profile else None)

@@ -13,7 +13,7 @@ from ktrial.bench.adapters.xplane.xplane_test import NO_FRAMES, STAGES, stage_ou
 from ktrial.bench.benchmark import ParsedRun, check_measurements
 from ktrial.bench.events import Result
 from ktrial.bench.measure import session_of
-from ktrial.bench.record import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
+from ktrial.bench.record import Artefact, Exit, KeptMeasurement, Resources, RunRecord, Session, summarise
 from ktrial.bench.run.ports import CaptureFolder, Launcher, RunStore, WrittenLog
 from ktrial.bench.schedule import Order
 from ktrial.kit.errors import BadInput, BadRun, KtrialError
@@ -234,7 +234,7 @@ def play(game: Game, arena: Arena, *, quiet: bool = False) -> tuple[Exit, Played
     captures = _captures(game, arena, started[1])
     failure, report = BadRun(""), None
     try:
-        capture, report = _chosen(game, captures)
+        capture, report = _choose_capture(game, captures)
         captures = (capture,)
     except BadRun as error:
         failure = error
@@ -266,7 +266,7 @@ def _captures(game: Game, arena: Arena, started_unix_ms: int) -> tuple[Capture, 
     return () if data is None else (Capture("Log.txt", data),)
 
 
-def _chosen(game: Game, captures: Sequence[Capture]) -> tuple[Capture, FrameReport]:
+def _choose_capture(game: Game, captures: Sequence[Capture]) -> tuple[Capture, FrameReport]:
     """Return the capture that is meant: the one with most frames of those that can be read."""
     if not captures:
         if game.own_test:
@@ -329,7 +329,9 @@ def _record(  # noqa: PLR0913, PLR0917 (the parts of a record)
         position=1,
         started_monotonic_ns=started[0],
         started_unix_ms=started[1],
-        measurements=tuple(Kept.of(one, outcomes[one.outcome]) for one in (report.measurements if report else ())),
+        measurements=tuple(
+            KeptMeasurement.of(one, outcomes[one.outcome]) for one in (report.measurements if report else ())
+        ),
         details=report.details if report is not None else {},
         notes=notes,
         exit=ended,

@@ -51,7 +51,7 @@ class Kernels:
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
         (script,) = files.values()
         self.booted.append((place, job, len(script)))
-        said = guest_line.encoded(guest_line.SAID, guest_line.numbered(1, HELLO))
+        said = guest_line.encode_frame(guest_line.SAID, guest_line.numbered(1, HELLO))
         console = b"odd" if len(self.booted) in self._odd else b""
         begun: Any = SimpleNamespace(release="6.12.7-test")
         none: Any = None

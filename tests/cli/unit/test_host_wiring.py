@@ -12,7 +12,7 @@ import pytest
 from ktrial.bench.guest_tools import GuestFailed, GuestPlace, GuestTools, Mode
 from ktrial.cli.app_guest import GuestHost, again, as_before, boot_to_talk
 from ktrial.cli.hosts import host_of
-from ktrial.guests.kept import Keeper
+from ktrial.guests.kept_guest import Keeper
 from ktrial.kit.errors import BadInput, UnknownName
 
 

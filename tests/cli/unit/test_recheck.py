@@ -18,7 +18,7 @@ import pytest
 
 from ktrial.cli.app import App
 from ktrial.evidence.file import BundleFolder
-from ktrial.judge.model.asked import AskedComparison
+from ktrial.judge.model.query import AskedComparison
 from ktrial.kit.scrub import Identity
 from ktrial.results.store.database import Database
 from ktrial.results.store.runs import Store

@@ -12,8 +12,8 @@ from ktrial.compare.arms import Arm, ComparedRun
 from ktrial.compare.compare import About, CompareQuery, compare, foreign_judge
 from ktrial.compare.machines import on_machines, places_there, split
 from ktrial.compare.sources import ComparedSource, ReadingOptions, gather
-from ktrial.judge.model.asked import ImportOptions
 from ktrial.judge.model.comparison import Comparison
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.results.model import StoredRun, StoredSession
 from ktrial.results.ports import Results

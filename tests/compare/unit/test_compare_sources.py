@@ -17,7 +17,7 @@ from ktrial.compare.comparability import doubts
 from ktrial.compare.runs import from_store, readings_of
 from ktrial.compare.series import series_of
 from ktrial.compare.sources import MOST_ARMS, ComparedSource, ReadingOptions, gather, pick_control
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.machine.facts import Fact, FactBook
 from ktrial.results.importers import all_importers

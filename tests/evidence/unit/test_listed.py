@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.cli.shared.rechecked import _listed
+from ktrial.cli.shared.recheck import _changed_files
 from ktrial.evidence.differences import Difference
 from ktrial.reports.publish import LIST
 
@@ -24,13 +24,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_files_that_are_as_they_were_are_not_named(folder: Path) -> None:
-    assert list(_listed(folder)) == []
+    assert list(_changed_files(folder)) == []
 
 
 def test_a_changed_file_and_one_that_has_gone_are_named(folder: Path) -> None:
     (folder / "README.md").write_text("another")
     (folder / "comparison.json").unlink()
-    assert list(_listed(folder)) == [
+    assert list(_changed_files(folder)) == [
         Difference(kind="hash", where="README.md", told="it was changed: it is not what SHA256SUMS says"),
         Difference(kind="file", where="comparison.json", told="it is in SHA256SUMS and no plain file of the folder"),
     ]
@@ -38,8 +38,8 @@ def test_a_changed_file_and_one_that_has_gone_are_named(folder: Path) -> None:
 
 def test_a_list_that_cannot_be_read_is_named_alone(folder: Path) -> None:
     (folder / LIST).write_bytes(b"\xff")
-    (difference,) = _listed(folder)
+    (difference,) = _changed_files(folder)
     assert (difference.kind, difference.where) == ("file", LIST)
     assert difference.told.startswith("it cannot be read: ")
     (folder / LIST).unlink()
-    assert len(list(_listed(folder))) == 1
+    assert len(list(_changed_files(folder))) == 1

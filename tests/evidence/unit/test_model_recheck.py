@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ktrial.evidence.differences import (
     Difference,
-    Rechecked,
+    RecheckResult,
     UnreadData,
     _name,
     comparison_differences,
@@ -117,7 +117,7 @@ def test_of_long_texts_the_difference_is_shown(where: int) -> None:
 
 def test_what_was_rechecked_is_told_with_the_answer_last() -> None:
     differences = [Difference(kind="measurement", where=f"run {number}", told="1 is stored") for number in range(14)]
-    found = Rechecked(
+    found = RecheckResult(
         file="found.tar.zst",
         runs=5,
         outcomes=3,

@@ -12,20 +12,20 @@ import msgspec
 import pytest
 
 from ktrial.bench.record import RunRecord
-from ktrial.evidence.differences import Difference, Rechecked, UnreadData
+from ktrial.evidence.differences import Difference, RecheckResult, UnreadData
 from ktrial.evidence.model import BundledRun, BundledSession, BundleMember, Manifest, Packed
 from ktrial.evidence.recheck import Readers, recheck
 from ktrial.evidence.recheck_trial import trial_differences
 from ktrial.evidence.trials import check_same_verdicts, members_of, trial_in
 from ktrial.evidence.unpack import BundleResults, runs_of, session_of
-from ktrial.judge.model.asked import AskedComparison, ImportOptions
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import RunEnded
+from ktrial.judge.model.query import AskedComparison, ImportOptions
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer
 from ktrial.results.import_file import document_of
 from ktrial.results.model import StoredRun, StoredSession
-from ktrial.trial.kept import KeptTrial
+from ktrial.trial.kept_trial import KeptTrial
 from ktrial.tuning.catalog.loader import load_catalog
 from tests.support.bench import FakeBenchmark
 from tests.support.comparisons import two_arms
@@ -108,7 +108,7 @@ class Bundle:
 
 def checked(
     bundle: Bundle, published: Comparison | None = None, again: Any = None, found: ForeignResults | None = None
-) -> Rechecked:
+) -> RecheckResult:
     """What is found; `found` is what the file of an import tells now."""
 
     def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:

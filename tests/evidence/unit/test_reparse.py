@@ -10,7 +10,7 @@ import pytest
 
 from ktrial.bench.adapters import all_benchmarks
 from ktrial.bench.benchmark import ParsedRun, RawOutput, check_exit
-from ktrial.bench.record import Kept
+from ktrial.bench.record import KeptMeasurement
 from ktrial.evidence.reparse import Reparsed, read_again, reparse_run
 from ktrial.kit.errors import BadRun
 from ktrial.results.model import StoredRun
@@ -119,7 +119,7 @@ def test_every_recorded_output_gives_the_same_again(case: Path) -> None:
     try:
         check_exit(raw)
         parsed = benchmark.parse(raw, parameters)
-        kept = [msgspec.to_builtins(Kept.of(one, outcomes[one.outcome])) for one in parsed.measurements]
+        kept = [msgspec.to_builtins(KeptMeasurement.of(one, outcomes[one.outcome])) for one in parsed.measurements]
         details = msgspec.json.decode(msgspec.json.encode(parsed.details))
         fields = {"measurements": kept, "details": details, "notes": list(parsed.notes)}
     except BadRun as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from ktrial.bench.guest_tools import Begun, GuestFailed, GuestPlace, GuestRun, Job, ProgramEnded, Shape
+from ktrial.bench.guest_tools import GuestFailed, GuestPlace, GuestRun, GuestStart, Job, ProgramEnded, Shape
 from ktrial.guests.boot_time import boot_time
 from ktrial.guests.text import boot_time_text
 from ktrial.kit.errors import BadRun
@@ -25,7 +25,7 @@ class Lab:
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
         self.words.append(place.shape.append)
         uptime_s = (1.0, 3.0, 2.0, 4.0)[(len(self.words) - 1) % 4]
-        begun = Begun(
+        begun = GuestStart(
             release="6.12.1",
             version="#1",
             architecture="x86_64",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.guests.guest_line import BEGUN, END, ENDED, ERRORS, OUTPUT, Frame, Garbled, GuestLineFrames, encoded
+from ktrial.guests.guest_line import BEGUN, END, ENDED, ERRORS, OUTPUT, Frame, Garbled, GuestLineFrames, encode_frame
 
 KINDS = st.sampled_from([BEGUN, OUTPUT, ERRORS, ENDED, END])
 
@@ -13,7 +13,7 @@ KINDS = st.sampled_from([BEGUN, OUTPUT, ERRORS, ENDED, END])
 @settings(max_examples=50)
 @given(st.lists(st.tuples(KINDS, st.binary(max_size=40)), max_size=6), st.integers(1, 30))
 def test_frames_come_whole_from_any_pieces(frames: list[tuple[bytes, bytes]], size: int) -> None:
-    line = b"".join(encoded(kind, content) for kind, content in frames)
+    line = b"".join(encode_frame(kind, content) for kind, content in frames)
     reader, found = GuestLineFrames(), []
     for at in range(0, len(line), size):
         found += reader.feed(line[at : at + size])
@@ -32,5 +32,5 @@ def test_any_bytes_are_frames_or_garbled(line: bytes) -> None:
 
 def test_what_a_program_writes_into_the_line_is_told() -> None:
     with pytest.raises(Garbled, match="carries b'hello") as caught:
-        GuestLineFrames().feed(encoded(OUTPUT, b"x") + b"hello world")
+        GuestLineFrames().feed(encode_frame(OUTPUT, b"x") + b"hello world")
     assert "/dev/ttyS1" in str(caught.value.hint)

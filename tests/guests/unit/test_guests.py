@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.bench.guest_tools import Begun, GuestDiffers, GuestRun, ProgramEnded, Shape
+from ktrial.bench.guest_tools import GuestDiffers, GuestRun, GuestStart, ProgramEnded, Shape
 from ktrial.guests.agreement import boot_in, boot_twice, difference, digest, settle_s
 from ktrial.kit.errors import KtrialError
 
 SHAPE = Shape(mode="emulated", memory_bytes=1 << 30, cpus=1)
-BEGUN = Begun(
+BEGUN = GuestStart(
     release="6.12", version="#1", architecture="x86_64", command_line="quiet", uptime_s=1.5, cpus=1, memory_bytes=1
 )
 RUN = GuestRun(

@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for path in tmp_path.iterdir():
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(programs, "_said", lambda argv: said(argv, tmp_path))
+    monkeypatch.setattr(programs, "_first_line_of", lambda argv: said(argv, tmp_path))
     monkeypatch.setattr(guest_tools, "_HIDDEN", ("/run/",))
     return tmp_path
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_brought(folder: Path, name: str, why: str) -> None:
 
 
 def test_a_missing_library_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_said", lambda argv: "\tliby.so.2 => not found\n")
+    monkeypatch.setattr(programs, "_first_line_of", lambda argv: "\tliby.so.2 => not found\n")
     with pytest.raises(KtrialError, match=r"there is no liby\.so\.2"):
         bring(["linked"])
 

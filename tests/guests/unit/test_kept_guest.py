@@ -16,8 +16,8 @@ from threading import Event, Thread
 import pytest
 
 from ktrial.bench.guest_tools import Ends, KeptProgram, ProgramPast
-from ktrial.guests import kept
-from ktrial.guests.kept import Keeper, KeptGuest, check_name, kept_names
+from ktrial.guests import kept_guest as kept
+from ktrial.guests.kept_guest import Keeper, KeptGuest, check_name, kept_names
 from ktrial.guests.transport import GuestTransport
 from ktrial.kit.errors import AgentError, BadInput, Busy, KtrialError
 
@@ -154,7 +154,7 @@ def test_one_command_at_a_time_and_the_other_is_told_whose_turn_it_is(house: Hou
 def test_a_command_that_is_killed_ends_its_sessions(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "PATIENCE_S", 0.05)
     code = (
-        "import os, signal; from ktrial.guests.kept import KeptGuest; "
+        "import os, signal; from ktrial.guests.kept_guest import KeptGuest; "
         "KeptGuest('lab').open(['serve'], root=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, env=dict(os.environ))
@@ -180,7 +180,7 @@ def test_what_a_keeper_of_another_version_keeps_is_not_taken(house: House) -> No
     os.write(descriptor, b"other")
     socket.send_fds(guest._connection, [b'{"past":true}'], [descriptor])
     os.close(descriptor)
-    guest._told()
+    guest._receive()
     guest.close()
     with pytest.raises(KtrialError, match="is another version of ktrial"):
         KeptGuest("lab")

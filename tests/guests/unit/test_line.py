@@ -12,7 +12,7 @@ import pytest
 
 from ktrial.guests import console_line, guest_line
 from ktrial.guests.console_line import _WINDOW_BYTES, ConsoleLine
-from ktrial.guests.guest_line import GuestLineFrames, encoded, number_of, numbered
+from ktrial.guests.guest_line import GuestLineFrames, encode_frame, number_of, numbered
 
 
 class Guest:
@@ -40,7 +40,7 @@ class Guest:
                 length = int.from_bytes(rest[1:5], "big")
                 kind, content, rest = rest[:1], rest[5 : 5 + length], rest[5 + length :]
                 if self.acknowledges:
-                    self._said.write(encoded(guest_line.TAKEN, (5 + length).to_bytes(4, "big")))
+                    self._said.write(encode_frame(guest_line.TAKEN, (5 + length).to_bytes(4, "big")))
                 if kind == guest_line.END:
                     return
                 self._take(kind, content)
@@ -53,9 +53,9 @@ class Guest:
         if kind == guest_line.KILL:
             self.killed.append(session)
         elif bytes_:
-            self._said.write(encoded(guest_line.SAID, numbered(session, bytes_.upper())))
+            self._said.write(encode_frame(guest_line.SAID, numbered(session, bytes_.upper())))
         else:
-            self._said.write(encoded(guest_line.OVER, b'{"status":0,"session":%d}' % session))
+            self._said.write(encode_frame(guest_line.OVER, b'{"status":0,"session":%d}' % session))
 
     def close(self) -> None:
         """The emulator is gone."""

@@ -50,11 +50,11 @@ class Guest:
                 answered += 1
                 text = f"{session} {line.decode()[:20]} {answered}{self.drifts(len(self.scripts))}\n".encode()
                 for part in (text[:3], text[3:]):
-                    said += guest_line.encoded(guest_line.SAID, guest_line.numbered(session, part))
+                    said += guest_line.encode_frame(guest_line.SAID, guest_line.numbered(session, part))
         if self.answers is not None:
-            said = guest_line.encoded(guest_line.SAID, guest_line.numbered(1, self.answers))
+            said = guest_line.encode_frame(guest_line.SAID, guest_line.numbered(1, self.answers))
         if self.mute:
-            said = guest_line.encoded(guest_line.SAID, guest_line.numbered(1, b"half a li"))
+            said = guest_line.encode_frame(guest_line.SAID, guest_line.numbered(1, b"half a li"))
         shape = Shape(mode="exact", memory_bytes=1 << 29, cpus=1)
         none: Any = None
         common = {"begun": none, "ended": none, "stdout": b"", "stderr": b"", "console": b"", "wall_s": 1.0}

@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from ktrial.judge.collect_log import collect
 from ktrial.judge.judge import judge
 from ktrial.judge.model.comparison import Role
-from ktrial.judge.model.judgement import Judged, Judgement
+from ktrial.judge.model.judgement import Judgement, OutcomeJudgement
 from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
-    Ended,
     Event,
     Extended,
     OutcomeRule,
@@ -28,6 +27,7 @@ from ktrial.judge.model.log import (
     ReadingsTaken,
     RunEnded,
     TrialArm,
+    TrialEnd,
     block_order,
     decode,
     encode,
@@ -50,7 +50,7 @@ def noise(blocks: int, sd: float = 0.01, seed: int = 1, mean: float = 0.0) -> li
     return values
 
 
-def only(log: Sequence[Event]) -> Judged:
+def only(log: Sequence[Event]) -> OutcomeJudgement:
     return judge(log).of(TIME, "case", "control")
 
 
@@ -129,7 +129,7 @@ def test_units_inversion_and_mirror_do_not_matter(differences: list[float], fact
     log = pair_log(fixed, differences)
     plain = only(log)
 
-    def measured(change: Any, start: Protocol = fixed) -> Judged:
+    def measured(change: Any, start: Protocol = fixed) -> OutcomeJudgement:
         events = [
             replace(event, measurements={TIME: change(event.measurements[TIME])})
             if isinstance(event, RunEnded)
@@ -319,7 +319,7 @@ def test_values_without_a_logarithm_are_not_comparable() -> None:
 
 
 def test_an_ended_trial_is_inconclusive_where_it_was_open() -> None:
-    said = judge([*pair_log(protocol(), noise(5)), Ended(reason="the user stopped it")])
+    said = judge([*pair_log(protocol(), noise(5)), TrialEnd(reason="the user stopped it")])
     assert (said.judged[0].verdict, said.judged[0].why) == ("inconclusive", "ended")
     assert (said.next.action, said.next.reason) == ("stop", "the user stopped it")
 
@@ -561,7 +561,7 @@ def test_a_protocol_that_says_nothing_to_judge_is_refused() -> None:
 
 @pytest.mark.parametrize("blocks, needed", [(1, False), (2, True)])
 def test_blocks_that_would_have_been_needed_come_from_the_noise_that_was_found(blocks: int, needed: bool) -> None:
-    over = Ended(reason="stopped")
+    over = TrialEnd(reason="stopped")
     differences = [0.02, 0.1, 0.03, 0.05, 0.01]
     found = only([*pair_log(protocol(), differences[:blocks]), over])
     assert (found.needed is not None) == needed
@@ -608,20 +608,20 @@ def test_a_declared_extension_goes_on_by_e_value() -> None:
 @pytest.mark.parametrize("extend, over", [(False, True), (True, False)])
 def test_an_extension_that_was_not_declared_or_came_too_early_is_refused(extend: bool, over: bool) -> None:
     log = pair_log(protocol(cap=12, extend=extend), noise(12, 0.05))
-    log += [Ended(reason="the cap")] if over else []
+    log += [TrialEnd(reason="the cap")] if over else []
     with pytest.raises(BadInput, match="extended that had not declared it, or was not over"):
         judge([*log, Extended(blocks=20)])
 
 
 def test_an_extension_goes_on_after_the_end() -> None:
     log = pair_log(protocol(cap=12, extend=True), noise(12, 0.05))
-    over = [*log, Ended(reason="the cap")]
+    over = [*log, TrialEnd(reason="the cap")]
     assert judge(over).next.action == "stop"
     said = judge([*over, Extended(blocks=20)])
     assert (said.next.action, said.next.block, said.judged[0].verdict) == ("go on", 13, None)
 
 
-def counted(control: Any, case: Any, direction: str = "lower", **changes: Any) -> Judged:
+def counted(control: Any, case: Any, direction: str = "lower", **changes: Any) -> OutcomeJudgement:
     rule = OutcomeRule(direction=direction, role="primary", scale="count", margin=0.1)  # type: ignore[arg-type]
     fixed = protocol(outcomes={TIME: rule}, **changes)
     return only(log_of(fixed, {TIME: {"control": list(control), "case": list(case)}}))

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from ktrial.judge.judge import judge
-from ktrial.judge.model.judgement import Judged, Judgement
-from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Event, Extended, OutcomeRule, RunEnded, TrialArm
+from ktrial.judge.model.judgement import Judgement, OutcomeJudgement
+from ktrial.judge.model.log import BlockDrawn, BlockVoided, Event, Extended, OutcomeRule, RunEnded, TrialArm, TrialEnd
 from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
 from tests.support.trials import TIME, log_of, pair_log, protocol
@@ -40,7 +40,7 @@ def with_effects(
     return log_of(protocol(outcomes={TIME: PRIMARY, **rules}, **fields), scores)
 
 
-def only(log: Sequence[Event], outcome: str = TIME) -> Judged:
+def only(log: Sequence[Event], outcome: str = TIME) -> OutcomeJudgement:
     return judge(log).of(outcome, "case", "control")
 
 
@@ -164,7 +164,7 @@ def test_an_extension_opens_again_what_the_tables_gave_up(cap: int, why: str) ->
     log: list[Event] = pair_log(protocol(cap=cap, extend=True), noise(12, 0.2, 2))
     given_up = only(log)
     assert (given_up.verdict, given_up.why) == ("inconclusive", why)
-    found = only([*log, Ended(reason="the cap"), Extended(blocks=20)])
+    found = only([*log, TrialEnd(reason="the cap"), Extended(blocks=20)])
     assert (found.verdict, found.why) == (None, "open")
 
 

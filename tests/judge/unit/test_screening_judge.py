@@ -14,13 +14,13 @@ from ktrial.judge.judge import judge
 from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
-    Ended,
     Event,
     OutcomeRule,
     Protocol,
     RunEnded,
     Screen,
     TrialArm,
+    TrialEnd,
     block_order,
 )
 from ktrial.judge.screening import FIRST_LOOK, arm_of, configuration, on_in
@@ -193,7 +193,7 @@ def test_it_ends_at_the_cap_and_where_somebody_ended_it() -> None:
     log = carried_out(protocol(cap=16), culprit="nobody", noise=5)
     assert judge(log).next.reason == "the cap was reached"
     assert (judge(log).blocks, judge(log).comparisons) == (16, 0)
-    assert judge([*log[:10], Ended(reason="no time")]).next.reason == "no time"
+    assert judge([*log[:10], TrialEnd(reason="no time")]).next.reason == "no time"
 
 
 @pytest.mark.parametrize(

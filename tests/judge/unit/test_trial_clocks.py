@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, RunEnded
+from ktrial.judge.model.log import BlockDrawn, BlockVoided, RunEnded, TrialEnd
 from tests.support import trial_course
 from tests.support.bench import FakeSleep
 from tests.support.trial_course import FOUND, Trial, steady
@@ -35,7 +35,7 @@ def test_a_suspend_in_a_run_makes_its_block_void_and_the_block_is_made_again(mon
     drawn = [event for event in trial.log if isinstance(event, BlockDrawn)]
     assert judgement.blocks == len(drawn) - 1
     assert judgement.voided == 1
-    assert isinstance(trial.log[-1], Ended)
+    assert isinstance(trial.log[-1], TrialEnd)
     assert next(one.verdict for one in judgement.judged if one.role == "primary") == "better"
     assert trial.machine.files == FOUND
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
-    Ended,
     Event,
     Looked,
     OutcomeRule,
     ReadingsTaken,
     RunEnded,
     TrialArm,
+    TrialEnd,
     block_order,
     check_protocol,
     decode,
@@ -39,7 +39,7 @@ EVENTS: tuple[Event, ...] = (
     BlockVoided(block=1, arm="control", cause="suspend", reason="slept for 3 s"),
     BlockDrawn(block=2, order=("control", "case"), repeats=1),
     Looked(blocks=7, verdicts={"case:control": None}),
-    Ended(reason="stopped"),
+    TrialEnd(reason="stopped"),
 )
 
 

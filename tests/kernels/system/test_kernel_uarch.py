@@ -73,7 +73,7 @@ def test_the_table_says_of_these_compilers_what_they_say_themselves(compilers: d
 def test_a_compiler_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = json.loads(run("cpu", "--cc", "gcc", "--json").out)
     with monkeypatch.context() as patched:
-        patched.setattr("ktrial.kernels.uarch.compilers._asked", None)
+        patched.setattr("ktrial.kernels.uarch.compilers._query", None)
         assert json.loads(run("cpu", "--cc", "gcc", "--json").out) == first
     assert (first["schema"], first["kernel_flags"]) == ("ktrial.kernel-cpu/1", list(KERNEL_FLAGS))
     assert first["compilers"][0]["kind"] == "gcc"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.kernels.config.kconfig_expression import demands, level, read_expression, shown, words
+from ktrial.kernels.config.kconfig_expression import demands, level, read_expression, show_expression, words
 from ktrial.kit.errors import UnreadableOutput
 
 VALUES = {"A": "y", "B": "m", "PAHOLE_VERSION": "124", "NAME": '"text"'}
@@ -44,10 +44,10 @@ def test_what_a_condition_is_worth(text: str, wanted: int | None) -> None:
 
 def test_its_parts() -> None:
     found = read_expression("A && (B || !C) && !(D = y) && E >= 3")
-    assert [shown(one) for one in demands(found)] == ["A", "B || !C", "!(D = y)", "E >= 3"]
-    assert shown(found) == "A && (B || !C) && !(D = y) && E >= 3"
+    assert [show_expression(one) for one in demands(found)] == ["A", "B || !C", "!(D = y)", "E >= 3"]
+    assert show_expression(found) == "A && (B || !C) && !(D = y) && E >= 3"
     assert words(found) == ("A", "B", "C", "D", "E")
-    assert shown(read_expression('A = "x" || $(shell,a (b))')) == 'A = "x" || $(shell,a (b))'
+    assert show_expression(read_expression('A = "x" || $(shell,a (b))')) == 'A = "x" || $(shell,a (b))'
 
 
 @pytest.mark.parametrize("text", ["", "A &&", "(A", "A B", "A = ", "$(open", "&& A", "(" * 500, "!" * 500 + "A"])
@@ -61,4 +61,4 @@ def test_what_is_none_is_said(text: str) -> None:
 def test_anything_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(UnreadableOutput):
         found = read_expression(text)
-        assert level(read_expression(shown(found)), VALUES) == level(found, VALUES)
+        assert level(read_expression(show_expression(found)), VALUES) == level(found, VALUES)

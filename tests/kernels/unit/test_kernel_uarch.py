@@ -14,7 +14,7 @@ from ktrial.kernels.uarch.cpu_text import cpu_json, cpu_text
 from ktrial.kernels.uarch.kernel_cpu_targets import arm_cpu_json, arm_cpu_text, cpu_targets_json, cpu_targets_text
 from ktrial.kernels.uarch.patch import KCONFIG, MAKEFILE, MASKS
 from ktrial.kernels.uarch.target_files import load_cpu_targets, load_targets
-from ktrial.kernels.uarch.targets import Compiler, RustCompiler, Verified
+from ktrial.kernels.uarch.targets import Compiler, RustCompiler, VerifiedTarget
 from ktrial.kernels.uarch.targets_text import targets_json, targets_page, targets_text, verified_text
 from ktrial.kernels.uarch.verify import check_cpu_accepted
 from ktrial.kit.errors import Refused
@@ -139,7 +139,7 @@ def test_odd_words_are_answered_with_what_is_wrong(argv: tuple[str, ...], status
 
 
 def test_texts_fit_eighty_columns_and_say_what_is_known() -> None:
-    verified = Verified(
+    verified = VerifiedTarget(
         target="znver3",
         kernel="6.12.0",
         compiler="gcc 12.2.0",

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ktrial.kit.percentile import (
-    counted,
     events_needed,
     events_of,
+    events_text,
     longer,
     margin_of_tail,
     quantile_of,
@@ -49,7 +49,7 @@ def test_margins_grow_with_the_tail() -> None:
 
 
 def test_what_would_do_is_told_in_figures() -> None:
-    assert counted(2500, 0.999) == "2,500 events in a run, 10,000 are needed"
+    assert events_text(2500, 0.999) == "2,500 events in a run, 10,000 are needed"
     assert longer(2500, 0.999) == "runs 4 times as long"
     assert longer(999, 0.99) == "runs 1.1 times as long"
     assert longer(0, 0.99) == "runs 1000 times as long"

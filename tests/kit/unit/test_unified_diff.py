@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ktrial.kernels.build.patch_files import families
 from ktrial.kernels.build.patches import PatchMember, read_series
 from ktrial.kit.errors import UnreadableOutput
-from ktrial.kit.formats.unified_diff import read_patch, stripped
+from ktrial.kit.formats.unified_diff import read_patch, strip_name
 
 MAIL = b"""From 123 Mon Sep 17 00:00:00 2001
 Subject: [PATCH] two files
@@ -60,7 +60,7 @@ def test_files_and_hunks_of_a_mail() -> None:
 def test_a_plain_diff() -> None:
     (only,) = read_patch(PLAIN)
     assert only.names == ("linux/Makefile.orig", "linux/Makefile")
-    assert stripped(only.names[1], 1) == "Makefile"
+    assert strip_name(only.names[1], 1) == "Makefile"
 
 
 def test_two_files_of_a_plain_diff() -> None:

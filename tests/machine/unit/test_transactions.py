@@ -19,7 +19,7 @@ from ktrial.machine.transactions import (
     RevertReply,
     Status,
     VerifyReply,
-    decoded,
+    decode_reply,
     status,
     text_of,
 )
@@ -48,7 +48,7 @@ def replies() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize("do, answer", list(replies()))
 def test_nothing_of_a_reply_is_passed_over(do: str, answer: dict[str, Any]) -> None:
-    reply = decoded(do, answer, SHAPES[do])
+    reply = decode_reply(do, answer, SHAPES[do])
     assert keys(answer) <= keys(json.loads(msgspec.json.encode(reply)))
 
 

@@ -23,7 +23,7 @@ from ktrial.reports.charts.differences import round_differences
 from ktrial.reports.charts.drawing import PAGE, Chart, Style, cast_of, labels, spread_labels, value_axis
 from ktrial.reports.charts.forest import ticks
 from ktrial.reports.charts.quantiles import quantile_of
-from ktrial.reports.charts.runs import Shown, select, thin
+from ktrial.reports.charts.runs import PlacedMeasurement, select, thin
 from ktrial.reports.charts.spread import bins, five_numbers
 from ktrial.reports.charts.svg import inline_svg, png_bytes, svg_bytes, svg_text
 from tests.support.comparisons import HOSTILE, arm_values, four_arms, hostile, large, two_arms
@@ -189,8 +189,8 @@ def test_ticks_stay_within(reach: float, each_side: int) -> None:
     assert max(found) <= reach
 
 
-def shown(values: list[float]) -> list[Shown]:
-    return [Shown(0, place, Point(value=value, run="r")) for place, value in enumerate(values)]
+def shown(values: list[float]) -> list[PlacedMeasurement]:
+    return [PlacedMeasurement(0, place, Point(value=value, run="r")) for place, value in enumerate(values)]
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=300), st.integers(2, 60))

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.kit.tables import clean
-from ktrial.reports.markdown import code_block, escaped, markdown, step_summary
+from ktrial.reports.markdown import code_block, escape, markdown, step_summary
 from tests.support.comparisons import four_arms, hostile, two_arms
 from tests.support.told_trials import a_trial, hostile_trial
 
 
 @given(st.text("ab<>&|`*_[]()#@$:/.~\\!\n\t-+= 1w" + "\x1b"))
 def test_escaped_text_reads_as_what_it_was(text: str) -> None:
-    made = escaped(text)
+    made = escape(text)
     back = re.sub(r"\\([\\`*_\[\]|~.)\-+=])", r"\1", made)
     assert html.unescape(back) == clean(text).strip()
     assert not re.search(r"[<>\n\x1b@$]", made)
@@ -25,14 +25,14 @@ def test_escaped_text_reads_as_what_it_was(text: str) -> None:
 
 
 def test_single_marks() -> None:
-    assert escaped("a|b") == r"a\|b"
-    assert escaped("*x* _y_ `z` ~w~") == r"\*x\* \_y\_ \`z\` \~w\~"
-    assert escaped("[x](http://e.org)") == r"\[x\](http&#58;//e.org)"
-    assert escaped("<b>&amp;") == "&lt;b&gt;&amp;amp;"
-    assert escaped("@team #1 www.e.org") == "&#64;team &#35;1 www&#46;e.org"
-    assert escaped("- item") == r"\- item"
-    assert escaped("1. item") == r"1\. item"
-    assert escaped("12 % less, 3.5 ms") == "12 % less, 3.5 ms"
+    assert escape("a|b") == r"a\|b"
+    assert escape("*x* _y_ `z` ~w~") == r"\*x\* \_y\_ \`z\` \~w\~"
+    assert escape("[x](http://e.org)") == r"\[x\](http&#58;//e.org)"
+    assert escape("<b>&amp;") == "&lt;b&gt;&amp;amp;"
+    assert escape("@team #1 www.e.org") == "&#64;team &#35;1 www&#46;e.org"
+    assert escape("- item") == r"\- item"
+    assert escape("1. item") == r"1\. item"
+    assert escape("12 % less, 3.5 ms") == "12 % less, 3.5 ms"
 
 
 def cells(line: str) -> int:

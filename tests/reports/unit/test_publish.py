@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ktrial.judge.model.comparison import Comparison
-from ktrial.reports.publish import LIST, published
+from ktrial.reports.publish import LIST, publication
 from ktrial.trial.protocol.read import parse_trial_file
 from tests.support.comparisons import HOSTILE, hostile, two_arms
 from tests.support.told_trials import a_trial, hostile_trial
@@ -21,7 +21,7 @@ from tests.support.told_trials import a_trial, hostile_trial
 
 def without_charts(made: Comparison) -> dict[str, bytes]:
     """What is published of the first outcome, whose pictures are few."""
-    return published(msgspec.structs.replace(made, outcomes=made.outcomes[:1]))
+    return publication(msgspec.structs.replace(made, outcomes=made.outcomes[:1]))
 
 
 def test_the_same_comparison_gives_the_same_files() -> None:
@@ -38,7 +38,7 @@ def test_the_same_comparison_gives_the_same_files() -> None:
 
 def test_a_file_for_each_run() -> None:
     made = two_arms(4)
-    files = published(msgspec.structs.replace(made, without=None, exclusions=()))
+    files = publication(msgspec.structs.replace(made, without=None, exclusions=()))
     runs = {name: json.loads(data) for name, data in files.items() if name.startswith("runs/")}
     assert len(runs) == 8
     first = made.outcomes[0].arms[0].points[0]
@@ -55,7 +55,7 @@ def test_names_of_runs_harm_nobody() -> None:
     arm = made.outcomes[0].arms[0]
     points = tuple(msgspec.structs.replace(arm.points[0], run=name) for name in names)
     outcome = msgspec.structs.replace(made.outcomes[0], arms=(msgspec.structs.replace(arm, points=points),))
-    files = published(msgspec.structs.replace(made, outcomes=(outcome,)))
+    files = publication(msgspec.structs.replace(made, outcomes=(outcome,)))
     runs = [name for name in files if name.startswith("runs/")]
     assert len({name.lower() for name in runs}) == len(names)
     for name in files:
@@ -72,7 +72,7 @@ def test_commands_stay_what_they_are(tmp_path: Path) -> None:
     )
     made = msgspec.structs.replace(two_arms(4), reproduce=commands, title="x\ntouch owned", outcomes=())
     script = tmp_path / "reproduce.sh"
-    script.write_bytes(published(made)["reproduce.sh"])
+    script.write_bytes(publication(made)["reproduce.sh"])
     fake = tmp_path / "bin" / "ktrial"
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$#" "$@"\n')
@@ -92,7 +92,7 @@ def test_commands_stay_what_they_are(tmp_path: Path) -> None:
 
 def test_with_the_data_beside_it_every_number_is_computed_again_anywhere() -> None:
     made = msgspec.structs.replace(two_arms(4), reproduce=("ktrial compare a.csv b.csv", "touch owned"))
-    script = published(made, {"data/raw/x": b"x"})["reproduce.sh"].decode()
+    script = publication(made, {"data/raw/x": b"x"})["reproduce.sh"].decode()
     lines = [line for line in script.splitlines() if not line.startswith("#")]
     assert lines == ["set -eu", 'cd "$(dirname "$0")"', "ktrial recheck ."]
     assert "# ktrial compare a.csv b.csv\n" in script
@@ -101,7 +101,7 @@ def test_with_the_data_beside_it_every_number_is_computed_again_anywhere() -> No
 def test_a_trial_without_its_data_is_measured_anew_anywhere() -> None:
     """Nothing in it names what only the author's machine has."""
     made = a_trial().told()
-    files = published(made)
+    files = publication(made)
     lines = [line for line in files["reproduce.sh"].decode().splitlines() if not line.startswith("#")]
     assert lines == ["set -eu", 'cd "$(dirname "$0")"', "ktrial trial run trial.toml", "ktrial trial recheck"]
     assert made.trial is not None
@@ -112,7 +112,7 @@ def test_a_published_protocol_says_on_which_kernels_its_arms_ran() -> None:
     made = a_trial().told()
     kernels = ["6.1.9, build ab12", "6.12.1, build cd34\nx"]
     arms = [msgspec.structs.replace(one, known={"kernel": kernels[number > 0]}) for number, one in enumerate(made.arms)]
-    text = published(msgspec.structs.replace(made, arms=tuple(arms)))["trial.toml"].decode()
+    text = publication(msgspec.structs.replace(made, arms=tuple(arms)))["trial.toml"].decode()
     first, second, *_ = text.splitlines()
     assert first == "# Linux 6.1.9, build ab12: control"
     assert second.startswith("# Linux 6.12.1, build cd34")
@@ -123,8 +123,8 @@ def test_a_published_protocol_says_on_which_kernels_its_arms_ran() -> None:
 
 def test_hostile_text_stays_text() -> None:
     made = hostile()
-    files = published(msgspec.structs.replace(made, outcomes=made.outcomes[:1], without=None))
-    files |= {f"trial {name}": data for name, data in published(hostile_trial()).items()}
+    files = publication(msgspec.structs.replace(made, outcomes=made.outcomes[:1], without=None))
+    files |= {f"trial {name}": data for name, data in publication(hostile_trial()).items()}
     for name, data in files.items():
         assert b"\x1b" not in data, name
         if name.endswith(".svg"):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun, KtrialError, Refused
 from ktrial.results import import_file as service
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer
@@ -213,7 +213,7 @@ def test_a_text_that_is_set_in_is_no_table() -> None:
 def test_a_table_without_a_header_is_refused() -> None:
     """Its first row would be lost as one."""
     named = ImportRequest(options=ImportOptions(values=("232.10",)))
-    with pytest.raises(BadInput, match=r"t\.csv:1: 10,232\.10,a is no header: its cells are numbers") as caught:
+    with pytest.raises(BadInput, match=r"t\.csv:1: 10,232\.10,a is not a header: it has numbers") as caught:
         read_results(ForeignFile("t.csv", b"10,232.10,a\n20,232.20,b\n"), named, IMPORTERS)
     assert caught.value.hint == "write a first line that names the columns"
     wide = ImportRequest(options=ImportOptions(values=("2",)))

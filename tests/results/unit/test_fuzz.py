@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
 from tests.support.imports import CASES, IMPORTERS, expected

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.results.importers.google_benchmark import read
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.results.foreign import ForeignResults
 from ktrial.results.import_file import ForeignFile, ImportRequest, read_results

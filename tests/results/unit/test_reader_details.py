@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
 from ktrial.results.importers import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.results.foreign import ForeignResults
 from ktrial.results.importers import (
@@ -302,7 +302,7 @@ def test_a_log_of_frames_that_was_cut_off_says_so() -> None:
     ],
 )
 def test_what_the_metadata_of_pyperf_tell(metadata: dict[str, str], name: str, value: str) -> None:
-    assert pyperf.known(metadata) == {name: value}
+    assert pyperf.facts_of_metadata(metadata) == {name: value}
 
 
 @pytest.mark.parametrize("value, is_read", [(0, False), (1e-9, True), (1e30, True), (2e30, False), (True, False)])

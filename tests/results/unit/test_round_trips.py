@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.outcome import Unit
 from ktrial.results.exporters import run_exporters
 from ktrial.results.foreign import ForeignResults

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.results.foreign import ForeignResults
 from ktrial.results.importers.tidy_csv import read

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ktrial.judge.model.log import BlockDrawn, Ended
+from ktrial.judge.model.log import BlockDrawn, TrialEnd
 from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.results.store.database import Database
@@ -44,15 +44,15 @@ def test_a_log_only_grows_and_is_read_as_it_was_written(trials: StoredTrials) ->
     trials.begin(stored("a"), protocol())
     trials.begin(stored("b"), protocol(("other",)))
     trials.append("a", [BlockDrawn(block=1, order=("case", "control"))])
-    trials.append("b", [Ended(reason="b")])
-    trials.append("a", [Ended(reason="x"), Ended(reason="y")])
+    trials.append("b", [TrialEnd(reason="b")])
+    trials.append("a", [TrialEnd(reason="x"), TrialEnd(reason="y")])
     assert trials.log("a") == (
         protocol(),
         BlockDrawn(block=1, order=("case", "control")),
-        Ended(reason="x"),
-        Ended(reason="y"),
+        TrialEnd(reason="x"),
+        TrialEnd(reason="y"),
     )
-    assert trials.log("b")[1:] == (Ended(reason="b"),)
+    assert trials.log("b")[1:] == (TrialEnd(reason="b"),)
 
 
 def test_a_trial_begins_once(trials: StoredTrials) -> None:

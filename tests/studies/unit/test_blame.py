@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ktrial.cli.shared.several_trials import belongs, is_open
-from ktrial.judge.model.judgement import Judged
+from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.kit.errors import BadInput, Contradiction, Refused
 from ktrial.studies.blame.blame import fate_of, follow
 from ktrial.studies.blame.factors import check_combinations, combinations_of, factors_of, left_out_of
@@ -123,9 +123,9 @@ def test_a_blame_goes_on_from_its_trials_alone() -> None:
     assert not belongs(partial(follow, msgspec.structs.replace(asked, cap=20)), parts)
 
 
-def judged(verdict: str | None) -> Judged:
+def judged(verdict: str | None) -> OutcomeJudgement:
     fields = {"outcome": "o", "role": "primary", "arm": "a", "against": "b", "placebo": False, "blocks": 9}
-    return msgspec.convert({**fields, "verdict": verdict, "why": "boundary", "effect": None}, Judged)
+    return msgspec.convert({**fields, "verdict": verdict, "why": "boundary", "effect": None}, OutcomeJudgement)
 
 
 @pytest.mark.parametrize(

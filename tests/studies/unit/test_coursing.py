@@ -35,5 +35,5 @@ def test_trials_of_a_question_stand_in_their_order_also_where_the_clock_was_set_
     monkeypatch.setattr(several_trials, "part_of", lambda app, one: one.trial)
     trials = [stored(7, 3000), stored(9, 2000), stored(8, 1000), stored(1, 4000, "blame-y-1")]
     app: Any = SimpleNamespace(trials=SimpleNamespace(all=lambda: trials))
-    found: list[Any] = list(several_trials.begun(app, "blame-x"))
+    found: list[Any] = list(several_trials.iter_started(app, "blame-x"))
     assert found == [("blame-x-1", 7, ["t7", "t8", "t9"])]

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from ktrial.judge.judge import judge
-from ktrial.judge.model.log import BlockVoided, Ended, OutcomeRule, TrialArm
+from ktrial.judge.model.log import BlockVoided, OutcomeRule, TrialArm, TrialEnd
 from ktrial.studies.demo.demo_story import found_in
 from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO
 from tests.support.trials import RATE, log_of, protocol
@@ -34,7 +34,7 @@ def test_single_pairs_are_counted_by_the_margin() -> None:
     scores = {"control": [0.0] * BLOCKS, PLACEBO: steps(math.log(1.1)), COPIUM: copium}
     scores |= {HELP: [1.0] * BLOCKS, HURT: [-1.0] * BLOCKS}
     log = log_of(FIXED, {RATE: scores})
-    found = found_in([*log, Ended(reason="done")], judge(log))
+    found = found_in([*log, TrialEnd(reason="done")], judge(log))
     assert (found.single.pairs, found.single.apart) == (32, 17)
     assert found.single.share == pytest.approx(17 / 32)
     assert found.single.largest == pytest.approx(math.log(1.3))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ktrial.bench.guest_tools import GuestRun, ProgramEnded, Shape
-from ktrial.judge.model.bisected import Bisected
+from ktrial.judge.model.bisect_answer import BisectAnswer
 from ktrial.kit.commits import Untellable
 from ktrial.kit.errors import Refused
 from ktrial.studies.bisect.bisect import BisectRequest, bisect
@@ -40,7 +40,7 @@ class Kernels:
         return 100 * math.exp(level + self._noise * generator.standard_normal())
 
 
-def search(kernels: Kernels, most_runs: int = 30) -> Bisected:
+def search(kernels: Kernels, most_runs: int = 30) -> BisectAnswer:
     return bisect(BisectRequest("c-1", BAD, COMMITS, "x.ms", most_runs, 3), kernels, lambda text: None)
 
 

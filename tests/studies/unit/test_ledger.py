@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.judge.model.log import Ended, Event, Screen, TrialArm
+from ktrial.judge.model.log import Event, Screen, TrialArm, TrialEnd
 from ktrial.kit.errors import BadInput
-from ktrial.studies.ledger.ledger import entries_of, held, interacting
+from ktrial.studies.ledger.ledger import entries_of, held_values, interacting
 from ktrial.studies.ledger.ledger_now import now_of
 from ktrial.studies.ledger.model import Now
-from ktrial.studies.ledger.retest import again, chosen
+from ktrial.studies.ledger.retest import again, choose_trial
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
 from ktrial.trial.record import ArmSettings, StoredTrial
 from ktrial.tuning.state.state import MachineState, StateValue
@@ -46,7 +46,7 @@ def stored(**changes: Any) -> StoredTrial:
 
 
 def log() -> list[Event]:
-    return [*log_of(protocol(), {TIME: BETTER}), Ended(reason="every comparison has its verdict")]
+    return [*log_of(protocol(), {TIME: BETTER}), TrialEnd(reason="every comparison has its verdict")]
 
 
 def test_an_arm_is_entered_with_what_it_changes_beside_the_control() -> None:
@@ -83,9 +83,9 @@ def test_what_interacts_is_taken_from_the_state_of_the_control() -> None:
             "/d": StateValue(text="20"),
         },
     )
-    assert held(["vm.x"], state, knobs) == {"queue:scheduler@sda": "mq-deadline"}
-    assert held(["vm.dirty_bytes"], state, knobs) == {"vm.dirty_ratio": "20"}
-    assert held(["vm.x"], None, knobs) == {}
+    assert held_values(["vm.x"], state, knobs) == {"queue:scheduler@sda": "mq-deadline"}
+    assert held_values(["vm.dirty_bytes"], state, knobs) == {"vm.dirty_ratio": "20"}
+    assert held_values(["vm.x"], None, knobs) == {}
 
 
 def test_now_is_read_from_the_machine_as_far_as_it_is_asked() -> None:
@@ -103,12 +103,12 @@ NOW = Now(machine="m", kernel="6.12", values={})
 def test_what_is_to_be_repeated() -> None:
     both = entry("c", changes={"vm.swappiness": "10", "vm.page-cluster": "0"})
     old = entry("a", kernel="6.1")
-    assert chosen("vm.swappiness", [both, entry("b"), old], NOW) == "b"
-    assert chosen("vm.page-cluster", [both, old], NOW) == "c"
-    assert chosen("c-name", [both, old], NOW) == "c-name"
-    assert chosen(None, [both, old], NOW) == "a"
+    assert choose_trial("vm.swappiness", [both, entry("b"), old], NOW) == "b"
+    assert choose_trial("vm.page-cluster", [both, old], NOW) == "c"
+    assert choose_trial("c-name", [both, old], NOW) == "c-name"
+    assert choose_trial(None, [both, old], NOW) == "a"
     with pytest.raises(BadInput, match="nothing was measured under other settings"):
-        chosen(None, [both], NOW)
+        choose_trial(None, [both], NOW)
 
 
 def test_the_same_once_more_has_a_seed_of_its_own_and_is_part_of_nothing() -> None:

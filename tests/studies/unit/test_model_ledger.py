@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.studies.ledger.model import Ledger, LedgerEntry, Now, changed_since, linked, of_knob, standing
+from ktrial.studies.ledger.model import Ledger, LedgerEntry, Now, changed_since, link_entries, of_knob, standing
 
 NOW = Now(machine="m", kernel="6.12", values={"vm.swappiness": "10", "vm.page-cluster": "3"})
 
@@ -30,7 +30,7 @@ def entry(trial: str = "a", **changes: Any) -> LedgerEntry:
 
 
 def test_the_newest_is_first_and_earlier_ones_know_what_came_after() -> None:
-    found = linked([entry("a"), entry("c", verdict="worse"), entry("b")])
+    found = link_entries([entry("a"), entry("c", verdict="worse"), entry("b")])
     assert [one.trial for one in found] == ["c", "b", "a"]
     assert [(one.superseded_by, one.refuted) for one in found] == [(None, False), ("c", True), ("b", False)]
 
@@ -52,16 +52,16 @@ def test_the_newest_is_first_and_earlier_ones_know_what_came_after() -> None:
     ],
 )
 def test_only_a_decided_trial_of_the_same_stands_in_its_place(later: dict[str, Any], expected: str | None) -> None:
-    assert linked([entry("a"), entry("b", **later)])[1].superseded_by == expected
+    assert link_entries([entry("a"), entry("b", **later)])[1].superseded_by == expected
 
 
 def test_what_was_open_is_superseded_and_not_refuted() -> None:
-    older = linked([entry("a", verdict="inconclusive"), entry("b")])[1]
+    older = link_entries([entry("a", verdict="inconclusive"), entry("b")])[1]
     assert (older.superseded_by, older.refuted) == ("b", False)
 
 
 def test_two_arms_of_one_trial_do_not_supersede_each_other() -> None:
-    assert all(one.superseded_by is None for one in linked([entry("a"), entry("a", arm="again")]))
+    assert all(one.superseded_by is None for one in link_entries([entry("a"), entry("a", arm="again")]))
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_what_a_person_did_is_what_was_tried_and_nobody_knows_whether_it_is_in_f
     assert bore.what == "boot the BORE kernel"
     assert standing(bore, Now(machine=bore.machine, kernel=bore.kernel, values={})) == "unknown"
     other = entry("b", changes={}, manual="boot the EEVDF kernel", verdict="worse")
-    assert [one.superseded_by for one in linked([bore, other])] == [None, None]
+    assert [one.superseded_by for one in link_entries([bore, other])] == [None, None]

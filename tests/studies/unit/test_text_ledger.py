@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ktrial.judge.model.verdict import Effect
-from ktrial.studies.ledger.model import linked
+from ktrial.studies.ledger.model import link_entries
 from ktrial.studies.ledger.text import ledger_markdown, ledger_text, measured_lines
 from tests.studies.unit.test_model_ledger import NOW, entry
 
@@ -25,7 +25,7 @@ def test_markdown_cannot_be_broken_by_what_was_tried() -> None:
 
 
 def test_both_the_earlier_and_the_later_trial_are_seen() -> None:
-    entries = linked([entry("a"), entry("b", verdict="worse", kernel="6.1")])
+    entries = link_entries([entry("a"), entry("b", verdict="worse", kernel="6.1")])
     lines = "\n".join(measured_lines(entries, NOW, width=100))
     assert "Refuted by b." in lines
     assert "Measured under other settings: the kernel was 6.1, it is 6.12. `ktrial retest b`" in lines

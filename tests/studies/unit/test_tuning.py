@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ktrial.judge.judge import judge
-from ktrial.judge.model.log import BlockDrawn, Ended, Event, RunEnded, block_order
+from ktrial.judge.model.log import BlockDrawn, Event, RunEnded, TrialEnd, block_order
 from ktrial.studies.blame.model import BlamePart
 from ktrial.studies.goals import Candidate, Measure
 from ktrial.studies.tune.model import TuneQuestion, TuneReceipt
@@ -63,7 +63,7 @@ def carried_out(file: TrialFile, effects: Effects, clash: float, rng: np.random.
                 name: value_of(score + rng.normal(0, 0.01), protocol.outcomes[name]) for name, score in scores.items()
             }
             log.append(RunEnded(run=run, block=step.block, arm=arm, measurements=measured))
-    log.append(Ended(reason=step.reason))
+    log.append(TrialEnd(reason=step.reason))
     directions = {name: rule.direction for name, rule in protocol.outcomes.items()}
     return BlamePart(trial=file.name, file=file, judgement=judge(log), runs=run, directions=directions)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ktrial.cli.main import main
-from ktrial.judge.model.log import BlockVoided, Ended, RunEnded
+from ktrial.judge.model.log import BlockVoided, RunEnded, TrialEnd
 from ktrial.trial.protocol.read import parse_trial_file
 from tests.results.system.test_database import mounted
 from tests.support.kept import raw, records, state
@@ -351,7 +351,7 @@ def test_limits_that_are_passed_end_the_trial(home: Path) -> None:
     assert ran.status in {0, 3}, f"{fills}: {ran.err}"
     if ran.status == 3:
         assert "all tasks waited for memory" in ran.err
-        ended = [event for event in log_of(home) if isinstance(event, Ended)]
+        ended = [event for event in log_of(home) if isinstance(event, TrialEnd)]
         assert ended[0].reason.startswith("stopped: ")
     assert SWAPPINESS.read_text() == "60\n"
 

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
-from ktrial.bench.guest_tools import Begun, GuestPlace, GuestRun, Job, Mode, ProgramEnded, Shape
+from ktrial.bench.guest_tools import GuestPlace, GuestRun, GuestStart, Job, Mode, ProgramEnded, Shape
 from ktrial.bench.measure import session_of
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Suite, SuiteLoad, Task
-from ktrial.judge.model.log import Ended as TrialOver
 from ktrial.judge.model.log import Event, Looked, RunEnded, Screen
+from ktrial.judge.model.log import TrialEnd as TrialOver
 from ktrial.kernels.identity import KernelFound
 from ktrial.kit.errors import BadRun, KtrialError
 from ktrial.trial.guests.model import perturbation
@@ -110,7 +110,7 @@ class FakeLab:
         return self.twin(run, earlier) if earlier else run
 
 
-BEGUN = Begun(
+BEGUN = GuestStart(
     release="6.12", version="#1", architecture="x86_64", command_line="", uptime_s=1.0, cpus=1, memory_bytes=1 << 29
 )
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ktrial.bench.adapters import all_benchmarks
-from ktrial.bench.guest_tools import Begun, GuestRun, ProgramEnded, Shape
+from ktrial.bench.guest_tools import GuestRun, GuestStart, ProgramEnded, Shape
 from ktrial.bench.suite import Task
 from ktrial.machine.facts import FactBook
 from ktrial.trial.guests.guest_visit import GuestTask, came_of
@@ -16,7 +16,7 @@ from tests.support.machine import step_told, transaction_told
 RUN = GuestRun(
     shape=Shape(mode="exact", memory_bytes=1 << 29, cpus=1),
     emulator="QEMU",
-    begun=Begun(
+    begun=GuestStart(
         release="6.12", version="#1", architecture="x86_64", command_line="", uptime_s=1.0, cpus=1, memory_bytes=1
     ),
     ended=ProgramEnded(status=0),

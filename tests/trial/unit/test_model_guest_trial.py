@@ -34,11 +34,11 @@ def test_a_protocol_with_guests_is_read_as_it_is_written() -> None:
 
 
 def test_a_protocol_without_guests_has_the_hash_that_it_had() -> None:
-    from ktrial.trial.record import _said
+    from ktrial.trial.record import _without_empty
 
     plain = msgspec.to_builtins(TrialFile(name="t", suite="s", arms={"a": ArmFile(), "b": ArmFile(placebo=True)}))
-    assert "guest" not in _said(plain)
-    assert not {"kernel", "boot"} & set(_said(plain)["arms"].get("b", {}))
+    assert "guest" not in _without_empty(plain)
+    assert not {"kernel", "boot"} & set(_without_empty(plain)["arms"].get("b", {}))
 
 
 def test_an_arm_has_its_kernel_and_all_words() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import msgspec
 
 from ktrial.judge.judge import judge
-from ktrial.judge.model.log import Ended, TrialArm
+from ktrial.judge.model.log import TrialArm, TrialEnd
 from ktrial.machine.gates import parse_gates
 from ktrial.trial.outcome.comparison import TrialFacts, comparison_of
 from ktrial.trial.outcome.text import announcement, block_line, cost_text, more_text, sight_text, trials_text
@@ -97,7 +97,7 @@ def test_a_trial_of_many_arms_is_listed_within_80_columns() -> None:
 
 
 def test_a_trial_as_a_comparison() -> None:
-    log = [*pair_log(protocol(), BETTER), Ended(reason="decided")]
+    log = [*pair_log(protocol(), BETTER), TrialEnd(reason="decided")]
     found = comparison_of(stored("a"), log, judge(log), TrialFacts(outcomes={TIME: outcome()}, records=()))
     (one,) = found.outcomes
     (contrast,) = one.contrasts

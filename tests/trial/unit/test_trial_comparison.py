@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from ktrial.judge.judge import judge
 from ktrial.judge.model.comparison import Comparison, OutcomeComparison
-from ktrial.judge.model.judgement import Counter, Judged
-from ktrial.judge.model.log import BlockVoided, Ended, Looked, OutcomeRule, Protocol, RunEnded
+from ktrial.judge.model.judgement import Counter, OutcomeJudgement
+from ktrial.judge.model.log import BlockVoided, Looked, OutcomeRule, Protocol, RunEnded, TrialEnd
 from ktrial.judge.model.verdict import Effect
 from ktrial.kit.finding import Finding
 from ktrial.trial.outcome.comparison import TrialFacts, comparison_of, outcomes_of, story_of, why
@@ -105,7 +105,7 @@ def test_a_ladder_has_its_steps() -> None:
         protocol,
         *(one for one in kept.log[1:] if not (isinstance(one, RunEnded) and one.arm in ("sw180", "placebo"))),
     ]
-    log = [one for one in log if not isinstance(one, Looked | Ended)]
+    log = [one for one in log if not isinstance(one, Looked | TrialEnd)]
     log = [
         msgspec.structs.replace(one, order=tuple(arm for arm in one.order if arm not in ("sw180", "placebo")))
         if hasattr(one, "order")
@@ -119,7 +119,7 @@ def test_a_ladder_has_its_steps() -> None:
     assert [(one.arm, one.control) for one in steps] == [("sw10", "control"), ("sw60", "sw10")]
 
 
-def judged(**fields: Any) -> Judged:
+def judged(**fields: Any) -> OutcomeJudgement:
     values: dict[str, Any] = {
         "outcome": RATE,
         "role": "primary",
@@ -131,7 +131,7 @@ def judged(**fields: Any) -> Judged:
         "blocks": 12,
         "effect": Effect(estimate=0.01, low=-0.02, high=0.04, method="m"),
     }
-    return Judged(**values | fields)
+    return OutcomeJudgement(**values | fields)
 
 
 def reason(protocol: Protocol | None = None, ended: str | None = None, **fields: Any) -> str:

@@ -14,13 +14,13 @@ from ktrial.judge.judge import judge
 from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
-    Ended,
     Extended,
     Looked,
     OutcomeRule,
     ReadingsTaken,
     RunEnded,
     TrialArm,
+    TrialEnd,
     block_order,
 )
 from ktrial.kit.errors import AgentError, BadInput, BadRun, LimitPassed
@@ -53,7 +53,7 @@ def test_a_trial_ends_with_a_verdict_and_leaves_the_machine_as_it_was() -> None:
     assert verdict(trial) == "better"
     assert trial.machine.files == FOUND
     assert trial.machine.open == {}
-    assert isinstance(trial.log[-1], Ended)
+    assert isinstance(trial.log[-1], TrialEnd)
     assert isinstance(trial.told[-1], TrialEnded)
 
 
@@ -189,7 +189,7 @@ def test_an_arm_whose_own_parameters_do_not_run_at_all_ends_the_trial_without_a_
         trial.run()
     assert error.value.hint == "see what [arms.case] gives it; `ktrial bench` shows its output"
     last = trial.log[-1]
-    assert isinstance(last, Ended)
+    assert isinstance(last, TrialEnd)
     assert last.reason.startswith("stopped: a benchmark that fails only in one arm, case")
     assert judge(trial.log).judged[0].verdict == "inconclusive"
     assert trial.machine.files == FOUND
@@ -211,7 +211,7 @@ def test_an_interruption_is_kept_and_the_visit_is_made_again() -> None:
     assert trial.course.interrupted
     assert trial.machine.files == FOUND
     assert trial.store.records[-1].exit.interrupted
-    assert not any(isinstance(event, Ended) for event in trial.log)
+    assert not any(isinstance(event, TrialEnd) for event in trial.log)
     judgement = trial.run()
     assert judgement is not None
     assert judgement.blocks == 7
@@ -319,7 +319,7 @@ def test_time_is_for_the_whole_trial_and_a_block_must_fit_into_it() -> None:
     assert judgement is not None
     assert 0 < judgement.blocks < 20
     ended = trial.log[-1]
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, TrialEnd)
     assert ended.reason == "no time is left for another block"
     assert judgement.judged[0].verdict == "inconclusive"
 
@@ -329,7 +329,7 @@ def test_time_that_is_too_short_for_one_block_is_said() -> None:
     with pytest.raises(BadInput, match="time = 1 s is not enough for one block, which takes about"):
         trial.run()
     assert trial.machine.history == []
-    assert isinstance(trial.log[-1], Ended)
+    assert isinstance(trial.log[-1], TrialEnd)
 
 
 def test_a_limit_ends_the_trial_and_puts_everything_back() -> None:
@@ -344,7 +344,7 @@ def test_a_limit_ends_the_trial_and_puts_everything_back() -> None:
     with pytest.raises(LimitPassed):
         trial.run()
     assert trial.machine.files == FOUND
-    assert trial.log[-1] == Ended(reason="stopped: the temperature is 99.0 °C (limit 95 °C)")
+    assert trial.log[-1] == TrialEnd(reason="stopped: the temperature is 99.0 °C (limit 95 °C)")
 
 
 def test_several_runs_a_visit_and_several_benchmarks() -> None:
@@ -399,7 +399,7 @@ def test_a_fixed_number_of_blocks_is_made_whatever_the_judge_says() -> None:
     trial.most_blocks = 10
     trial.run()
     assert len(orders_in(trial.log)) == 10, "a quiet benchmark is equivalent after seven"
-    assert not any(isinstance(event, Ended) for event in trial.log)
+    assert not any(isinstance(event, TrialEnd) for event in trial.log)
 
 
 def test_every_look_is_in_the_log_and_holds() -> None:
@@ -424,7 +424,7 @@ def test_an_extended_trial_goes_on_and_ends_again() -> None:
     judgement = trial.run()
     assert judgement is not None
     assert (judgement.blocks, judgement.judged[0].verdict) == (11, "inconclusive")
-    assert isinstance(trial.log[-1], Ended)
+    assert isinstance(trial.log[-1], TrialEnd)
 
 
 def test_a_gate_that_refuses_makes_the_block_void_and_many_end_the_trial() -> None:

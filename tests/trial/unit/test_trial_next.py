@@ -10,7 +10,7 @@ import pytest
 
 from ktrial.bench.suite import Task
 from ktrial.judge.audit import audit
-from ktrial.judge.model.log import ArmFound, BlockDrawn, Ended, Event, Looked, RunEnded, TrialArm, block_order
+from ktrial.judge.model.log import ArmFound, BlockDrawn, Event, Looked, RunEnded, TrialArm, TrialEnd, block_order
 from ktrial.kit.errors import Refused, UnknownName
 from ktrial.machine.facts import Fact, FactBook, FactKind
 from ktrial.trial.arms.manual import Due, Expected
@@ -98,7 +98,7 @@ def test_turns_follow_the_orders_that_the_seed_draws() -> None:
         log.append(RunEnded(run=len(made), block=turn.block, arm=turn.arm, measurements={"tool.time": value}))
     wanted = [(block, arm) for block in (1, 2) for arm in block_order(7, block, ["control", "bore", "swap"])]
     assert made == wanted
-    assert due_of(stored(), [*log, Ended(reason="stopped")]) is None
+    assert due_of(stored(), [*log, TrialEnd(reason="stopped")]) is None
 
 
 def test_a_visit_that_lacks_a_run_is_still_due() -> None:
@@ -232,7 +232,7 @@ def test_a_boot_is_one_visit_with_all_its_runs_after_its_own_warm_up() -> None:
     assert {run.arm for run in runs} == {turn.arm}
     assert [run.block for run in runs] == [None, None, 1, 1, 1]
     assert sum(isinstance(event, ArmFound) for event in trial.log) == 1
-    assert not any(isinstance(event, Ended) for event in trial.log)
+    assert not any(isinstance(event, TrialEnd) for event in trial.log)
     trial.run()
     assert sum(isinstance(event, RunEnded) and event.block is not None for event in trial.log) == 3
     assert len(orders_in(trial.log)) == 1
@@ -241,7 +241,7 @@ def test_a_boot_is_one_visit_with_all_its_runs_after_its_own_warm_up() -> None:
 def test_where_boots_are_no_unit_a_turn_goes_on_as_far_as_nobody_is_needed() -> None:
     trial, _ = turned("run")
     trial.run()
-    assert isinstance(trial.log[-1], Ended)
+    assert isinstance(trial.log[-1], TrialEnd)
     visits = [(event.block, event.arm) for event in trial.log if isinstance(event, RunEnded) and event.block]
     assert [(event.block, event.arm) for event in trial.log if isinstance(event, ArmFound)] == visits
 
@@ -266,7 +266,7 @@ def test_a_turn_that_decides_the_trial_in_the_middle_of_a_block_ends_it() -> Non
     assert [(one.verdict, one.why) for one in judgement.judged] == [
         ("worse" if turn.arm == "case" else "better", "failures")
     ]
-    assert isinstance(trial.log[-1], Ended)
+    assert isinstance(trial.log[-1], TrialEnd)
     assert closing(trial.log) == []
 
 
@@ -275,7 +275,7 @@ def test_an_end_that_was_not_written_any_more_is_made_good() -> None:
     look, end = closing(log)
     assert isinstance(look, Looked)
     assert (look.blocks, look.verdicts) == (7, {"case:control": "better"})
-    assert end == Ended(reason="every comparison has its verdict")
+    assert end == TrialEnd(reason="every comparison has its verdict")
     assert audit([*log, look, end]) == ()
     assert closing([*log, look]) == [end]
     assert closing([*log, look, end]) == []

@@ -12,7 +12,7 @@ from ktrial.bench.adapters import all_benchmarks
 from ktrial.bench.energy import EnergyCounter
 from ktrial.bench.suite import Suite, SuiteEntry, SuiteLoad, Task
 from ktrial.bench.suite_files import load_suites
-from ktrial.judge.model.log import Ended, Extended, RunEnded
+from ktrial.judge.model.log import Extended, RunEnded, TrialEnd
 from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
 from ktrial.kit.errors import BadInput, Contradiction, KtrialError, Refused, UnknownName
 from ktrial.machine.facts import Fact, FactBook
@@ -442,7 +442,7 @@ def test_a_workload_is_chosen_by_what_is_set() -> None:
 
 def test_a_line_says_what_came_of_it() -> None:
     log = pair_log(protocol(), [0.05, 0.051, 0.049, 0.05, 0.052, 0.048, 0.05])
-    told = summary_of(stored("a"), [*log, Ended(reason="over")])
+    told = summary_of(stored("a"), [*log, TrialEnd(reason="over")])
     assert (told.blocks, told.primary, told.verdicts, told.ended) == (7, "tool.time", {"case": "better"}, "over")
     assert summary_of(stored("a"), log).ended is None
 
@@ -458,13 +458,13 @@ NOISY = [0.1, -0.12, 0.08, -0.09, 0.11, -0.1, 0.09]
 
 def test_only_what_declared_it_is_over_and_undecided_may_be_extended() -> None:
     declared = protocol(cap=7, extend=True)
-    over = [*pair_log(declared, NOISY), Ended(reason="cap")]
+    over = [*pair_log(declared, NOISY), TrialEnd(reason="cap")]
     extendable("t", over, 12)
     with pytest.raises(BadInput, match="t has 7 blocks already, and 7 is not more"):
         extendable("t", over, 7)
     with pytest.raises(Refused, match="did not declare"):
-        extendable("t", [*pair_log(protocol(cap=7), NOISY), Ended(reason="cap")], 12)
+        extendable("t", [*pair_log(protocol(cap=7), NOISY), TrialEnd(reason="cap")], 12)
     with pytest.raises(BadInput, match="t is not over"):
         extendable("t", [*over, Extended(blocks=12)], 13)
     with pytest.raises(BadInput, match="t is decided"):
-        extendable("t", [*pair_log(declared, [0.05] * 6 + [0.051]), Ended(reason="decided")], 12)
+        extendable("t", [*pair_log(declared, [0.05] * 6 + [0.051]), TrialEnd(reason="decided")], 12)

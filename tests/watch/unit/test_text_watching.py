@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import msgspec
 
-from ktrial.recordings.watching import Seen, TracedEvent, WatchEnded, doubts
+from ktrial.recordings.watching import MachineView, TracedEvent, WatchEnded, doubts
 from ktrial.watch.record.text import HEADER, stretch, summary
 from tests.support.written_recordings import START_NS, TAIL, TRACE
 
 COLUMNS = {"pressure.memory.some": 1_000_000, "memory.MemAvailable": 8 << 30}
 
 
-def seen(at_s: float, **columns: int) -> Seen:
-    return Seen(
+def seen(at_s: float, **columns: int) -> MachineView:
+    return MachineView(
         at_ns=START_NS + round(at_s * 1e9),
         started_ns=START_NS,
         cpu_ns=round(at_s * 5e6),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.recordings.watching import Seen
+from ktrial.recordings.watching import MachineView
 from ktrial.watch.diagnosis.symptoms import Happening, Symptom
 from ktrial.watch.record.live import SHOWN, LiveWatch
 from tests.support.written_recordings import HEAD, START_NS, block, events, layout, samples
@@ -31,10 +31,10 @@ SYMPTOMS = {
 }
 
 
-def seen(second: int, lost: int | None = 0, **more: int) -> Seen:
+def seen(second: int, lost: int | None = 0, **more: int) -> MachineView:
     columns = {"memory.MemAvailable": 1 << 30, "pressure.memory.some": second * 400_000, "vmstat.pgscan_direct": 0}
     columns |= {name.replace("_DOT_", "."): value for name, value in more.items()}
-    return Seen(
+    return MachineView(
         at_ns=START_NS + second * 10**9,
         started_ns=START_NS,
         cpu_ns=second * 5_000_000,

@@ -9,12 +9,14 @@ import pytest
 
 from ktrial.cli.shared.watch import WatchShown
 from ktrial.cli.shared.watch_session import draws
-from ktrial.recordings.watching import Seen
+from ktrial.recordings.watching import MachineView
 from tests.support.written_recordings import HEAD, START_NS, block, events
 
 
-def seen(second: int) -> Seen:
-    return Seen(at_ns=START_NS + second * 10**9, started_ns=START_NS, cpu_ns=1, bytes=1, lost=0, columns={}, events=())
+def seen(second: int) -> MachineView:
+    return MachineView(
+        at_ns=START_NS + second * 10**9, started_ns=START_NS, cpu_ns=1, bytes=1, lost=0, columns={}, events=()
+    )
 
 
 def many(count: int, second: int) -> bytes:

@@ -90,7 +90,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.parameters, **parameters}
 
 
-def measured(name: str, quantity: Quantity | None) -> tuple[Measurement, ...]:
+def one_measurement(name: str, quantity: Quantity | None) -> tuple[Measurement, ...]:
     """Return one measurement, or none where the tool printed none."""
     if quantity is None:
         return ()

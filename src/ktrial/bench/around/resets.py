@@ -12,7 +12,7 @@ from ktrial.bench.run.ports import Executor
 from ktrial.bench.suite import Between
 from ktrial.kit.errors import AgentError, BadRun
 from ktrial.machine.ports import Machine
-from ktrial.machine.transactions import Applied, decoded, revert
+from ktrial.machine.transactions import Applied, decode_reply, revert
 
 #: Share of the available memory that what is swapped out may take when it comes back.
 _ROOM = 0.8
@@ -73,7 +73,7 @@ class Resets:
             "lease": {"kind": "while-session"},
             "steps": [_off_and_on(area) for area in used],
         }
-        applied = decoded("apply", root.request("apply", plan=plan), Applied)
+        applied = decode_reply("apply", root.request("apply", plan=plan), Applied)
         if applied.state != "applied":
             raise BadRun("; ".join(step.message for step in applied.steps if step.message) or "swapoff failed")
         reverted = revert(root, applied.transaction)

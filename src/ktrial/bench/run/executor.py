@@ -108,7 +108,7 @@ class AgentExecutor:
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         names = list(dict.fromkeys(names))
         wanted = [name for name in names if name not in self._known]
-        places = {name: (*self._built(name), *_places(name)) for name in wanted}
+        places = {name: (*self._built_places(name), *_places(name)) for name in wanted}
         listed = self._open().list([place for name in wanted for place in places[name]])
         found = {name: next((listed[place][-1] for place in places[name] if listed[place]), None) for name in wanted}
         if self._guest is not None:
@@ -156,7 +156,7 @@ class AgentExecutor:
             built=self._receipt(invocation),
         )
 
-    def _built(self, name: str) -> tuple[str, ...]:
+    def _built_places(self, name: str) -> tuple[str, ...]:
         """Return where ktrial built the program, or the guest has it; nowhere for others."""
         if self._guest is not None:
             place = self._guest().places.get(name)

@@ -19,7 +19,7 @@ from ktrial.bench.record import (
     Artefact,
     Execution,
     Exit,
-    Kept,
+    KeptMeasurement,
     PreparedRun,
     Resources,
     RunRecord,
@@ -41,7 +41,7 @@ _RESETS = {
 }
 
 
-class Wanted(NamedTuple):
+class RunRequest(NamedTuple):
     """What is to be run. `tool_version` is what the tool told when it was asked; `settled` how it was waited for."""
 
     number: int
@@ -80,7 +80,7 @@ class RunMaker:
         self._background = background
         self._around = around
 
-    def make(self, wanted: Wanted, session: Session) -> tuple[RunRecord, dict[str, bytes]]:
+    def make(self, wanted: RunRequest, session: Session) -> tuple[RunRecord, dict[str, bytes]]:
         watching = self._around.watch(wanted.invocation) if self._around is not None else None
         try:
             course = self._carry_out(wanted, watching)
@@ -89,7 +89,7 @@ class RunMaker:
                 watching.close()
         return self._record(wanted, session, course, watching)
 
-    def _carry_out(self, wanted: Wanted, watching: RunWatching | None) -> _Course:
+    def _carry_out(self, wanted: RunRequest, watching: RunWatching | None) -> _Course:
         prepared = self._around.prepare() if self._around is not None else ()
         unready = next((f"{_RESETS[one.reset]}: {one.result}" for one in prepared if not one.ok), None)
         start = Start()
@@ -106,7 +106,7 @@ class RunMaker:
         return _Course(prepared, start, execution, ended, unready, void)
 
     def _record(
-        self, wanted: Wanted, session: Session, course: _Course, watching: RunWatching | None
+        self, wanted: RunRequest, session: Session, course: _Course, watching: RunWatching | None
     ) -> tuple[RunRecord, dict[str, bytes]]:
         task, execution, ended = wanted.task, course.execution, course.ended
         raw = execution.raw
@@ -121,7 +121,7 @@ class RunMaker:
         if ended is not None:
             parts |= {f"background/{name}": data for name, data in raw_parts(ended.raw).items()}
         parts |= watching.parts if watching is not None else {}
-        kept, notes = _kept(task, parsed, ended, watching)
+        kept, notes = _collect_outcomes(task, parsed, ended, watching)
         record = RunRecord(
             session=session,
             run=wanted.number,
@@ -183,16 +183,16 @@ class RunMaker:
         return execution, self._background.finish(running, execution)
 
 
-def _kept(
+def _collect_outcomes(
     task: Task, parsed: ParsedRun, ended: LoadEnded | None, watching: RunWatching | None
-) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
+) -> tuple[tuple[KeptMeasurement, ...], tuple[str, ...]]:
     """The measurements of the tool, of the load and of the energy counters; and why there are none of some of them."""
     outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
-    kept = [Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements]
+    kept = [KeptMeasurement.of(one, outcomes[one.outcome]) for one in parsed.measurements]
     if ended is not None and ended.throughput is not None:
-        kept.append(Kept.of(ended.throughput, LOAD_THROUGHPUT))
+        kept.append(KeptMeasurement.of(ended.throughput, LOAD_THROUGHPUT))
     used, notes = watching.energy() if watching is not None else ((), ())
-    return (*kept, *(Kept.of(measurement, outcome) for measurement, outcome in used)), notes
+    return (*kept, *(KeptMeasurement.of(measurement, outcome) for measurement, outcome in used)), notes
 
 
 def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ktrial.machine.facts import FactBook
     from ktrial.machine.sensors import Samples
     from ktrial.recordings.frames.statistics import Capture
-    from ktrial.recordings.watching import Handed, Seen, WatchEnded
+    from ktrial.recordings.watching import HandedBlocks, MachineView, WatchEnded
     from ktrial.tuning.catalog.model import Catalog
 
 
@@ -45,7 +45,9 @@ class Desktop(Protocol):
 class Watching(Protocol):
     """Watches a machine for a long time."""
 
-    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | WatchEnded]:
+    def watch(
+        self, fields: dict[str, Any], begun: Callable[[], None]
+    ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
         """Begin, call `begun`, tell what is seen and kept, and at last how it ended. Raises AgentError."""
 
 

@@ -79,11 +79,11 @@ def command(
     out, never guessed. With PROGRAM the outcome is the number in its last line. A `commit` is named only when it
     differs from its parent too.
     """
-    from ktrial.cli.shared.bisect import BisectQuery, bisected
+    from ktrial.cli.shared.bisect import BisectQuery, run_bisect
     from ktrial.kit.tables import columns
     from ktrial.studies.bisect.text import bisected_json, bisected_text
 
-    found = bisected(
+    found = run_bisect(
         app,
         BisectQuery(
             good=good,

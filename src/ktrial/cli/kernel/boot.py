@@ -13,7 +13,7 @@ from ktrial.cli.options import json_option, seconds, write_json
 
 if TYPE_CHECKING:
     from ktrial.bench.guest_tools import GuestRun, Mode, Shape
-    from ktrial.guests.agreement import Booted
+    from ktrial.guests.agreement import BootResult
 
 _MODES = ("kvm", "emulated", "exact")
 _MOST_CPUS = 64
@@ -97,7 +97,7 @@ def command(
     return booted.run.exit_status
 
 
-def _write(app: App, booted: Booted, image: str, *, alone: bool) -> None:
+def _write(app: App, booted: BootResult, image: str, *, alone: bool) -> None:
     """The program's streams as they are, and beside them what there is to say about the guest."""
     from ktrial.bench.guest_tools import EXACT_CLOCK, ODD_BOOT
     from ktrial.guests.text import guest_text

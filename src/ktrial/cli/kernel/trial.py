@@ -86,7 +86,7 @@ def command(
     from ktrial.cli.shared.run_trial import run_file
 
     app: App = ctx.obj
-    file = _read(words) if words and words[0].endswith(".toml") else _asked(app, words, options)
+    file = _read(words) if words and words[0].endswith(".toml") else _trial_file_of(app, words, options)
     if dry_run:
         show_protocol(app, file)
         return 0
@@ -105,7 +105,7 @@ def _read(words: tuple[str, ...]) -> TrialFile:
     return file
 
 
-def _asked(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
+def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
     from ktrial.cli.shared.guest_trials import arms_in_guests, built_arms
     from ktrial.trial.protocol.file import DesignFile, GuestFile, TrialFile
     from ktrial.trial.protocol.from_words import pair

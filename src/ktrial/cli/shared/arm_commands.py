@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktrial.bench.environment import kept
+from ktrial.bench.environment import basic_variables
 from ktrial.bench.run.undoable_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
 from ktrial.cli.shared.bench import program_of
 from ktrial.cli.shared.command_environment import shell_environment
@@ -25,7 +25,7 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
 
     A build gets the shell's environment; commands and schedulers a clean one, which is kept with what undoes them.
     """
-    environment, directory = kept(os.environ), str(Path.cwd())
+    environment, directory = basic_variables(os.environ), str(Path.cwd())
     shell = shell_environment(app, clean=bool(file.clean_environment)).environment
 
     def resolved(words: tuple[str, ...]) -> tuple[str, ...]:

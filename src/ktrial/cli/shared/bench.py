@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from ktrial.bench.benchmark import Benchmark
     from ktrial.bench.command_benchmark import OwnBenchmark, ShellCommand
-    from ktrial.bench.environment import Passed
+    from ktrial.bench.environment import PassedEnvironment
     from ktrial.bench.events import Event, Result
     from ktrial.bench.record import RunRecord
     from ktrial.bench.schedule import Order
@@ -77,7 +77,9 @@ def program_of(word: str) -> Path:
     return Path(found).parent.resolve() / Path(found).name
 
 
-def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float, shell: Passed) -> ShellCommand:
+def own_benchmark(
+    words: Sequence[str], metrics: Sequence[str], limit_s: float, shell: PassedEnvironment
+) -> ShellCommand:
     """Return the user's command, run where the user stands with the shell's variables."""
     from ktrial.bench.command_benchmark import ShellCommand, parse_metric
 

@@ -27,7 +27,7 @@ from ktrial.studies.bisect.measure import BisectMeasure
 if TYPE_CHECKING:
     from ktrial.bench.guest_tools import GuestRun
     from ktrial.guests.programs import GuestFiles
-    from ktrial.judge.model.bisected import Bisected
+    from ktrial.judge.model.bisect_answer import BisectAnswer
     from ktrial.studies.bisect.measure import Boot
 
 _IMAGE = "arch/x86/boot/bzImage"
@@ -55,7 +55,7 @@ class BisectQuery(NamedTuple):
     limit: str
 
 
-def bisected(app: App, asked: BisectQuery) -> Bisected:
+def run_bisect(app: App, asked: BisectQuery) -> BisectAnswer:
     commands, image = _build(asked)
     shape, limit_s = _shape(asked), seconds(asked.limit, "--limit")
     build_limit_s = seconds(asked.build_limit, "--build-limit")

@@ -44,7 +44,7 @@ from ktrial.tuning.plans.model import Plan
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.studies.blame.model import Blame, BlamePart, Known
+    from ktrial.studies.blame.model import Blame, BlamePart, KnownFacts
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.run.prepare import Prepared
 
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 class Budgets(NamedTuple):
     """What is known of the whole set; the most blocks of a screening, and of a trial that confirms."""
 
-    known: Known | None
+    known: KnownFacts | None
     cap: int
     budget: int
 
 
-def asked(
+def blame_question(
     app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
     """Return all that was named as one arm, and what is measured."""

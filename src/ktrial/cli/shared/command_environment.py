@@ -12,7 +12,7 @@ import click
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.bench.environment import Passed
+    from ktrial.bench.environment import PassedEnvironment
     from ktrial.cli.app import App
 
 #: On verbs whose arms differ in a variable `--env` names an arm instead.
@@ -35,13 +35,13 @@ def _of_shell(name: str) -> str:
     return os.environ[name]
 
 
-def shell_environment(app: App, *, clean: bool = False) -> Passed:
+def shell_environment(app: App, *, clean: bool = False) -> PassedEnvironment:
     """Return what commands of the user's get of the shell's variables; what cannot be passed is named."""
-    from ktrial.bench.environment import Passed, kept, passed
+    from ktrial.bench.environment import PassedEnvironment, basic_variables, passed_variables
 
     if clean:
-        return Passed(kept(os.environ), {})
-    found = passed(os.environ, app.scrubbing()[1])
+        return PassedEnvironment(basic_variables(os.environ), {})
+    found = passed_variables(os.environ, app.scrubbing()[1])
     if found.unreadable:
         app.say(f"not passed on, as they are no UTF-8 text: {', '.join(map(ascii, found.unreadable))}")
     return found
@@ -49,9 +49,9 @@ def shell_environment(app: App, *, clean: bool = False) -> Passed:
 
 def started_environment(variables: Sequence[str], *, clean: bool) -> dict[str, str]:
     """That of a program which is started once and compared with nothing: nothing is pinned. Raises BadInput."""
-    from ktrial.bench.environment import kept
+    from ktrial.bench.environment import basic_variables
 
-    return {**(kept(os.environ) if clean else os.environ), **named_variables(variables)}
+    return {**(basic_variables(os.environ) if clean else os.environ), **named_variables(variables)}
 
 
 def refuse_without_command(variables: Sequence[str], *, clean: bool) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ktrial.compare.arms import Arm
     from ktrial.compare.compare import CompareQuery
     from ktrial.compare.sources import ComparedSource, Gathered, ReadingOptions
-    from ktrial.judge.model.asked import AskedComparison
     from ktrial.judge.model.comparison import Comparison
+    from ktrial.judge.model.query import AskedComparison
     from ktrial.kit.outcome import Outcome
     from ktrial.results.ports import ReadResults
     from ktrial.trial.record import StoredTrial
@@ -105,21 +105,21 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
     return None if kept is None or kept.stored.file.screen is not None else kept.stored
 
 
-def judged(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Comparison:
+def judge_trial(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Comparison:
     """Return a trial by its protocol, which leaves nothing to ask."""
-    from ktrial.cli.shared.trial_outcome import told
+    from ktrial.cli.shared.trial_outcome import load_comparison
 
     if given := [name for name, value in asked.items() if value]:
         raise BadInput(
             f"{trial.trial} is a trial, which is judged by its protocol alone", hint=f"leave {', '.join(given)} out"
         )
-    return told(app, trial)
+    return load_comparison(app, trial)
 
 
 def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> ReadingOptions:
     """Return how files are read that `read` gives; `options` are those of `table_options`."""
     from ktrial.compare.sources import ReadingOptions
-    from ktrial.judge.model.asked import ImportOptions
+    from ktrial.judge.model.query import ImportOptions
 
     importing = ImportOptions.given({name: value for name, value in options.items() if name != "as_format"})
     return ReadingOptions(options=importing, as_format=options["as_format"], importers=app.importers, read=read)
@@ -210,7 +210,7 @@ def compared(
     return compare(first, others, msgspec.structs.replace(asked, declared=keys), about, judge)
 
 
-def answered(
+def answer_comparison(
     app: App,
     arms: Sequence[Arm],
     question: AskedComparison,
@@ -248,7 +248,7 @@ def answered_again(app: App, published: Comparison, results: ReadResults, read: 
     assert question is not None, "only what carries its question is computed again"
     options = {"as_format": question.as_format, **msgspec.structs.asdict(question.options)}
     arms = gather_again(question.sources, results, reading_of(app, options, read))
-    return answered(app, arms, question, published.reproduce, published.versions)
+    return answer_comparison(app, arms, question, published.reproduce, published.versions)
 
 
 def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:

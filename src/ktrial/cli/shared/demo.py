@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ktrial.agent.user_folders import reports_folder
 from ktrial.cli.shared.run_trial import part_of_question, write_report
-from ktrial.cli.shared.trial_outcome import told
+from ktrial.cli.shared.trial_outcome import load_comparison
 from ktrial.studies.demo.demo_story import found_in
 from ktrial.studies.demo.model import DemoResult
 from ktrial.trial.outcome.summary import judgement_of
@@ -49,7 +49,7 @@ def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_
 def _write_report(app: App, stored: StoredTrial, output: Path | None) -> str:
     path = output or reports_folder() / f"{stored.trial}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_report(told(app, stored), path)
+    write_report(load_comparison(app, stored), path)
     return str(path)
 
 

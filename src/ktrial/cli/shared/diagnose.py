@@ -13,7 +13,7 @@ from ktrial.cli.shared.bench import check_output
 from ktrial.kit.errors import BadInput, UnreadableOutput
 from ktrial.kit.files import read_file
 from ktrial.recordings.atop import is_atop_raw
-from ktrial.recordings.atop_program import printed
+from ktrial.recordings.atop_program import print_raw_log
 from ktrial.recordings.formats import read_recording_file
 from ktrial.recordings.merge import together, with_offset
 from ktrial.reports.charts.drawing import Style
@@ -123,7 +123,7 @@ def _left_out(name: str, error: BadInput, file: str) -> str:
 def _content(file: Path) -> bytes:
     """Return what is in it; of a raw log of atop what atop prints of it."""
     data = read_file(file, _LIMIT_BYTES)
-    return printed(file) if is_atop_raw(data) else data
+    return print_raw_log(file) if is_atop_raw(data) else data
 
 
 def offset(text: str) -> float:

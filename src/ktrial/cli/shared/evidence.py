@@ -13,7 +13,7 @@ import msgspec
 
 from ktrial.cli.shared.compare import answered_again
 from ktrial.evidence.differences import same_figures
-from ktrial.evidence.pack import Made, Scrubbing, bring_back, pack
+from ktrial.evidence.pack import PackedBundle, Scrubbing, bring_back, pack
 from ktrial.evidence.recheck_trial import told_again
 from ktrial.evidence.trials import trial_in
 from ktrial.evidence.unpack import BundleResults
@@ -40,9 +40,9 @@ def scrubbing_of(app: App) -> Scrubbing:
     return Scrubbing(identity=identity, salt=salt, benchmarks=app.benchmarks)
 
 
-def carried(
+def pack_comparison(
     app: App, published: Comparison, names: Sequence[str], *, keep_identity: bool
-) -> tuple[BundleWriter, Made, Comparison]:
+) -> tuple[BundleWriter, PackedBundle, Comparison]:
     """A bundle, not yet written, of a comparison and what it was made from; the comparison as it comes out of it."""
     if published.trial is not None:
         return carried_trial(app, published, published.trial.trial, keep_identity=keep_identity)
@@ -51,7 +51,7 @@ def carried(
     sessions = {one.session: one for one in map(app.store.session, wanted)} if wanted else {}
     writer = app.bundles.new()
     scrubbing = None if keep_identity else scrubbing_of(app)
-    made = Made(sessions=(), left=(), spoiled=())
+    made = PackedBundle(sessions=(), left=(), spoiled=())
     if sessions:
         made = pack(list(sessions.values()), app.store, writer, scrubbing, app.trials)
     again = partial(answered_again, app)
@@ -61,7 +61,7 @@ def carried(
 
 def carried_trial(
     app: App, published: Comparison, name: str, *, keep_identity: bool
-) -> tuple[BundleWriter, Made, Comparison]:
+) -> tuple[BundleWriter, PackedBundle, Comparison]:
     """Return a bundle, not yet written, of a trial; the comparison as it comes out of it."""
     kept = app.trials.named(name)
     if kept is None:
@@ -92,7 +92,7 @@ def sessions_named(app: App, names: Sequence[str]) -> list[StoredSession]:
     return list(found.values())
 
 
-def tell(app: App, output: Path, made: Made, *, kept: bool) -> None:
+def tell(app: App, output: Path, made: PackedBundle, *, kept: bool) -> None:
     """What went into a bundle, and what to look at before it is published."""
     sessions = "1 session" if len(made.sessions) == 1 else f"{len(made.sessions)} sessions"
     trials = f", with the trial{'s'[: len(made.trials) != 1]} {', '.join(made.trials)}" if made.trials else ""

@@ -14,7 +14,7 @@ from ktrial.bench.guest_tools import STATUS_FAILED, GuestFailed, KeptProgram
 from ktrial.cli.app_guest import boot_to_talk, keeper, tools_of
 from ktrial.cli.exact_host import boot_with, place_of
 from ktrial.cli.options import seconds
-from ktrial.guests.kept import check_name
+from ktrial.guests.kept_guest import check_name
 from ktrial.guests.replay import Replay
 from ktrial.guests.text import failure_text, kept_text
 from ktrial.kernels.images.images import RUNNING
@@ -22,7 +22,7 @@ from ktrial.kit.errors import AgentError, BadInput
 from ktrial.kit.tables import columns
 
 if TYPE_CHECKING:
-    from ktrial.bench.guest_tools import Begun, Ends, Mode, Shape
+    from ktrial.bench.guest_tools import Ends, GuestStart, Mode, Shape
     from ktrial.cli.app import App
     from ktrial.guests.transport import Guest
 
@@ -71,22 +71,24 @@ def keep_guest(
     return 0
 
 
-class _Booted(NamedTuple):
+class _BootedGuest(NamedTuple):
     guest: Guest
-    begun: Begun
+    begun: GuestStart
     kept: KeptProgram
 
 
 def _boot(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
-) -> _Booted:
+) -> _BootedGuest:
     guest, ran, places = boot_to_talk(app.kernels.lab, kernel, mode, shape, modules, tools, runs_programs=True)
-    return _Booted(guest, guest.begun, KeptProgram(kernel=kernel, release=guest.begun.release, mode=ran, tools=places))
+    return _BootedGuest(
+        guest, guest.begun, KeptProgram(kernel=kernel, release=guest.begun.release, mode=ran, tools=places)
+    )
 
 
 def _boot_exact(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
-) -> _Booted:
+) -> _BootedGuest:
     """Return one to which nothing was said yet."""
     del mode
     lab = app.kernels.lab
@@ -97,7 +99,7 @@ def _boot_exact(
     if run.begun is None or run.failure is not None:
         raise GuestFailed(failure_text(run), run.exit_status)
     kept = KeptProgram(kernel=kernel, release=run.begun.release, mode="exact", tools=lab.tools_in(place), place=place)
-    return _Booted(Asleep(), run.begun, kept)
+    return _BootedGuest(Asleep(), run.begun, kept)
 
 
 def kernel_from_anywhere(word: str) -> str:

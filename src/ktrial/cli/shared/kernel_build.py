@@ -137,7 +137,7 @@ def build_order(
     config = output / ".config"
     if not config.is_file() or config.read_bytes() != ready.text:
         config.write_bytes(ready.text)
-    made = _built(app, order, Make(ready.opened.folder, output, order.make, order.environment), before, package)
+    made = _build_or_fail(app, order, Make(ready.opened.folder, output, order.make, order.environment), before, package)
     app.kernels.built.note(made)
     return made
 
@@ -147,11 +147,11 @@ def _same(one: KernelMade, order: BuildOrder) -> bool:
     return (mine.place, mine.version, mine.sha256) == (theirs.place, theirs.version, theirs.sha256)
 
 
-def _built(
+def _build_or_fail(
     app: App, order: BuildOrder, make: Make, before: KernelMade | None, package: PackageKind | None
 ) -> KernelMade:
     from ktrial.kernels.build.make_kernel import make_kernel
-    from ktrial.kernels.build.packages import PACKINGS, Left, variables_of
+    from ktrial.kernels.build.packages import PACKINGS, PackagesBefore, variables_of
     from ktrial.kernels.build.progress import BuildProgress
     from ktrial.kernels.build.run_build import KernelBuild, read_flags
     from ktrial.kernels.build_record import objects_of
@@ -181,7 +181,7 @@ def _built(
             progress.end()
         if package is None:
             return made
-        left = Left(package, make.out)
+        left = PackagesBefore(package, make.out)
         packing = PACKINGS[package]
         KernelBuild(make.told(variables_of(package, make.out)), app.interrupts, progress).run(
             packing.target, order.jobs

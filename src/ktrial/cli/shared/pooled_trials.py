@@ -13,7 +13,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.trial.outcome.pool import pooled_question
 
 if TYPE_CHECKING:
-    from ktrial.judge.model.asked import AskedComparison
+    from ktrial.judge.model.query import AskedComparison
 
 
 def as_protocols_say(app: App, sessions: Sequence[str], question: AskedComparison) -> AskedComparison:

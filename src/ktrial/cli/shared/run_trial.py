@@ -15,7 +15,7 @@ from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare
 from ktrial.compare.files import write_file
 from ktrial.evidence.recheck_trial import trial_differences
 from ktrial.evidence.reparse import BROKEN, reparse
-from ktrial.judge.model.log import Ended, Extended, protocol_in
+from ktrial.judge.model.log import Extended, TrialEnd, protocol_in
 from ktrial.kit.errors import LimitPassed, Refused
 from ktrial.reports.html import html_page
 from ktrial.trial.arms.manual import is_by_hand
@@ -192,7 +192,7 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
     """Go on with a trial of the store, with exactly what was fixed."""
     log = app.trials.log(stored.trial)
     judgement = judgement_of(log)
-    if judgement.next.action == "stop" and isinstance(log[-1], Ended):
+    if judgement.next.action == "stop" and isinstance(log[-1], TrialEnd):
         app.say(f"{stored.trial} is over")
         return finish(app, stored, interrupted=False, as_json=as_json)
     if stored.file.guest is None and is_by_hand(stored.file):

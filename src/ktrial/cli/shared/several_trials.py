@@ -30,11 +30,11 @@ Question = TypeVar("Question", bound=msgspec.Struct)
 Follow = Callable[[Sequence[BlamePart]], TrialFile | Answer]
 
 
-def taken_up(
+def find_unfinished(
     app: App, question: Question, title: str, follow: Callable[[Question, Sequence[BlamePart]], TrialFile | Answer]
 ) -> tuple[Question, list[BlamePart]]:
     """The newest question of the store that asks the same and is not answered, with its trials; else this one."""
-    for name, seed, parts in begun(app, title):
+    for name, seed, parts in iter_started(app, title):
         same = msgspec.structs.replace(question, name=name, seed=seed)
         course = partial(follow, same)
         if belongs(course, parts) and is_open(course, parts):
@@ -42,7 +42,7 @@ def taken_up(
     return question, []
 
 
-def begun(app: App, title: str) -> Iterator[tuple[str, int, list[BlamePart]]]:
+def iter_started(app: App, title: str) -> Iterator[tuple[str, int, list[BlamePart]]]:
     """Questions of this title in the store, the newest first: name, seed and trials so far."""
     groups: dict[str, list[StoredTrial]] = {}
     for stored in app.trials.all():
@@ -58,7 +58,7 @@ def belongs(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
     """Return whether these trials are the beginning of this very question."""
     for number, part in enumerate(parts):
         wanted = follow(parts[:number])
-        if not isinstance(wanted, TrialFile) or _asked(wanted) != _asked(part.file):
+        if not isinstance(wanted, TrialFile) or _question_of(wanted) != _question_of(part.file):
             return False
     return True
 
@@ -68,7 +68,7 @@ def is_open(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
     return isinstance(follow(parts), TrialFile) or not _is_over(parts[-1])
 
 
-def _asked(file: TrialFile) -> TrialFile:
+def _question_of(file: TrialFile) -> TrialFile:
     """Return what is asked for, without the marks that the machine put on it."""
     plain = {name: msgspec.structs.replace(arm, placebo=False) for name, arm in file.arms.items()}
     return msgspec.structs.replace(file, arms=plain)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.judge.model.comparison import Comparison
     from ktrial.kit.finding import Finding
-    from ktrial.trial.kept import KeptTrial
+    from ktrial.trial.kept_trial import KeptTrial
     from ktrial.trial.record import StoredTrial
 
 
@@ -36,7 +36,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     if stored.file.screen is not None:
         screening(app, stored, as_json=as_json)
     else:
-        found = told(app, stored)
+        found = load_comparison(app, stored)
         document = {"event": "comparison", "comparison": found}
         text = plain_json.line(document) if as_json else trial_text(found, width=columns())
         sys.stdout.write(text)
@@ -73,7 +73,7 @@ def _findings(found: Comparison) -> Iterator[Finding]:
     return (one for outcome in found.outcomes for contrast in outcome.contrasts for one in contrast.findings)
 
 
-def told(app: App, stored: StoredTrial) -> Comparison:
+def load_comparison(app: App, stored: StoredTrial) -> Comparison:
     return told_again(kept_trial(app, stored), app.store, app.benchmarks, app.catalog)
 
 
@@ -88,7 +88,7 @@ def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool
     if stored.file.screen is not None:
         screening(app, stored, as_json=as_json)
         return
-    found = told(app, stored)
+    found = load_comparison(app, stored)
     if as_json:
         write_json(found)
     else:

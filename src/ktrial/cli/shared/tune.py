@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ktrial.studies.tune.model import TuneReceipt
 
 
-def asked(
+def tune_question(
     app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[str, TuneQuestion, dict[str, str]]:
     """Return what is to be tried here, and what cannot be measured."""

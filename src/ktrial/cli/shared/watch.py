@@ -24,7 +24,7 @@ from ktrial.watch.record.text import HEADER, stretch
 
 if TYPE_CHECKING:
     from ktrial.cli.app_guest import GuestHost
-    from ktrial.recordings.watching import Seen, TracedEvent
+    from ktrial.recordings.watching import MachineView, TracedEvent
 
 #: Name of a recording's file within its folder.
 RECORDING = "recording.ktr"
@@ -119,12 +119,12 @@ class WatchShown:
     def __init__(self, every_s: float, *, as_json: bool) -> None:
         self._every_ns = every_s * 1e9
         self._as_json = as_json
-        self._before: Seen | None = None
-        self._last: Seen | None = None
+        self._before: MachineView | None = None
+        self._last: MachineView | None = None
         self._events: list[TracedEvent] = []
         self._growing = GrowingRecording()
 
-    def seen(self, seen: Seen) -> None:
+    def seen(self, seen: MachineView) -> None:
         self._last = seen
         if self._before is None or seen.at_ns - self._before.at_ns >= self._every_ns:
             self._tell(seen)
@@ -141,7 +141,7 @@ class WatchShown:
         if self._events and self._last is not None:
             self._tell(self._last)
 
-    def _tell(self, seen: Seen) -> None:
+    def _tell(self, seen: MachineView) -> None:
         if self._as_json:
             line = {"event": "seen", **msgspec.to_builtins(seen), "events": msgspec.to_builtins(self._events)}
             tell(sys.stdout, plain_json.line(line))

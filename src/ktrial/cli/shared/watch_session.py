@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ktrial.cli.app import App
-    from ktrial.recordings.watching import Seen
+    from ktrial.recordings.watching import MachineView
     from ktrial.watch.diagnosis.symptoms import Symptom
 
 
@@ -45,7 +45,7 @@ def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:
     return can and (wanted if wanted is not None else not shares_terminal)
 
 
-class Drawn:
+class LivePicture:
     """Draws once a second on stderr; `frames_told` says that a log tells frames."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Drawn:
         self._view = LiveLines(lambda text: draw(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
         self._cpu_s = time.process_time()
 
-    def seen(self, seen: Seen) -> None:
+    def seen(self, seen: MachineView) -> None:
         self._live.seen(seen)
         self._draw()
 
@@ -159,7 +159,7 @@ def _shows(app: App, asked: WatchOptions, *, frames_told: bool) -> TellsFrames:
     title = " ".join(asked.words) if asked.words else "the machine" if process is None else f"process {process}"
     if asked.loop is not None:
         title = f"frames of ktrial's own, {asked.loop}"
-    return Drawn(
+    return LivePicture(
         title,
         load_symptoms(app.catalog),
         program=asked.words is not None or process is not None or asked.loop is not None,

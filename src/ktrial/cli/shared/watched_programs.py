@@ -78,7 +78,7 @@ def watched_program(
     program = str(program_of(words[0]))
     app.host.give({program: program})
     try:
-        return _started(
+        return _start_in_guest(
             app.host,
             (guest_path(program), *words[1:]),
             limit_s,
@@ -94,7 +94,7 @@ def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
     if app.host is not None:
         lines = LinesAtEnd()
         argv = (_AGENT_THERE, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))
-        return Loop(_started(app.host, argv, limit_s, lines.put, _FRAME_BYTES), lines)
+        return Loop(_start_in_guest(app.host, argv, limit_s, lines.put, _FRAME_BYTES), lines)
 
     there, told = os.pipe()
     try:
@@ -106,7 +106,7 @@ def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
     return Loop(program, tail)
 
 
-def _started(
+def _start_in_guest(
     host: GuestHost,
     argv: Sequence[str],
     limit_s: float,

@@ -96,14 +96,14 @@ def _lease(for_: str | None, confirm: str | None) -> dict[str, Any]:
 def _carry_out(root: AgentSession, plan: Plan, lease: dict[str, Any], *, keep_going: bool, as_json: bool) -> int | None:
     """Apply and say what came of it: the transaction, or None when nothing is in force."""
     from ktrial.kit.tables import columns
-    from ktrial.machine.transactions import IN_FORCE, Applied, decoded
+    from ktrial.machine.transactions import IN_FORCE, Applied, decode_reply
     from ktrial.tuning.plans.confirm import held_back, put_back
     from ktrial.tuning.plans.transaction_text import apply_text
     from ktrial.tuning.plans.wire import wire_plan
 
     with held_back() as presses:
         answer = root.request("apply", plan=wire_plan(plan, lease, keep_going=keep_going))
-    applied = decoded("apply", answer, Applied)
+    applied = decode_reply("apply", answer, Applied)
     if presses.count and applied.state == "applied":
         put_back(root, applied.transaction)
         raise KeyboardInterrupt(presses.number)

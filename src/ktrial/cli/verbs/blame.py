@@ -87,8 +87,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     Each block runs a random half of the settings and the other half, so every block measures every setting; who is
     suspected is tried by a trial of its own. The same command goes on with what was interrupted.
     """
-    from ktrial.cli.shared.blame import Budgets, asked, picture, question_of, run_blame, show, with_left_out
-    from ktrial.cli.shared.several_trials import taken_up
+    from ktrial.cli.shared.blame import Budgets, blame_question, picture, question_of, run_blame, show, with_left_out
+    from ktrial.cli.shared.several_trials import find_unfinished
     from ktrial.cli.shared.trial_start import look_at
     from ktrial.compare.files import write_file
     from ktrial.kit.tables import columns
@@ -101,7 +101,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     if output is not None and output.suffix.lower() not in {".svg", ".png"}:
         raise BadInput(f"-o {output}: no kind of picture", hint="end its name in .svg or .png")
     check_output(output, force=options["force"])
-    arm, template = asked(app, (*profiles, *words), own_words(ctx), options)
+    arm, template = blame_question(app, (*profiles, *words), own_words(ctx), options)
     dangerous = options["yes_dangerous"]
     question, left_out = question_of(
         app,
@@ -117,7 +117,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     if options["dry_run"]:
         look_at(app, whole(arm, template), allow_dangerous=dangerous)
         return 0
-    question, parts = (question, []) if options["fresh"] else taken_up(app, question, template.name, follow)
+    question, parts = (question, []) if options["fresh"] else find_unfinished(app, question, template.name, follow)
     found = run_blame(app, question, parts, allow_dangerous=dangerous, as_json=options["as_json"])
     if found is None:
         from ktrial.kit import interruption

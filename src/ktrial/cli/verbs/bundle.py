@@ -45,7 +45,7 @@ def command(
 
     With --comparison it holds that one and what it was made from, computed from what is packed.
     """
-    from ktrial.cli.shared.evidence import carried, scrubbing_of, sessions_named, tell
+    from ktrial.cli.shared.evidence import pack_comparison, scrubbing_of, sessions_named, tell
     from ktrial.evidence.pack import make_bundle
 
     check_output(output, force=force)
@@ -54,7 +54,7 @@ def command(
         from ktrial.compare.files import read_comparison
         from ktrial.evidence.model import COMPARISON
 
-        writer, made, found = carried(app, read_comparison(comparison), sessions, keep_identity=keep_identity)
+        writer, made, found = pack_comparison(app, read_comparison(comparison), sessions, keep_identity=keep_identity)
         writer.member(COMPARISON, [encoded(found)])
         writer.write(output, made.sessions)
     else:

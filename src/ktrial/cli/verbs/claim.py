@@ -70,7 +70,7 @@ def command(
     file = _file(claim)
     place = claim if claim.endswith(".toml") else None
     for number, one in enumerate(file.claim, 1):
-        with _placed(place, "claim", number):
+        with _locate_errors(place, "claim", number):
             parse_claim(one.says)
     if file.claim and not words:
         raise BadInput("the data that the claim is about are not named", hint="ktrial claim CLAIM CONTROL ARM")
@@ -112,18 +112,18 @@ def _results(file: ClaimFile, found: Comparison | None, place: str | None) -> li
     results: list[ClaimResult] = []
     for number, one in enumerate(file.claim, 1):
         assert found is not None, "data were named"
-        with _placed(place, "claim", number):
+        with _locate_errors(place, "claim", number):
             results.append(claim_on_data(one.says, one.arm, found))
     for number, change in enumerate(file.change, 1):
-        with _placed(place, "change", number):
+        with _locate_errors(place, "change", number):
             results.append(claim_on_change(change))
-    with _placed(place, "tukey"):
+    with _locate_errors(place, "tukey"):
         results.extend(claims_on_tukey(file.tukey))
     return results
 
 
 @contextmanager
-def _placed(file: str | None, table: str, number: int | None = None) -> Iterator[None]:
+def _locate_errors(file: str | None, table: str, number: int | None = None) -> Iterator[None]:
     """What is wrong with a claim of a file, with where it stands there."""
     try:
         yield

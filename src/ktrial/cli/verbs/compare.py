@@ -12,7 +12,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_bytes, json_option, write_json
-from ktrial.cli.shared.compare import gathered, judged, share, table_options, trial_of
+from ktrial.cli.shared.compare import gathered, judge_trial, share, table_options, trial_of
 from ktrial.cli.shared.fail_on import fail_on_option, refuse
 from ktrial.kit.errors import BadInput, Contradiction
 
@@ -88,15 +88,15 @@ def command(
     Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
     """
     from ktrial.cli.shared.bench import check_output
-    from ktrial.cli.shared.compare import answered, exclusions, reproducible, versions
+    from ktrial.cli.shared.compare import answer_comparison, exclusions, reproducible, versions
     from ktrial.cli.shared.pooled_trials import as_protocols_say
-    from ktrial.judge.model.asked import AskedComparison, ImportOptions
+    from ktrial.judge.model.query import AskedComparison, ImportOptions
 
     check_output(output, force=force)
     if not pool and (trial := trial_of(app, words)) is not None:
         asked: dict[str, object] = {"--control": control, "--tiers": tiers, "--margin": margin, "--primary": primary}
         asked |= {"--declared": declared, "--accept": accepted, "--exclude": excluded}
-        return _told(app, judged(app, trial, asked), output, as_json=as_json)
+        return _print_comparison(app, judge_trial(app, trial, asked), output, as_json=as_json)
     there = gathered(app, words, options, trials=pool)
     question = AskedComparison(
         sources=there.sources,
@@ -113,8 +113,10 @@ def command(
         spread=_share_of(spread),
     )
     question = as_protocols_say(app, there.of_trials, question)
-    found = answered(app, there.arms, question, reproducible(), versions(), assumptions=as_json or output is not None)
-    return _told(app, found, output, as_json=as_json)
+    found = answer_comparison(
+        app, there.arms, question, reproducible(), versions(), assumptions=as_json or output is not None
+    )
+    return _print_comparison(app, found, output, as_json=as_json)
 
 
 def _pool(asked: bool, *, tiers: bool) -> Literal[True] | UnsetType:
@@ -137,7 +139,7 @@ def _reason(accepted: str | None) -> str | None:
     return accepted
 
 
-def _told(app: App, found: Comparison, output: Path | None, *, as_json: bool) -> int:
+def _print_comparison(app: App, found: Comparison, output: Path | None, *, as_json: bool) -> int:
     from ktrial.compare.files import write_file
     from ktrial.kit.tables import columns
     from ktrial.reports.terminal import comparison_text

@@ -47,7 +47,7 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
 
         sys.stdout.write(plain_json.line({"event": "demo", "demo": found}))
     else:
-        sys.stdout.write(_told(demo, found, asked=not is_root))
+        sys.stdout.write(_closing_text(demo, found, asked=not is_root))
     if found.interrupted:
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial demo` begins anew")
         return interruption.status(app.interrupts.number)
@@ -67,7 +67,7 @@ def _machine(app: App) -> tuple[Machine, bool]:
         return app.user_session, False
 
 
-def _told(demo: Demo, result: DemoResult, *, asked: bool) -> str:
+def _closing_text(demo: Demo, result: DemoResult, *, asked: bool) -> str:
     """Return the table, the story, the page, and what became of the machine."""
     from ktrial.kit.tables import columns
     from ktrial.studies.demo.text import as_before, demo_text, without_root

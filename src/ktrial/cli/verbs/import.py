@@ -42,7 +42,7 @@ def command(
     The format is told by the content. A file may be packed with gzip. A bundle's sessions come back as they were.
     """
     from ktrial.cli.shared.evidence import import_bundle, is_bundle
-    from ktrial.judge.model.asked import ImportOptions
+    from ktrial.judge.model.query import ImportOptions
     from ktrial.kit.files import read_file
     from ktrial.kit.tables import columns
     from ktrial.results.import_file import LIMIT_BYTES, ForeignFile, ImportRequest, bring_in

@@ -40,19 +40,19 @@ def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, 
     ktrial publish found.json -o results/tuned
     ktrial publish swappiness-3fa9c1 -o results/swappiness
     """
-    from ktrial.reports.publish import LIST, published
+    from ktrial.reports.publish import LIST, publication
 
     if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not force)):
         raise BadInput(f"-o {output}: not an empty folder", hint="name another one; --force publishes into it")
     comparison = _comparison(app, what)
     if not data:
-        files = published(comparison)
+        files = publication(comparison)
     else:
-        from ktrial.cli.shared.evidence import DATA, carried, tell
+        from ktrial.cli.shared.evidence import DATA, pack_comparison, tell
 
-        writer, made, comparison = carried(app, comparison, (), keep_identity=keep_identity)
+        writer, made, comparison = pack_comparison(app, comparison, (), keep_identity=keep_identity)
         within = {f"{DATA}/{name}": content for name, content in writer.files(made.sessions).items()}
-        files = published(comparison, within)
+        files = publication(comparison, within)
         tell(app, output / DATA, made, kept=keep_identity)
     write_folder(output, files, LIST)
     app.say(f"{output}: {len(files)} files")
@@ -63,6 +63,6 @@ def _comparison(app: App, what: str) -> Comparison:
     """That of a file, else that of a trial of the store."""
     if what == "-" or what.endswith(".json") or Path(what).exists():
         return read_comparison(Path(what))
-    from ktrial.cli.shared.trial_outcome import told
+    from ktrial.cli.shared.trial_outcome import load_comparison
 
-    return told(app, app.trials.find(what))
+    return load_comparison(app, app.trials.find(what))

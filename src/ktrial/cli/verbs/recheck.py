@@ -28,11 +28,11 @@ def command(app: App, path: Path, as_json: bool) -> int:
     ktrial bundle --comparison found.json found.tar.zst
     ktrial recheck found.tar.zst
     """
-    from ktrial.cli.shared.rechecked import rechecked
+    from ktrial.cli.shared.recheck import recheck_path
     from ktrial.evidence.differences import rechecked_text
     from ktrial.kit.tables import columns
 
-    found = rechecked(app, path)
+    found = recheck_path(app, path)
     if as_json:
         write_json(found)
     else:

@@ -21,12 +21,12 @@ def command(app: App, as_json: bool) -> int:
     """
     from ktrial.cli.shared.arm_commands import recover_commands
     from ktrial.kit.tables import columns
-    from ktrial.machine.transactions import RevertReply, decoded, is_open
+    from ktrial.machine.transactions import RevertReply, decode_reply, is_open
     from ktrial.tuning.plans.transaction_text import revert_text
 
     undone = recover_commands(app)
     answer = app.root_session("recovering").request("recover")
-    done = decoded("recover", answer, RevertReply)
+    done = decode_reply("recover", answer, RevertReply)
     for name in done.traces:
         app.say(f"ended the tracing of an agent that is gone: {name}")
     if as_json:

@@ -56,14 +56,16 @@ def command(
     comparison = read_comparison(file)
     from ktrial.reports.charts import left_out
 
-    write_file(output, _made(comparison, ending, name, outcome, summary=summary))
+    write_file(output, _report_bytes(comparison, ending, name, outcome, summary=summary))
     for told in left_out():
         app.say(told)
     app.say(f"written: {output}")
     return 0
 
 
-def _made(comparison: Comparison, ending: str, name: str | None, outcome: str | None, *, summary: bool) -> bytes:
+def _report_bytes(
+    comparison: Comparison, ending: str, name: str | None, outcome: str | None, *, summary: bool
+) -> bytes:
     if ending == ".html":
         from ktrial.reports.html import html_page
 

@@ -27,11 +27,11 @@ def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, a
     from ktrial.cli.shared.ledger import ledger_of
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.studies.ledger.ledger_now import now_of
-    from ktrial.studies.ledger.retest import again, chosen
+    from ktrial.studies.ledger.retest import again, choose_trial
 
     entries = ledger_of(app).entries
     now = now_of(app.user_session, entries, app.catalog.knobs)
-    stored = app.trials.find(chosen(what, entries, now))
+    stored = app.trials.find(choose_trial(what, entries, now))
     app.say(f"{stored.trial} once more")
     file = again(stored.file)
     return run_file(app, file, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json, anyway=True)

@@ -29,7 +29,7 @@ def command(app: App, to: int | None, all_: bool, only: int | None, force: bool,
     values until they are restored; --force restores them too.
     """
     from ktrial.kit.tables import columns
-    from ktrial.machine.transactions import RevertReply, decoded, is_open, left_alone, status
+    from ktrial.machine.transactions import RevertReply, decode_reply, is_open, left_alone, status
     from ktrial.tuning.plans.transaction_text import has_left_some, revert_text
 
     if [to is not None, all_, only is not None].count(True) > 1:
@@ -37,7 +37,7 @@ def command(app: App, to: int | None, all_: bool, only: int | None, force: bool,
     select: Any = {"to": to} if to is not None else {"only": only} if only is not None else "all" if all_ else "newest"
     session = app.root_session("reverting")
     answer = session.request("revert", select=select, force=force)
-    done = decoded("revert", answer, RevertReply).transactions
+    done = decode_reply("revert", answer, RevertReply).transactions
     if as_json:
         write_json({"schema": "ktrial.reverted/1", **answer})
     else:

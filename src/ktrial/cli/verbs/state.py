@@ -154,7 +154,7 @@ def _state(app: App, which: str) -> tuple[MachineState, str | None]:
         return parse_state(*app.saved_states.read(which)), None
     if "/" in which or Path(which).is_file():
         return parse_state(read_limited(Path(which)), which), None
-    from ktrial.tuning.state.named import stored_state
+    from ktrial.tuning.state.find_state import stored_state
 
     data, place = stored_state(app.store, which, app.saved_states.names())
     return parse_state(data, which), place

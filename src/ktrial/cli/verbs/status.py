@@ -17,11 +17,11 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, as_json: bool) -> None:
     """List the transactions in force, their leases, what is unfinished and why, and damaged journals."""
     from ktrial.kit.tables import columns
-    from ktrial.machine.transactions import Status, decoded
+    from ktrial.machine.transactions import Status, decode_reply
     from ktrial.tuning.plans.transaction_text import status_text
 
     answer = app.root_session("reading the journal").request("status")
     if as_json:
         write_json({"schema": "ktrial.status/1", **answer})
     else:
-        sys.stdout.write(status_text(decoded("status", answer, Status), width=columns()))
+        sys.stdout.write(status_text(decode_reply("status", answer, Status), width=columns()))

@@ -119,13 +119,13 @@ def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
 def report(app: App, name: str | None, output: Path | None) -> None:
     """Write the report of a trial as one HTML file that needs nothing else."""
     from ktrial.cli.shared.run_trial import write_report
-    from ktrial.cli.shared.trial_outcome import told
+    from ktrial.cli.shared.trial_outcome import load_comparison
 
     stored = app.trials.find(name)
     if stored.file.screen is not None:
         raise BadInput(f"{stored.trial} screens settings", hint="`ktrial trial show` shows it; `blame -o` draws it")
     path = output or Path(f"{stored.trial}.html")
-    write_report(told(app, stored), path)
+    write_report(load_comparison(app, stored), path)
     app.say(f"the report is {path}")
 
 

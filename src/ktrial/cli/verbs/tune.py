@@ -71,19 +71,19 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     What breaks a guard is refused, and nothing is kept that was not decided. Several that are better are tried
     together before they are kept. All of them are applied in one transaction; the receipt says why, and how to undo it.
     """
-    from ktrial.cli.shared.several_trials import taken_up
-    from ktrial.cli.shared.tune import applied, asked, carry_on_tuning, keep_receipt, show
+    from ktrial.cli.shared.several_trials import find_unfinished
+    from ktrial.cli.shared.tune import applied, carry_on_tuning, keep_receipt, show, tune_question
     from ktrial.kit import interruption
     from ktrial.kit.tables import columns
     from ktrial.studies.tune.select import follow
     from ktrial.studies.tune.text import tune_text
 
     app: App = ctx.obj
-    title, question, left_out = asked(app, goal, own_words(ctx), options)
+    title, question, left_out = tune_question(app, goal, own_words(ctx), options)
     sys.stderr.write(tune_text(question, left_out, width=columns()))
     if options["dry_run"]:
         return 0
-    question, parts = (question, []) if options["fresh"] else taken_up(app, question, title, follow)
+    question, parts = (question, []) if options["fresh"] else find_unfinished(app, question, title, follow)
     dangerous, as_json = options["yes_dangerous"], options["as_json"]
     receipt = carry_on_tuning(app, question, parts, allow_dangerous=dangerous, as_json=as_json)
     if receipt is None:

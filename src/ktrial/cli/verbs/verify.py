@@ -18,12 +18,12 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, transaction: int | None, as_json: bool) -> int:
     """Read back every applied setting. Exit status 3 if one no longer holds."""
     from ktrial.kit.tables import columns
-    from ktrial.machine.transactions import VerifyReply, decoded
+    from ktrial.machine.transactions import VerifyReply, decode_reply
     from ktrial.tuning.plans.transaction_text import verify_text
 
     root = app.root_session("reading back what was applied")
     answer = root.request("verify", **({} if transaction is None else {"transaction": transaction}))
-    verified = decoded("verify", answer, VerifyReply).transactions
+    verified = decode_reply("verify", answer, VerifyReply).transactions
     if as_json:
         write_json({"schema": "ktrial.verified/1", **answer})
     else:

@@ -59,7 +59,7 @@ def command(
     given = None if rate is None else (_size(rate, "--rate"), "as given")
     measured_s = None if measure is None else seconds(measure, "--measure")
     here = layout_here(app.user_session) if memory is None else layout_elsewhere(_size(memory, "--memory"), catalog)
-    found = compare(here, names, catalog, lead=wanted, rate=given or _measured(app, here, measured_s))
+    found = compare(here, names, catalog, lead=wanted, rate=given or _measure_rate(app, here, measured_s))
     if as_json:
         write_json({"schema": "ktrial.watermarks/1", **_fields(found)})
     else:
@@ -73,7 +73,7 @@ def _fields(found: object) -> dict[str, object]:
     return told
 
 
-def _measured(app: App, here: WatermarkLayout, duration_s: float | None) -> tuple[float, str] | None:
+def _measure_rate(app: App, here: WatermarkLayout, duration_s: float | None) -> tuple[float, str] | None:
     from ktrial.watch.watermarks import peak_rate
 
     if duration_s is None:

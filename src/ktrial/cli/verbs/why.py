@@ -50,7 +50,7 @@ def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
         ]
         if not meant and selector is not None:
             raise UnknownName(
-                f"instance of {knob.id}", selector, labels.values(), hint=f"here: {_listed(labels.values())}"
+                f"instance of {knob.id}", selector, labels.values(), hint=f"here: {_join_labels(labels.values())}"
             )
         found += meant
     if as_json:
@@ -59,5 +59,5 @@ def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
         sys.stdout.write(origins_text(found, claims.untold, width=columns()))
 
 
-def _listed(labels: Iterable[str]) -> str:
+def _join_labels(labels: Iterable[str]) -> str:
     return ", ".join(label for label in labels if label) or "it has none"

@@ -10,8 +10,8 @@ from itertools import combinations
 
 from ktrial.compare.claims.file import ChangeClaim, TukeyTable
 from ktrial.judge.model.claim import (
+    ClaimedNumber,
     ClaimResult,
-    Printed,
     Stated,
     Status,
     change_range,
@@ -186,7 +186,7 @@ def _decided(stated: Stated, contrast: Contrast, outcome: OutcomeComparison) -> 
     return "supported", f"it is within the interval, {shown}"
 
 
-def _why_not(claim: ChangeClaim, stated: Stated, new: Printed, low: float, high: float) -> str:
+def _why_not(claim: ChangeClaim, stated: Stated, new: ClaimedNumber, low: float, high: float) -> str:
     """Return what the claimed figure is instead, where that can be told."""
     for name, text in claim.others.items():
         _, from_low, from_high = change_range(parse_printed(text), new)
@@ -197,7 +197,7 @@ def _why_not(claim: ChangeClaim, stated: Stated, new: Printed, low: float, high:
     return f"the printed numbers allow {range_text(low, high)}"
 
 
-def _q_result(name: str, printed: Printed, q: Bounds, elsewhere: str) -> ClaimResult:
+def _q_result(name: str, printed: ClaimedNumber, q: Bounds, elsewhere: str) -> ClaimResult:
     fits = q.low <= printed.high and printed.low <= q.high
     return ClaimResult(
         claim=f"{name}: Q {printed.text}",
@@ -207,7 +207,7 @@ def _q_result(name: str, printed: Printed, q: Bounds, elsewhere: str) -> ClaimRe
     )
 
 
-def _p_result(name: str, printed: Printed, p: Bounds, ends: tuple[float, float] | None) -> ClaimResult:
+def _p_result(name: str, printed: ClaimedNumber, p: Bounds, ends: tuple[float, float] | None) -> ClaimResult:
     low, high, end = printed.low, printed.high, ""
     if ends is not None and math.isclose(printed.value, ends[0], rel_tol=1e-6):
         low, end = 0.0, f"; {printed.text} is the least p that its program prints"
@@ -223,7 +223,7 @@ def _p_result(name: str, printed: Printed, p: Bounds, ends: tuple[float, float] 
     )
 
 
-def _elsewhere(printed: Printed, table: TukeyTable, tables: Iterable[TukeyTable]) -> str:
+def _elsewhere(printed: ClaimedNumber, table: TukeyTable, tables: Iterable[TukeyTable]) -> str:
     """Return another table that prints the very same Q."""
     for other in tables:
         for pair in other.pair if other is not table else ():

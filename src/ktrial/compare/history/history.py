@@ -25,7 +25,7 @@ _UNKNOWN = "?"
 
 def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> History:
     """Return the outcome that is named, in the order of the sessions."""
-    sessions = {one.session: one for one in _chosen(results, label)}
+    sessions = {one.session: one for one in _sessions_with(results, label)}
     every = [Arm(name=name, sources=(name,), runs=tuple(_runs(session, results))) for name, session in sessions.items()]
     arms = [arm for arm in every if not arm.runs or not is_of_trial([arm])]
     found = series_of(arms)
@@ -63,7 +63,7 @@ def _of_imports(moments: Sequence[Moment], sessions: Mapping[str, StoredSession]
         yield f"{imported} of {len(used)} sessions were brought in from files: their time is that of the import"
 
 
-def _chosen(results: ReadResults, label: str | None) -> list[StoredSession]:
+def _sessions_with(results: ReadResults, label: str | None) -> list[StoredSession]:
     """Return sessions with this label, the oldest first."""
     every = sorted(results.sessions(), key=lambda one: (one.started_unix_ms, one.session))
     if label is None:
@@ -85,12 +85,12 @@ def _moments(series: ComparedSeries, sessions: Mapping[str, StoredSession], by: 
     """Yield a session each, or all sessions of a kernel, which stands where it was first met."""
     groups: dict[str, list[str]] = {}
     for name in series.runs:
-        kernel = _known(sessions[name], series).get("kernel", _UNKNOWN)
+        kernel = _facts_of(sessions[name], series).get("kernel", _UNKNOWN)
         groups.setdefault(name if by == "session" else kernel, []).append(name)
     for group, names in groups.items():
         values = [[value for _, value in series.runs[name]] for name in names]
         every = [value for some in values for value in some]
-        known = [_known(sessions[name], series) for name in names]
+        known = [_facts_of(sessions[name], series) for name in names]
         keys = dict.fromkeys(key for one in known for key in one)
         told = {key: {one[key] for one in known if key in one} for key in keys}
         yield Moment(
@@ -105,7 +105,7 @@ def _moments(series: ComparedSeries, sessions: Mapping[str, StoredSession], by: 
         )
 
 
-def _known(session: StoredSession, series: ComparedSeries) -> dict[str, str]:
+def _facts_of(session: StoredSession, series: ComparedSeries) -> dict[str, str]:
     """Return what is known of a session and alike of its runs."""
     runs = [run for run, _ in series.runs[session.session]]
     keys = sorted({key for run in runs for key in run.known})

@@ -54,13 +54,13 @@ def _change(found: History, number: int, change: LevelChange, width: int) -> lis
     counted = f"from {change.name} on; {change.before} moments before, {change.after} after, p = {p_text(change.p)}"
     told = "; ".join(map(_differing, change.differs)) or "nothing that is known of the sessions"
     return [
-        labelled(f"change {number}", f"{_judged(found, change)}: {effect}", width=width),
+        labelled(f"change {number}", f"{_verdict_of_change(found, change)}: {effect}", width=width),
         labelled("", counted, width=width),
         labelled("differs", told, width=width),
     ]
 
 
-def _judged(found: History, change: LevelChange) -> str:
+def _verdict_of_change(found: History, change: LevelChange) -> str:
     if found.direction is None:
         return "another level"
     return "better" if change.effect.estimate > 0 else "worse"

@@ -82,7 +82,7 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Printed(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimedNumber(msgspec.Struct, frozen=True, kw_only=True):
     """A number as it was printed, and the least and greatest that it can stand for."""
 
     text: str
@@ -107,7 +107,7 @@ def parse_claim(text: str) -> Claim:
     return Claim(text=text, arm=arm.strip() if colon else None, outcome=found[0], change=found[1])
 
 
-def parse_printed(text: str | float) -> Printed:
+def parse_printed(text: str | float) -> ClaimedNumber:
     """`4,808 us`, `900K`, `79.800 sec`, `~12` with what it can stand for."""
     found = _PRINTED.fullmatch(str(text).strip())
     if found is None:
@@ -116,7 +116,9 @@ def parse_printed(text: str | float) -> Printed:
     factor = _FACTORS[found["factor"]]
     half = _half(plain, about=found["about"] is not None) * factor
     value = float(plain) * factor
-    return Printed(text=str(text), value=value, low=value - half, high=value + half, unit=(found["unit"] or "").strip())
+    return ClaimedNumber(
+        text=str(text), value=value, low=value - half, high=value + half, unit=(found["unit"] or "").strip()
+    )
 
 
 def parse_change(text: str, unit: Unit | None, direction: Direction | None, margin: float = 0.02) -> Stated:
@@ -148,7 +150,7 @@ def parse_change(text: str, unit: Unit | None, direction: Direction | None, marg
     return msgspec.structs.replace(stated, ranges=(*other, *stated.ranges), wrong_base=None)
 
 
-def change_range(old: Printed, new: Printed) -> tuple[float, float, float]:
+def change_range(old: ClaimedNumber, new: ClaimedNumber) -> tuple[float, float, float]:
     """Return the logarithm of new / old, and the least and greatest that the printed numbers allow."""
     for one in (old, new):
         if one.value <= 0:

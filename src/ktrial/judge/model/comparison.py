@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ktrial.judge.model.asked import AskedComparison
+from ktrial.judge.model.query import AskedComparison
 from ktrial.judge.model.trial_summary import ToldTrial
 from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
 from ktrial.kit.finding import Finding

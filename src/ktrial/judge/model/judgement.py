@@ -56,7 +56,7 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
     bound: float | None
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class OutcomeJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome of one arm against another.
 
     `verdict` is null while it is open, and of exploratory outcomes, which have `p` and `p_adjusted`. `blocks` are those
@@ -135,7 +135,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     comparisons: int
     blocks: int
     voided: int
-    judged: tuple[Judged, ...]
+    judged: tuple[OutcomeJudgement, ...]
     dropped: tuple[str, ...]
     findings: tuple[Finding, ...]
     next: NextStep
@@ -146,5 +146,5 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         """Return the verdicts of the primary outcome, by `arm:against`."""
         return {f"{one.arm}:{one.against}": one.verdict for one in self.judged if one.role == "primary"}
 
-    def of(self, outcome: str, arm: str, against: str) -> Judged:
+    def of(self, outcome: str, arm: str, against: str) -> OutcomeJudgement:
         return next(one for one in self.judged if (one.outcome, one.arm, one.against) == (outcome, arm, against))

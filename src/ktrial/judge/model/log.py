@@ -190,7 +190,7 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     verdicts: Mapping[str, str | None]
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="end"):
+class TrialEnd(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="end"):
     """Nothing follows but an extension. What was open then stays inconclusive."""
 
     reason: str
@@ -203,7 +203,7 @@ class Extended(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 Event: TypeAlias = (
-    Protocol | BlockDrawn | ArmFound | ArmBuilt | ReadingsTaken | RunEnded | BlockVoided | Looked | Ended | Extended
+    Protocol | BlockDrawn | ArmFound | ArmBuilt | ReadingsTaken | RunEnded | BlockVoided | Looked | TrialEnd | Extended
 )
 TrialLog: TypeAlias = Sequence[Event]
 

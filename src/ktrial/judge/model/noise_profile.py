@@ -44,7 +44,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     def why_stale(self, key: ProfileKey, now_unix_ms: int) -> tuple[str, ...]:
         """Return why it cannot be used for a trial with this key now; empty where it can."""
         reasons = [
-            f"{field.replace('_', ' ')} was {_told(before)}, is {_told(now)}"
+            f"{field.replace('_', ' ')} was {_as_text(before)}, is {_as_text(now)}"
             for field in ProfileKey.__struct_fields__
             if (before := getattr(self.key, field)) != (now := getattr(key, field))
         ]
@@ -54,7 +54,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(reasons)
 
 
-def _told(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {version}" for name, version in sorted(value.items())) or "none"
     return "not known" if value is None else str(value)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ktrial.judge.judge import judge
-from ktrial.judge.model.bisected import Standing
-from ktrial.judge.model.judgement import Judged
+from ktrial.judge.model.bisect_answer import Standing
+from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
 from ktrial.judge.sequential import cap_of
 
@@ -32,10 +32,12 @@ class SideAnswer(NamedTuple):
     """Of one comparison: None of `standing` asks for more runs."""
 
     standing: Standing | None
-    judged: Judged
+    judged: OutcomeJudgement
 
 
-def compare(question: SideQuestion, control: Sequence[float], other: Sequence[float], margin: float = 0.02) -> Judged:
+def compare(
+    question: SideQuestion, control: Sequence[float], other: Sequence[float], margin: float = 0.02
+) -> OutcomeJudgement:
     """Return one kernel against another, run by run; above zero is less of the outcome."""
     rule = OutcomeRule(direction="lower", role="primary", margin=margin, quantile=question.quantile)
     protocol = Protocol(

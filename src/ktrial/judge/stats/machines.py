@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ktrial.judge.contrasts import Measured
+from ktrial.judge.contrasts import ContrastResult
 from ktrial.judge.model.comparison import MachineEffect, Pooled, TestResult
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.observational_layout import Layout, Order, Runs, Scale, lay_out
@@ -122,7 +122,7 @@ class Together(NamedTuple):
 
     pooled: Pooled
     layout: Layout | None
-    measured: Measured | None
+    measured: ContrastResult | None
     why: str
 
 
@@ -149,7 +149,7 @@ def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Toget
         tau=found.tau,
         i_squared=found.i_squared,
     )
-    return Together(whole, _layout(layouts, kept), _measured(found), "")
+    return Together(whole, _layout(layouts, kept), _as_contrast(found), "")
 
 
 def within_machines(runs: Runs) -> Array:
@@ -205,7 +205,7 @@ def _layout(layouts: Sequence[Layout], kept: Sequence[PooledMachine]) -> Layout:
     )
 
 
-def _measured(found: PooledEffect) -> Measured:
+def _as_contrast(found: PooledEffect) -> ContrastResult:
     special = load_special()
     stdtr, stdtrit = special.stdtr, special.stdtrit
 
@@ -214,4 +214,4 @@ def _measured(found: PooledEffect) -> Measured:
     t = found.estimate / error
     effect = Effect(estimate=found.estimate, low=found.low, high=found.high, confidence=found.confidence, method=METHOD)
     test = TestResult(name=METHOD, statistic="t", value=t, p=2 * float(stdtr(free, -abs(t))), floor=0.0)
-    return Measured(effect=effect, test=test, cross_checks=())
+    return ContrastResult(effect=effect, test=test, cross_checks=())

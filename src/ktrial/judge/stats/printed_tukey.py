@@ -7,14 +7,14 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ktrial.judge.model.claim import Printed
+from ktrial.judge.model.claim import ClaimedNumber
 
 
 class PrintedGroup(NamedTuple):
     """One printed row."""
 
-    mean: Printed
-    sd: Printed
+    mean: ClaimedNumber
+    sd: ClaimedNumber
     n: int
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ktrial.judge.model.stutter import STUTTER_FACTOR, STUTTER_S, usual
 from ktrial.judge.stats.arrays import Array, Truth
-from ktrial.judge.stats.time_blocks import Interval, cells_of, drawn_again, placed
+from ktrial.judge.stats.time_blocks import Interval, cell_of_each, cells_of, drawn_again
 
 _FEWEST_EPISODES = 5
 _DRAWS = 1999
@@ -68,10 +68,10 @@ def late_frames(
 
 def within(stutters: Stutters, begin_s: float, end_s: float) -> Stutters:
     """Return those that end in a stretch of time, and their share of it."""
-    return chosen(stutters, (stutters.ends_s >= begin_s) & (stutters.ends_s < end_s), begin_s, end_s)
+    return choose_stutters(stutters, (stutters.ends_s >= begin_s) & (stutters.ends_s < end_s), begin_s, end_s)
 
 
-def chosen(stutters: Stutters, keep: Truth, begin_s: float, end_s: float) -> Stutters:
+def choose_stutters(stutters: Stutters, keep: Truth, begin_s: float, end_s: float) -> Stutters:
     """Some of them, out of a stretch of time."""
     ends_s, excess_s = stutters.ends_s[keep], stutters.excess_s[keep]
     share, per_hour = _shares(ends_s, excess_s, begin_s, end_s)
@@ -94,7 +94,7 @@ def _shares(ends_s: Array, excess_s: Array, begin_s: float, end_s: float) -> tup
     cells = cells_of(length_s)
     if cells is None:
         return Interval(estimate=late), Interval(estimate=hourly)
-    place = placed(ends_s, begin_s, length_s, cells)
+    place = cell_of_each(ends_s, begin_s, length_s, cells)
     counts = np.bincount(place, minlength=cells)
     drawn = drawn_again(np.stack([np.bincount(place, weights=excess_s, minlength=cells), counts], axis=1))
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)

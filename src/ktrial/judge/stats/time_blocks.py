@@ -31,7 +31,7 @@ def cells_of(length_s: float) -> int | None:
     return blocks * _CELLS if blocks >= _FEWEST_BLOCKS else None
 
 
-def placed(at_s: Array, begin_s: float, length_s: float, cells: int) -> Array:
+def cell_of_each(at_s: Array, begin_s: float, length_s: float, cells: int) -> Array:
     return np.clip(((at_s - begin_s) / length_s * cells).astype(np.int64), 0, cells - 1)
 
 
@@ -48,7 +48,7 @@ def mean_over(times_s: Array, values: Array, begin_s: float, end_s: float) -> In
     cells = cells_of(end_s - begin_s)
     if cells is None:
         return Interval(estimate=estimate)
-    place = placed(times_s, begin_s, end_s - begin_s, cells)
+    place = cell_of_each(times_s, begin_s, end_s - begin_s, cells)
     sums = np.bincount(place, weights=values, minlength=cells)
     drawn = drawn_again(np.stack([sums, np.bincount(place, minlength=cells)], axis=1))
     read = drawn[:, 1] > 0

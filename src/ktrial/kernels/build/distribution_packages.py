@@ -16,7 +16,7 @@ import msgspec
 from ktrial.kernels.build.make import NOT_INHERITED, run
 from ktrial.kernels.build.patches import Patch, apply
 from ktrial.kernels.build.toolchain import PACKAGES
-from ktrial.kernels.kernel_package import Found, Packaging
+from ktrial.kernels.kernel_package import Packaging, SourcePackage
 from ktrial.kernels.source import AppliedPatch
 from ktrial.kit.errors import BadInput, KtrialError, Refused
 
@@ -36,23 +36,23 @@ _LEFT: Mapping[Packaging, tuple[str, ...]] = {
 }
 
 
-def find(word: str) -> Found:
+def find(word: str) -> SourcePackage:
     """Return what a word names. Raises BadInput where no packaging is known by its files."""
     path = Path(word)
     if path.is_file() and path.name.endswith(".dsc"):
-        return Found("debian", str(path.resolve()))
+        return SourcePackage("debian", str(path.resolve()))
     if path.is_file() and path.name.endswith(".src.rpm"):
-        return Found("rpm", str(path.resolve()))
+        return SourcePackage("rpm", str(path.resolve()))
     if (path / "debian" / "rules").is_file():
-        return Found("debian", str(path.resolve()))
+        return SourcePackage("debian", str(path.resolve()))
     if (path / "PKGBUILD").is_file():
-        return Found("arch", str(path.resolve()))
+        return SourcePackage("arch", str(path.resolve()))
     what = "there is no such file or folder" if not path.exists() else "has no packaging of its own"
     hint = "give a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; `ktrial kernel build` builds any tree"
     raise BadInput(what, file=word, hint=hint)
 
 
-def check_packaging(found: Found) -> None:
+def check_packaging(found: SourcePackage) -> None:
     """Raise where it cannot be built here at all."""
     missing = [name for name in _PROGRAMS[found.packaging] if shutil.which(name) is None]
     if missing:
@@ -65,7 +65,7 @@ def check_packaging(found: Found) -> None:
 class OwnPackaging:
     """Unpacks it in `out`, and gives the command that builds it there."""
 
-    def __init__(self, found: Found, out: Path, jobs: int, *, anyway: bool) -> None:
+    def __init__(self, found: SourcePackage, out: Path, jobs: int, *, anyway: bool) -> None:
         self.found = found
         self._path = Path(found.place)
         self.out = out.resolve()

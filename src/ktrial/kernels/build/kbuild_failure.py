@@ -17,66 +17,66 @@ _MAKE = re.compile(r"^make(?:\[\d+\])?: \*\*\* ")
 _BEFORE, _AFTER, _LONGEST = 2, 6, 220
 
 
-class _Known(NamedTuple):
+class _KnownFailure(NamedTuple):
     sign: re.Pattern[str]
     cause: str
     step: str
 
 
 _KNOWN = (
-    _Known(re.compile(r"No space left on device"), "the disk is full", "make room; the same command goes on"),
-    _Known(
+    _KnownFailure(re.compile(r"No space left on device"), "the disk is full", "make room; the same command goes on"),
+    _KnownFailure(
         re.compile(r"LLVM ERROR: out of memory|virtual memory exhausted|Cannot allocate memory|memory allocating"),
         "memory ran out",
         "give fewer --jobs, more memory, or leave lto-thin or btf out",
     ),
-    _Known(
+    _KnownFailure(
         re.compile(r"\bKilled\b|signal 9|fatal error: Killed signal"),
         "a compiler or linker was killed, most likely as memory ran out",
         "give fewer --jobs, more memory, or leave lto-thin or btf out",
     ),
-    _Known(
+    _KnownFailure(
         re.compile(r"debian/certs/|debian/canonical-|certs/[\w-]+\.pem'?, needed by|certs/signing_key"),
         "the configuration names a distribution's certificates, which are not in these sources",
         '--set SYSTEM_TRUSTED_KEYS="" --set SYSTEM_REVOCATION_KEYS=""',
     ),
-    _Known(
+    _KnownFailure(
         re.compile(r"gelf\.h|libelf\.h|cannot generate ORC|libelf-dev|elfutils-libelf"),
         "the headers of libelf are missing",
         "apt-get install libelf-dev",
     ),
-    _Known(re.compile(r"openssl/\w+\.h"), "the headers of OpenSSL are missing", "apt-get install libssl-dev"),
-    _Known(re.compile(r"ncurses\.h"), "the headers of ncurses are missing", "apt-get install libncurses-dev"),
-    _Known(
+    _KnownFailure(re.compile(r"openssl/\w+\.h"), "the headers of OpenSSL are missing", "apt-get install libssl-dev"),
+    _KnownFailure(re.compile(r"ncurses\.h"), "the headers of ncurses are missing", "apt-get install libncurses-dev"),
+    _KnownFailure(
         re.compile(r"pahole.*(?:not available|not found)|BTF: .*pahole"),
         "pahole, which makes BTF, is missing",
         "apt-get install dwarves, or leave btf out",
     ),
-    _Known(
+    _KnownFailure(
         re.compile(r"FAILED: load BTF|FAILED elf_update|Failed to generate BTF|btf_encoder__|die__process|"
                    r"resolve_btfids.*(?:FAILED|failed)"),
         "BTF could not be made: pahole does not take what this compiler, LTO or Rust wrote",
         "take a newer pahole, or leave one out of btf, lto-thin and Rust",
     ),
-    _Known(
+    _KnownFailure(
         re.compile(r"Rust compiler|bindgen|rust-src|can't find crate for `core`|RUST_LIB_SRC|\.rs:\d+"),
         "Rust's part could not be built",
         "`make -C TREE rustavailable` says what Rust lacks; --set RUST=n builds without it",
     ),
-    _Known(
+    _KnownFailure(
         re.compile(r"bad value \(.*\) for .-m(?:arch|tune)|unknown target CPU|unknown argument|"
                    r"unrecognized command.line option|unsupported argument"),
         "the compiler does not know a flag",
         "take a newer compiler with --cc, or another --target",
     ),
-    _Known(
+    _KnownFailure(
         re.compile(r"ld\.lld: error|undefined symbol|undefined reference|relocation truncated"),
         "linking failed",
         "take the compiler and linker of one release; without lto-thin it may link",
     ),
-    _Known(re.compile(r"\b(?:flex|bison|bc|cpio|perl|lz4|zstd|rsync|depmod|gawk): (?:command )?not found"),
+    _KnownFailure(re.compile(r"\b(?:flex|bison|bc|cpio|perl|lz4|zstd|rsync|depmod|gawk): (?:command )?not found"),
            "a program is missing", "install the program that the log names"),
-    _Known(
+    _KnownFailure(
         re.compile(r"\[-Werror[=\]]|being treated as errors"),
         "a warning counts as an error here, as this compiler warns of what the tree's own did not",
         "--set WERROR=n",

@@ -80,21 +80,21 @@ class Make:
 
     def tried(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         """Return the same where a failure is an answer."""
-        return _ended(self.argv(*words), self.environment(), b"", self._what(*words))
+        return _run_to_end(self.argv(*words), self.environment(), b"", self._what(*words))
 
     def _what(self, *words: str) -> str:
         return f"make {' '.join(words)} in {self._folder}"
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None, what: str) -> bytes:
-    done = _ended(argv, environment, stdin or b"", what)
+    done = _run_to_end(argv, environment, stdin or b"", what)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
         raise KtrialError(f"{what} failed:\n" + "\n".join(f"  {line}" for line in said[-_SHOWN_LINES:]))
     return done.stdout
 
 
-def _ended(
+def _run_to_end(
     argv: Sequence[str], environment: Mapping[str, str], stdin: bytes, what: str
 ) -> subprocess.CompletedProcess[bytes]:
     try:

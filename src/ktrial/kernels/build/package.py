@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ktrial.kernels.build_record import BuildCost
-from ktrial.kernels.kernel_package import Found, KernelPackaged, PackageFile
+from ktrial.kernels.kernel_package import KernelPackaged, PackageFile, SourcePackage
 from ktrial.kernels.source import AppliedPatch
 from ktrial.kit.errors import KtrialError
 
@@ -27,7 +27,7 @@ class Packs(Protocol):
     """The packaging, in the folder of the build."""
 
     @property
-    def found(self) -> Found: ...
+    def found(self) -> SourcePackage: ...
 
     @property
     def sha256(self) -> str | None:

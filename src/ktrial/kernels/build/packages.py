@@ -66,17 +66,17 @@ def variables_of(kind: PackageKind, out: Path) -> dict[str, str]:
     return dict(PACKINGS[kind].variables)
 
 
-class Left:
+class PackagesBefore:
     """What lies beside a build before packages are made, so that only new files are taken."""
 
     def __init__(self, kind: PackageKind, out: Path) -> None:
         self._kind = kind
         self._out = out
-        self._before = {path: _stamp(path) for path in self._found()}
+        self._before = {path: _stamp(path) for path in self._find_packages()}
 
     def collect(self) -> tuple[Package, ...]:
         """Return the packages, moved into the build's own folder."""
-        new = [path for path in self._found() if self._before.get(path) != _stamp(path)]
+        new = [path for path in self._find_packages() if self._before.get(path) != _stamp(path)]
         if not new:
             raise KtrialError(f"make {PACKINGS[self._kind].target} ended well, and left no package")
         into = self._out / FOLDER
@@ -85,7 +85,7 @@ class Left:
         packages = [path for path in moved if path.suffix not in _TOLD]
         return tuple(Package(str(path), hashlib.sha256(path.read_bytes()).hexdigest()) for path in packages)
 
-    def _found(self) -> list[Path]:
+    def _find_packages(self) -> list[Path]:
         return [path.resolve() for pattern in PACKINGS[self._kind].left for path in _glob(self._out, pattern)]
 
 

@@ -21,7 +21,7 @@ from ktrial.kernels.build.patch_files import families
 from ktrial.kernels.source import AppliedPatch, PatchSet, PatchWord
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnreadableOutput
 from ktrial.kit.formats.tool_output import numbered, unreadable
-from ktrial.kit.formats.unified_diff import FilePatch, read_patch, stripped
+from ktrial.kit.formats.unified_diff import FilePatch, read_patch, strip_name
 from ktrial.tuning.origin.formats.words import split_words
 
 _STRIP = re.compile(r"-p(\d|ab)")
@@ -131,7 +131,7 @@ def apply(patch: Patch, tree: Path) -> AppliedPatch:
     said = done.stdout.decode(errors="replace")
     if done.returncode != 0:
         raise Refused(_failure(patch, said, done.stderr.decode(errors="replace"), tree), hint=_hint(said))
-    texts = {stripped(file.names[-1], patch.strip): file.added for file in patch.files}
+    texts = {strip_name(file.names[-1], patch.strip): file.added for file in patch.files}
     return AppliedPatch(
         name=patch.name,
         place=patch.place,
@@ -207,7 +207,7 @@ def check_names(patch: Patch, tree: Path) -> None:
     """Raise Refused for a name, or a link, that leads out of the tree."""
     root = tree.resolve()
     for file in patch.files:
-        names = [stripped(name, patch.strip) for name in file.names if name != "/dev/null"] + list(file.mentioned)
+        names = [strip_name(name, patch.strip) for name in file.names if name != "/dev/null"] + list(file.mentioned)
         absolute = [name for name in (*file.names, *file.mentioned) if name.startswith("/") and name != "/dev/null"]
         for name in (*absolute, *names):
             inside = bool(name) and not name.startswith("/") and ".." not in name.split("/")
@@ -235,7 +235,7 @@ def _failure(patch: Patch, said: str, complaint: str, tree: Path) -> str:
         if match := _PATCHING.fullmatch(line.strip()):
             name = match[1]
         if (match := _FAILED.search(line)) and name:
-            file = next((one for one in patch.files if stripped(one.names[-1], patch.strip) == name), None)
+            file = next((one for one in patch.files if strip_name(one.names[-1], patch.strip) == name), None)
             number, at = int(match[1]), int(match[2])
             if file is not None and number <= len(file.hunks):
                 hunk = file.hunks[number - 1]

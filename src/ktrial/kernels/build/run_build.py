@@ -162,7 +162,7 @@ class _CacheCounts:
         self._log = make.out / _CACHE_LOG
         self._log.unlink(missing_ok=True)
         self._served = make.launcher == "sccache"
-        self._before = self._told()
+        self._before = self._read_counts()
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -174,13 +174,13 @@ class _CacheCounts:
             with contextlib.suppress(OSError, KtrialError):
                 return read_cache_log(self._log.read_bytes())
             return None
-        now, before = self._told(), self._before
+        now, before = self._read_counts(), self._before
         if now is None or before is None:
             return None
         hits, misses = now[0] - before[0], now[1] - before[1]
         return None if min(hits, misses) < 0 else (hits, misses)
 
-    def _told(self) -> tuple[int, int] | None:
+    def _read_counts(self) -> tuple[int, int] | None:
         with contextlib.suppress(OSError, KtrialError):
             return read_sccache(run(_SCCACHE, self._make.environment(), None, "sccache")) if self._served else None
         return None

@@ -86,17 +86,17 @@ def _suffix(path: str, folder: str) -> str:
 
 def check_toolchain(toolchain: Toolchain, tree: Path) -> None:
     """Raise where not even a configuration can be made: Kconfig asks the compiler and the linker what they can."""
-    _check_here("configuring", (*_CONFIGURES, *_named(toolchain)))
+    _check_here("configuring", (*_CONFIGURES, *_programs_of(toolchain)))
     versions(toolchain, {}, tree)
 
 
 def check_programs(toolchain: Toolchain, symbols: Mapping[str, str], more: tuple[str, ...] = ()) -> None:
     """Raise KtrialError where a program that the build starts is not here."""
     wanted = [tool for tool, (_, symbol) in _CHECKED.items() if symbols.get(symbol) == "y"]
-    _check_here("building", (*_ALWAYS, *_named(toolchain), *more, *wanted))
+    _check_here("building", (*_ALWAYS, *_programs_of(toolchain), *more, *wanted))
 
 
-def _named(toolchain: Toolchain) -> list[str]:
+def _programs_of(toolchain: Toolchain) -> list[str]:
     return [word for variable, word in toolchain.variables.items() if variable != "LLVM"]
 
 
@@ -115,7 +115,7 @@ def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tu
     asked += [(tool, tool, name) for tool, (name, symbol) in _CHECKED.items() if symbols.get(symbol) == "y"]
     found = []
     for role, program, name in asked:
-        said = _said(program)
+        said = _version_of(program)
         least = _least(tree, name)
         match = _VERSION.search(re.sub(r"\([^)]*\)", "", said)) or _VERSION.search(said)
         version = match[0] if match else ""
@@ -145,7 +145,7 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _said(program: str) -> str:
+def _version_of(program: str) -> str:
     try:
         done = subprocess.run(
             [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LIMIT_S

@@ -190,12 +190,12 @@ def read_kconfig(data: bytes, source: str = "Kconfig") -> Kconfig:
 def read_part(data: bytes, source: str = "Kconfig") -> Kconfig:
     """Read a file of a tree's Kconfig, which may have other files in it and no symbol of its own."""
     reader = _KconfigReader(source)
-    for number, text in _joined(data, source):
+    for number, text in _join_lines(data, source):
         reader.line(number, text)
     return reader.end()
 
 
-def _joined(data: bytes, source: str) -> Iterator[tuple[int, str]]:
+def _join_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
     """Yield the lines, with those that end in a backslash joined to the next one."""
     begun: tuple[int, str] | None = None
     for number, text in numbered(data, source):

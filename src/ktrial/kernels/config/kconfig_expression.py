@@ -79,8 +79,8 @@ def words(expression: Expression) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for part in expression.parts for word in words(part)))
 
 
-def shown(expression: Expression) -> str:
-    parts = [shown(part) for part in expression.parts]
+def show_expression(expression: Expression) -> str:
+    parts = [show_expression(part) for part in expression.parts]
     if expression.kind == "text":
         return f'"{expression.text}"'
     if expression.kind == "compare":
@@ -141,27 +141,27 @@ class _ExpressionReader:
 
     def _chain(self, kind: Kind, sign: str, read: Callable[[int], Expression], depth: int) -> Expression:
         parts = [read(depth)]
-        while self._taken(sign):
+        while self._take(sign):
             parts.append(read(depth))
         return parts[0] if len(parts) == 1 else Expression(kind, parts=tuple(parts))
 
     def _one(self, depth: int) -> Expression:
         if depth > _DEEPEST:
             raise self._problem(self._text)
-        if self._taken("!"):
+        if self._take("!"):
             return Expression("not", parts=(self._one(depth + 1),))
-        if self._taken("("):
+        if self._take("("):
             inner = self.any_of(depth + 1)
-            if not self._taken(")"):
+            if not self._take(")"):
                 raise self._problem(self._text)
             return inner
         left = self._operand()
         for sign in ("!=", "<=", ">=", "=", "<", ">"):
-            if self._taken(sign):
+            if self._take(sign):
                 return Expression("compare", sign, (left, self._operand()))
         return left
 
-    def _taken(self, sign: str) -> bool:
+    def _take(self, sign: str) -> bool:
         match = _TOKEN.match(self._text, self._at)
         if match is None or match["sign"] != sign:
             return False

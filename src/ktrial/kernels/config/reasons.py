@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ktrial.kernels.config.kconfig_expression import Expression, demands, level, read_expression, shown, words
+from ktrial.kernels.config.kconfig_expression import Expression, demands, level, read_expression, show_expression, words
 from ktrial.kernels.config.symbols import Definition, KconfigTree
 from ktrial.kit.errors import UnreadableOutput, nearest
 
@@ -40,19 +40,21 @@ def reason(name: str, wanted: str, values: Mapping[str, str], tree: KconfigTree)
 def _too_high(name: str, values: Mapping[str, str], tree: KconfigTree) -> str:
     by = [one.by for one in tree.selections.get(name, ()) if values.get(one.by) in _LEVELS]
     if by:
-        return f"{_listed(by)} {'select' if len(by) > 1 else 'selects'} it"
+        return f"{_join_names(by)} {'select' if len(by) > 1 else 'selects'} it"
     if not any(one.prompt for one in tree.definitions[name]):
         return "it has no prompt: Kconfig alone decides"
     others = [one for one in tree.choice(name) if one != name]
     if others:
-        return f"one of a choice must be on; ask for {_listed(others)}"
+        return f"one of a choice must be on; ask for {_join_names(others)}"
     return "Kconfig gave it another value; is it offered only with EXPERT?"
 
 
 def _no_prompt(name: str, tree: KconfigTree) -> str:
     by = list(dict.fromkeys(one.by for one in tree.selections.get(name, ())))
     if by:
-        return f"it has no prompt and cannot be asked for; {_listed(by)} {'select' if len(by) > 1 else 'selects'} it"
+        return (
+            f"it has no prompt and cannot be asked for; {_join_names(by)} {'select' if len(by) > 1 else 'selects'} it"
+        )
     return "it has no prompt and cannot be asked for: Kconfig computes it"
 
 
@@ -95,7 +97,7 @@ def _lacking(definition: Definition, least: int, values: Mapping[str, str]) -> l
 
 def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: KconfigTree, depth: int) -> str:
     """Return a condition that does not hold, and what it lacks itself where it is a symbol."""
-    text = shown(term)
+    text = show_expression(term)
     if term.kind == "word":
         if term.text not in tree:
             return f"{text}, which this tree does not have"
@@ -112,7 +114,7 @@ def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: Kcon
     return f"{text}{f' ({told})' if told else ''}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     shown_names = list(dict.fromkeys(names))
     more = len(shown_names) - _MOST
     return ", ".join(shown_names[:_MOST]) + (f" and {more} more" if more > 0 else "")

@@ -153,8 +153,8 @@ def _read_running() -> KernelFound:
     identity, symbols = identify_running(
         Path("/proc/version").read_bytes(),
         architecture=name.machine,
-        words=(_shown("/proc/kallsyms") or b"") + (_shown(_BTF) or b""),
-        notes=_shown("/sys/kernel/notes") or b"",
+        words=(_read_bytes("/proc/kallsyms") or b"") + (_read_bytes(_BTF) or b""),
+        notes=_read_bytes("/sys/kernel/notes") or b"",
         btf=Path(_BTF).exists(),
         config=_running_config(name.release),
     )
@@ -162,16 +162,16 @@ def _read_running() -> KernelFound:
 
 
 def _running_config(release: str) -> tuple[bytes | None, str | None]:
-    packed = _shown("/proc/config.gz")
+    packed = _read_bytes("/proc/config.gz")
     if packed is not None:
         return gzip.decompress(packed), "/proc/config.gz"
     for place in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
-        if (text := _shown(place)) is not None:
+        if (text := _read_bytes(place)) is not None:
             return text, place
     return None, None
 
 
-def _shown(path: str) -> bytes | None:
+def _read_bytes(path: str) -> bytes | None:
     try:
         return Path(path).read_bytes()
     except OSError:

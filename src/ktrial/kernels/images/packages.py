@@ -67,17 +67,17 @@ class Unpacked:
 
     def take(self, size: int) -> bytes:
         """So many bytes, fewer at the end."""
-        return b"".join(self._taken(size))
+        return b"".join(self._take(size))
 
     def seek(self, place: int) -> int:
         """Skip to a place further on."""
         if place < self._at:
             raise OSError("its parts are out of order")
-        for _ in self._taken(place - self._at):
+        for _ in self._take(place - self._at):
             pass
         return self._at
 
-    def _taken(self, size: int) -> Iterator[memoryview]:
+    def _take(self, size: int) -> Iterator[memoryview]:
         while size > 0:
             if not self._rest:
                 piece = self._next()
@@ -125,7 +125,7 @@ def kernel_of(path: Path, word: str) -> PackedKernel:
     return PackedKernel(image, config)
 
 
-def _wanted(name: str) -> bool:
+def _is_kernel_file(name: str) -> bool:
     return _IMAGE.fullmatch(_place(name)) is not None or _CONFIG.fullmatch(_place(name)) is not None
 
 
@@ -150,7 +150,7 @@ def _of_tar(archive: tarfile.TarFile, inside: Unpacked, path: Path) -> Iterator[
     seen = False
     for entry in archive:
         name = _place(entry.name)
-        if entry.isfile() and _wanted(name):
+        if entry.isfile() and _is_kernel_file(name):
             seen = seen or name.startswith("boot/")
             if entry.size > _LIMIT_BYTES:
                 raise BadInput(f"{name} has more than {_LIMIT_BYTES >> 20} MiB", file=str(path))
@@ -170,7 +170,7 @@ def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
         raise BadInput(f"it is packed with {found.packing!r}: {known}", file=str(path))
     file.seek(found.offset)
     inside = Unpacked(packed.streamed(file.read, found.packing), path)
-    for name, content in cpio.files(inside.take, _wanted, _LIMIT_BYTES, str(path)):
+    for name, content in cpio.files(inside.take, _is_kernel_file, _LIMIT_BYTES, str(path)):
         yield Held(_place(name), content)
 
 

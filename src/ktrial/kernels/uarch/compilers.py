@@ -44,7 +44,7 @@ _UNKNOWN_CPU = b"is not a recognized processor"
 _SHAPE = "ktrial.compiler/2"
 
 
-class Named(Protocol):
+class CompilerTarget(Protocol):
     """What a compiler can be told to build for."""
 
     @property
@@ -93,7 +93,7 @@ class Compilers:
     """Asks compilers; `cache` is a folder for their answers, `say` hears of one that does not work."""
 
     def __init__(
-        self, cache: Path, targets: Sequence[Named], say: Callable[[str], None], builds: Builds = X86_64
+        self, cache: Path, targets: Sequence[CompilerTarget], say: Callable[[str], None], builds: Builds = X86_64
     ) -> None:
         self._cache = cache
         self._say = say
@@ -112,7 +112,7 @@ class Compilers:
             real = Path(path).resolve()
             if real in found:
                 continue
-            ask = partial(self._kept, real, path)
+            ask = partial(self._cached, real, path)
             answer = ask() if wanted else self._left_out(path, ask)
             if answer is not None:
                 found[real] = answer
@@ -134,9 +134,9 @@ class Compilers:
             return None
 
     def _rustc(self, path: str) -> RustCompiler:
-        version = read_rustc_version(_said(path, "-vV"))
+        version = read_rustc_version(_output_of(path, "-vV"))
         triple = f"{self._builds.architecture}-unknown-linux-gnu"
-        cpus = read_rust_cpus(_said(path, "--print", "target-cpus", "--target", triple))
+        cpus = read_rust_cpus(_output_of(path, "--print", "target-cpus", "--target", triple))
         known = set(cpus.names)
         accepted = tuple(
             target.name
@@ -145,13 +145,13 @@ class Compilers:
         )
         return RustCompiler(path=path, version=version.text, llvm=version.llvm, native=cpus.native, accepted=accepted)
 
-    def _kept(self, real: Path, path: str) -> Compiler | None:
+    def _cached(self, real: Path, path: str) -> Compiler | None:
         status = real.stat()
         asked = (_SHAPE, str(real), status.st_size, status.st_mtime_ns, self._builds[:-1], self._targets)
         kept = self._cache / f"{hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()[:32]}.msgpack"
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             return msgspec.structs.replace(msgspec.msgpack.decode(kept.read_bytes(), type=Compiler), path=path)
-        answer = _asked(path, self._builds, self._targets)
+        answer = _query(path, self._builds, self._targets)
         if answer is not None:
             _keep(kept, msgspec.msgpack.encode(answer))
         return answer
@@ -181,17 +181,17 @@ def _in_path(program: re.Pattern[str]) -> list[str]:
     return sorted((name for name in names if shutil.which(name)), key=lambda name: (len(name), name))
 
 
-def _asked(path: str, builds: Builds, targets: Iterable[Named]) -> Compiler | None:
+def _query(path: str, builds: Builds, targets: Iterable[CompilerTarget]) -> Compiler | None:
     start: tuple[str, ...] = (path,)
-    macros = read_macros(_said(path, *_DEFINES))
+    macros = read_macros(_output_of(path, *_DEFINES))
     kind: CompilerKind = "clang" if "__clang__" in macros else "gcc"
     if kind == "clang" and builds.clang_words:
         start = (path, *builds.clang_words)
-        macros = read_macros(_said(*start, *_DEFINES))
+        macros = read_macros(_output_of(*start, *_DEFINES))
     if builds.macro not in macros:
         return None
     version = ".".join(macros[name] for name in _VERSION_MACROS[kind])
-    base = read_macros(_said(*start, f"{builds.flag}{builds.base}", *_DEFINES))
+    base = read_macros(_output_of(*start, f"{builds.flag}{builds.base}", *_DEFINES))
     accepted, refused, all_of, kept = [], {}, {}, {}
     for target in targets:
         flag = f"{builds.flag}{target.name}"
@@ -200,8 +200,8 @@ def _asked(path: str, builds: Builds, targets: Iterable[Named]) -> Compiler | No
             refused[target.name] = problem
             continue
         accepted.append(target.name)
-        all_of[target.name] = builds.told_by(read_macros(_said(*start, flag, *_DEFINES)), base)
-        kept[target.name] = builds.told_by(read_macros(_said(*start, flag, *builds.kernel_flags, *_DEFINES)), base)
+        all_of[target.name] = builds.told_by(read_macros(_output_of(*start, flag, *_DEFINES)), base)
+        kept[target.name] = builds.told_by(read_macros(_output_of(*start, flag, *builds.kernel_flags, *_DEFINES)), base)
     return Compiler(
         path=path,
         kind=kind,
@@ -219,7 +219,7 @@ def _native(path: str, kind: CompilerKind) -> str | None:
     """Return what `-march=native` means; None where the compiler cannot tell."""
     with contextlib.suppress(KtrialError):
         if kind == "gcc":
-            return read_gcc_march(_said(path, "-march=native", "-Q", "--help=target"))
+            return read_gcc_march(_output_of(path, "-march=native", "-Q", "--help=target"))
         return read_clang_cpu(_run(path, "-march=native", "-###", *_OBJECT).stderr)
     return None
 
@@ -233,7 +233,7 @@ def _problem(*argv: str) -> str | None:
     return lines[0] if lines else f"ended with status {done.returncode}"
 
 
-def _said(*argv: str) -> bytes:
+def _output_of(*argv: str) -> bytes:
     done = _run(*argv)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().partition("\n")[0]

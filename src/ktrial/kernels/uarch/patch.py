@@ -117,7 +117,7 @@ def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
     kconfig = read_kconfig(plain[KCONFIG].encode(), KCONFIG)
     block = read_flag_block(plain[MAKEFILE].encode(), MAKEFILE)
     native = "X86_NATIVE_CPU" in kconfig.names
-    carries = _carried(kconfig, targets)
+    carries = _symbols_of_patch(kconfig, targets)
     shape = "native" if native else "mixed" if "GENERIC_CPU" in _family(kconfig).symbols else "32-bit"
     return KernelTree(
         version=version,
@@ -181,7 +181,7 @@ def _family(kconfig: Kconfig) -> Choice:
     return found[0]
 
 
-def _carried(kconfig: Kconfig, targets: Sequence[Target]) -> tuple[str, ...]:
+def _symbols_of_patch(kconfig: Kconfig, targets: Sequence[Target]) -> tuple[str, ...]:
     """Symbols that only a patch brings; a kernel's own are those in the choice of upstream."""
     upstream = {"GENERIC_CPU", "MK8", "MPSC", "MCORE2", "MATOM"}
     known = {target.symbol for target in targets} | _FOREIGN

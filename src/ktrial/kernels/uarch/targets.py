@@ -124,7 +124,7 @@ class KernelTree(msgspec.Struct, frozen=True, kw_only=True):
     applied: bool
 
 
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
+class VerifiedTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A target that a tree builds for: what was asked of Kconfig and held, and the command that compiled an object.
 
     Where Rust is on, `rust_object` was compiled with `rust_cpu` too.

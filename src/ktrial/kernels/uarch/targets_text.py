@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ktrial.kernels.uarch.arm_targets import CpuTarget
-from ktrial.kernels.uarch.targets import Compiler, KernelTree, RustCompiler, Target, Verified
+from ktrial.kernels.uarch.targets import Compiler, KernelTree, RustCompiler, Target, VerifiedTarget
 from ktrial.kit.tables import labelled, paragraph, table
 
 WHY_NOT_V4 = (
@@ -78,7 +78,7 @@ def tree_text(tree: KernelTree, *, width: int) -> str:
     return "".join(labelled(label, text, width=width) + "\n" for label, text in lines)
 
 
-def verified_text(verified: Verified, *, width: int) -> str:
+def verified_text(verified: VerifiedTarget, *, width: int) -> str:
     held = " ".join(f"{name}={value}" for name, value in verified.symbols.items())
     runs = {True: "yes", False: "no: this CPU lacks instructions of it", None: "could not tell"}[verified.runs_here]
     lines = [
@@ -91,7 +91,7 @@ def verified_text(verified: Verified, *, width: int) -> str:
     return "".join(labelled(label, text, width=width) + "\n" for label, text in lines)
 
 
-def _rust_words(verified: Verified) -> str:
+def _rust_words(verified: VerifiedTarget) -> str:
     if verified.rust_cpu is None:
         return "off in this configuration"
     return f"{verified.rust_object}: -Ctarget-cpu={verified.rust_cpu}, once, and no other"

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ktrial.kernels.build.kbuild_log import marches, read_compile, read_rust_compile, rust_cpus
 from ktrial.kernels.uarch.arm_targets import CpuTarget
-from ktrial.kernels.uarch.targets import NATIVE, Compiler, KernelTree, Target, Verified, version_text
+from ktrial.kernels.uarch.targets import NATIVE, Compiler, KernelTree, Target, VerifiedTarget, version_text
 from ktrial.kit.errors import KtrialError, Refused
 
 #: A short file that every kernel compiles and that few things have to be made for.
@@ -42,7 +42,7 @@ def verify_target(
     level: int | None,
     *,
     rust: bool = False,
-) -> Verified:
+) -> VerifiedTarget:
     """With `rust` a kernel with Rust, and one object of it too.
 
     Raises Refused where the tree or the compiler cannot, and KtrialError where the tree does something else.
@@ -72,7 +72,7 @@ def verify_target(
     if found != (target.c_flags[0],):
         shown = " ".join(found) or "no -march at all"
         raise KtrialError(f"{OBJECT} was compiled with {shown}, not with {target.c_flags[0]} alone")
-    return Verified(
+    return VerifiedTarget(
         target=target.name,
         kernel=tree.version,
         compiler=f"{compiler.kind} {compiler.version}",

@@ -45,14 +45,14 @@ def read_flag_block(data: bytes, source: str = "arch/x86/Makefile") -> FlagBlock
     if not begins:
         raise unreadable(source, ends[0] + 1, lines[ends[0]].strip(), "preceded by -m64 in KBUILD_CFLAGS")
     found = range(begins[-1] + 1, ends[0])
-    block = _listed(lines, found) or _direct(lines, found)
+    block = _block_in(lines, found) or _direct(lines, found)
     if block is None:
         wanted = "preceded by $(cflags-y) or -march=x86-64 in KBUILD_CFLAGS, once"
         raise unreadable(source, ends[0] + 1, lines[ends[0]].strip(), wanted)
     return block
 
 
-def _listed(lines: list[str], found: range) -> FlagBlock | None:
+def _block_in(lines: list[str], found: range) -> FlagBlock | None:
     sums = [number for number in found if _SUM.fullmatch(lines[number])]
     direct = [number for number in found if _DIRECT.fullmatch(lines[number]) or _NATIVE.fullmatch(lines[number])]
     if len(sums) != 1 or direct:

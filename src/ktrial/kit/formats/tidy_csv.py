@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import decoded, shown, unreadable
+from ktrial.kit.formats.tool_output import decode_output, for_message, unreadable
 
 DELIMITERS = ",;\t"
 _BLANK = " "
@@ -59,7 +59,7 @@ def is_of_blanks(lines: Sequence[str]) -> bool:
 
 def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
     """Read a table; a header without rows is refused, blank lines are passed over."""
-    text = decoded(data, source).removeprefix("\ufeff")
+    text = decode_output(data, source).removeprefix("\ufeff")
     lines: Iterable[str] = text.split("\n")
     first = next((line for line in lines if line.strip()), "")
     delimiter = delimiter_of(first) or ","
@@ -69,7 +69,7 @@ def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
     head = next(rows, None)
     if head is None:
         raise unreadable(source, 1, first, "a table: it has no header")
-    columns = _named(head.cells)
+    columns = _unique_names(head.cells)
     found: list[Row] = []
     for row in rows:
         if len(row.cells) != len(columns):
@@ -79,7 +79,7 @@ def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
         raise unreadable(source, head.line, first, "a table of results: no row follows its header")
     if (like := _numbers(head.cells)) and like == _numbers(found[0].cells):
         raise BadRun(
-            f"{source}:{head.line}: {shown(first)} is no header: its cells are numbers where those of the next row are",
+            f"{source}:{head.line}: {for_message(first)} is not a header: it has numbers where the next row has them",
             hint="write a first line that names the columns",
         )
     return TidyTable(delimiter=delimiter, columns=columns, rows=tuple(found))
@@ -89,7 +89,7 @@ def _numbers(cells: Sequence[str]) -> frozenset[int]:
     return frozenset(place for place, cell in enumerate(cells) if _NUMBER.fullmatch(cell.strip()))
 
 
-def _named(cells: Sequence[str]) -> tuple[str, ...]:
+def _unique_names(cells: Sequence[str]) -> tuple[str, ...]:
     """Return the columns; the second one of a name is `NAME#2`, and one without a name is called by its place."""
     names: dict[str, None] = {}
     times: Counter[str] = Counter()
@@ -132,7 +132,9 @@ def _rows(lines: Iterable[str], delimiter: str, source: str) -> Iterator[Row]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise unreadable(source, reader.line_num, shown(str(error)), "a row of cells, quoted as in CSV") from None
+            raise unreadable(
+                source, reader.line_num, for_message(str(error)), "a row of cells, quoted as in CSV"
+            ) from None
         if cells is None:
             return
         if any(cell.strip() for cell in cells):

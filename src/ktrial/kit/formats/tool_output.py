@@ -48,17 +48,17 @@ class Quantity(msgspec.Struct, frozen=True):
     original: str
 
 
-def shown(text: str) -> str:
+def for_message(text: str) -> str:
     """Return a text cut to what fits a message."""
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
 
 
 def unreadable(source: str, line: int | None, item: str, wanted: str) -> UnreadableOutput:
     """Return the error of every reader, with `item` cut to what fits a message."""
-    return UnreadableOutput(source, line, shown(item), wanted)
+    return UnreadableOutput(source, line, for_message(item), wanted)
 
 
-def decoded(data: bytes, source: str) -> str:
+def decode_output(data: bytes, source: str) -> str:
     """Return the text of an output; refuses what is empty, binary or not UTF-8."""
     if not data.strip():
         raise UnreadableOutput(source, None, "", "the output of a finished run: it is empty")
@@ -73,12 +73,12 @@ def decoded(data: bytes, source: str) -> str:
 
 def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
     """Yield the lines of an output with their numbers from 1, one at a time, without line ends."""
-    return _lines(decoded(data, source))
+    return _lines(decode_output(data, source))
 
 
 def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
     """The same of an output whose last line must have its end: cut within it, a part of a number would be read."""
-    text = decoded(data, source)
+    text = decode_output(data, source)
     if not text.endswith("\n"):
         raise unreadable(source, text.count("\n") + 1, "the end", "a whole last line: the output is cut off")
     return _lines(text)
@@ -155,7 +155,7 @@ def json_list(value: object, source: str, wanted: str) -> list[Any]:
 
 def json_document(data: bytes | str, source: str, repeated: Container[str] = ()) -> dict[str, Any]:
     """A JSON object whose keys differ, but for those that the tool is known to repeat, without NaN and Infinity."""
-    text = decoded(data, source) if isinstance(data, bytes) else data
+    text = decode_output(data, source) if isinstance(data, bytes) else data
     try:
         document = decode(text, repeated)
     except NotStrictJson as error:

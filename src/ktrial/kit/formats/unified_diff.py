@@ -160,7 +160,7 @@ def read_patch(data: bytes, source: str = "a patch") -> tuple[FilePatch, ...]:
     return reader.end()
 
 
-def stripped(name: str, strip: int) -> str:
+def strip_name(name: str, strip: int) -> str:
     """Return a name as `patch -pN` takes it."""
     return "/".join(name.split("/")[strip:])
 

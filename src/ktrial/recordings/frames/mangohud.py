@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import decoded, number, unreadable, whole
+from ktrial.kit.formats.tool_output import decode_output, number, unreadable, whole
 from ktrial.recordings.frames.statistics import FrameSamples
 
 FrameUnit = Literal["ms", "us"]
@@ -88,7 +88,7 @@ def is_mangohud(data: bytes) -> bool:
 
 def read_mangohud(data: bytes, source: str = "capture.csv") -> MangoHudLog:
     """Read a log with one row per frame; a SampledLog for another, and a BadRun that says what to do for a summary."""
-    lines = decoded(data, source).lstrip("\ufeff").split("\n")
+    lines = decode_output(data, source).lstrip("\ufeff").split("\n")
     cut_off = bool(lines.pop())
     lines = [line.removesuffix("\r") for line in lines]
     if (lines or [""])[0].startswith(_SUMMARY) or data.startswith(_SUMMARY.encode()):

@@ -46,14 +46,14 @@ def comparison_charts(
     """Return the charts that show all outcomes at once; `only` those of some modules, or `without` them."""
     kinds = [(module.__name__.rpartition(".")[2], module) for module in _modules("of_comparison")]
     wanted = [module for kind, module in kinds if (only is None or kind in only) and kind not in without]
-    return _all(_drawn(module, "of_comparison", comparison, style) for module in wanted)
+    return _all(_draw(module, "of_comparison", comparison, style) for module in wanted)
 
 
 def outcome_charts(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> tuple[Chart, ...]:
-    return _all(_drawn(module, "of_outcome", comparison, outcome, style) for module in _modules("of_outcome"))
+    return _all(_draw(module, "of_outcome", comparison, outcome, style) for module in _modules("of_outcome"))
 
 
-def _drawn(module: ModuleType, function: str, *arguments: object) -> Iterable[Chart]:
+def _draw(module: ModuleType, function: str, *arguments: object) -> Iterable[Chart]:
     """Return the charts of a module; one of another package that fails has none."""
     make: Callable[..., Iterable[Chart]] = getattr(module, function)
     if module.__name__.startswith(f"{__name__}."):

@@ -133,12 +133,12 @@ class Cast(msgspec.Struct, frozen=True):
 
 def cast_of(comparison: Comparison) -> Cast:
     """Return the control and the first arms."""
-    named = [comparison.control, *(one.arm for one in comparison.arms), *_measured(comparison)]
+    named = [comparison.control, *(one.arm for one in comparison.arms), *_measured_arms(comparison)]
     arms = tuple(dict.fromkeys(named))
     return Cast(arms[:MOST_ARMS], max(0, len(arms) - MOST_ARMS))
 
 
-def _measured(comparison: Comparison) -> list[str]:
+def _measured_arms(comparison: Comparison) -> list[str]:
     return [values.arm for outcome in comparison.outcomes for values in outcome.arms]
 
 

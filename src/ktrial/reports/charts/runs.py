@@ -32,7 +32,7 @@ from ktrial.reports.order import by_weight
 from ktrial.reports.run_conditions import ShownCondition, worth_showing
 
 
-class Shown(msgspec.Struct, frozen=True):
+class PlacedMeasurement(msgspec.Struct, frozen=True):
     """A measurement with the number of its arm, and where it stands in the order of all."""
 
     arm: int
@@ -43,7 +43,7 @@ class Shown(msgspec.Struct, frozen=True):
 class PointSelection(msgspec.Struct, frozen=True):
     """What is shown of how many. `ordered` says that every place is known."""
 
-    shown: tuple[Shown, ...]
+    shown: tuple[PlacedMeasurement, ...]
     of: int
     ordered: bool
 
@@ -64,21 +64,23 @@ def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> PointSelecti
     total = sum(len(values.points) for values in arms)
     places = [point.place for values in arms for point in values.points]
     ordered = None not in places and len(set(places)) == len(places)
-    kept: list[Shown] = []
+    kept: list[PlacedMeasurement] = []
     at = 0
     for values in arms:
         number = cast.number(values.arm)
         all_of_arm = []
         for point in values.points:
             at += 1
-            all_of_arm.append(Shown(number, point.place if ordered and point.place is not None else at, point))
+            all_of_arm.append(
+                PlacedMeasurement(number, point.place if ordered and point.place is not None else at, point)
+            )
         all_of_arm.sort(key=lambda one: one.at)
         share = len(all_of_arm) if total <= style.most_points else style.most_points * len(all_of_arm) // total
         kept += thin(all_of_arm, share)
     return PointSelection(tuple(sorted(kept, key=lambda one: one.at)), total, ordered)
 
 
-def thin(points: Sequence[Shown], most: int) -> list[Shown]:
+def thin(points: Sequence[PlacedMeasurement], most: int) -> list[PlacedMeasurement]:
     """Of each of as many stretches as fit, the smallest and the largest value: no outlier is lost."""
     if len(points) <= max(2, most):
         return list(points)
@@ -91,7 +93,7 @@ def thin(points: Sequence[Shown], most: int) -> list[Shown]:
     return kept
 
 
-def _value(one: Shown) -> float:
+def _value(one: PlacedMeasurement) -> float:
     return one.point.value
 
 

@@ -122,13 +122,13 @@ def _x(outcome: OutcomeComparison, axis: ValueAxis) -> Spec:
 
 def bins(values: Sequence[float], axis: ValueAxis) -> int:
     """Return how many bins the values ask for (Freedman and Diaconis), from 8 to 40."""
-    placed = sorted(_placed(value, axis) for value in values)
+    placed = sorted(_position(value, axis) for value in values)
     _, low, _, high, _ = five_numbers(placed)
     width = 2 * (high - low) / len(placed) ** (1 / 3)
     return max(8, min(_MOST_BINS, math.ceil(1 / width) if width > 0 else _MOST_BINS))
 
 
-def _placed(value: float, axis: ValueAxis) -> float:
+def _position(value: float, axis: ValueAxis) -> float:
     """Return where on the axis, from 0 to 1."""
     return 1 - axis.pixel(value, 1.0)
 
@@ -147,7 +147,7 @@ def _histograms(
     for one in arms:
         counted = [0] * count
         for point in one.points:
-            counted[min(count - 1, int(_placed(point.value, axis) * count))] += 1
+            counted[min(count - 1, int(_position(point.value, axis) * count))] += 1
         shares = [held / len(one.points) for held in counted]
         highest = max(highest, *shares)
         values = [

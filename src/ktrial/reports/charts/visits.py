@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.trial_summary import ToldBlock
 from ktrial.reports.charts.drawing import Cast, Chart, Spec, Style, Table, arm_colour, arm_shape, cast_of, frame
-from ktrial.reports.trial_sentences import counted
+from ktrial.reports.trial_sentences import count_words
 
 PLACE = 5
 _MOST_BLOCKS = 120
@@ -25,7 +25,7 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     drawn = comparison.trial.drawn[-_MOST_BLOCKS:]
     void = sum(one.void is not None for one in drawn)
     left_out = f" The last {len(drawn)} are drawn." if len(drawn) < len(comparison.trial.drawn) else ""
-    crossed = f" Crossed out: {counted(void, 'void block', 'void blocks')}" if void else " No block is void"
+    crossed = f" Crossed out: {count_words(void, 'void block', 'void blocks')}" if void else " No block is void"
     crossed += ", and runs that failed." if any(one.failed for one in drawn) else "."
     yield Chart(
         name="visits",

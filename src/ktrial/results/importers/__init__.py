@@ -25,12 +25,12 @@ def all_importers(warn: Callable[[str], None] = lambda _: None) -> dict[str, Imp
     for info in pkgutil.iter_modules(__path__):
         if info.name.startswith("_"):
             continue
-        importer = _made(importlib.import_module(f"{__name__}.{info.name}"))
+        importer = _make_importer(importlib.import_module(f"{__name__}.{info.name}"))
         if importer.name in found:
             raise ValueError(f"two importers are called {importer.name}")
         found[importer.name] = importer
     for name, module in of_others(IMPORTER, warn):
-        importer = _guarded(_made(module), f"the importer {name}", warn)
+        importer = _guarded(_make_importer(module), f"the importer {name}", warn)
         if importer.name in found:
             warn(f"the importer {name} is left out: there is one called {importer.name} already")
         else:
@@ -38,7 +38,7 @@ def all_importers(warn: Callable[[str], None] = lambda _: None) -> dict[str, Imp
     return dict(sorted(found.items()))
 
 
-def _made(module: ModuleType) -> Importer:
+def _make_importer(module: ModuleType) -> Importer:
     return Importer(
         name=module.NAME,
         what=module.WHAT,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tool_output import Quantity
 from ktrial.kit.outcome import Direction, Measurement, Unit

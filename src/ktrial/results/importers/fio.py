@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ktrial.bench.adapters.fio.output import FioDirection, FioJob, read_fio
 from ktrial.bench.adapters.fio.terse import is_fio_terse, read_fio_terse
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import group_of, has_keys, measurement
@@ -35,7 +35,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     found: list[ForeignMeasurement] = []
     for job, called in zip(run.jobs, names, strict=True):
         for direction, done in job.directions.items():
-            found += _measured(f"{called}-{direction}" if several else direction, done)
+            found += _measurements_of(f"{called}-{direction}" if several else direction, done)
     errors = [
         f"{called} ended with error {job.error}" for job, called in zip(run.jobs, names, strict=True) if job.error
     ]
@@ -71,7 +71,7 @@ def _names(jobs: Sequence[FioJob]) -> list[str]:
     ]
 
 
-def _measured(prefix: str, done: FioDirection) -> list[ForeignMeasurement]:
+def _measurements_of(prefix: str, done: FioDirection) -> list[ForeignMeasurement]:
     found = [
         measurement(f"{prefix}-throughput", done.throughput, "B/s", "higher"),
         measurement(f"{prefix}-rate", done.rate, "1/s", "higher"),

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.recordings.frames.samples import is_afterburner, is_telemetry, read_afterburner, read_telemetry
 from ktrial.results.foreign import ForeignResults, slug, stem
 from ktrial.results.importers._shared import sampled_run

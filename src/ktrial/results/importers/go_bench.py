@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tool_output import numbered, unreadable, whole
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun

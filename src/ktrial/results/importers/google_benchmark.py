@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import json_document, json_list, json_quantity, json_table, unreadable
 from ktrial.kit.outcome import Direction, Unit
@@ -64,14 +64,14 @@ def _run(
         group=group,
         benchmark=benchmark,
         number=number,
-        measurements=() if failure is not None else tuple(_measured(one, at, source)),
+        measurements=() if failure is not None else tuple(_measurements_of(one, at, source)),
         part_of="the process",
         attributes={**machine, **told},
         failure=failure,
     )
 
 
-def _measured(one: Mapping[str, Any], at: str, source: str) -> list[ForeignMeasurement]:
+def _measurements_of(one: Mapping[str, Any], at: str, source: str) -> list[ForeignMeasurement]:
     unit = one.get("time_unit", "ns")
     if unit not in _TIME_UNITS:
         raise unreadable(source, None, repr(unit), f"{at}.time_unit: one of {', '.join(_TIME_UNITS)}")

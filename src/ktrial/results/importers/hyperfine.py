@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_quantity, json_table, unreadable
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug

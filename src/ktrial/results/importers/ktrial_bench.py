@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ktrial.bench.record import RunRecord
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tidy_csv import Row, read_tidy_csv
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.kit.outcome import Direction, Unit

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import json_document, json_list, unreadable
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug, stem

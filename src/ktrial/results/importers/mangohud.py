@@ -7,7 +7,7 @@ import re
 
 from msgspec import UNSET
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.recordings.frames.mangohud import SampledLog, is_mangohud, read_mangohud
 from ktrial.recordings.frames.statistics import BELOW_FPS, FRAME_OUTCOMES, frame_statistics
 from ktrial.results.foreign import ForeignResults, ForeignRun, slug, stem

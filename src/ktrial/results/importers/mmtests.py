@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
 from ktrial.kit.outcome import Direction
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, stem

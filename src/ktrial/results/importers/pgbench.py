@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ktrial.bench.adapters.pgbench.output import PgbenchRun, read_pgbench
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tool_output import Quantity
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
@@ -61,13 +61,13 @@ def _run(run: PgbenchRun, group: str, number: int) -> ForeignRun:
         group=group,
         benchmark=f"pgbench-{slug(script)}",
         number=number,
-        measurements=() if run.failed else tuple(_measured(run)),
+        measurements=() if run.failed else tuple(_measurements_of(run)),
         attributes={**version, "parameters": ", ".join(f"{key}={value}" for key, value in told.items())},
         failure=f"{run.failed} of the transactions failed" if run.failed else None,
     )
 
 
-def _measured(run: PgbenchRun) -> Iterator[ForeignMeasurement]:
+def _measurements_of(run: PgbenchRun) -> Iterator[ForeignMeasurement]:
     """Named as ktrial's own benchmark names them."""
     # Of a skipped transaction nothing is known but that it would have taken long.
     if not run.skipped:

@@ -15,9 +15,9 @@ from xml.parsers import expat
 
 import msgspec
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import decoded, unreadable
+from ktrial.kit.formats.tool_output import decode_output, unreadable
 from ktrial.kit.json_strict import NotStrictJson, decode
 from ktrial.kit.outcome import Direction
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
@@ -136,7 +136,7 @@ def read_phoronix(data: bytes, source: str = "composite.xml") -> PhoronixFile:
 
 
 def _root(data: bytes, source: str) -> _Node:
-    decoded(data, source)
+    decode_output(data, source)
     tree = _Tree(source)
     try:
         tree.parser.Parse(data, True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
@@ -57,7 +57,7 @@ _GOVERNOR = re.compile(r"governor:([\w-]+)")
 _DEGREES = re.compile(r"=(-?\d{1,3}(?:\.\d+)?) ?C(?:,|$)")
 
 
-def known(metadata: Mapping[str, str]) -> dict[str, str]:
+def facts_of_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """What the texts of the metadata hold, by the names that results have: kernel, governor, version, temperature."""
     found: dict[str, str] = {}
     if kernel := _PLATFORM.fullmatch(metadata.get("platform", "")):
@@ -137,7 +137,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
                 direction=direction,
                 original=f"{one.value} {shown}".strip(),
             )
-            attributes = {**one.metadata, **known(one.metadata)}
+            attributes = {**one.metadata, **facts_of_metadata(one.metadata)}
             runs.append(
                 ForeignRun(
                     group=group,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from ktrial.bench.adapters.schbench.output import SchbenchRun, read_schbench_json, read_schbench_text
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
 from ktrial.results.importers._shared import group_of, has_keys, looks_like_json, measurement

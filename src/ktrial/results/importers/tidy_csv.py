@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ktrial.judge.model.asked import ImportOptions
+from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tidy_csv import Row, TidyTable, delimiter_of, is_of_blanks, read_tidy_csv
 from ktrial.kit.formats.tool_output import unreadable
@@ -66,7 +66,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     _check_summary(whole, name)
     if options.groups:
         whole, options = _rows_of_groups(whole, options, name)
-    numbers = _chosen(whole, options.where or (), name)
+    numbers = _select_rows(whole, options.where or (), name)
     table = msgspec.structs.replace(whole, rows=tuple(whole.rows[number - 1] for number in numbers))
     columns = _value_columns(table, options, name)
     _check_unit(columns, options, name)
@@ -91,7 +91,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
                 for place, header in enumerate(table.columns)
                 if place not in used and row.cells[place].strip()
             },
-            measurements=(found := _measured(row, columns, _of_row(row, of_row, scales), options, name)),
+            measurements=(found := _measurements_of(row, columns, _of_row(row, of_row, scales), options, name)),
             in_order=not options.groups,
             failure=None if found else f"empty: {', '.join(column.header for column in columns)}",
         )
@@ -142,7 +142,7 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
     return long, msgspec.structs.replace(options, values=(value,), by=_GROUP)
 
 
-def _chosen(table: TidyTable, where: Sequence[str], name: str) -> list[int]:
+def _select_rows(table: TidyTable, where: Sequence[str], name: str) -> list[int]:
     """The numbers of the rows that have a wanted value in each column that is named; several of one column count."""
     wanted: dict[int, set[str]] = {}
     for text in where:
@@ -233,12 +233,12 @@ def _told_by(header: str) -> tuple[str, str | None]:
         unit = f"{rate[1]}/{time}"
         return header, unit if scale_of(unit) is not None else f"1/{time}"
     ending = _ENDING.fullmatch(header)
-    if ending and ending[2] in {"s", "sec"} and (rate_unit := _counted(ending[1])) is not None:
+    if ending and ending[2] in {"s", "sec"} and (rate_unit := _rate_unit(ending[1])) is not None:
         return header, rate_unit
     return (ending[1], ending[2]) if ending else (header, None)
 
 
-def _counted(name: str) -> str | None:
+def _rate_unit(name: str) -> str | None:
     """The unit of `read_MB_s` or `faults_s`, where what stands before the seconds is a size or a number of things."""
     word = name.rpartition("_")[2]
     word = _SIZES.get(word, word)
@@ -310,7 +310,7 @@ def _unit_of_cells(column: _Column, table: TidyTable, name: str) -> str | None:
     return first[1] if first else None
 
 
-def _measured(
+def _measurements_of(
     row: Row,
     columns: Sequence[_Column],
     scales: dict[str, tuple[str, Scale]],

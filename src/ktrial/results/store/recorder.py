@@ -32,12 +32,12 @@ class Recorder:
         store = self._open_store()
         store.mark_interrupted()
         name = store.take_up(plan)
-        return None if name is None else self._left(name)
+        return None if name is None else self._unfinished_of(name)
 
     def of_session(self, name: str) -> Earlier | None:
         store = self._open_store()
         store.mark_interrupted()
-        return self._left(name) if store.take_up_session(name) else None
+        return self._unfinished_of(name) if store.take_up_session(name) else None
 
     def records(self, session: str) -> tuple[RunRecord, ...]:
         """Return the runs of a session that ended, only to be looked at."""
@@ -46,7 +46,7 @@ class Recorder:
         records = [record_of(one, stored) for one in store.runs(session)]
         return tuple(record for record in records if record is not None)
 
-    def _left(self, name: str) -> Earlier | None:
+    def _unfinished_of(self, name: str) -> Earlier | None:
         store = self._open_store()
         stored = store.session(name)
         runs = list(store.runs(name))

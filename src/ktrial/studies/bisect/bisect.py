@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple, Protocol, TypeVar
 
-from ktrial.judge.model.bisected import Bisected, BisectStep, Standing, Why
-from ktrial.judge.model.judgement import Judged
+from ktrial.judge.model.bisect_answer import BisectAnswer, BisectStep, Standing, Why
+from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.judge.model.verdict import Effect, Verdict
 from ktrial.judge.sequential import MOST_COMPARISONS
 from ktrial.judge.stats.halfway import SideQuestion, compare, side
@@ -44,7 +44,7 @@ class BisectRequest(NamedTuple):
     seed: int
 
 
-def bisect(wanted: BisectRequest, measure: Measures, say: Say) -> Bisected:
+def bisect(wanted: BisectRequest, measure: Measures, say: Say) -> BisectAnswer:
     """Raises Refused where good and bad do not differ, or cannot be told apart."""
     return _Bisect(wanted, measure, say).run()
 
@@ -61,17 +61,17 @@ class _Bisect:
         self._values: dict[str, list[float]] = {}
         self._steps: list[BisectStep] = []
 
-    def run(self) -> Bisected:
+    def run(self) -> BisectAnswer:
         ends = self._ends()
         while (commit := self._search.next()) is not None:
             if self._asked + 1 >= self._answers:
-                return self._told("spent", ends)
+                return self._conclude("spent", ends)
             if self._look_at(commit, ends.estimate) == "between":
-                return self._told("several steps", ends)
+                return self._conclude("several steps", ends)
             left = len(self._search.suspects)
             self._say(f"{left} commit{'s'[: left != 1]} left, about {self._search.steps_left} more to look at")
         if len(self._search.suspects) > 1:
-            return self._told("untold", ends)
+            return self._conclude("untold", ends)
         return self._confirmed(self._search.suspects[0], ends)
 
     def _ends(self) -> Effect:
@@ -114,21 +114,21 @@ class _Bisect:
             self._search.tell(commit.id, told)
         return told
 
-    def _confirmed(self, found: Commit, ends: Effect) -> Bisected:
+    def _confirmed(self, found: Commit, ends: Effect) -> BisectAnswer:
         """Return the commit against its first parent: what it changes by itself."""
         parent = found.parents[0]
         try:
             judged = self._decided(parent, found.id, lambda: self._verdict(parent, found.id))
         except Untellable as error:
             self._steps.append(BisectStep(commit=found, standing=None, runs=0, value=None, why=error.message))
-            return self._told("unconfirmed", ends)
+            return self._conclude("unconfirmed", ends)
         self._asked += 1
         effect = None if judged is None else judged.effect
         verdict = None if judged is None else judged.verdict
         is_it = verdict in ("better", "worse") and effect is not None and effect.estimate * ends.estimate > 0
-        return self._told("found" if is_it else "unconfirmed", ends, effect, verdict)
+        return self._conclude("found" if is_it else "unconfirmed", ends, effect, verdict)
 
-    def _verdict(self, control: str, other: str) -> Judged | None:
+    def _verdict(self, control: str, other: str) -> OutcomeJudgement | None:
         judged = compare(self._question, self._values[control], self._values[other])
         return None if judged.verdict is None else judged
 
@@ -149,8 +149,10 @@ class _Bisect:
     def _runs(self, commit: str) -> int:
         return len(self._values.get(commit, ()))
 
-    def _told(self, why: Why, ends: Effect, effect: Effect | None = None, verdict: Verdict | None = None) -> Bisected:
-        return Bisected(
+    def _conclude(
+        self, why: Why, ends: Effect, effect: Effect | None = None, verdict: Verdict | None = None
+    ) -> BisectAnswer:
+        return BisectAnswer(
             outcome=self._question.outcome,
             good=self._good,
             bad=self._bad,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ktrial.bench.guest_tools import EXACT_CLOCK
-from ktrial.judge.model.bisected import Bisected
+from ktrial.judge.model.bisect_answer import BisectAnswer
 from ktrial.judge.model.verdict import Effect
 from ktrial.kit.commits import Commit
 from ktrial.kit.tables import paragraph, table
@@ -18,12 +18,12 @@ _SHORT = 12
 _MOST_SUSPECTS = 10
 
 
-def bisected_json(found: Bisected) -> dict[str, Any]:
+def bisected_json(found: BisectAnswer) -> dict[str, Any]:
     """`ktrial.kernel-bisect/1`."""
     return {"schema": "ktrial.kernel-bisect/1", **msgspec.to_builtins(found), "clock": EXACT_CLOCK}
 
 
-def bisected_text(found: Bisected, *, width: int) -> str:
+def bisected_text(found: BisectAnswer, *, width: int) -> str:
     """Return the commits that were looked at, and the answer."""
     rows = [
         (
@@ -41,18 +41,18 @@ def bisected_text(found: Bisected, *, width: int) -> str:
     parts += [paragraph(text, width=width) for text in (_ends(found), _answer(found))]
     if found.why in ("untold", "spent"):
         shown = found.suspects[:_MOST_SUSPECTS]
-        parts.append("\n".join(f"  {_named(commit)}" for commit in shown))
+        parts.append("\n".join(f"  {_commit_name(commit)}" for commit in shown))
     parts.append(paragraph(EXACT_CLOCK, width=width))
     return "\n\n".join(parts) + "\n"
 
 
-def _ends(found: Bisected) -> str:
+def _ends(found: BisectAnswer) -> str:
     return f"{found.outcome} is {_change(found.ends)} at BAD than at GOOD ({found.boots} boots in all)."
 
 
-def _answer(found: Bisected) -> str:
+def _answer(found: BisectAnswer) -> str:
     suspects = found.suspects
-    first = _named(suspects[0])
+    first = _commit_name(suspects[0])
     if found.why == "found" and found.effect is not None:
         share = found.effect.estimate / found.ends.estimate
         return (
@@ -87,5 +87,5 @@ def _change(effect: Effect) -> str:
     return f"{percent(effect.estimate)} {word}{ends}"
 
 
-def _named(commit: Commit) -> str:
+def _commit_name(commit: Commit) -> str:
     return f"{commit.id[:_SHORT]} {commit.subject}".strip()

@@ -11,10 +11,10 @@ from collections.abc import Generator, Iterable, Sequence
 
 import msgspec
 
-from ktrial.judge.model.judgement import Judged, Judgement, Screened
+from ktrial.judge.model.judgement import Judgement, OutcomeJudgement, Screened
 from ktrial.judge.model.log import Screen
 from ktrial.judge.model.verdict import Verdict
-from ktrial.studies.blame.model import Blame, BlamePart, BlameQuestion, Culprit, Fate, Kind, Known, Recovery
+from ktrial.studies.blame.model import Blame, BlamePart, BlameQuestion, Culprit, Fate, Kind, KnownFacts, Recovery
 from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
 
@@ -35,7 +35,7 @@ def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
     return tuple(found)
 
 
-def fate_of(whole: Judged, rest: Judged, step: Judged) -> Fate:
+def fate_of(whole: OutcomeJudgement, rest: OutcomeJudgement, step: OutcomeJudgement) -> Fate:
     """`whole` and `rest` are to the control, with and without the culprits; `step` is the second to the first."""
     if whole.verdict == "worse":
         if step.verdict == "better":
@@ -79,7 +79,7 @@ class _BlameCourse:
 
     def __init__(self, question: BlameQuestion) -> None:
         self._question = question
-        self._known: Known | None = question.known
+        self._known: KnownFacts | None = question.known
         #: What the whole set does to the score, as far as is known; 0 before anything was seen.
         self._effect = 0.0
         #: What the least of those named by the newest screening does.
@@ -118,7 +118,7 @@ class _BlameCourse:
         if cure.verdict != _OPPOSITE[str(self._known)]:
             self._suspects += named
             self._lonely(held)
-            return f"without {_listed(named)} the set is not shown to be {_OPPOSITE[str(self._known)]}", ()
+            return f"without {_join_names(named)} the set is not shown to be {_OPPOSITE[str(self._known)]}", ()
         self._confirmed = confirm
         whole = _of(confirm, ALL, CONTROL).effect
         self._effect = self._effect if whole is None else abs(whole.estimate)
@@ -153,7 +153,7 @@ class _BlameCourse:
     def _unnamed(self, held: Names) -> str:
         self._lonely(held)
         if held:
-            return f"{_listed(held)} does it only with something else, and no partner could be named"
+            return f"{_join_names(held)} does it only with something else, and no partner could be named"
         more = " more" if self._culprits else ""
         return f"no{more} setting could be named: the effects that are left are too small, or too many share them"
 
@@ -192,8 +192,8 @@ class _BlameCourse:
         return ()
 
     def _those_needed(
-        self, number: int, group: Names, together: Judged
-    ) -> Generator[TrialFile, BlamePart, tuple[Names, Judged]]:
+        self, number: int, group: Names, together: OutcomeJudgement
+    ) -> Generator[TrialFile, BlamePart, tuple[Names, OutcomeJudgement]]:
         """Of a group that acts together only, those without whom it does not: a screening may name one too many."""
         while len(group) > 2:
             arms = {f"{LESS}{place}": tuple(one for one in group if one != out) for place, out in enumerate(group, 1)}
@@ -223,7 +223,7 @@ class _BlameCourse:
     def _note(self, part: BlamePart) -> None:
         self._parts.append(part)
 
-    def _noted(self, part: BlamePart, arm: str, against: str) -> Judged:
+    def _noted(self, part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
         """Return a contrast of a trial, whichever way round it was asked; the trial is noted once."""
         if part not in self._parts:
             self._note(part)
@@ -310,7 +310,7 @@ class _BlameCourse:
         )
 
 
-def _what_is_left(rest: Judged | None) -> str:
+def _what_is_left(rest: OutcomeJudgement | None) -> str:
     if rest is not None and rest.verdict == "inconclusive":
         return "whether anything of the effect is left without them could not be told: more blocks (--budget)"
     return "nothing of the effect is left without them"
@@ -326,7 +326,7 @@ def _primary_of(part: BlamePart) -> Screened:
     return next(one for one in part.judgement.screened if one.role == "primary")
 
 
-def _of(part: BlamePart, arm: str, against: str) -> Judged:
+def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
     """Return the primary outcome of one arm against another, turned round where it was asked the other way."""
     judged = [one for one in part.judgement.judged if one.role == "primary"]
     for one in judged:
@@ -337,14 +337,14 @@ def _of(part: BlamePart, arm: str, against: str) -> Judged:
     return msgspec.structs.replace(turned, arm=arm, against=against, verdict=verdict, effect=None)
 
 
-def _is_little(judged: Judged, effect: float) -> bool:
+def _is_little(judged: OutcomeJudgement, effect: float) -> bool:
     """Return whether an arm that is not decided as the whole set is does surely less than the set, or seems to."""
     if judged.verdict == "equivalent":
         return True
     return judged.effect is not None and abs(judged.effect.estimate) < _NEGLIGIBLE * effect
 
 
-def _culprit(names: Names, kind: Kind, judged: Judged) -> Culprit:
+def _culprit(names: Names, kind: Kind, judged: OutcomeJudgement) -> Culprit:
     return Culprit(factors=names, kind=kind, verdict=judged.verdict, effect=judged.effect)
 
 
@@ -354,5 +354,5 @@ def _least_margin(given: TrialFile) -> float:
     return share(given.margin, "margin") if given.margin is not None else 0.02
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return " and ".join(names)

@@ -14,7 +14,7 @@ from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import ArmFile, TrialFile, Value
 
 #: What the whole set is to the machine as it is.
-Known = Literal["better", "worse", "either"]
+KnownFacts = Literal["better", "worse", "either"]
 #: How a culprit acts.
 Kind = Literal["alone", "together", "needs a partner", "by removal"]
 #: What taking the culprits away did to an outcome that the whole set had changed.
@@ -45,7 +45,7 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
     factors: tuple[Factor, ...]
     trial: TrialFile
     seed: int
-    known: Known | None = None
+    known: KnownFacts | None = None
     cap: int = 72
     budget: int = 25
 
@@ -99,7 +99,7 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal["ktrial.blame/1"] = "ktrial.blame/1"
     name: str
     factors: tuple[str, ...]
-    known: Known | None
+    known: KnownFacts | None
     culprits: tuple[Culprit, ...]
     suspects: tuple[str, ...]
     reason: str

@@ -181,7 +181,7 @@ def left_out(ladder: Ladder, plans: Mapping[str, Plan]) -> dict[str, str]:
         refused = {one.address: one for one in plans[name].refusals}
         new = [one for address, one in refused.items() if address not in before]
         if new:
-            told[name] = _listed(new)
+            told[name] = _join_refusals(new)
         before |= set(refused)
     return told
 
@@ -193,10 +193,10 @@ def _values(plan: Plan) -> tuple[object, ...]:
 def _why(plan: Plan, before: Plan) -> str:
     known = {one.address for one in before.refusals}
     new = [one for one in plan.refusals if one.address not in known]
-    return f"changes nothing here: {_listed(new)}" if new else "changes nothing here: it is in force already"
+    return f"changes nothing here: {_join_refusals(new)}" if new else "changes nothing here: it is in force already"
 
 
-def _listed(refusals: list[Refusal]) -> str:
+def _join_refusals(refusals: list[Refusal]) -> str:
     shown = "; ".join(f"{one.address}: {one.reason}" for one in refusals[:_SHOWN_REASONS])
     more = len(refusals) - _SHOWN_REASONS
     return f"{shown}; and {more} more" if more > 0 else shown

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ktrial.judge.model.log import Ended, Event, Protocol, protocol_in
+from ktrial.judge.model.log import Event, Protocol, TrialEnd, protocol_in
 from ktrial.studies.ledger.model import LedgerEntry
 from ktrial.trial.arms.builds import repeated
 from ktrial.trial.arms.manual import is_by_hand
@@ -34,7 +34,7 @@ def entries_of(
     protocol = protocol_in(log)
     if protocol.screen is not None:
         return ()
-    over = any(isinstance(event, Ended) for event in log)
+    over = any(isinstance(event, TrialEnd) for event in log)
     base = trial.arms[protocol.control]
     scope = _scope(trial, protocol, log)
     found = []
@@ -65,7 +65,7 @@ def entries_of(
                 over=over,
                 part=trial.file.part,
                 manual=arm.manual,
-                held=held(changes, state, knobs),
+                held=held_values(changes, state, knobs),
             )
         )
     return tuple(found)
@@ -90,7 +90,7 @@ def workload_of(trial: StoredTrial) -> str:
     return f"{file.suite or file.command[0].rpartition('/')[2]} {digest}"
 
 
-def held(changes: Iterable[str], state: MachineState | None, knobs: Mapping[str, Knob]) -> dict[str, str]:
+def held_values(changes: Iterable[str], state: MachineState | None, knobs: Mapping[str, Knob]) -> dict[str, str]:
     """Return values of the knobs that interact with those changed, as the control had them."""
     if state is None:
         return {}

@@ -70,7 +70,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         """All entries, the newest first, each with the later one that stands in its place."""
-        return linked([entry for entries in self.trials.values() for entry in entries])
+        return link_entries([entry for entries in self.trials.values() for entry in entries])
 
 
 class Now(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     values: Mapping[str, str]
 
 
-def linked(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
+def link_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
     """Return the newest first; of those that tried the same, each knows the next one that was decided."""
     later: dict[bytes, LedgerEntry] = {}
     found = []

@@ -12,7 +12,7 @@ from ktrial.studies.ledger.model import LedgerEntry, Now, changed_since, of_knob
 from ktrial.trial.protocol.file import TrialFile
 
 
-def chosen(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
+def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
     """Return the name of the trial that is meant. Raises BadInput where none is."""
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]

@@ -33,7 +33,7 @@ def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
     date, tried, outcome, verdict, change, interval, standing_now, trial = row
     yield labelled(date, f"{verdict}: {tried}", width=width, label_columns=_DATE)
     yield labelled(
-        "", f"{outcome} {_told(change, interval)}; {standing_now}; {trial}", width=width, label_columns=_DATE
+        "", f"{outcome} {_effect_words(change, interval)}; {standing_now}; {trial}", width=width, label_columns=_DATE
     )
 
 
@@ -49,7 +49,7 @@ def measured_lines(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> l
         return []
     lines = ["", "measured here"]
     for entry in entries[:_SHOWN]:
-        told = f"{entry.what} in {entry.outcome} ({entry.workload.partition(' ')[0]}): {_told(*_change(entry))}"
+        told = f"{entry.what} in {entry.outcome} ({entry.workload.partition(' ')[0]}): {_effect_words(*_change(entry))}"
         where = f"kernel {entry.kernel or '?'}, {entry.scope}, to {entry.control}"
         label = f"  {entry.verdict or 'open'}"
         text = f"{told} [{_date(entry)}, {entry.trial}; {where}]"
@@ -94,7 +94,7 @@ def _change(entry: LedgerEntry) -> tuple[str, str]:
     return estimate, range_text(*(value_log_ratio(end, entry.direction) for end in (effect.low, effect.high)))
 
 
-def _told(change: str, interval: str) -> str:
+def _effect_words(change: str, interval: str) -> str:
     return "without an estimate" if change == "-" else f"{change} ({interval})" if interval != "-" else change
 
 

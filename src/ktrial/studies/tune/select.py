@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 
 import msgspec
 
-from ktrial.judge.model.judgement import Judged
+from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.studies.blame.model import BlamePart
 from ktrial.studies.goals import Candidate
 from ktrial.studies.tune.model import Tried, TuneArm, TuneGroup, TuneQuestion, TuneReceipt
@@ -65,7 +65,7 @@ def _course(question: TuneQuestion) -> Course:
     for number, group in enumerate(question.groups, start=1):
         part = yield _trial(question, group, f"{number}", {one.name: one.settings for one in group.arms}, len(parts))
         parts.append(part)
-        found = [_judged(one, part) for one in group.arms]
+        found = [_judge_arm(one, part) for one in group.arms]
         found = _one_value_each(group.arms, found)
         kept = [one for one in found if one.kept]
         if len(kept) > 1:
@@ -95,7 +95,7 @@ def _trial(
     )
 
 
-def _judged(arm: TuneArm, part: BlamePart) -> Tried:
+def _judge_arm(arm: TuneArm, part: BlamePart) -> Tried:
     """Kept only where it is better by the primary outcome and no guard is broken."""
     of_arm = [one for one in part.judgement.judged if one.arm == arm.name and one.against == CONTROL]
     primary = next(one for one in of_arm if one.role == "primary")
@@ -110,7 +110,7 @@ def _judged(arm: TuneArm, part: BlamePart) -> Tried:
     return _tried(arm.settings, primary, part, kept=is_better and not broken, reason=reason)
 
 
-def _tried(settings: Mapping[str, str], judged: Judged, part: BlamePart, *, kept: bool, reason: str) -> Tried:
+def _tried(settings: Mapping[str, str], judged: OutcomeJudgement, part: BlamePart, *, kept: bool, reason: str) -> Tried:
     return Tried(
         settings=settings,
         kept=kept,
@@ -143,7 +143,7 @@ def _size(one: Tried | None) -> float:
 
 def _held_together(found: Sequence[Tried], part: BlamePart) -> list[Tried]:
     """Return all of them where they are better together too; else the best one alone."""
-    together = _judged(TuneArm(name=TOGETHER, knob="", settings={}), part)
+    together = _judge_arm(TuneArm(name=TOGETHER, knob="", settings={}), part)
     if together.kept:
         return [
             msgspec.structs.replace(one, reason=f"{one.reason}; better together too, in {part.trial}")

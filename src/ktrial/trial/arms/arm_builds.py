@@ -9,7 +9,7 @@ from ktrial.bench.benchmark import Invocation, why_failed
 from ktrial.bench.run.built_file import SeenFile
 from ktrial.bench.run.ports import Executor
 from ktrial.bench.run.undoable_command import ArmBuild
-from ktrial.trial.arms.arms import ArmDrift, ArmLost, Built
+from ktrial.trial.arms.arms import ArmDrift, ArmLost, BuiltFile
 from ktrial.trial.arms.builds import NUMBER_VARIABLE
 
 #: Seconds that a build may take.
@@ -31,7 +31,7 @@ class BuildSite:
         self._look = look
         self._present: tuple[ArmBuild, SeenFile] | None = None
 
-    def make(self, arm: str, build: ArmBuild, number: int) -> Built:
+    def make(self, arm: str, build: ArmBuild, number: int) -> BuiltFile:
         """Raises ArmLost where the build fails, or leaves the file as it was."""
         self._present = None
         before = self._look(build.artefact)
@@ -59,7 +59,7 @@ class BuildSite:
                 hint="have it begin from scratch: `make -B`, or remove the file first",
             )
         self._present = build, seen
-        return Built(artefact=build.artefact, sha256=seen.sha256)
+        return BuiltFile(artefact=build.artefact, sha256=seen.sha256)
 
     def drifted(self) -> tuple[ArmDrift, ...]:
         """Return the file of this visit, where it is another one now."""

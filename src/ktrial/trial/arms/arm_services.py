@@ -32,10 +32,10 @@ ServiceState = Literal["started", "stopped"]
 
 def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:
     """Return the state, as found, of every service that an arm names. Raises BadInput for one that cannot be known."""
-    return {name: _state(executor, name) for name in sorted(_named(trial))}
+    return {name: _state(executor, name) for name in sorted(_services_of(trial))}
 
 
-def _named(trial: TrialFile) -> set[str]:
+def _services_of(trial: TrialFile) -> set[str]:
     return {arm.service.name for arm in trial.arms.values() if arm.service is not None}
 
 

@@ -24,7 +24,7 @@ class ArmLost(KtrialError):
     """An arm could not be brought into force, or not be taken back."""
 
 
-class Built(msgspec.Struct, frozen=True, kw_only=True):
+class BuiltFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was made anew for a visit, and the SHA-256 of its bytes."""
 
     artefact: str
@@ -93,7 +93,7 @@ class Arms:
         self._present = arm
         return ()
 
-    def renew(self, arm: str, number: int) -> Built | None:
+    def renew(self, arm: str, number: int) -> BuiltFile | None:
         """Make anew what the next visit of this arm measures, before the arm is in force; None where nothing is.
 
         `number` is what the build varies by.

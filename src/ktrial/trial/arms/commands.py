@@ -13,7 +13,7 @@ from ktrial.bench.run.undoable_command import ArmCheck, ArmCommand, ArmExtras
 from ktrial.kit.errors import KtrialError, Refused
 from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arm_builds import BuildSite
-from ktrial.trial.arms.arms import ArmDrift, ArmLost, Arms, Built, NamesWriter
+from ktrial.trial.arms.arms import ArmDrift, ArmLost, Arms, BuiltFile, NamesWriter
 from ktrial.trial.arms.scheduler import SchedulerSeat
 from ktrial.tuning.plans.model import Plan
 
@@ -68,7 +68,7 @@ class CommandedArms(Arms):
                 self._seat.start(arm, extras.scheduler)
         return drifts
 
-    def renew(self, arm: str, number: int) -> Built | None:
+    def renew(self, arm: str, number: int) -> BuiltFile | None:
         """Make anew what the next visit of this arm measures: on the machine as it is found."""
         build = self._beside.extras.get(arm, ArmExtras()).build
         if build is None or self._site is None:

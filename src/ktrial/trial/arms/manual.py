@@ -155,8 +155,8 @@ def look(signs: Signs, facts: FactBook, kinds: Mapping[str, FactKind]) -> Look:
             found[name] = str(wanted) if not missing else ""
         else:
             found[name] = _text(fact)
-            if not _holds(_told(wanted), (found[name],)):
-                against.append(f"{name} is {_shown(found[name])}, not {_wanted(_told(wanted))}")
+            if not _holds(_expectation_text(wanted), (found[name],)):
+                against.append(f"{name} is {_value_text(found[name])}, not {_expected_text(_expectation_text(wanted))}")
     truth = Truth.NO if against else Truth.UNKNOWN if unknown or not signs else Truth.YES
     return Look(truth, (*against, *unknown), found)
 
@@ -172,11 +172,11 @@ def _told_word(name: str, word: str) -> str:
     return f"{name} holds {word[1:]}" if word.startswith(_NOT) else f"{name} does not hold {word}"
 
 
-def _wanted(text: str) -> str:
-    return f"anything but {text[1:]}" if text.startswith(_NOT) else _shown(text)
+def _expected_text(text: str) -> str:
+    return f"anything but {text[1:]}" if text.startswith(_NOT) else _value_text(text)
 
 
-def _shown(text: str) -> str:
+def _value_text(text: str) -> str:
     return text or "not there"
 
 
@@ -187,10 +187,10 @@ def _words(fact: Fact) -> tuple[str, ...]:
 
 
 def _text(fact: Fact) -> str:
-    return "" if fact.value is None else _told(fact.value)
+    return "" if fact.value is None else _expectation_text(fact.value)
 
 
-def _told(value: Expected) -> str:
+def _expectation_text(value: Expected) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -63,10 +63,12 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
         raise Refused(f"arm {arm}: dangerous: {names}", hint="read `ktrial explain`; --yes-dangerous tries it")
     named = [one for one in plan.refusals if one.origin in asked]
     if named:
-        raise BadInput(f"arm {arm}: {_told(named[0])}", hint=named[0].hint or f"`ktrial explain {named[0].knob}`")
+        raise BadInput(
+            f"arm {arm}: {_refusal_text(named[0])}", hint=named[0].hint or f"`ktrial explain {named[0].knob}`"
+        )
     if plan.refusals and plan.empty and not plan.same:
         first = plan.refusals[0]
-        raise BadInput(f"arm {arm}: nothing of it can be set here: {_told(first)}", hint=first.hint)
+        raise BadInput(f"arm {arm}: nothing of it can be set here: {_refusal_text(first)}", hint=first.hint)
 
 
 def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
@@ -84,7 +86,7 @@ def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
             )
 
 
-def _told(refusal: Refusal) -> str:
+def _refusal_text(refusal: Refusal) -> str:
     return f"{refusal.address} = {refusal.value}: {refusal.reason}"
 
 

@@ -44,7 +44,7 @@ class SchedulerSeat:
         while not self._is_in_force() or (before is not None and self._texts()[SEQUENCE] == before):
             alive = self._running.alive()
             if not alive or self._clock.monotonic_ns() > end_ns:
-                shown, ending = self._shown(), why_failed(self._stopped() or RawOutput(exit_status=0))
+                shown, ending = self._state_text(), why_failed(self._stopped() or RawOutput(exit_status=0))
                 why = (
                     f"sched_ext shows {shown} after {START_S:g} s" if alive else f"it {ending or 'ended with status 0'}"
                 )
@@ -60,9 +60,9 @@ class SchedulerSeat:
         if self._wanted is None or self._running is None:
             return None
         if not self._running.alive():
-            return f"{EJECTED}: {self._wanted.argv[0]} has ended; sched_ext shows {self._shown()}"
+            return f"{EJECTED}: {self._wanted.argv[0]} has ended; sched_ext shows {self._state_text()}"
         if not self._is_in_force():
-            return f"{EJECTED}: sched_ext shows {self._shown()} instead of {self._wanted.ops}"
+            return f"{EJECTED}: sched_ext shows {self._state_text()} instead of {self._wanted.ops}"
         if self._texts()[SEQUENCE] != self._sequence:
             return f"{EJECTED}: another scheduler was in force meanwhile"
         return None
@@ -86,7 +86,7 @@ class SchedulerSeat:
         while self._texts()[STATE] == "enabled":
             if self._clock.monotonic_ns() > end_ns:
                 name = wanted.argv[0] if wanted is not None else "the scheduler"
-                raise ArmLost(f"{name} was ended, and sched_ext still shows {self._shown()}", hint=f"see {STATE}")
+                raise ArmLost(f"{name} was ended, and sched_ext still shows {self._state_text()}", hint=f"see {STATE}")
             self._clock.sleep(_PAUSE_S)
 
     def refuse_another(self) -> None:
@@ -113,7 +113,7 @@ class SchedulerSeat:
         wanted = self._wanted
         return wanted is not None and texts[STATE] == "enabled" and (texts[OPS] or "").startswith(wanted.ops)
 
-    def _shown(self) -> str:
+    def _state_text(self) -> str:
         texts = self._texts()
         return f"{texts[STATE] or 'nothing'}{f', {texts[OPS]}' if texts[OPS] else ''}"
 

@@ -15,7 +15,7 @@ from ktrial.bench.suite import SuiteLoad, Task
 from ktrial.guests.agent_replies import Reply, read_replies
 from ktrial.guests.agreement import settle_s
 from ktrial.kit.errors import BadRun
-from ktrial.machine.transactions import Applied, decoded
+from ktrial.machine.transactions import Applied, decode_reply
 from ktrial.trial.arms.arms import refusal_of
 from ktrial.trial.guests.programs import folders_of, needs_root, output_of, requests_of
 from ktrial.tuning.plans.model import Plan
@@ -147,7 +147,7 @@ def _refused(reply: Reply | None) -> str | None:
         return None
     if reply.error is not None:
         return f"its settings: the agent said {reply.error.kind}: {reply.error.message}"
-    said = refusal_of(decoded("apply", reply.ok or {}, Applied))
+    said = refusal_of(decode_reply("apply", reply.ok or {}, Applied))
     return None if said is None else f"its settings are not in force: {said}"
 
 

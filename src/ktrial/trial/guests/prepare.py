@@ -326,14 +326,14 @@ def _with_kernels(
     found = {}
     for name, arm in arms.items():
         place, given = places[name], in_force(file, name)
-        kernel = {} if place.kernel == usual else {"kernel": _told(kernels[place.kernel])}
+        kernel = {} if place.kernel == usual else {"kernel": _kernel_identity(kernels[place.kernel])}
         own = given.kernel.told if isinstance(given.kernel, KernelChange) else {}
         words = {f"boot:{word.partition('=')[0]}": word.partition("=")[2] for word in given.boot}
         found[name] = msgspec.structs.replace(arm, changes={**kernel, **own, **words, **arm.changes})
     return found
 
 
-def _told(kernel: KernelFound) -> str:
+def _kernel_identity(kernel: KernelFound) -> str:
     """Return a kernel so that another build of the same release is another one."""
     build_id = kernel.identity.build_id
     return f"{kernel.identity.release}{f', build {build_id[:12]}' if build_id else ''}"
@@ -343,7 +343,7 @@ def found_in_guests(
     ready: Prepared, places: Mapping[str, GuestPlace], kernels: Callable[[str], KernelFound]
 ) -> dict[str, str]:
     """What the arms change, as the control has it, and its kernel: a word like `running` names another one tomorrow."""
-    return {**found_values(ready.plans), "kernel": _told(kernels(places[ready.file.control].kernel))}
+    return {**found_values(ready.plans), "kernel": _kernel_identity(kernels(places[ready.file.control].kernel))}
 
 
 def same_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:

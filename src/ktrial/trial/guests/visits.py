@@ -18,13 +18,13 @@ from ktrial.bench.availability import is_program
 from ktrial.bench.benchmark import Invocation, RawOutput, pinned
 from ktrial.bench.guest_tools import ODD_BOOT, GuestDiffers, GuestPlace, GuestRun
 from ktrial.bench.record import Execution, RunRecord, TrialPlace, Watch
-from ktrial.bench.run.make_run import RunMaker, Wanted
+from ktrial.bench.run.make_run import RunMaker, RunRequest
 from ktrial.bench.run.ports import RunStore
 from ktrial.bench.schedule import RunPlace
 from ktrial.bench.suite import Task
 from ktrial.guests.agreement import agreement
 from ktrial.judge.model.judgement import NextStep
-from ktrial.judge.model.log import Ended, RunEnded
+from ktrial.judge.model.log import RunEnded, TrialEnd
 from ktrial.kit.errors import BadRun, KtrialError
 from ktrial.machine.ports import Clock
 from ktrial.trial.guests.guest_visit import GuestTask, asked_of, came_of, job_of
@@ -138,7 +138,7 @@ class GuestVisits:
 
     def _boot(self, visit: Visit) -> BootedGuest:
         """One boot; of an exact guest's first visit of an arm as many as it takes until two are the same, or three."""
-        place, asked = self._place(visit), self._asked(visit.arm)
+        place, asked = self._place(visit), self._tasks_of(visit.arm)
         ready = self._guests.ready
         job, files = job_of(ready.plans[visit.arm], asked, ready.suite.load, place.shape, self._guests.tools)
 
@@ -163,7 +163,7 @@ class GuestVisits:
         shape = msgspec.structs.replace(place.shape, append=(*place.shape.append, word))
         return msgspec.structs.replace(place, shape=shape)
 
-    def _asked(self, arm: str) -> tuple[GuestTask, ...]:
+    def _tasks_of(self, arm: str) -> tuple[GuestTask, ...]:
         ready = self._guests.ready
         tasks = ready.own_tasks.get(arm, ready.tasks)
 
@@ -177,10 +177,10 @@ class GuestVisits:
         """The records of a visit, then its events, all at once."""
         if booted.differs is not None:
             told = f"{visit.arm}: {booted.differs}"
-            self._standing.append(Ended(reason=f"stopped: {told}"))
+            self._standing.append(TrialEnd(reason=f"stopped: {told}"))
             raise KtrialError(told, hint="nothing of this trial can be used; does `ktrial kernel boot` differ too?")
         self._proven.add(self._proof(visit.arm))
-        asked = self._asked(visit.arm)
+        asked = self._tasks_of(visit.arm)
         came = came_of(booted.run, asked)
         word = perturbation(self._protocol.seed, visit.block, visit.arm)
         where = TrialPlace(
@@ -222,7 +222,7 @@ class GuestVisits:
             )
         ]
         place = RunPlace(task.label, visit.block, visit.place)
-        wanted = Wanted(number, place, task, asked.invocation, self._versions[task.label], None)
+        wanted = RunRequest(number, place, task, asked.invocation, self._versions[task.label], None)
         record, parts = self._maker.make(wanted, standing.session)
         record = msgspec.structs.replace(record, trial=where, notes=(*record.notes, *notes))
         name = self._runs.save(record, parts)
@@ -235,7 +235,7 @@ class GuestVisits:
         if any(event.measurements for event in events) or self._standing.has_measured(arm):
             return
         told = f"{arm} gave nothing: {events[0].failure}"
-        self._standing.append(Ended(reason=f"stopped: {told}"))
+        self._standing.append(TrialEnd(reason=f"stopped: {told}"))
         raise BadRun(told, hint="`ktrial kernel boot` shows what its guest says")
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ktrial.bench.benchmark import Benchmark
 from ktrial.bench.doubts import readings_of
-from ktrial.bench.record import Kept, RunRecord, variation
+from ktrial.bench.record import KeptMeasurement, RunRecord, variation
 from ktrial.compare.arms import SHOWN_READINGS
 from ktrial.compare.sentences import answer_of, contrast_sentence
 from ktrial.judge.model.comparison import (
@@ -24,16 +24,16 @@ from ktrial.judge.model.comparison import (
     Point,
     StateChange,
 )
-from ktrial.judge.model.judgement import Counter, Judged, Judgement
+from ktrial.judge.model.judgement import Counter, Judgement, OutcomeJudgement
 from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
-    Ended,
     Event,
     Looked,
     Protocol,
     ReadingsTaken,
     RunEnded,
+    TrialEnd,
     protocol_in,
 )
 from ktrial.judge.model.trial_summary import ToldArm, ToldBlock, ToldLook, ToldTrial
@@ -61,9 +61,9 @@ def story_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement) -> 
         detect=protocol.detect,
         settle_s=trial.settle_s,
         blocks=judgement.blocks,
-        ended=log[-1].reason if isinstance(log[-1], Ended) else None,
+        ended=log[-1].reason if isinstance(log[-1], TrialEnd) else None,
         arms=tuple(_arm(trial, one.name, placebo=one.placebo) for one in protocol.arms),
-        drawn=tuple(_drawn(log)),
+        drawn=tuple(_blocks_of(log)),
         looks=tuple(_looks(protocol, log)),
     )
 
@@ -84,7 +84,7 @@ def _arm(trial: StoredTrial, name: str, *, placebo: bool) -> ToldArm:
     )
 
 
-def _drawn(log: Sequence[Event]) -> Iterator[ToldBlock]:
+def _blocks_of(log: Sequence[Event]) -> Iterator[ToldBlock]:
     voids = {event.block: event for event in log if isinstance(event, BlockVoided)}
     failed: dict[int, list[str]] = {}
     for event in log:
@@ -150,7 +150,7 @@ _GUARDS: Mapping[str, str] = {
 }
 
 
-def why(judged: Judged, protocol: Protocol, judgement: Judgement, ended: str | None) -> str:
+def why(judged: OutcomeJudgement, protocol: Protocol, judgement: Judgement, ended: str | None) -> str:
     """Return what led to the verdict, and where there is none what it would take."""
     if judged.role == "exploratory":
         if judged.p is None or judged.p_adjusted is None:
@@ -165,13 +165,13 @@ def why(judged: Judged, protocol: Protocol, judgement: Judgement, ended: str | N
     if judged.guard is not None:
         parts.insert(0, _GUARDS[judged.guard].format(margin=_percent(protocol.outcomes[judged.outcome].margin)))
     if judged.counter is not None:
-        parts.append(_counted(judged.counter, judged.blocks))
+        parts.append(_count_text(judged.counter, judged.blocks))
     if judged.needed is not None and judged.verdict == "inconclusive":
         parts.append(_needed(judged, judged.needed, protocol))
     return "; ".join(parts)
 
 
-def _reason(judged: Judged, judgement: Judgement, ended: str | None) -> str:
+def _reason(judged: OutcomeJudgement, judgement: Judgement, ended: str | None) -> str:
     most = judgement.cap
     cap = f"the cap of {most} blocks" if most is not None else "the cap"
     if judged.why == "cap":
@@ -186,7 +186,7 @@ def _reason(judged: Judged, judgement: Judgement, ended: str | None) -> str:
     return _WHYS.get(judged.why, judged.why)
 
 
-def _needed(judged: Judged, needed: int, protocol: Protocol) -> str:
+def _needed(judged: OutcomeJudgement, needed: int, protocol: Protocol) -> str:
     """Return what the noise that was found here allows."""
     detect = _percent(protocol.detect)
     if needed > judged.blocks:
@@ -198,7 +198,7 @@ def _needed(judged: Judged, needed: int, protocol: Protocol) -> str:
     return f"a difference of {detect} would probably have been found, whether one above {margin} is there stays open"
 
 
-def _counted(counter: Counter, blocks: int) -> str:
+def _count_text(counter: Counter, blocks: int) -> str:
     if counter.bound is not None:
         return f"none in either in {blocks} blocks: fewer than {counter.bound:.2g} events a block"
     totals = f"{counter.arm_total:.4g} against {counter.control_total:.4g}, summed over {blocks} blocks"
@@ -239,7 +239,7 @@ def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark
     return found
 
 
-def _recorded(kept: Kept) -> Outcome:
+def _recorded(kept: KeptMeasurement) -> Outcome:
     """What is known of an outcome that no benchmark here declares: it lies around the run, or its record says it."""
     if (around := outcome_around(kept.outcome)) is not None:
         return around
@@ -274,7 +274,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         *claimed(log),
         *same_builds(builds),
         *_idle_gates(log),
-        *_ended(trial, log),
+        *_end_findings(trial, log),
     )
     scope = scope_of(protocol, told.records, builds)
     if trial.file.guest is not None:
@@ -375,7 +375,7 @@ def _outcome(ran: _Ran, name: str, about: Outcome) -> OutcomeComparison:
     )
 
 
-def _contrast(judged: Judged, ran: _Ran, counts: Mapping[str, int], outcome: OutcomeComparison) -> Contrast:
+def _contrast(judged: OutcomeJudgement, ran: _Ran, counts: Mapping[str, int], outcome: OutcomeComparison) -> Contrast:
     contrast = Contrast(
         arm=judged.arm,
         control=judged.against,
@@ -447,8 +447,8 @@ def _source(
     )
 
 
-def _ended(trial: StoredTrial, log: Sequence[Event]) -> tuple[Finding, ...]:
-    if isinstance(log[-1], Ended):
+def _end_findings(trial: StoredTrial, log: Sequence[Event]) -> tuple[Finding, ...]:
+    if isinstance(log[-1], TrialEnd):
         return ()
     next_verb = "next" if is_by_hand(trial.file) else "resume"
     sentence = f"the trial is not over: `ktrial trial {next_verb}` goes on with it"

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 import msgspec
 
 from ktrial.bench.text import duration
-from ktrial.judge.model.judgement import Judged, Judgement
+from ktrial.judge.model.judgement import Judgement, OutcomeJudgement
 from ktrial.judge.model.log import OutcomeRule, Protocol
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.model.words import percent_text, range_text, value_log_ratio
-from ktrial.kit.tables import clean, cut, labelled
+from ktrial.kit.tables import clean, labelled, shorten
 
 #: Wider than this the eye has to travel too far.
 WIDEST = 80
@@ -68,17 +68,17 @@ def view(moment: ShownMoment, *, width: int) -> list[str]:
         judged = shown.get(arm)
         picture = interval_picture(None if judged is None else judged.effect, math.log1p(rule.margin), reach, cells)
         figures, verdict = _figures(judged, rule)
-        lines.append(f"{cut(arm, name):<{name}}  {picture}  {figures:<{_FIGURES}}  {verdict}".rstrip())
+        lines.append(f"{shorten(arm, name):<{name}}  {picture}  {figures:<{_FIGURES}}  {verdict}".rstrip())
     lines += _times(moment, width)
     lines += [_conditions(moment)]
-    return [cut(line, width) for line in lines if line]
+    return [shorten(line, width) for line in lines if line]
 
 
 def profile_line(done: int, of: int, *, width: int) -> str:
     cells = min(of, 20)
     full = round(cells * done / of) if of else 0
     bar = "\N{FULL BLOCK}" * full + "\N{LIGHT SHADE}" * (cells - full)
-    return cut(f"noise profile  {bar}  {done} of {of} blocks", width)
+    return shorten(f"noise profile  {bar}  {done} of {of} blocks", width)
 
 
 def interval_picture(effect: Effect | None, margin: float, reach: float, cells: int) -> str:
@@ -114,7 +114,7 @@ def interval_picture(effect: Effect | None, margin: float, reach: float, cells: 
     return "".join(drawn)
 
 
-def _primaries(judgement: Judgement | None) -> list[Judged]:
+def _primaries(judgement: Judgement | None) -> list[OutcomeJudgement]:
     return [] if judgement is None else [one for one in judgement.judged if one.role == "primary"]
 
 
@@ -133,7 +133,7 @@ def _scale_line(cells: int) -> str:
     return "".join(line)
 
 
-def _figures(judged: Judged | None, rule: OutcomeRule) -> tuple[str, str]:
+def _figures(judged: OutcomeJudgement | None, rule: OutcomeRule) -> tuple[str, str]:
     """Return the interval of the measured value, or the estimate alone; and the verdict."""
     if judged is None or judged.effect is None:
         return "", "open" if judged is None or judged.verdict is None else judged.verdict

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ktrial.judge.model.log import Ended
+from ktrial.judge.model.log import TrialEnd
 from ktrial.kit.errors import BadInput
-from ktrial.trial.kept import KeptTrial
+from ktrial.trial.kept_trial import KeptTrial
 from ktrial.trial.protocol.file import TrialFile
 
 #: What must be the same in the files of all, as words of such a file.
@@ -37,7 +37,8 @@ def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
             differs.append("primary")
         if differs:
             raise BadInput(
-                f"{kept.stored.trial} did not ask what {first.stored.trial} asked: {_shown(differs[0], first, kept)}",
+                f"{kept.stored.trial} asked something else than {first.stored.trial}: "
+                f"{_difference(differs[0], first, kept)}",
                 hint="trials are pooled that were made from the same file; only the seed and the design may differ",
             )
     file, protocol = first.stored.file, first.protocol
@@ -53,11 +54,11 @@ def _check_over(kept: KeptTrial) -> None:
     name = kept.stored.trial
     if kept.stored.file.screen is not None:
         raise BadInput(f"{name} screens settings: it has no arms that could be pooled")
-    if not isinstance(kept.log[-1], Ended):
+    if not isinstance(kept.log[-1], TrialEnd):
         raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` goes on with it")
 
 
-def _shown(name: str, first: KeptTrial, other: KeptTrial) -> str:
+def _difference(name: str, first: KeptTrial, other: KeptTrial) -> str:
     """Return what differs; of arms the first that does."""
     if name != "arms":
         one, two = (getattr(kept.stored.file, name) or kept.protocol.primary for kept in (first, other))

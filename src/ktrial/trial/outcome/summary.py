@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ktrial.judge.model.judgement import Judgement
-from ktrial.judge.model.log import Ended, Event, protocol_in
+from ktrial.judge.model.log import Event, TrialEnd, protocol_in
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.finding import Finding
 from ktrial.trial.record import StoredTrial, TrialSummary
@@ -61,5 +61,5 @@ def summary_of(trial: StoredTrial, log: Sequence[Event]) -> TrialSummary:
         suspected=tuple(
             one.setting for outcome in judgement.screened if outcome.role == "primary" for one in outcome.named
         ),
-        ended=next((event.reason for event in log if isinstance(event, Ended)), None),
+        ended=next((event.reason for event in log if isinstance(event, TrialEnd)), None),
     )

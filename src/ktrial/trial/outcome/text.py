@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from ktrial.bench.text import duration
-from ktrial.judge.model.judgement import Judged, Judgement, Screened
+from ktrial.judge.model.judgement import Judgement, OutcomeJudgement, Screened
 from ktrial.judge.model.log import OutcomeRule, Protocol
 from ktrial.kit.tables import clean, labelled, paragraph
 from ktrial.machine.gate_words import gates_text
@@ -126,7 +126,7 @@ def block_line(protocol: Protocol, judgement: Judgement) -> str:
     return clean(f"block {judgement.blocks}/{cap}: {'; '.join(parts)}") + "\n"
 
 
-def _arm(one: Judged, rule: OutcomeRule, control: str) -> str:
+def _arm(one: OutcomeJudgement, rule: OutcomeRule, control: str) -> str:
     name = one.arm if one.against == control else f"{one.arm} to {one.against}"
     figures = "" if one.effect is None else f" ({effect_figures(one.effect, rule)})"
     return f"{name} {one.verdict or 'open'}{figures}"
@@ -135,10 +135,10 @@ def _arm(one: Judged, rule: OutcomeRule, control: str) -> str:
 def trials_text(found: Sequence[TrialSummary], *, width: int) -> str:
     if not found:
         return "No trial was made here yet. `ktrial try vm.swappiness=10` makes one.\n"
-    return "\n".join(line for one in found for line in _listed(one, width)) + "\n"
+    return "\n".join(line for one in found for line in _lines_of(one, width)) + "\n"
 
 
-def _listed(one: TrialSummary, width: int) -> Iterator[str]:
+def _lines_of(one: TrialSummary, width: int) -> Iterator[str]:
     date = time.strftime("%Y-%m-%d", time.gmtime(one.started_unix_ms / 1000))
     yield f"{date}  {clean(one.trial)}"
     arms: dict[str, list[str]] = {}

@@ -13,7 +13,7 @@ from ktrial.kit.tables import labelled, paragraph, table
 from ktrial.reports.ladder import full_picture
 from ktrial.reports.order import asked_only, by_level, by_weight, explored
 from ktrial.reports.sentences import notices
-from ktrial.reports.trial_sentences import blocks_words, counted, ended_words
+from ktrial.reports.trial_sentences import blocks_words, count_words, ended_words
 from ktrial.trial.outcome.live_view import interval_picture, reach_of
 
 _LEVELS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
@@ -77,11 +77,11 @@ def _verdicts(outcome: OutcomeComparison, trial: ToldTrial, width: int) -> str:
     lines += _reasons([(one, one.arm) for one in outcome.contrasts], width)
     steps = [step for step in outcome.steps if step not in outcome.contrasts]
     if steps:
-        lines += ["", _table_of(((outcome, step) for step in steps), width), *_reasons(_named(steps), width)]
+        lines += ["", _table_of(((outcome, step) for step in steps), width), *_reasons(_with_names(steps), width)]
     return "\n".join(lines)
 
 
-def _named(steps: Sequence[Contrast]) -> list[tuple[Contrast, str]]:
+def _with_names(steps: Sequence[Contrast]) -> list[tuple[Contrast, str]]:
     return [(one, f"{one.arm} to {one.control}") for one in steps]
 
 
@@ -149,7 +149,10 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
     if void:
         lines.append(
             labelled(
-                "void", counted(void, "block counts nowhere", "blocks count nowhere"), width=width, label_columns=_LABEL
+                "void",
+                count_words(void, "block counts nowhere", "blocks count nowhere"),
+                width=width,
+                label_columns=_LABEL,
             )
         )
     lines.append(labelled("scope", found.scope, width=width, label_columns=_LABEL))

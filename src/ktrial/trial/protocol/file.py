@@ -56,7 +56,7 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def words(self) -> tuple[str, ...]:
         """What is in force in it, as words of `ktrial plan`: profiles first, so that settings win."""
         profiles = (self.profile,) if isinstance(self.profile, str) else self.profile
-        return (*profiles, *(f"{knob}={_told(value)}" for knob, value in self.set.items()))
+        return (*profiles, *(f"{knob}={_value_text(value)}" for knob, value in self.set.items()))
 
     @property
     def changes_nothing(self) -> bool:
@@ -203,7 +203,7 @@ def seconds(value: str, what: str) -> float:
     return number
 
 
-def _told(value: Value) -> str:
+def _value_text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -217,11 +217,11 @@ def trial_text(trial: TrialFile) -> str:
         if value == defaults.get(key):
             continue
         if key == "arms":
-            tables += [_table(f"arms.{_key(name)}", _given(arm, ArmFile())) for name, arm in value.items()]
+            tables += [_table(f"arms.{_key(name)}", _changed_fields(arm, ArmFile())) for name, arm in value.items()]
         elif key == "design":
-            tables.append(_table("design", _given(value, DesignFile())))
+            tables.append(_table("design", _changed_fields(value, DesignFile())))
         elif key == "guest":
-            tables.append(_table("guest", _given(value, GuestFile())))
+            tables.append(_table("guest", _changed_fields(value, GuestFile())))
         elif isinstance(value, dict):
             tables.append(_table(key, value))
         else:
@@ -229,7 +229,7 @@ def trial_text(trial: TrialFile) -> str:
     return "\n".join(["\n".join(lines), *tables]) + "\n"
 
 
-def _given(value: Mapping[str, Any], default: msgspec.Struct) -> dict[str, Any]:
+def _changed_fields(value: Mapping[str, Any], default: msgspec.Struct) -> dict[str, Any]:
     defaults = msgspec.to_builtins(default)
     return {key: one for key, one in value.items() if one != defaults[key]}
 

@@ -16,7 +16,7 @@ from ktrial.judge.model.log import OutcomeRule, Protocol, TrialArm
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 from ktrial.kit.outcome import Outcome
-from ktrial.kit.percentile import counted, events_needed, longer, margin_of_tail, quantile_of
+from ktrial.kit.percentile import events_needed, events_text, longer, margin_of_tail, quantile_of
 from ktrial.machine.gates import GateLimits
 from ktrial.trial.protocol.file import TrialFile, share
 
@@ -118,7 +118,7 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
         if name.rpartition(".")[0] == benchmark and rule.quantile and events >= events_needed(rule.quantile)
     ]
     raise BadInput(
-        f"{protocol.primary} is too far a percentile to decide: {counted(events, quantile)}",
+        f"{protocol.primary} is too far a percentile to decide: {events_text(events, quantile)}",
         hint=f"{longer(events, quantile)}, or another primary: {', '.join(nearer) or 'one that is no percentile'}",
     )
 

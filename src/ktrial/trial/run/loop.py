@@ -19,12 +19,12 @@ from ktrial.judge.model.judgement import Judgement, NextStep
 from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
-    Ended,
     Event,
     Extended,
     Looked,
     Protocol,
     RunEnded,
+    TrialEnd,
     block_order,
     protocol_in,
 )
@@ -61,8 +61,8 @@ class Standing(msgspec.Struct, kw_only=True):
     @property
     def is_ended(self) -> bool:
         """Whether the log says so, and no extension after it."""
-        last = [event for event in self.log if isinstance(event, Ended | Extended)]
-        return bool(last) and isinstance(last[-1], Ended)
+        last = [event for event in self.log if isinstance(event, TrialEnd | Extended)]
+        return bool(last) and isinstance(last[-1], TrialEnd)
 
     def runs_left(self, block: int, arm: str) -> int:
         """Return how many runs the visit of an arm in a block still lacks."""
@@ -131,7 +131,7 @@ class TrialLoop:
         except KeyboardInterrupt:
             self.interrupted = True
         except LimitPassed as error:
-            self._standing.append(Ended(reason=f"stopped: {error.message}"))
+            self._standing.append(TrialEnd(reason=f"stopped: {error.message}"))
             raise
         finally:
             self._visits.end()
@@ -145,7 +145,7 @@ class TrialLoop:
             step = self._next_step()
             if step.action == "stop":
                 if self._most_blocks is None and not self._standing.is_ended:
-                    self._standing.append(Ended(reason=step.reason))
+                    self._standing.append(TrialEnd(reason=step.reason))
                 return
             if self._visits.ends_for_time(step):
                 return
@@ -185,7 +185,7 @@ class TrialLoop:
         """What the judge says after a block is an event too, once."""
         standing = self._standing
         at = max((at for at, event in enumerate(standing.log) if isinstance(event, BlockDrawn)), default=None)
-        if at is None or any(isinstance(event, Looked | Ended) for event in standing.log[at:]):
+        if at is None or any(isinstance(event, Looked | TrialEnd) for event in standing.log[at:]):
             return
         block = standing.drawn[max(standing.drawn)]
         void = any(isinstance(event, BlockVoided) and event.block == block.block for event in standing.log[at:])

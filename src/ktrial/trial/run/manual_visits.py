@@ -9,7 +9,7 @@ import msgspec
 
 from ktrial.bench.record import RunRecord
 from ktrial.bench.suite import Task
-from ktrial.judge.model.log import ArmFound, BlockDrawn, Ended, Event, Looked, RunEnded, block_order, protocol_in
+from ktrial.judge.model.log import ArmFound, BlockDrawn, Event, Looked, RunEnded, TrialEnd, block_order, protocol_in
 from ktrial.kit.errors import Refused, UnknownName
 from ktrial.machine.facts import FactBook, FactKind
 from ktrial.machine.when import Truth
@@ -59,7 +59,7 @@ def closing(log: Sequence[Event]) -> list[Event]:
     from ktrial.judge.collect_log import collect
 
     judgement = judgement_of(log)
-    if judgement.next.action != "stop" or isinstance(log[-1], Ended):
+    if judgement.next.action != "stop" or isinstance(log[-1], TrialEnd):
         return []
     found: list[Event] = []
     at = max((at for at, event in enumerate(log) if isinstance(event, BlockDrawn)), default=None)
@@ -67,7 +67,7 @@ def closing(log: Sequence[Event]) -> list[Event]:
         drawn = log[at]
         if isinstance(drawn, BlockDrawn) and drawn.block in collect(log).complete:
             found.append(Looked(blocks=judgement.blocks, verdicts=judgement.primary_verdicts))
-    return [*found, Ended(reason=judgement.next.reason)]
+    return [*found, TrialEnd(reason=judgement.next.reason)]
 
 
 def facts_needed(arms: Mapping[str, ArmSettings]) -> tuple[str, ...]:

@@ -152,7 +152,7 @@ class TrialProgress:
         elif isinstance(event, events.VisitWaits):
             self._waits(event.waiting)
         elif isinstance(event, events.VisitEnded):
-            self._ended(event)
+            self._end_visit(event)
         elif isinstance(event, events.BlockEnded):
             self._judgement = event.judgement
             self._pace.block_ended()
@@ -174,7 +174,7 @@ class TrialProgress:
             self._waiting = waiting
             self._draw()
 
-    def _ended(self, event: VisitEnded) -> None:
+    def _end_visit(self, event: VisitEnded) -> None:
         self._waiting = None
         self._pace.ended()
         self._temperature_c = _temperature(event.record)

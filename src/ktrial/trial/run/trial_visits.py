@@ -37,10 +37,10 @@ def contradicted(log: Sequence[Event], records: Sequence[RunRecord], protocol_sh
         for record in visit.values():
             if record.trial is not None and record.trial.protocol_sha256 != protocol_sha256:
                 yield record.run, f"it was made for another protocol: {record.trial.protocol_sha256}"
-        yield from ((run, told) for told in _measured(event, visit))
+        yield from ((run, told) for told in _measured_names(event, visit))
 
 
-def _measured(event: RunEnded, visit: Mapping[str, RunRecord]) -> Iterator[str]:
+def _measured_names(event: RunEnded, visit: Mapping[str, RunRecord]) -> Iterator[str]:
     failed = next((one for one in visit.values() if one.failure is not None), None)
     if (failed is None) != (event.failure is None):
         yield f"the log says {event.failure or 'it is good'}, its record {failed.failure if failed else 'it is good'}"

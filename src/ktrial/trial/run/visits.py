@@ -11,12 +11,12 @@ import msgspec
 from ktrial.bench.around.around_run import Around
 from ktrial.bench.benchmark import pinned, with_environment
 from ktrial.bench.record import RunRecord, TrialPlace
-from ktrial.bench.run.make_run import RunMaker, Wanted
+from ktrial.bench.run.make_run import RunMaker, RunRequest
 from ktrial.bench.run.ports import RunStore
 from ktrial.bench.schedule import RunPlace
 from ktrial.bench.suite import Task
 from ktrial.judge.model.judgement import NextStep
-from ktrial.judge.model.log import ArmBuilt, BlockVoided, Ended, RunEnded
+from ktrial.judge.model.log import ArmBuilt, BlockVoided, RunEnded, TrialEnd
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Clock
@@ -157,7 +157,7 @@ class MachineVisits:
         block_s = self.pace.visits_s(len(step.arms)) or 0.0
         if spent_s + block_s <= self._time_s:
             return False
-        self._standing.append(Ended(reason=_OUT_OF_TIME))
+        self._standing.append(TrialEnd(reason=_OUT_OF_TIME))
         if not self._standing.drawn:
             raise BadInput(
                 f"time = {self._time_s:g} s is not enough for one block, which takes about {block_s:.2g} s "
@@ -262,7 +262,7 @@ class MachineVisits:
         if self._standing.has_measured(arm):
             return
         told = f"a benchmark that fails only in one arm, {arm}: {failure}"
-        self._standing.append(Ended(reason=f"stopped: {told}"))
+        self._standing.append(TrialEnd(reason=f"stopped: {told}"))
         raise BadRun(told, hint=f"see what [arms.{arm}] gives it; `ktrial bench` shows its output")
 
     def _renew(self, block: int | None, arm: str) -> None:
@@ -332,7 +332,7 @@ class MachineVisits:
         invocation = task.benchmark.invocation(task.parameters, self._facts)
         invocation = pinned(with_environment(invocation, self._environments.get(arm, {})), task.cpus)
         place = RunPlace(task.label, block or 0, position)
-        wanted = Wanted(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
+        wanted = RunRequest(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
         try:
             record, parts = self._maker.make(wanted, standing.session)
         except BaseException:

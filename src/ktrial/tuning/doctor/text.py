@@ -37,7 +37,7 @@ def doctor_text(examination: Examination, *, width: int) -> str:
 
 
 def _differences(examination: Examination, width: int) -> str:
-    lines = [paragraph(f"Not at the kernel's default: {_counted(examination.counts)}", width=width)]
+    lines = [paragraph(f"Not at the kernel's default: {_counts_text(examination.counts)}", width=width)]
     if examination.differ:
         rows = [
             (name, value, default, said)
@@ -63,7 +63,7 @@ def _short_who(origin: Origin) -> str:
     )
 
 
-def _counted(counts: Counts) -> str:
+def _counts_text(counts: Counts) -> str:
     rest = [
         f"{counts.default_unknown} whose default is not known" if counts.default_unknown else "",
         f"{counts.unreadable} unreadable" if counts.unreadable else "",

@@ -46,10 +46,10 @@ def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> No
         raise UnknownName("computed value", name, _RECIPES)
     for key in recipe:
         if key not in {"compute", *_RECIPE_KEYS[name]}:
-            raise UnknownName(f"key of `{name}`", key, _RECIPE_KEYS[name], hint=f"it takes {_listed(name)}")
+            raise UnknownName(f"key of `{name}`", key, _RECIPE_KEYS[name], hint=f"it takes {_offered_text(name)}")
     for key in _RECIPE_KEYS[name]:
         if key not in recipe and (name, key) != ("share", "of"):
-            raise BadInput(f"`{name}` needs {key!r}", hint=f"it takes {_listed(name)}")
+            raise BadInput(f"`{name}` needs {key!r}", hint=f"it takes {_offered_text(name)}")
     _check_recipe_values(name, recipe, kinds)
 
 
@@ -67,7 +67,7 @@ def _check_recipe_values(name: str, recipe: Mapping[str, Any], kinds: Mapping[st
         raise BadInput("`first-offered` takes a list `of`", hint=_FIRST_OFFERED)
 
 
-def _listed(name: str) -> str:
+def _offered_text(name: str) -> str:
     return ", ".join(_RECIPE_KEYS[name]) or "no other key"
 
 

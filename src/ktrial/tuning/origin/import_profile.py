@@ -19,7 +19,7 @@ from ktrial.tuning.knobs.profile import Profile, Setting
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Unread
 from ktrial.tuning.origin.formats.sniff import Format, Sniffed, read
-from ktrial.tuning.origin.meant import MeantTarget, UnknownSetting, targets
+from ktrial.tuning.origin.targets import MeantTarget, UnknownSetting, targets
 
 _PLAIN_BOOT = re.compile(
     r"(?:BOOT_IMAGE|root|rootfstype|rootflags|ro|rw|quiet|splash|initrd|init|resume|resume_offset|console|rd\..*|"
@@ -69,7 +69,7 @@ def import_profile(
         raise _nothing(file, sniffed, unread, unknown)
     profile = Profile(
         name=name or _slug(file),
-        summary=f"Imported from {_shown(file)} ({sniffed.format}).",
+        summary=f"Imported from {_show_file(file)} ({sniffed.format}).",
         notes=tuple(_pair_notes(settings, catalog)),
         setting=tuple(setting for setting, _ in settings.values()),
     )
@@ -146,7 +146,7 @@ def _typed(knob: Knob, text: str) -> Any:
 
 def _why(item: Assignment) -> str:
     """Return where it comes from, and under which conditions it acted there."""
-    parts = [f"{_shown(item.file)}:{item.line_number}"]
+    parts = [f"{_show_file(item.file)}:{item.line_number}"]
     conditions = [text for text in item.conditions if not _EXPRESSED.match(text)]
     if conditions:
         parts.append("there only if " + "; ".join(re.sub(r"^unless ", "not ", text) for text in conditions))
@@ -191,7 +191,7 @@ def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Un
         reason += f"; the first: {first.reason}"
     return BadInput(
         reason,
-        file=_shown(file),
+        file=_show_file(file),
         line=None if first is None else first.line_number,
         hint="name the format with --format if it is another one; `ktrial knobs` lists the knobs",
     )
@@ -201,7 +201,7 @@ def _unread(item: Assignment, reason: str) -> Unread:
     return Unread(file=item.file, line_number=item.line_number, text=item.text, reason=reason)
 
 
-def _shown(file: str) -> str:
+def _show_file(file: str) -> str:
     return "standard input" if file == "-" else file
 
 

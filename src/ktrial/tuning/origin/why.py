@@ -130,14 +130,14 @@ def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
         knob = catalog.knobs[state.knob]
         for instance in state.instances:
             words = [claim.assignment for claim in _about(knob, instance, claims)]
-            value = _taken(knob, words[-1].value) if words else None
+            value = _as_taken(knob, words[-1].value) if words else None
             if value is not None:
                 address = f"{knob.id}@{instance.label}" if instance.label else knob.id
                 settings.append(Setting(knob=address, value=value, why=words[-1].place))
     return tuple(settings)
 
 
-def _taken(knob: Knob, value: str | None) -> str | None:
+def _as_taken(knob: Knob, value: str | None) -> str | None:
     """Return the value as the kernel takes it; None where the catalog says that it does not."""
     try:
         return None if value is None else kernel_text(knob, value)
@@ -329,7 +329,7 @@ def _is_in_force(knob: Knob, claim: ConfiguredValue, value: str | None) -> bool:
 
 
 def _same(knob: Knob, value: str, claimed: str) -> bool:
-    text: Any = _taken(knob, claimed)
+    text: Any = _as_taken(knob, claimed)
     return same_value(knob, value, " ".join(claimed.split())) or (text is not None and same_value(knob, value, text))
 
 

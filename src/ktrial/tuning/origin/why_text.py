@@ -78,11 +78,11 @@ def _block(same: Sequence[Origin], width: int, *, all_seen: bool) -> str:
     lines.append(line("set by", who(origin) + more + (f" ({origin.why})" if origin.why else "")))
     if origin.set_by is not None and origin.set_by.conditions:
         lines.append(line("only if", "; ".join(origin.set_by.conditions)))
-    lines += [line("overrode", _said(word)) for word in reversed(origin.overrode)]
-    lines += [line("not in force", _said(word)) for word in origin.not_in_force]
+    lines += [line("overrode", _word_text(word)) for word in reversed(origin.overrode)]
+    lines += [line("not in force", _word_text(word)) for word in origin.not_in_force]
     return "\n".join(lines)
 
 
-def _said(word: Word) -> str:
+def _word_text(word: Word) -> str:
     value = "(no value)" if word.value is None else word.value
     return f"{word.place} (= {value})"

@@ -130,7 +130,7 @@ def _resolve_setting(
     state = context.states[knob.id]
     if not state.instances:
         return [refuse(Why.ABSENT, absence(knob, state, context.facts), successors(knob, context.knobs))]
-    chosen = _chosen(knob, setting, state, context)
+    chosen = _choose_instances(knob, setting, state, context)
     if not chosen:
         return [refuse(Why.NO_INSTANCE, f"nothing here matches {setting.knob}", _instances_hint(state))]
     if knob.risk == "dangerous" and not allow_dangerous and not _is_default(knob, setting.value):
@@ -169,7 +169,7 @@ def _late(knob: Knob, setting: Setting) -> tuple[Why, str, str] | None:
     return None
 
 
-def _chosen(knob: Knob, setting: Setting, state: KnobState, context: Context) -> list[InstanceState]:
+def _choose_instances(knob: Knob, setting: Setting, state: KnobState, context: Context) -> list[InstanceState]:
     selector = parse_address(setting.knob).selector
     if not knob.placeholders:
         if selector is not None:

@@ -77,7 +77,7 @@ def _rows(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook) -> list[tuple[
     """Return a row per knob and pair of values; instances that change alike share one."""
     alike: dict[tuple[str, str, str], list[Change]] = {}
     for change in plan.changes:
-        alike.setdefault((change.knob, _shown(change.old_text), change.new_text), []).append(change)
+        alike.setdefault((change.knob, _value_text(change.old_text), change.new_text), []).append(change)
     rows = []
     for (knob, old, new), changes in alike.items():
         labels = ", ".join(change.address.partition("@")[2] for change in changes)
@@ -85,7 +85,7 @@ def _rows(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook) -> list[tuple[
     return rows
 
 
-def _shown(text: str | None) -> str:
+def _value_text(text: str | None) -> str:
     return UNREADABLE if text is None else text
 
 

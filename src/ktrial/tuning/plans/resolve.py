@@ -10,7 +10,7 @@ from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import InstanceState
-from ktrial.machine.transactions import Applied, decoded
+from ktrial.machine.transactions import Applied, decode_reply
 from ktrial.machine.when import Truth, evaluate
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_address, parse_assignment
@@ -132,4 +132,4 @@ def _cleared_by_partner(setting: Setting, catalog: Catalog) -> bool:
 
 
 def apply_plan(root: Machine, plan: Plan, lease: Mapping[str, Any]) -> Applied:
-    return decoded("apply", root.request("apply", plan=wire_plan(plan, lease)), Applied)
+    return decode_reply("apply", root.request("apply", plan=wire_plan(plan, lease)), Applied)

@@ -7,7 +7,7 @@ import msgspec
 
 from ktrial.kit.errors import KtrialError
 from ktrial.machine.ports import Machine
-from ktrial.machine.transactions import Reverted, RevertReply, decoded, is_open, recover
+from ktrial.machine.transactions import Reverted, RevertReply, decode_reply, is_open, recover
 
 
 class Uninstalled(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class Uninstalled(msgspec.Struct, frozen=True):
 def uninstall(root: Machine, *, force: bool) -> Uninstalled:
     """Recover, revert all, remove unit and journal. The journal stays while something could not be put back."""
     recovered = recover(root).transactions
-    reverted = decoded("revert", root.request("revert", select="all", force=force), RevertReply).transactions
+    reverted = decode_reply("revert", root.request("revert", select="all", force=force), RevertReply).transactions
     gone = Uninstalled((*recovered, *reverted), tuple(root.request("recovery", install=False)["files"]))
     if gone.failed:
         raise KtrialError(

@@ -84,7 +84,7 @@ def difference(
     facts, fact_unclear = _facts(before.facts, after.facts)
     loaded = {one.name.partition(" ")[2] for one in facts if one.name.startswith(f"{_MODULES} ")}
     found = [*facts, *(one for one in files.differences() if not _is_of_module(one, loaded))]
-    judged = [_judged(one, declarations) for one in found]
+    judged = [_judge_difference(one, declarations) for one in found]
     return StateDifference(
         undeclared=tuple(one for one in judged if one.declared is None),
         declared=tuple(one for one in judged if one.declared is not None),
@@ -93,7 +93,7 @@ def difference(
     )
 
 
-def _judged(one: ValueDifference, declarations: Iterable[Declaration]) -> ValueDifference:
+def _judge_difference(one: ValueDifference, declarations: Iterable[Declaration]) -> ValueDifference:
     by = next((declaration.by for declaration in declarations if declaration.covers(one)), None)
     return msgspec.structs.replace(one, declared=by)
 
@@ -133,7 +133,7 @@ class _StateFiles:
             elif left.unreadable is not None or right.unreadable is not None:
                 self._note_unreadable(path, left, right)
             elif left != right:
-                found += self._changed(path, left.text or "", right.text or "")
+                found += self._changed_lines(path, left.text or "", right.text or "")
         for paths, state, other, is_before in (
             (only[0], self._before, self._after, True),
             (only[1], self._after, self._before, False),
@@ -156,12 +156,12 @@ class _StateFiles:
         why = left.unreadable or right.unreadable or ""
         self._unreadable.append(Unclear(name=self._name(path), why=why))
 
-    def _changed(self, path: str, left: str, right: str) -> Iterator[ValueDifference]:
+    def _changed_lines(self, path: str, left: str, right: str) -> Iterator[ValueDifference]:
         addresses = self._addresses.get(path, set())
         if len(addresses) > 1:
             yield from self._tokens(path, left, right, addresses)
             return
-        shown = _chosen(left, right)
+        shown = _bracketed(left, right)
         yield self._difference(path, self._name(path), *shown)
 
     def _tokens(self, path: str, left: str, right: str, addresses: set[str]) -> Iterator[ValueDifference]:
@@ -247,7 +247,7 @@ def _words(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[V
         yield ValueDifference(name=f"{name} {word}", kind=kind, path=None, before=sides[0], after=sides[1])
 
 
-def _chosen(left: str, right: str) -> tuple[str, str]:
+def _bracketed(left: str, right: str) -> tuple[str, str]:
     """Return the bracketed words where only those differ, else the whole texts."""
     plain = [_BRACKETED.sub(r"\1", text) for text in (left, right)]
     found = [_BRACKETED.findall(text) for text in (left, right)]

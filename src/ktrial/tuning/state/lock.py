@@ -121,7 +121,7 @@ def look(pid: int) -> Process:
         user=_user(folder),
         words=tuple(_text(folder / "cmdline").split("\0")[:-1]),
         environment={name: value for name, _, value in pairs} or None,
-        started=_started(folder),
+        started=_start_of(folder),
     )
 
 
@@ -149,7 +149,7 @@ def _user(folder: Path) -> str | None:
         return f"user {uid}"
 
 
-def _started(folder: Path) -> str | None:
+def _start_of(folder: Path) -> str | None:
     """When it began, on the clock of this place."""
     after_name = _text(folder / "stat").rpartition(")")[2].split()
     booted = _line(_PROC / "stat", "btime ")

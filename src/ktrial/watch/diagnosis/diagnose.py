@@ -13,7 +13,7 @@ import numpy as np
 from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.coincidence import Activity, Coincidence, coincidences, merged
 from ktrial.judge.stats.phases import Phases
-from ktrial.judge.stats.stutters import Episode, Stutters, chosen, episodes, late_frames, recurrence, within
+from ktrial.judge.stats.stutters import Episode, Stutters, choose_stutters, episodes, late_frames, recurrence, within
 from ktrial.judge.stats.time_blocks import Interval, mean_over
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_seconds
@@ -124,7 +124,7 @@ def _clear_of_gaps(stutters: Stutters, recording: Recording) -> Stutters:
     keep = np.ones(stutters.count, dtype=bool)
     for gap in recording.gaps:
         keep &= (stutters.ends_s < gap.begin_s) | (stutters.begins_s > gap.end_s)
-    return stutters if keep.all() else chosen(stutters, keep, recording.begin_s, recording.end_s)
+    return stutters if keep.all() else choose_stutters(stutters, keep, recording.begin_s, recording.end_s)
 
 
 def _ever(one: AtWork) -> bool:

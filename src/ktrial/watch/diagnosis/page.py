@@ -12,7 +12,7 @@ from ktrial.kit import plain_json
 from ktrial.kit.html_tags import Markup, Part, tag
 from ktrial.reports.charts.drawing import PAGE, Style, label
 from ktrial.reports.charts.svg import inline_svg
-from ktrial.reports.html import hashed
+from ktrial.reports.html import policy_hash
 from ktrial.reports.page.style import STYLE
 from ktrial.reports.page.tables import table
 from ktrial.watch.diagnosis.devices import HEADERS, device_rows, device_sentences
@@ -51,8 +51,8 @@ def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
     """Return a section for each recording, and their figures side by side."""
     style = f"{STYLE}\n{TIMELINE_STYLE}"
     policy = (
-        f"default-src 'none'; style-src '{hashed(style)}'; script-src '{hashed(TIMELINE_SCRIPT)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(TIMELINE_SCRIPT)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
     head = (
         tag("meta", charset="utf-8"),

@@ -74,16 +74,18 @@ def _proposal(cause: Cause, why: str, change: Change, catalog: Catalog, measure:
     word = f"{change.address}={change.new_text}"
     risky = ("--yes-dangerous",) if change.risk == "dangerous" else ()
     line = ("ktrial", "try", word, *risky, *measure(word))
-    return _told(cause, catalog.knobs[change.knob], (change.address, change.new_text, change.old_text), why, line)
+    return _proposal_of(
+        cause, catalog.knobs[change.knob], (change.address, change.new_text, change.old_text), why, line
+    )
 
 
 def _zram_proposal(cause: Cause, why: str, step: ZramStep, catalog: Catalog, measure: Measure) -> Proposal:
     word = f"{_ZRAM}={step.size_bytes}"
     line = ("ktrial", "try", word, *measure(word))
-    return _told(cause, catalog.knobs[_ZRAM], (_ZRAM, str(step.size_bytes), "none"), why, line)
+    return _proposal_of(cause, catalog.knobs[_ZRAM], (_ZRAM, str(step.size_bytes), "none"), why, line)
 
 
-def _told(
+def _proposal_of(
     cause: Cause, knob: Knob, change: tuple[str, str, str | None], why: str, try_line: tuple[str, ...]
 ) -> Proposal:
     """`change` is the address, the value for it and that in force."""
@@ -110,7 +112,7 @@ def _measure(
     try:
         return ("--suite", default_suite((word,), catalog))
     except BadInput:
-        return ("--", *_started(command or ("YOUR-PROGRAM",), computed))
+        return ("--", *_command_line(command or ("YOUR-PROGRAM",), computed))
 
 
 def _command(recording: Recording) -> tuple[str, ...] | None:
@@ -122,7 +124,7 @@ def _command(recording: Recording) -> tuple[str, ...] | None:
     return recording.command if shown else None
 
 
-def _started(command: tuple[str, ...], computed: Computed | None) -> tuple[str, ...]:
+def _command_line(command: tuple[str, ...], computed: Computed | None) -> tuple[str, ...]:
     """Return the command, in its control group where a limit of that is meant."""
     if computed is None or computed.start_in is None:
         return command

@@ -68,12 +68,12 @@ def part_of(found: Diagnosis, begin_s: float, end_s: float, name: str) -> Diagno
         length_s=end_s - begin_s,
         late=tuple((at_s, took_s) for at_s, took_s in found.late if begin_s <= at_s <= end_s),
         phases=tuple(msgspec.structs.replace(one, begin_s=max(one.begin_s, begin_s)) for one in inside),
-        pressures=tuple(_cut(one, begin_s - start_s, end_s - start_s) for one in found.pressures),
+        pressures=tuple(_cut_line(one, begin_s - start_s, end_s - start_s) for one in found.pressures),
         lanes=tuple(msgspec.structs.replace(lane, spans=spans) for lane, spans in lanes if spans),
     )
 
 
-def _cut(line: PressureLine, from_s: float, to_s: float) -> PressureLine:
+def _cut_line(line: PressureLine, from_s: float, to_s: float) -> PressureLine:
     first, last = round(from_s / line.step_s), int(to_s / line.step_s) + 1
     return msgspec.structs.replace(line, values=line.values[first:last])
 

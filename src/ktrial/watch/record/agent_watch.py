@@ -22,7 +22,7 @@ from ktrial.kit.errors import AgentError, BadInput
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.nvidia import LIBRARY, Nvml, NvmlAbsent, NvmlFailed
 from ktrial.recordings.blocks import FIRST_OWN_GROUP, OwnSource, layout_block, rows_block, source_block
-from ktrial.recordings.watching import Handed, Seen, WatchEnded
+from ktrial.recordings.watching import HandedBlocks, MachineView, WatchEnded
 
 NAME = "nvidia"
 #: Times a second unless asked otherwise: the cards' own load is a mean over longer.
@@ -137,7 +137,9 @@ class AgentWatching:
         self._file = file
         self._beside = beside
 
-    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | WatchEnded]:
+    def watch(
+        self, fields: dict[str, Any], begun: Callable[[], None]
+    ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
         """Begin, call `begun`, and tell what is seen; a Ctrl-C ends it in order. Raises AgentError, BadInput."""
         with _new_file(self._file) as descriptor:
             try:
@@ -151,7 +153,7 @@ class AgentWatching:
                 if self._beside is not None:
                     self._beside.stop()
 
-    def _lines(self, descriptor: int, file: Path) -> Iterator[Seen | Handed | WatchEnded]:
+    def _lines(self, descriptor: int, file: Path) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
         interrupted = False
         while True:
             try:
@@ -166,16 +168,16 @@ class AgentWatching:
                 if self._beside is not None:
                     self._beside.stop()
                     _write(descriptor, self._beside.blocks(), file)
-                yield msgspec.structs.replace(_typed(line, WatchEnded), interrupted=interrupted)
+                yield msgspec.structs.replace(_decode_as(line, WatchEnded), interrupted=interrupted)
                 return
             if line.chunk is not None:
                 data = read_bytes(line.chunk)
                 # Behind the agent's: the first of these begins the file.
                 own = self._beside.blocks() if self._beside is not None else b""
                 _write(descriptor, data + own, file)
-                yield Handed(data)
+                yield HandedBlocks(data)
             if line.seen is not None:
-                yield _typed(line.seen, Seen)
+                yield _decode_as(line.seen, MachineView)
 
 
 def nvidia(hertz: float | None) -> NvidiaSource | None:
@@ -222,7 +224,7 @@ def _write(descriptor: int, data: bytes, file: Path) -> None:
         ) from None
 
 
-def _typed(found: dict[str, Any], shape: type[Any]) -> Any:
+def _decode_as(found: dict[str, Any], shape: type[Any]) -> Any:
     try:
         return msgspec.convert(found, shape)
     except msgspec.ValidationError as error:

@@ -15,7 +15,7 @@ from ktrial.recordings.ktrial_frames import HEADER, rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ktrial.recordings.watching import Seen
+    from ktrial.recordings.watching import MachineView
 
 FRAMES = "frames.csv"
 
@@ -23,7 +23,7 @@ FRAMES = "frames.csv"
 class Looks(Protocol):
     """Shows until the end."""
 
-    def seen(self, seen: Seen) -> None: ...
+    def seen(self, seen: MachineView) -> None: ...
 
     def handed(self, data: bytes) -> None: ...
 
@@ -61,7 +61,7 @@ class KeptFrames:
         self._unix_at_zero_ns: int | None = None
         self._waiting: list[tuple[int, float]] = []
 
-    def seen(self, seen: Seen) -> None:
+    def seen(self, seen: MachineView) -> None:
         self._take()
         self._shows.seen(seen)
 

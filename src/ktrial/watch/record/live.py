@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ktrial.recordings.growing import GrowingRecording
-from ktrial.recordings.watching import Seen, TracedEvent
+from ktrial.recordings.watching import MachineView, TracedEvent
 from ktrial.watch.diagnosis.symptoms import Symptom
 from ktrial.watch.record.watch_moment import LateFrames, LateOne, Track, WatchMoment
 
@@ -51,7 +51,7 @@ class LiveWatch:
         self._growing = GrowingRecording()
         self._late = LateFrames()
         self._started_ns: int | None = None
-        self._seen: deque[Seen] = deque(maxlen=_KEPT_S + 1)
+        self._seen: deque[MachineView] = deque(maxlen=_KEPT_S + 1)
         self._counters: list[tuple[float, tuple[float | None, ...]]] = []
         self._events: deque[TracedEvent] = deque(maxlen=_EVENTS)
         self._slow: Counter[int] = Counter()
@@ -61,7 +61,7 @@ class LiveWatch:
         self._phase: tuple[str, float] | None = None
         self._phase_looked_s = 0.0
 
-    def seen(self, seen: Seen) -> None:
+    def seen(self, seen: MachineView) -> None:
         self._started_ns = seen.started_ns
         self._seen.append(seen)
         at_s = self._seconds(seen.at_ns)
@@ -142,7 +142,7 @@ class LiveWatch:
     def _seconds(self, at_ns: int) -> float:
         return (at_ns - (self._started_ns or 0)) / 1e9
 
-    def _tracks(self, now: Seen) -> tuple[Track, ...]:
+    def _tracks(self, now: MachineView) -> tuple[Track, ...]:
         untraced = _UNTRACED if now.lost is None else None
         unknown = None if RUN_DELAY in now.columns else "threads cannot be told apart here"
         nobody = untraced or (unknown if self._program else "no program is watched")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import unicodedata
 
 from ktrial.bench.text import duration
-from ktrial.kit.tables import clean, cut
+from ktrial.kit.tables import clean, shorten
 from ktrial.kit.units import show_bytes, show_seconds
 from ktrial.watch.record.watch_moment import LateOne, Track, WatchMoment
 
@@ -26,7 +26,7 @@ def watch_view(moment: WatchMoment, *, title: str, width: int) -> list[str]:
     lines = [f"ktrial watch: {title}, {duration(moment.length_s)}", _phase(moment), _heads(cells)]
     lines += [_line(track, cells) for track in moment.tracks]
     lines += ["", *_stutters(moment), "", *_state(moment)]
-    return [cut(narrow(line), width) for line in lines]
+    return [shorten(narrow(line), width) for line in lines]
 
 
 def sparkline(track: Track, cells: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ktrial.kit.finding import Finding
 from ktrial.kit.tables import clean, paragraph
 from ktrial.kit.units import show_bytes
-from ktrial.recordings.watching import COMPACTION_SCAN, Seen, TracedEvent, WatchEnded
+from ktrial.recordings.watching import COMPACTION_SCAN, MachineView, TracedEvent, WatchEnded
 
 HEADER = f"{'time':>9}  {'cpu':>6} {'memory':>7} {'io':>6}  {'available':>10}  {'events':>7}  {'lost':>5}  {'cost':>6}"
 #: Events that are named in one stretch at most: the longest ones.
@@ -19,7 +19,7 @@ _US_PER_S = 1e6
 _PRESSURES = ("pressure.cpu.some", "pressure.memory.some", "pressure.io.some")
 
 
-def stretch(before: Seen | None, now: Seen, events: Sequence[TracedEvent]) -> str:
+def stretch(before: MachineView | None, now: MachineView, events: Sequence[TracedEvent]) -> str:
     """From one look to the next: pressures, memory, events, lost ones, what watching costs, the worst events."""
     shares = [_share(before, now, name) for name in _PRESSURES]
     available = now.columns.get("memory.MemAvailable")
@@ -37,7 +37,7 @@ def stretch(before: Seen | None, now: Seen, events: Sequence[TracedEvent]) -> st
     return "\n".join(lines) + "\n"
 
 
-def _share(before: Seen | None, now: Seen, name: str) -> str:
+def _share(before: MachineView | None, now: MachineView, name: str) -> str:
     """Return share of the time in which some task waited."""
     if before is None or name not in now.columns or name not in before.columns:
         return "-"

@@ -17,7 +17,7 @@ from ktrial.recordings.figures import PASSING_ON
 from ktrial.recordings.frames.lines import FrameStream, with_frames
 from ktrial.recordings.ktrial import read_recording
 from ktrial.recordings.model import Recording
-from ktrial.recordings.watching import Handed, Seen, WatchEnded, doubts
+from ktrial.recordings.watching import HandedBlocks, MachineView, WatchEnded, doubts
 from ktrial.watch.record.live import SHOWN
 
 #: Unless told otherwise it ends after so long: a week.
@@ -50,7 +50,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Shows(Protocol):
     """Whoever looks on."""
 
-    def seen(self, seen: Seen) -> None: ...
+    def seen(self, seen: MachineView) -> None: ...
 
     def handed(self, data: bytes) -> None: ...
 
@@ -93,9 +93,9 @@ def watch(
             program.go()
 
     for told in watching.watch(wanted.fields(), begun):
-        if isinstance(told, Seen):
+        if isinstance(told, MachineView):
             shows.seen(told)
-        elif isinstance(told, Handed):
+        elif isinstance(told, HandedBlocks):
             shows.handed(told.data)
         else:
             ended = told

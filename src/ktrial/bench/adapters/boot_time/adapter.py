@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, measured, refusal
+from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, one_measurement, refusal
 from ktrial.bench.adapters.boot_time.output import BootTimes, read_boot_times
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.kit.outcome import Outcome
@@ -65,11 +65,11 @@ def _command(_: Parameters) -> Invocation:
 
 def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
     boot = read_boot_times(raw.stdout)
-    found = measured("total", boot.total)
+    found = one_measurement("total", boot.total)
     for name in _PARTS:
-        found += measured(name, boot.terms.get(name))
+        found += one_measurement(name, boot.terms.get(name))
     if boot.target in _TARGETS:
-        found += measured(_TARGETS[boot.target], boot.reached)
+        found += one_measurement(_TARGETS[boot.target], boot.reached)
     return ParsedRun(measurements=found, details={"target": boot.target}, notes=_doubts(boot))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, collected, flag, measured, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, collected, flag, one_measurement, whole
 from ktrial.bench.adapters.cyclictest.output import CyclictestRun, read_json
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
@@ -88,11 +88,11 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         if value is None:
             notes += (f"{name} lies beyond the histogram's end ({beyond} of {total} samples do): it is left out",)
             continue
-        measurements += measured(name, Quantity(in_base(value, "us"), f"{value} us"))
+        measurements += one_measurement(name, Quantity(in_base(value, "us"), f"{value} us"))
         if (1 - fraction) * total < _FEW_ABOVE:
             notes += (f"{name} rests on few samples: {total} in all",)
     latest = max((thread.maximum for thread in run.threads), key=lambda maximum: maximum.value)
-    measurements += measured("latency-max", latest)
+    measurements += one_measurement("latency-max", latest)
     return ParsedRun(measurements=measurements, tool_version=run.version, details=_details(run), notes=notes)
 
 

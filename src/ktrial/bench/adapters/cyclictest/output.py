@@ -14,7 +14,7 @@ import msgspec
 
 from ktrial.kit.formats.tool_output import (
     Quantity,
-    decoded,
+    decode_output,
     json_document,
     json_quantity,
     json_table,
@@ -69,7 +69,7 @@ class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_cyclictest(data: bytes, source: str) -> CyclictestRun:
     """Read any of its outputs: JSON begins with `{`, a histogram has its header, the rest are thread lines."""
-    text = decoded(data, source)
+    text = decode_output(data, source)
     if text.lstrip().startswith("{"):
         return read_json(data, source)
     if "# Histogram" in text:

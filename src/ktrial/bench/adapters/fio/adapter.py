@@ -12,7 +12,7 @@ from ktrial.bench.adapters._tool import (
     collected,
     flag,
     matching,
-    measured,
+    one_measurement,
     one_of,
     whole,
 )
@@ -158,17 +158,19 @@ def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tupl
     for direction in directions:
         found = job.directions[direction]
         prefix = f"{direction}-" if len(directions) > 1 else ""
-        measurements += _measured(prefix, found)
+        measurements += _measurements_of(prefix, found)
         notes += _doubts(direction, found, parameters)
         bins[direction] = {str(key): count for key, count in sorted(found.bins_ns.items())}
     details = {"histogram_ns": bins, "options": dict(job.options)}
     return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
 
 
-def _measured(prefix: str, found: FioDirection) -> tuple[Measurement, ...]:
-    measurements = measured(f"{prefix}throughput", found.throughput) + measured(f"{prefix}rate", found.rate)
+def _measurements_of(prefix: str, found: FioDirection) -> tuple[Measurement, ...]:
+    measurements = one_measurement(f"{prefix}throughput", found.throughput) + one_measurement(
+        f"{prefix}rate", found.rate
+    )
     for name, key in _QUANTILES.items():
-        measurements += measured(f"{prefix}{name}", found.percentiles.get(key))
+        measurements += one_measurement(f"{prefix}{name}", found.percentiles.get(key))
     return measurements
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from ktrial.kit.formats.tool_output import (
     Quantity,
-    decoded,
+    decode_output,
     json_document,
     json_quantity,
     json_table,
@@ -68,7 +68,7 @@ class FioRun(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_fio(data: bytes, source: str = "out.json") -> FioRun:
     """Read fio's JSON, from its file or from stdout with warnings before it; jobs with errors are kept as such."""
-    text = decoded(data, source)
+    text = decode_output(data, source)
     begin = 0 if text.startswith("{") else text.find("\n{") + 1
     if not begin and not text.startswith("{"):
         raise unreadable(source, 1, text[:80], "fio's JSON: no line begins with '{'")

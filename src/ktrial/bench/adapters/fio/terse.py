@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from ktrial.bench.adapters.fio.output import DIRECTIONS, FioDirection, FioJob, FioRun
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import Quantity, decoded, quantity, unreadable, whole
+from ktrial.kit.formats.tool_output import Quantity, decode_output, quantity, unreadable, whole
 
 _LINE = re.compile(r"^\d;fio-", re.MULTILINE)
 _OLD = re.compile(r"^2;[^;\n]*;\d+;-?\d+;\d", re.MULTILINE)
@@ -30,7 +30,7 @@ def is_fio_terse(head: bytes) -> bool:
 
 def read_fio_terse(data: bytes, source: str = "out.terse") -> FioRun:
     """Every line as a job of one run; other lines, of `--output-format=terse,normal` or warnings, are passed over."""
-    lines = decoded(data, source).split("\n")
+    lines = decode_output(data, source).split("\n")
     found = [(number, line) for number, line in enumerate(lines, 1) if _LINE.match(line)]
     if not found:
         raise BadRun(

@@ -12,7 +12,7 @@ from ktrial.bench.adapters._tool import (
     ToolBenchmark,
     agree,
     matching,
-    measured,
+    one_measurement,
     refusal,
     whole,
 )
@@ -129,7 +129,7 @@ def _read(raw: RawOutput, parameters: Parameters, *, by_software: bool) -> Parse
     }
     mean = math.exp(math.fsum(math.log(scene.fps) for scene in run.scenes) / len(run.scenes))
     geometric = Measurement(outcome=_FPS.name, value=mean, original=f"{mean:.6g} 1/s of {len(run.scenes)} scenes")
-    measurements = (*measured("score", run.score), geometric)
+    measurements = (*one_measurement("score", run.score), geometric)
     return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, measured, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
 from ktrial.bench.adapters.hackbench.output import read_hackbench
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.outcome import Outcome
@@ -54,7 +54,7 @@ def _benchmark(transport: str, tasks: str) -> ToolBenchmark:
         }
         found = {"mode": run.mode, "groups": run.groups, "messages": run.messages, "bytes": run.message_bytes}
         agree(wanted, {**found, "tasks": run.tasks})
-        return ParsedRun(measurements=measured("time", run.time), details={"tasks": run.tasks})
+        return ParsedRun(measurements=one_measurement("time", run.time), details={"tasks": run.tasks})
 
     plural = {"thread": "threads", "process": "processes"}[tasks]
     return ToolBenchmark(

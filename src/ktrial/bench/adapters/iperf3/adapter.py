@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, matching, measured, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, matching, one_measurement, whole
 from ktrial.bench.adapters.iperf3.output import read_iperf3
 from ktrial.bench.benchmark import SERVER_ADDRESS, Invocation, Network, Parameters, ParsedRun, RawOutput
 from ktrial.kit.formats.tool_output import Quantity
@@ -89,7 +89,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     agree(wanted, found)
     again = None if run.retransmits is None else Quantity(run.retransmits, str(run.retransmits))
     return ParsedRun(
-        measurements=measured("goodput", run.goodput) + measured("retransmits", again),
+        measurements=one_measurement("goodput", run.goodput) + one_measurement("retransmits", again),
         tool_version=run.version,
         details={"sender_congestion": run.sender_congestion, "receiver_congestion": run.receiver_congestion},
         notes=() if again is not None else ("this kernel does not tell iperf3 what was sent again",),

@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, matching, measured, one_of, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, matching, one_measurement, one_of, whole
 from ktrial.bench.benchmark import DIRECTORY, Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.formats.kernel_config import read_kernel_config
@@ -125,7 +125,7 @@ def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
             one
             for name, value, per_second, unit in used
             if value is not None
-            for one in measured(name, Quantity(value / per_second, f"{value} {unit}"))
+            for one in one_measurement(name, Quantity(value / per_second, f"{value} {unit}"))
         ),
         tool_version=f"{config.compiler}; Linux {config.version}; config {digest[:12]}",
         details={

@@ -73,7 +73,7 @@ def _environment(parameters: Parameters) -> dict[str, str]:
 
 
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
-    name, log, others = _chosen(raw)
+    name, log, others = _choose_capture(raw)
     statistics = frame_statistics(log.frame_times_s, below_rate(parameters["below_fps"], "parameter below_fps"))
     notes = [f"{one.outcome}: left out: {one.why}" for one in statistics.left_out]
     if log.cut_off:
@@ -93,7 +93,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     )
 
 
-def _chosen(raw: RawOutput) -> tuple[str, MangoHudLog, tuple[str, ...]]:
+def _choose_capture(raw: RawOutput) -> tuple[str, MangoHudLog, tuple[str, ...]]:
     """The capture with most frames of those that can be read, and the names of the others: a launcher has one too."""
     captures = {name: data for name, data in raw.files.items() if not name.endswith(_SUMMARY)}
     if not captures:

@@ -5,7 +5,16 @@ from __future__ import annotations
 
 import msgspec
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, collected, matching, measured, one_of, whole
+from ktrial.bench.adapters._tool import (
+    Program,
+    ToolBenchmark,
+    agree,
+    collected,
+    matching,
+    one_measurement,
+    one_of,
+    whole,
+)
 from ktrial.bench.adapters.perf_bench.output import (
     read_futex_hash,
     read_futex_wake,
@@ -99,7 +108,7 @@ def _cross_cpu(parameters: Parameters) -> Invocation:
 def _read_pipe(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_pipe(raw.stdout)
     agree({"operations": whole(parameters, "loops")}, {"operations": run.operations})
-    return ParsedRun(measurements=measured("time", run.per_operation), details={"total_s": run.total.value})
+    return ParsedRun(measurements=one_measurement("time", run.per_operation), details={"total_s": run.total.value})
 
 
 def _read_cross(raw: RawOutput, parameters: Parameters) -> ParsedRun:
@@ -142,7 +151,7 @@ def _read_messaging(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_messaging(raw.stdout)
     tasks = {"process": "processes", "thread": "threads"}[one_of(parameters, "tasks", ("process", "thread"))]
     agree({"groups": whole(parameters, "groups"), "tasks": tasks}, {"groups": run.groups, "tasks": run.tasks})
-    return ParsedRun(measurements=measured("time", run.total), details={"tasks": run.task_count})
+    return ParsedRun(measurements=one_measurement("time", run.total), details={"tasks": run.task_count})
 
 
 _THROUGHPUT = Outcome(
@@ -176,7 +185,7 @@ def _read_memcpy(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if function not in run.throughput:
         raise BadRun(f"perf did not run {function}, only {', '.join(run.throughput)}")
     details = {"throughput": {name: value.value for name, value in run.throughput.items()}}
-    return ParsedRun(measurements=measured("throughput", run.throughput[function]), details=details)
+    return ParsedRun(measurements=one_measurement("throughput", run.throughput[function]), details=details)
 
 
 _HASH_RATE = Outcome(
@@ -210,7 +219,7 @@ def _read_hash(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if threads and run.count is not None:
         agree({"threads": threads}, {"threads": run.count})
     details = {"threads": [thread.value for thread in run.threads], "spread_percent": run.spread_percent}
-    return ParsedRun(measurements=measured("rate", run.average), details=details)
+    return ParsedRun(measurements=one_measurement("rate", run.average), details=details)
 
 
 _WAKE_TIME = Outcome(
@@ -238,7 +247,7 @@ def _read_wake(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_futex_wake(raw.stdout)
     threads = whole(parameters, "threads", 1, 65536)
     agree({"threads": threads, "woken": threads}, {"threads": run.threads, "woken": run.woken})
-    return ParsedRun(measurements=measured("time", run.time), details={"spread_percent": run.spread_percent})
+    return ParsedRun(measurements=one_measurement("time", run.time), details={"spread_percent": run.spread_percent})
 
 
 BENCHMARKS = (

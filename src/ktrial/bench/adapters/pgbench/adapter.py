@@ -7,7 +7,7 @@ import math
 from functools import partial
 
 from ktrial.bench.adapters._servers import latency
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, flag, measured, one_of, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, flag, one_measurement, one_of, whole
 from ktrial.bench.adapters.pgbench.output import PgbenchLog, PgbenchRun, read_log, read_pgbench
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadInput, BadRun, UnreadableOutput
@@ -135,10 +135,10 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     log = _whole_log(raw, run)
     measurements, notes = _latencies(run, log, whole(parameters, "latency_limit_ms", 0) * 1000)
     notes += _doubts(run, parameters)
-    measurements += measured("lag-mean", run.lag_mean) + measured("transaction-rate", run.rate)
+    measurements += one_measurement("lag-mean", run.lag_mean) + one_measurement("transaction-rate", run.rate)
     if run.late is not None:
         late, total = run.late + log.skipped, run.transactions + log.skipped
-        measurements += measured("late-share", Quantity(late / total, f"{late} of {total}"))
+        measurements += one_measurement("late-share", Quantity(late / total, f"{late} of {total}"))
     histogram = {str(key * 1000): count for key, count in sorted(log.histogram_us.items())}
     details = {"histogram_ns": histogram, "skipped": log.skipped}
     return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
@@ -157,13 +157,13 @@ def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[M
         elif (1 - fraction) * total < _FEW_ABOVE:
             few.append(name)
         else:
-            measurements += measured(name, Quantity(in_base(value, "us"), f"{value} us"))
+            measurements += one_measurement(name, Quantity(in_base(value, "us"), f"{value} us"))
     if log.skipped:
         unknown += ["latency-mean", "latency-max"]
     else:
         largest = max(log.histogram_us)
-        measurements += measured("latency-max", Quantity(in_base(largest, "us"), f"{largest} us"))
-        measurements += measured("latency-mean", run.latency_mean)
+        measurements += one_measurement("latency-max", Quantity(in_base(largest, "us"), f"{largest} us"))
+        measurements += one_measurement("latency-mean", run.latency_mean)
     notes: tuple[str, ...] = ()
     if unknown:
         notes += (f"{log.skipped} transactions were skipped as too late: {', '.join(unknown)} cannot be told",)

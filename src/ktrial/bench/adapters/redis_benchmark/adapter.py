@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.bench.adapters._servers import REDIS_PACKAGES, REDIS_SOCKET, latency, redis
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, measured, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, one_measurement, whole
 from ktrial.bench.adapters.redis_benchmark.output import read_redis_benchmark
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadRun
@@ -72,11 +72,11 @@ def _read(command: str, raw: RawOutput) -> ParsedRun:
     (test,) = tests
     return ParsedRun(
         measurements=(
-            *measured("command-rate", test.rate),
-            *measured("latency-p50", test.latency_p50),
-            *measured("latency-p95", test.latency_p95),
-            *measured("latency-p99", test.latency_p99),
-            *measured("latency-max", test.latency_max),
+            *one_measurement("command-rate", test.rate),
+            *one_measurement("latency-p50", test.latency_p50),
+            *one_measurement("latency-p95", test.latency_p95),
+            *one_measurement("latency-p99", test.latency_p99),
+            *one_measurement("latency-max", test.latency_max),
         )
     )
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, flag, lasted, measured, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, flag, lasted, one_measurement, whole
 from ktrial.bench.adapters.schbench.output import SchbenchBlock, SchbenchRun, read_schbench_json, read_schbench_text
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
@@ -105,8 +105,8 @@ def _latencies(label: str, block: SchbenchBlock) -> tuple[tuple[Measurement, ...
         return (), (f"no {label} latency was sampled: its percentiles are printed as 0 and left out",)
     found: tuple[Measurement, ...] = ()
     for suffix, key in _PERCENTILES.items():
-        found += measured(f"{label}-{suffix}", block.percentiles.get(key))
-    found += measured(f"{label}-max", block.maximum)
+        found += one_measurement(f"{label}-{suffix}", block.percentiles.get(key))
+    found += one_measurement(f"{label}-max", block.maximum)
     notes: tuple[str, ...] = ()
     if block.samples is not None and 0.01 * block.samples < _FEW_ABOVE:
         notes = (f"{label}-p99 rests on few samples: {block.samples} in all",)
@@ -117,8 +117,8 @@ def _requests(run: SchbenchRun) -> tuple[Measurement, ...]:
     found: tuple[Measurement, ...] = ()
     block = run.blocks.get("rps")
     if block is not None and not block.empty:
-        found = measured("rps-p50", block.percentiles.get("50"))
-    return found + measured("rps-average", run.average_rps)
+        found = one_measurement("rps-p50", block.percentiles.get("50"))
+    return found + one_measurement("rps-average", run.average_rps)
 
 
 BENCHMARK = ToolBenchmark(

@@ -19,7 +19,7 @@ import msgspec
 
 from ktrial.kit.formats.tool_output import (
     Quantity,
-    decoded,
+    decode_output,
     ended_lines,
     json_document,
     json_quantity,
@@ -85,7 +85,7 @@ class _OpenSection:
 
 def read_schbench(data: bytes, source: str = "stderr") -> SchbenchRun:
     """Read text or JSON, whichever it is."""
-    if decoded(data, source).lstrip().startswith("{"):
+    if decode_output(data, source).lstrip().startswith("{"):
         return read_schbench_json(data, source)
     return read_schbench_text(data, source)
 

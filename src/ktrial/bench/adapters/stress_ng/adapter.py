@@ -3,7 +3,15 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, agree, collected, measured, whole
+from ktrial.bench.adapters._tool import (
+    VERSION_LIMIT_S,
+    Program,
+    ToolBenchmark,
+    agree,
+    collected,
+    one_measurement,
+    whole,
+)
 from ktrial.bench.adapters.stress_ng.output import Stressor, read_stress_ng
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput, check_exit
 from ktrial.kit.errors import BadRun
@@ -57,7 +65,7 @@ def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
         "system_s": entry.system.value,
         "extra": dict(entry.extra),
     }
-    measurements = measured("rate", entry.rate) + measured("cpu-rate", entry.cpu_rate)
+    measurements = one_measurement("rate", entry.rate) + one_measurement("cpu-rate", entry.cpu_rate)
     return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, measured, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
 from ktrial.bench.adapters.synthmark.output import SynthmarkRun, read_synthmark
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import UnreadableOutput
@@ -130,7 +130,7 @@ def _opened(raw: RawOutput, test: str, parameters: Parameters) -> SynthmarkRun:
 def _voicemark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = _opened(raw, "VoiceMark", parameters)
     voices = _result(run, f"VoiceMark_{whole(parameters, 'target_percent', 1, 100)}", "score")
-    measurements = measured("voices", voices) + measured("underruns", _result(run, "Underruns", "count"))
+    measurements = one_measurement("voices", voices) + one_measurement("underruns", _result(run, "Underruns", "count"))
     return ParsedRun(measurements=measurements, tool_version=run.version, notes=_scheduler(run))
 
 
@@ -140,7 +140,7 @@ def _latencymark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     notes = _scheduler(run)
     if latency.value <= _BURST_S:
         notes += ("at the smallest latency that it can find: nothing better could be seen",)
-    return ParsedRun(measurements=measured("latency", latency), tool_version=run.version, notes=notes)
+    return ParsedRun(measurements=one_measurement("latency", latency), tool_version=run.version, notes=notes)
 
 
 def _jittermark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
@@ -149,9 +149,9 @@ def _jittermark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     p99 = nearest_rank(edges, 0.99)
     if p99 is None:
         raise UnreadableOutput("stdout", None, "the table of wake-ups", "one with counts")
-    measurements = measured("wakeup-mean", _result(run, "average.wakeup.delay.micros", "us"))
-    measurements += measured("wakeup-p99", quantity(str(p99), "ns", "stdout", None, "a latency"))
-    measurements += measured("underruns", _result(run, "underrun.count", "count"))
+    measurements = one_measurement("wakeup-mean", _result(run, "average.wakeup.delay.micros", "us"))
+    measurements += one_measurement("wakeup-p99", quantity(str(p99), "ns", "stdout", None, "a latency"))
+    measurements += one_measurement("underruns", _result(run, "underrun.count", "count"))
     details = {"wakeup_bins_ns": {str(edge): count for edge, count in sorted(edges.items())}}
     return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=_scheduler(run))
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, lasted, matching, measured, one_of, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, lasted, matching, one_measurement, one_of, whole
 from ktrial.bench.adapters.sysbench.output import SysbenchRun, read_sysbench
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
@@ -118,7 +118,7 @@ def _mutex(parameters: Parameters) -> Invocation:
     return _command("mutex", options, parameters, None)
 
 
-def _told(parameters: Parameters) -> dict[str, str]:
+def _expected_settings(parameters: Parameters) -> dict[str, str]:
     """Return what sysbench prints of its settings, as it prints them."""
     told = {}
     if "max_prime" in parameters:
@@ -133,7 +133,7 @@ def _told(parameters: Parameters) -> dict[str, str]:
 def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
     run = read_sysbench(raw.stdout)
     agree({"threads": whole(parameters, "threads", 1, 65536)}, {"threads": run.threads})
-    agree({name: value for name, value in _told(parameters).items() if name in run.settings}, run.settings)
+    agree({name: value for name, value in _expected_settings(parameters).items() if name in run.settings}, run.settings)
     if "seconds" in parameters:
         lasted(whole(parameters, "seconds"), run.total_time.value)
     if run.events == 0:
@@ -155,7 +155,7 @@ def _latencies(run: SysbenchRun) -> tuple[tuple[Measurement, ...], tuple[str, ..
     percentile = run.percentile_latency if run.percentile == 95 else None
     for name, value in (("latency-p95", percentile), ("latency-max", run.latency_max)):
         if value is not None and value.value > 0:
-            found += measured(name, value)
+            found += one_measurement(name, value)
         elif value is not None:
             notes += (f"{name} is printed as {value.original}: below the tool's resolution, so it is left out",)
     return found, notes
@@ -174,17 +174,17 @@ def _parsed(run: SysbenchRun, first: tuple[Measurement, ...], *, latencies: bool
 
 def _events_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = _read(raw, parameters)
-    return _parsed(run, measured("events", _rate(run)), latencies=True)
+    return _parsed(run, one_measurement("events", _rate(run)), latencies=True)
 
 
 def _memory_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = _read(raw, parameters)
-    return _parsed(run, measured("throughput", run.transferred), latencies=False)
+    return _parsed(run, one_measurement("throughput", run.transferred), latencies=False)
 
 
 def _mutex_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = _read(raw, parameters)
-    return _parsed(run, measured("time", run.total_time), latencies=False)
+    return _parsed(run, one_measurement("time", run.total_time), latencies=False)
 
 
 _PROGRAM = Program(

@@ -117,7 +117,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun(f"the recording is not whole: {'; '.join(recording.notes) or 'it was cut off'}")
     pattern = _pattern(parameters)
     if pattern is not None:
-        recording = with_frames(recording, _told(raw, recording, pattern))
+        recording = with_frames(recording, _frames_of_lines(raw, recording, pattern))
     skipped_s = float(parameters["skip_s"])
     if skipped_s >= recording.length_s:
         raise BadRun(f"skip_s is {skipped_s:g}, and the session took {recording.length_s:.1f} s")
@@ -139,7 +139,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     )
 
 
-def _told(raw: RawOutput, recording: Recording, pattern: FramePattern) -> Frames:
+def _frames_of_lines(raw: RawOutput, recording: Recording, pattern: FramePattern) -> Frames:
     zero_ns = started_ns(raw.files[RECORDING], RECORDING)
     # The program may end after the recording's last sample.
     end_ns = zero_ns + round((recording.end_s + 60) * 1e9)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.bench.adapters._servers import LAST_WORDS, NGINX_PACKAGES, PAGE, latency, nginx
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, measured, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
 from ktrial.bench.adapters.wrk.output import read_wrk
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
@@ -76,9 +76,9 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun(f"connections failed: {listed}", hint="did nginx end during the run? a timeout is 2 s")
     if run.refused:
         raise BadRun(f"{run.refused} of {run.requests} responses were no success (neither 2xx nor 3xx)")
-    measurements = measured("request-rate", run.rate)
+    measurements = one_measurement("request-rate", run.rate)
     for name, (percent, _) in _QUANTILES.items():
-        measurements += measured(name, run.quantiles[percent])
+        measurements += one_measurement(name, run.quantiles[percent])
     return ParsedRun(measurements=measurements, details={"requests": run.requests})
 
 

@@ -74,7 +74,7 @@ def _read(raw: RawOutput, _: Parameters, *, stages: int) -> ParsedRun:
     )
 
 
-def _asked(parameters: Parameters) -> Invocation:
+def _invocation(parameters: Parameters) -> Invocation:
     return Invocation(argv=("test", "-x", str(parameters["program"])), limit_s=VERSION_LIMIT_S)
 
 
@@ -93,7 +93,7 @@ def _benchmark(name: str, what: str, stages: int, *, replays: bool) -> ToolBench
         parameters={"program": "", "test": 3, "replay": "", "display": ":0", "authority": ""},
         command=partial(_command, replays=replays),
         reader=partial(_read, stages=stages),
-        probe=Probe(invocation=_asked, why_not=_why_not, next=f"name it: -p 'program={_EXAMPLE}'"),
+        probe=Probe(invocation=_invocation, why_not=_why_not, next=f"name it: -p 'program={_EXAMPLE}'"),
     )
 
 

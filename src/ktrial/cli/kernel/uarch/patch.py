@@ -68,9 +68,9 @@ def command(
     else:
         sys.stdout.write(patch.text)
     if target is not None:
-        from ktrial.cli.kernel.uarch.verify import verified
+        from ktrial.cli.kernel.uarch.verify import verify_target
 
-        return verified(app, tree, target, cc, as_json=as_json)
+        return verify_target(app, tree, target, cc, as_json=as_json)
     return 0
 
 

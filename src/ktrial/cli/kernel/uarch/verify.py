@@ -36,10 +36,10 @@ def command(app: App, folder: Path, target: str, cc: str, config: Path | None, r
     -Ctarget-cpu. A target that the compiler or the tree cannot give is refused. The configuration begins with next to
     nothing, or with FILE.
     """
-    return verified(app, app.kernels.tree(folder), target, cc, config=config, rust=rust, as_json=as_json)
+    return verify_target(app, app.kernels.tree(folder), target, cc, config=config, rust=rust, as_json=as_json)
 
 
-def verified(
+def verify_target(
     app: App,
     tree: SourceTree,
     word: str,

@@ -379,7 +379,7 @@ class _ShellReader:
                     self.fail(command, f"writes {path}: import that file by itself")
                 if not path.startswith(_KNOB_FOLDERS):
                     continue
-                value = _printed(words, self.variables)
+                value = _output_of(words, self.variables)
                 if isinstance(value, Unknown):
                     self.fail(command, f"the value is not known: {value.reason}")
                     continue
@@ -453,7 +453,7 @@ def _tee_operands(command: Command) -> tuple[str, ...] | None:
     return tuple(word for word in words[1:] if not word.startswith("-"))
 
 
-def _printed(words: tuple[str, ...], variables: Variables) -> list[str] | Unknown:
+def _output_of(words: tuple[str, ...], variables: Variables) -> list[str] | Unknown:
     """Return what `echo` or `printf` prints, without white space around it."""
     arguments: list[list[str]] = []
     for word in words[1:]:

@@ -19,17 +19,17 @@ from ktrial.evidence.differences import Difference
 from ktrial.evidence.file import plain_file
 from ktrial.evidence.recheck import Readers, recheck
 from ktrial.kit.errors import BadInput
-from ktrial.reports.publish import LIST, published
+from ktrial.reports.publish import LIST, publication
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.evidence.differences import Rechecked
+    from ktrial.evidence.differences import RecheckResult
     from ktrial.judge.model.comparison import Comparison
 
 _COMPARISON = "comparison.json"
 
 
-def rechecked(app: App, path: Path) -> Rechecked:
+def recheck_path(app: App, path: Path) -> RecheckResult:
     """Return all that a bundle, or a folder that was published with its data, tells once more."""
     again = partial(answered_again, app)
     readers = Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
@@ -45,7 +45,7 @@ def rechecked(app: App, path: Path) -> Rechecked:
         )
     stored = decode_comparison(plain_file(path, _COMPARISON), str(path / _COMPARISON))
     made = recheck(app.bundles.examine(path / DATA), stored, readers)
-    files = list(_listed(path))
+    files = list(_changed_files(path))
     notes = made.found.notes
     if stored.versions.get("ktrial") != __version__:
         told = f"published by ktrial {stored.versions.get('ktrial')}: README.md and charts are not made again"
@@ -57,7 +57,7 @@ def rechecked(app: App, path: Path) -> Rechecked:
     )
 
 
-def _listed(folder: Path) -> Iterator[Difference]:
+def _changed_files(folder: Path) -> Iterator[Difference]:
     """Yield files that are not what SHA256SUMS says."""
     try:
         lines = plain_file(folder, LIST).decode().splitlines()
@@ -75,7 +75,7 @@ def _listed(folder: Path) -> Iterator[Difference]:
 
 def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterator[Difference]:
     """Yield files that are not what this ktrial makes of the comparison."""
-    for name, data in published(comparison, has_data=True).items():
+    for name, data in publication(comparison, has_data=True).items():
         if name not in (LIST, _COMPARISON) and name not in known and _content(folder, name) != data:
             yield Difference(kind="file", where=name, told="it is not what comes out of the data")
 

@@ -58,12 +58,12 @@ def targets(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget
     elif item.kind == "zram":
         found = [_zram(item, knobs)]
     else:
-        target = _named(item, knobs)
+        target = _by_own_name(item, knobs)
         found = [] if target is None else [target]
     yield from found or [_no_such(item, knobs)]
 
 
-def _named(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | None:
+def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | None:
     """By a name of its own."""
     if item.kind == "sysctl":
         try:

@@ -25,7 +25,7 @@ class BisectStep(msgspec.Struct, frozen=True, kw_only=True):
     why: str | None = None
 
 
-class Bisected(msgspec.Struct, frozen=True, kw_only=True):
+class BisectAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """`suspects` is one commit where `why` is `found`; `effect` and `verdict` are its own, against its parent.
 
     `ends` is what BAD is against GOOD. `confidence` is what the whole answer has: the error of all comparisons that

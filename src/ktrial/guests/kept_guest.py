@@ -52,7 +52,7 @@ class _KeptRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
     past: bool = False
 
 
-class _Told(msgspec.Struct, kw_only=True, omit_defaults=True):
+class _KeeperMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the keeper says: what is kept; a session, whose pipes come with it; why nothing follows.
 
     Of an exact guest all that was said to it comes along; `past` says that what a command has added is kept.
@@ -162,7 +162,7 @@ class Keeper:
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while deadline is None or time.monotonic() < deadline:
             if (gone := guest.why_gone()) is not None:
-                self._tell(_Told(gone=gone))
+                self._tell(_KeeperMessage(gone=gone))
                 return gone
             self._end_late(guest)
             interrupts.wait(self._descriptors(), _LOOK_S)
@@ -196,11 +196,11 @@ class Keeper:
         elif self._command is not None:
             busy = told_process(look(_other_end(self._command)[0]))
             with contextlib.suppress(OSError):
-                command.send(msgspec.json.encode(_Told(busy=busy)))
+                command.send(msgspec.json.encode(_KeeperMessage(busy=busy)))
             command.close()
         else:
             self._command = command
-            self._tell(_Told(kept=kept), [] if self._past is None else [self._past])
+            self._tell(_KeeperMessage(kept=kept), [] if self._past is None else [self._past])
 
     def _hear(self, command: socket.socket, guest: Guest) -> None:
         try:
@@ -211,7 +211,7 @@ class Keeper:
             return
         if asked.past and descriptors:
             descriptors, self._past = [] if self._past is None else [self._past], descriptors[0]
-            self._tell(_Told(past=True))
+            self._tell(_KeeperMessage(past=True))
         for descriptor in descriptors:
             os.close(descriptor)
         if asked.open is not None:
@@ -223,14 +223,14 @@ class Keeper:
         try:
             ends = guest.open(arguments, root=root)
         except AgentError as error:
-            self._tell(_Told(gone=error.message))
+            self._tell(_KeeperMessage(gone=error.message))
             return
         self._open.append(ends.session)
-        self._tell(_Told(session=ends.session), [ends.to_agent, ends.from_agent])
+        self._tell(_KeeperMessage(session=ends.session), [ends.to_agent, ends.from_agent])
         os.close(ends.to_agent)
         os.close(ends.from_agent)
 
-    def _tell(self, told: _Told, descriptors: list[int] | None = None) -> None:
+    def _tell(self, told: _KeeperMessage, descriptors: list[int] | None = None) -> None:
         if self._command is None:
             return
         try:
@@ -296,7 +296,7 @@ class KeptGuest:
             raise self._lost(f"nobody keeps the guest {name} any more: it has ended")
         self._connection = connection
         try:
-            told, descriptors = self._told()
+            told, descriptors = self._receive()
         except AgentError:
             self.close()
             raise
@@ -314,7 +314,7 @@ class KeptGuest:
         """Return a session with an agent of its own. Raises AgentError where the guest is gone."""
         with self._lock:
             self._ask(_KeptRequest(open=arguments, root=root))
-            told, descriptors = self._told()
+            told, descriptors = self._receive()
             if told.session is None or len(descriptors) != 2:
                 raise self._lost(f"who keeps the guest {self._name} opens no session")
             return Ends(descriptors[0], descriptors[1], told.session)
@@ -327,7 +327,7 @@ class KeptGuest:
                 file.write(msgspec.msgpack.encode(past))
             with self._lock:
                 self._ask(_KeptRequest(past=True), [descriptor])
-                if not self._told()[0].past:
+                if not self._receive()[0].past:
                     raise self._lost(f"who keeps the guest {self._name} did not take what was said to it")
         finally:
             os.close(descriptor)
@@ -340,7 +340,7 @@ class KeptGuest:
         with self._lock:
             if self._gone is None and select.select([self._connection], [], [], _TOLD_LIMIT_S)[0]:
                 with contextlib.suppress(AgentError):
-                    self._told()
+                    self._receive()
             return self._gone
 
     def close(self) -> None:
@@ -350,15 +350,15 @@ class KeptGuest:
         try:
             socket.send_fds(self._connection, [msgspec.json.encode(asked)], descriptors)
         except OSError:
-            self._told()  # perhaps it has said why
+            self._receive()  # perhaps it has said why
             raise self._lost(self._without_keeper()) from None
 
-    def _told(self) -> tuple[_Told, list[int]]:
+    def _receive(self) -> tuple[_KeeperMessage, list[int]]:
         try:
             packet, descriptors, _, _ = socket.recv_fds(
                 self._connection, _PACKET_BYTES, 2, flags=socket.MSG_CMSG_CLOEXEC
             )
-            told = msgspec.json.decode(packet, type=_Told)
+            told = msgspec.json.decode(packet, type=_KeeperMessage)
         except TimeoutError:
             raise self._lost(f"who keeps the guest {self._name} does not answer") from None
         except (OSError, msgspec.DecodeError):
