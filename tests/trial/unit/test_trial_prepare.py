@@ -230,7 +230,7 @@ def test_what_does_not_lie_around_runs_guards_nothing(name: str) -> None:
         (
             {"primary": "stalls", "design": DesignFile(budget="quick")},
             BadInput,
-            "a counter as primary has a fixed number of blocks",
+            "is a count and needs at least 20 blocks",
         ),
         ({"design": DesignFile(cap=7), "guards": {"latency-p99": "5%"}, "secondary": ("b.time", "stalls")}, None, ""),
     ],

@@ -270,8 +270,8 @@ def check_protocol(protocol: Protocol) -> None:
 def _check_counter(protocol: Protocol) -> None:
     if protocol.cap is None or protocol.cap < FEWEST_COUNTER_BLOCKS:
         raise BadInput(
-            f"{protocol.primary}: a counter as primary has a fixed number of blocks, {FEWEST_COUNTER_BLOCKS} or more",
-            hint=f"cap = {FEWEST_COUNTER_BLOCKS}, or a budget of as many",
+            f"{protocol.primary} is a count and needs at least {FEWEST_COUNTER_BLOCKS} blocks",
+            hint=f"--budget {FEWEST_COUNTER_BLOCKS}, or cap = {FEWEST_COUNTER_BLOCKS} in the protocol",
         )
     if protocol.extend:
         raise Contradiction("a counter as primary cannot be extended: it is looked at once")
