@@ -51,7 +51,8 @@ def _in_text(place: str, text: str) -> Iterator[Documented]:
 
 
 def _in_help(command: click.Command, context: click.Context) -> Iterator[Documented]:
-    yield from _in_lines(f"{context.command_path} --help", command.help or "")
+    examples = [part for part in (command.help or "").split("\n\n") if part.startswith("\b")]
+    yield from _in_lines(f"{context.command_path} --help", "\n".join(examples))
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)

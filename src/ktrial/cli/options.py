@@ -39,7 +39,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 settings_argument = click.argument("words", shell_complete=setting_words, nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Answer ordinary questions with yes.")
-dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Also write settings marked dangerous.")
+dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Include settings marked dangerous.")
 
 anyway_option = click.option("--anyway", is_flag=True, help="Start even if the noise is too high to detect the effect.")
 

@@ -11,7 +11,10 @@ import msgspec
 import pytest
 
 from ktrial.judge.model.comparison import Comparison
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 from tests.support.comparisons import two_arms
+from tests.support.told_trials import messaging_trial
 from tests.support.tree import FakeRoot
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -153,3 +156,16 @@ def test_other_verbs_load_nothing_of_this() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "src")
     assert ran.stdout.split() == []
+
+
+def test_a_trial_of_the_store_is_named_as_it_is(machine: FakeRoot, tmp_path: Path) -> None:
+    file = str(tmp_path / "r.db")
+    store = Store(Database.open(file))
+    trial = messaging_trial(store).trial
+    store.close()
+    page = tmp_path / "trial.html"
+    ran = machine.run("--store", file, "report", trial, "-o", str(page))
+    assert ran.status == 0, ran.err
+    assert "How it went" in page.read_text(encoding="utf-8")
+    unknown = machine.run("--store", file, "report", "nothing", "-o", str(tmp_path / "n.html"))
+    assert (unknown.status, "unknown trial: 'nothing'" in unknown.err) == (2, True), unknown.err

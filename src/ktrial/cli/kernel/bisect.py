@@ -74,10 +74,9 @@ def command(
     ktrial kernel bisect v6.11 v6.12 --config guest.config --outcome wakeup.p99_ns
     ktrial kernel bisect HEAD~9 HEAD --build ./mk --image bzImage --outcome ms -- ./bench
 
-    Each commit is built in a copy of the tree and booted again and again in exact guests, which differ in a word that
-    means nothing, until the judge says on which side of half the difference it lies. One that cannot be told is left
-    out, never guessed. With PROGRAM the outcome is the number in its last line. A `commit` is named only when it
-    differs from its parent too.
+    ktrial builds each commit in a copy of the tree and boots it in exact guests until the judge can say on which
+    side of half the difference it lies. It skips a commit that stays undecided, and never guesses. With PROGRAM,
+    the outcome is the number in its last line. It names a commit only if that also differs from its parent.
     """
     from ktrial.cli.shared.bisect import BisectQuery, run_bisect
     from ktrial.kit.tables import columns

@@ -57,12 +57,12 @@ def command(
     ktrial kernel boot ./bzImage --mode exact -- cyclictest -l 1000 -q
     ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab VERB
 
-    KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one in it.
-    The guest has no disk and no network. With --mode exact it is run twice, and both runs must be the same to the last
-    byte. With --keep it goes on until Ctrl-C here or --limit, and serves other commands, one at a time.
+    KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one
+    kernel. The guest (a virtual machine) has no disk and no network. With --mode exact it runs twice, and both runs
+    must be equal to the last byte. With --keep it runs until Ctrl-C or --limit, and serves other commands.
 
-    The exit status is PROGRAM's own; 128 and the signal's number where one killed it; 127 where it is not there, 126
-    where it cannot be run, 124 where --limit passed, 125 where the guest failed.
+    The exit status is PROGRAM's own; 128 plus the signal's number if a signal killed it; 127 if it does not exist,
+    126 if it cannot run, 124 if --limit passed, 125 if the guest failed.
     """
     from ktrial.bench.guest_tools import GuestFailed, Job
     from ktrial.cli.shared.kept_guests import check, keep_guest

@@ -42,8 +42,8 @@ def command(
 ) -> None:
     """Measure how long KERNEL takes to its first process in a guest, and which steps take longest.
 
-    Times are the guest's own; in an exact one they count instructions. One more boot, in which the kernel tells what it
-    does (initcall_debug), gives the steps.
+    Times are the guest's own; in an exact guest they count instructions. One more boot, with initcall_debug, gives
+    the steps.
     """
     import msgspec
 

@@ -55,8 +55,9 @@ def command(
     ktrial kernel build linux --config running --target zen3 --package deb -o mine
     ktrial kernel build linux --config running --fragment lto-thin -o thin
 
-    The configuration is made as by `ktrial kernel config`. What was broken off goes on with the same command. At the
-    end the compiler, its flags and the configuration are read from what was built, and held against what was asked.
+    The configuration is made as by `ktrial kernel config`. Run the same command again to continue an interrupted
+    build. At the end ktrial reads compiler, flags and configuration from the result and compares them with the
+    request.
     """
     from ktrial.kernels.build.text import made_text
     from ktrial.kit.tables import columns

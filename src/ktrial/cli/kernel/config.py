@@ -24,10 +24,10 @@ def command(app: App, /, as_json: bool, **asked: Any) -> int:
     ktrial kernel config linux --config running --set HZ_1000=y -o build
     ktrial kernel config linux --patch bore.patch --fragment arashi-t3b -o build
 
-    TREE is a folder, a git tree, a tar archive, or a linux-source package of Debian; it is never changed. BASE is
-    running, distro, localmodconfig, defconfig, tinyconfig, allnoconfig, a configuration, or a kernel's image or
-    package. Every symbol that was asked for is read back; where one does not hold, nothing is written and the
-    dependency that is missing is named.
+    TREE is a folder, a git tree, a tar archive, or a linux-source package of Debian; ktrial never changes it. BASE
+    is running, distro, localmodconfig, defconfig, tinyconfig, allnoconfig, a configuration, or a kernel's image or
+    package. ktrial reads back every requested symbol; if one does not hold, it writes nothing and names the missing
+    dependency.
     """
     from ktrial.compare.files import write_file
     from ktrial.kernels.config.text import config_json, config_text

@@ -19,10 +19,10 @@ from ktrial.cli.options import arch_option, json_option, write_json
 def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
     """Show the x86-64 level of this CPU, what gcc, clang and rustc call it, and which targets they accept.
 
-    Each target is tried by compiling an empty unit, once for each compiler binary. What is left of a target in kernel
-    code, which may not touch vector registers, is what the compiler's own macros say under the kernel's flags.
+    ktrial tries each target by compiling an empty unit, once per compiler binary. It also shows what remains of a
+    target in kernel code, which may not use vector registers, from the compiler's own macros.
 
-    With --arch arm64: the compilers that build for arm64, and what of -mcpu they accept.
+    With --arch arm64: the compilers that build for arm64, and the -mcpu values that they accept.
     """
     from ktrial.kit.tables import columns
 

@@ -19,9 +19,9 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
     """Show what KERNEL is: version, compiler, LTO, BTF, HZ, preemption, scheduler, build id.
 
-    KERNEL is `running`, an installed version, an image, a package with one, or a folder with one kernel in it. All is
-    read from the kernel itself and from its configuration: inside it, beside it, in its package or tree, or in /proc.
-    -march and -O are read where it was built, from the command that compiled an object.
+    KERNEL is `running`, an installed version, an image, a package, or a folder with one kernel. ktrial reads
+    everything from the kernel itself and from its configuration: inside it, beside it, in its package or tree, or
+    in /proc. It reads -march and -O in the build folder, from the command that compiled an object.
     """
     from ktrial.kernels.build.run_build import flags_of_image
     from ktrial.kernels.images.images import read_kernel

@@ -40,9 +40,9 @@ def command(
     ktrial kernel package kernel-6.12.src.rpm -o fedora
     ktrial kernel package linux-6.12 --patch bore.patch -o ubuntu    # a folder with debian/rules
 
-    SOURCE is a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; it is never changed. Its packaging alone
-    decides what is built and how it is configured. What was broken off goes on with the same command, but for RPM's,
-    which begins anew. `ktrial kernel boot`, `inspect` and `trial` take the packages.
+    SOURCE is a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; ktrial never changes it. Its
+    packaging alone decides what is built and how. Run the same command again to continue an interrupted build (an
+    RPM build starts over). `ktrial kernel boot`, `inspect` and `trial` take the packages.
     """
     from ktrial.cli.shared.kernel_packages import packaged
     from ktrial.kernels.kernel_package import packaged_text

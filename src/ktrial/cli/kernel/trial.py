@@ -77,10 +77,9 @@ def command(
     ktrial kernel trial running sched:base_slice_ns=500000,3000000 --suite wakeups-working --placebo
     ktrial kernel trial --tree linux.tar.xz --fragment hz-1000 --set PREEMPT=y --patch mine.patch --suite wakeups-busy
 
-    The first KERNEL is the control's; with --tree it is built, and each --fragment, --set and --patch is a kernel
-    with that on top, built once and kept. A protocol with a table [guest] says all that the options do. In exact
-    guests the clock counts instructions, and the first boots of every arm are made twice and must be the same to the
-    last byte.
+    The first KERNEL is the control. With --tree ktrial builds it, and one more kernel for each --fragment, --set
+    and --patch; it keeps them for later trials. A protocol with a table [guest] can say the same. In exact guests
+    the clock counts instructions; the first boots of every arm are made twice and must be equal to the last byte.
     """
     from ktrial.cli.shared.guest_trials import show_protocol
     from ktrial.cli.shared.run_trial import run_file

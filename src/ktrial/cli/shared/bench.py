@@ -44,6 +44,11 @@ SETTLE_LIMIT = "10m"
 class TakesCommand(click.Command):
     """A command that keeps the words after `--` apart."""
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the pieces with `-- CMD`, which is no argument to click."""
+        pieces = super().collect_usage_pieces(ctx)
+        return pieces if any("CMD" in piece for piece in pieces) else [*pieces, "[-- CMD…]"]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the words after `--` away before click sees them."""
         if "--" in args:

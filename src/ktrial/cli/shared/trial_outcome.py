@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktrial.cli.app_guest import again, as_before
 from ktrial.cli.options import write_json
 from ktrial.cli.shared.fail_on import refuse
 from ktrial.cli.shared.ledger import note
+from ktrial.compare.files import read_comparison
 from ktrial.evidence.recheck_trial import told_again
 from ktrial.kit import interruption, plain_json
 from ktrial.kit.errors import GuardTripped
@@ -106,3 +108,10 @@ def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
         return
     ended = summary_of(stored, log).ended
     sys.stdout.write(screening_text(stored.trial, found.screened, ended, width=columns()))
+
+
+def comparison_named(app: App, what: str) -> Comparison:
+    """Return the comparison of a file, or of a trial of the store."""
+    if what == "-" or what.endswith(".json") or Path(what).exists():
+        return read_comparison(Path(what))
+    return load_comparison(app, app.trials.find(what))

@@ -84,8 +84,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     ktrial blame --boot nohz=off --boot highres=off --boot threadirqs --suite wakeups-busy
     ktrial blame --tree linux.tar.xz --set HZ_100=y --set PREEMPT=y vm.swappiness=10 --suite wakeups-busy
 
-    Each block runs a random half of the settings and the other half, so every block measures every setting; who is
-    suspected is tried by a trial of its own. The same command goes on with what was interrupted.
+    Each block runs a random half of the settings and the other half, so that every block measures every setting. A
+    trial then confirms each suspect. Run the same command again to resume.
     """
     from ktrial.cli.shared.blame import Budgets, blame_question, picture, question_of, run_blame, show, with_left_out
     from ktrial.cli.shared.several_trials import find_unfinished

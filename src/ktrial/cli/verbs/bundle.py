@@ -38,12 +38,12 @@ def command(
 ) -> int:
     """Pack all sessions, or those named, with records, order, raw output, states and versions, into OUT.tar.zst.
 
-    Trials go with the session of their runs: protocol, log and noise profile. The name of a trial stands for that.
+    A session brings its trials along: protocol, log and noise profile. A trial's name packs its session.
 
-    Names of hosts and users, serial numbers and MAC addresses are replaced by placeholders, in raw output too; numbers
-    stay as they are. `ktrial import OUT.tar.zst` brings the sessions into another store.
+    Placeholders replace names of hosts and users, serial numbers and MAC addresses, in raw output too; numbers
+    stay. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
-    With --comparison it holds that one and what it was made from, computed from what is packed.
+    --comparison packs a comparison and its data; ktrial computes it again from the packed data.
     """
     from ktrial.cli.shared.evidence import pack_comparison, scrubbing_of, sessions_named, tell
     from ktrial.evidence.pack import make_bundle

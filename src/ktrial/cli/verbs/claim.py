@@ -60,7 +60,7 @@ def command(
     ktrial claim 'throughput 1.8x' stock=before.json bore=after.json
     ktrial claim claims.toml stock bore
 
-    A file may also hold printed figures ([[change]], [[tukey]]): those need no data.
+    A file may also contain printed figures ([[change]], [[tukey]]), which need no data.
     """
     from ktrial.compare.claims.text import claims_text
     from ktrial.compare.compare import CompareQuery

@@ -75,7 +75,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Compare labels or sessions of the store, or result files of any format that `ktrial import` reads.
+    """Compare labels or sessions of the store, or result files of ktrial, hyperfine, Go and others, or tables.
 
     \b
     ktrial compare stock tuned --declared vm.swappiness
@@ -85,7 +85,7 @@ def command(
     ktrial compare swappiness-10-3fa9c1 --fail-on worse
     ktrial compare results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
-    Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
+    Files are not stored. Several files with one NAME form one arm; a name may be a pattern: stock='run-*.json'.
     """
     from ktrial.cli.shared.bench import check_output
     from ktrial.cli.shared.compare import answer_comparison, exclusions, reproducible, versions

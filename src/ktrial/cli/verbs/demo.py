@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: int, as_json: bool) -> int:
     """Run a short trial of four changes whose effects are known.
 
-    The placebo changes nothing, the copium cannot matter for what is measured, the help helps and the hurt hurts. As
-    root they are settings of the kernel, which are put back; without root, what the measured program asks for.
+    The placebo changes nothing, the copium cannot matter for this load, `help` makes it faster and `hurt` slower.
+    As root, ktrial changes kernel settings and restores them; without root, it changes what the program itself asks
+    for.
     """
     from ktrial.cli.shared.demo import run_demo
     from ktrial.kit import interruption

@@ -67,8 +67,8 @@ def command(
     ktrial diagnose --interval 1s vmstat.log
     ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
 
-    Reads vmstat, sadf -j, raw logs of atop, MangoHud logs, and the tables and reclaim lines of the
-    micro-stutter suite.
+    `ktrial watch -o DIR` makes a recording. ktrial also reads vmstat, sadf -j, atop's raw logs, MangoHud logs, and
+    the tables and reclaim lines of the micro-stutter suite.
     """
     from ktrial.cli.shared.diagnose import check, offset, recording, report
     from ktrial.compare.files import write_file

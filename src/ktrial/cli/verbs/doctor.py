@@ -17,7 +17,7 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, as_json: bool) -> None:
     """Show what differs from kernel defaults and who set it, what disturbs measuring now, and what cannot be done here.
 
-    Needs no root; as root it also sees debugfs and ktrial's own journal.
+    It needs no root; as root it also sees debugfs and ktrial's own journal.
     """
     from ktrial.kit.tables import columns
     from ktrial.tuning.doctor.examine import examine

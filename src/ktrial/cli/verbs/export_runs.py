@@ -38,7 +38,7 @@ def _formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | None, force: bool) -> int:
     """Export sessions as hyperfine JSON, Go benchmark text, margine-bench-kernel/1 JSON, or tidy CSV.
 
-    What a format cannot hold is said on stderr. `ktrial bundle` leaves nothing out.
+    ktrial reports on stderr what a format cannot hold. `ktrial bundle` keeps everything.
 
     \b
     ktrial export-runs 20261121T2 --format csv -o results.csv

@@ -63,10 +63,10 @@ def command(
 ) -> int:
     """Show frame time statistics of MangoHud and X-Plane logs, each with its definition.
 
-    Of logs that sample the frame rate (MangoHud, MSI Afterburner, telemetry of X-Plane) it shows the mean.
+    For logs that sample the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry) it shows the mean.
 
-    As a launch option of Steam, Lutris or Flatpak it runs the game under MangoHud, logs every frame, and keeps the run.
-    A command with --fps_test=N is X-Plane's own test: its Log.txt is read.
+    As a launch option of Steam, Lutris or Flatpak it runs the game under MangoHud, logs every frame, and stores the
+    run. For a command with --fps_test=N, X-Plane's own test, it reads the Log.txt.
 
     \b
     ktrial frames capture.csv

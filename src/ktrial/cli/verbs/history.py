@@ -40,7 +40,7 @@ def command(app: App, outcome: str, label: str | None, by: Any, output: Path | N
     ktrial history wakeup.p99 --label nightly
     ktrial history p99 --by kernel
 
-    Each change comes with its effect, and with what is known to differ between the sessions beside it.
+    For each change it shows the effect, and what else is known to differ between the two sessions.
     """
     from ktrial.compare.history.history import history
     from ktrial.compare.history.text import history_text

@@ -39,7 +39,9 @@ def command(
     ktrial import --label stock before.json
     ktrial import results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
-    The format is told by the content. A file may be packed with gzip. A bundle's sessions come back as they were.
+    Formats: hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, MangoHud, Phoronix,
+    mmtests, lkp, margine, CSV, and bundles of ktrial. ktrial detects the format from the content; files may be
+    packed with gzip.
     """
     from ktrial.cli.shared.evidence import import_bundle, is_bundle
     from ktrial.judge.model.query import ImportOptions

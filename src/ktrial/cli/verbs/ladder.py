@@ -47,9 +47,9 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     ktrial ladder arashi --kernel T0=6.12.117+deb12-amd64 --kernel T1=./t1 --suite wakeups-busy
     ktrial ladder arashi --tree linux.tar.xz --mode emulated --suite wakeups-busy
 
-    All tiers run in the same blocks, in random order. Those that need a boot or a build are listed as not run; in
-    guests they run too, with the kernels that are named for them, or with --tree built: each on top of those below.
-    Tiers of another compiler or its flags are for emulated guests and those with KVM; in exact ones they are not run.
+    All tiers run in the same blocks, in random order. ktrial lists tiers that need a boot or a build as not run. In
+    guests they run too, with the kernels that you name, or with kernels that ktrial builds (--tree), each on top of
+    those below. Exact guests skip tiers that change the compiler or its flags; use --mode emulated or kvm.
     """
     from ktrial.cli.shared import guest_trials
     from ktrial.cli.shared import ladder as command_line

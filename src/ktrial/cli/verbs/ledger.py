@@ -21,7 +21,7 @@ from ktrial.kit.errors import Contradiction
 def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
     """Show everything that was tried here, or of one knob: verdict, date, and whether it is in force.
 
-    A later trial of the same supersedes an earlier one, or refutes it; both stay.
+    A later trial of the same settings supersedes or refutes an earlier one; both stay in the list.
     """
     from ktrial.cli.shared.ledger import ledger_of
     from ktrial.kit.tables import columns

@@ -41,7 +41,7 @@ def command(
     ktrial power stock --detect 3%
     ktrial power --sd 3% --detect 5%
 
-    Successive runs of a label or file are taken as pairs of equal arms: 20 runs make the 10 pairs of a noise profile.
+    ktrial takes successive runs of a label or file as pairs of equal arms: 20 runs make 10 pairs.
     """
     from ktrial.judge.model.power import PowerAsked
     from ktrial.kit.tables import columns

@@ -57,7 +57,7 @@ def import_file(
 
     Scripts are read, never run.
 
-    The profile goes to stdout or to the file given by -o; what could not be read is named on stderr.
+    The profile goes to stdout or to FILE; ktrial names on stderr what it could not read.
     """
     from ktrial.tuning.origin.import_profile import import_profile
 

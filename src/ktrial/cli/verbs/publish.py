@@ -4,17 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import published_names
-from ktrial.compare.files import read_comparison, write_folder
+from ktrial.compare.files import write_folder
 from ktrial.kit.errors import BadInput
-
-if TYPE_CHECKING:
-    from ktrial.judge.model.comparison import Comparison
 
 
 @click.command(short_help="Write a comparison as files for a git repository.")
@@ -29,22 +25,23 @@ if TYPE_CHECKING:
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
     """Write a folder for a repository: README.md, charts, a JSON file for each run, exclusions, reproduce.sh.
 
-    --data adds the sessions with their raw output, without names of hosts and users, and publishes the comparison as it
-    comes out of them.
+    --data adds the sessions with their raw output, without names of hosts and users, and publishes the comparison
+    that these data give.
 
-    The same comparison gives the same bytes. --force replaces what was published there before; files that were changed
-    since, and all others, stay.
+    The same comparison gives the same bytes. --force replaces earlier published files; files that somebody changed,
+    and all others, stay.
 
     \b
     ktrial compare stock tuned -o found.json
     ktrial publish found.json -o results/tuned
     ktrial publish swappiness-3fa9c1 -o results/swappiness
     """
+    from ktrial.cli.shared.trial_outcome import comparison_named
     from ktrial.reports.publish import LIST, publication
 
     if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not force)):
         raise BadInput(f"-o {output}: not an empty folder", hint="name another one; --force publishes into it")
-    comparison = _comparison(app, what)
+    comparison = comparison_named(app, what)
     if not data:
         files = publication(comparison)
     else:
@@ -57,12 +54,3 @@ def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, 
     write_folder(output, files, LIST)
     app.say(f"{output}: {len(files)} files")
     return 0
-
-
-def _comparison(app: App, what: str) -> Comparison:
-    """That of a file, else that of a trial of the store."""
-    if what == "-" or what.endswith(".json") or Path(what).exists():
-        return read_comparison(Path(what))
-    from ktrial.cli.shared.trial_outcome import load_comparison
-
-    return load_comparison(app, app.trials.find(what))

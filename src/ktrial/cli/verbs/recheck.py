@@ -21,8 +21,8 @@ EXIT_DIFFERS = 1
 def command(app: App, path: Path, as_json: bool) -> int:
     """Read the raw output in BUNDLE again, compute its comparison again, and show every difference.
 
-    FOLDER is one that `ktrial publish --data` wrote. Nothing is kept, and nothing of this machine's results is used.
-    Ends with status 1 when something differs; each difference is named with its run, or its outcome, arm and field.
+    FOLDER is one that `ktrial publish --data` wrote. ktrial stores nothing and uses none of this machine's results.
+    It names each difference by run, or by outcome, arm and field, and ends with status 1 if there is one.
 
     \b
     ktrial bundle --comparison found.json found.tar.zst

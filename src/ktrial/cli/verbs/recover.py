@@ -17,7 +17,7 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, as_json: bool) -> int:
     """Restore what a command had changed that was cut short by kill -9, a power cut or a lost agent.
 
-    Also undoes commands that arms of a killed trial of yours have left.
+    It also undoes commands of trial arms that a killed trial of yours left behind.
     """
     from ktrial.cli.shared.arm_commands import recover_commands
     from ktrial.kit.tables import columns

@@ -21,7 +21,8 @@ EXIT_CHANGED = 1
 def command(app: App, sessions: tuple[str, ...], as_json: bool) -> int:
     """Read the raw output of all runs, or of some sessions, with today's readers, and show what changes.
 
-    What they give must be what is kept; otherwise it says what changed, and ends with status 1. Nothing is written.
+    If a stored number would change, it says which and ends with status 1. It writes nothing. (`ktrial recheck` does
+    this for a bundle or a published folder, `ktrial trial recheck` for a trial of the store.)
     """
     from ktrial.evidence.reparse import reparse
     from ktrial.kit.tables import columns

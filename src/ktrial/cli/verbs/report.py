@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
+from ktrial.cli.completion import published_names
 from ktrial.cli.shared.bench import check_output
-from ktrial.compare.files import read_comparison, write_file
+from ktrial.compare.files import write_file
 from ktrial.kit.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _WIDE, _NARROW = 900, 400
 
 
 @click.command(short_help="Write a comparison as HTML, Markdown, SVG, PNG or JUnit.")
-@click.argument("file", type=click.Path(allow_dash=True, path_type=Path), metavar="COMPARISON.json")
+@click.argument("what", shell_complete=published_names, metavar="COMPARISON.json|TRIAL")
 @click.option(
     "-o",
     "--output",
@@ -37,15 +38,16 @@ _WIDE, _NARROW = 900, 400
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
 def command(
-    app: App, file: Path, output: Path, name: str | None, outcome: str | None, summary: bool, force: bool
+    app: App, what: str, output: Path, name: str | None, outcome: str | None, summary: bool, force: bool
 ) -> int:
-    """Write the result of `ktrial compare -o` as FILE: .html, .md, .svg, .png, or .xml for build servers.
+    """Write a trial, or the result of `ktrial compare -o`, as .html, .md, .svg, .png, or .xml for build servers.
 
     The page is one file that works offline and loads nothing.
 
     \b
     ktrial compare stock tuned -o found.json
     ktrial report found.json -o found.html
+    ktrial report swappiness-10-3fa9c1 -o trial.html
     ktrial report found.json -o runs.svg --chart runs --outcome fio.write_p99
     ktrial report found.json -o "$GITHUB_STEP_SUMMARY" --summary --force
     """
@@ -53,8 +55,10 @@ def command(
     if ending not in _ENDINGS:
         raise BadInput(f"-o {output}: no kind of report", hint=f"end its name in one of {', '.join(_ENDINGS)}")
     check_output(output, force=force)
-    comparison = read_comparison(file)
+    from ktrial.cli.shared.trial_outcome import comparison_named
     from ktrial.reports.charts import left_out
+
+    comparison = comparison_named(app, what)
 
     write_file(output, _report_bytes(comparison, ending, name, outcome, summary=summary))
     for told in left_out():

@@ -21,8 +21,8 @@ from ktrial.cli.shared.fail_on import fail_on_option
 def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, as_json: bool) -> int:
     """Repeat a trial with a seed of its own: the newest one of a knob, or one by its name.
 
-    Without a name: the newest one that was measured under other settings. The earlier trial stays; `ktrial ledger`
-    shows which of them was superseded or refuted.
+    Without a name it repeats the newest trial that was measured under other settings. The earlier trial stays;
+    `ktrial ledger` shows which one was superseded or refuted.
     """
     from ktrial.cli.shared.ledger import ledger_of
     from ktrial.cli.shared.run_trial import run_file

@@ -25,8 +25,8 @@ from ktrial.kit.errors import BadInput
 def command(app: App, to: int | None, all_: bool, only: int | None, force: bool, as_json: bool) -> int:
     """Undo the newest transaction, those newer than N, or all.
 
-    The command leaves alone what somebody else changed since, and then ends with status 1. `ktrial status` lists those
-    values until they are restored; --force restores them too.
+    ktrial leaves a value alone that another program changed since, and then ends with status 1. `ktrial status`
+    lists such values until they are restored; --force restores them too.
     """
     from ktrial.kit.tables import columns
     from ktrial.machine.transactions import RevertReply, decode_reply, is_open, left_alone, status

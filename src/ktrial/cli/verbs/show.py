@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def command(app: App, place: str, name: str | None, as_json: bool) -> int:
     """Show a session with its outcomes, or one of its runs with its whole record.
 
-    The beginning of a session's name is enough where no other session's begins so.
+    The start of a session's name is enough if it is unique.
 
     \b
     ktrial show 20261121T2

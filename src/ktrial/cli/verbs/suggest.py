@@ -25,7 +25,7 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, name: str | None, as_json: bool) -> None:
     """Suggest settings of the catalog's profiles and goals that would change something on this machine.
 
-    Each with its price, what speaks for it and against it, and the line that would test it. Nothing is applied.
+    For each it shows the price, the evidence for and against, and the command that tests it. It applies nothing.
     """
     from ktrial.cli.shared.ledger import kept_ledger
     from ktrial.kit.errors import UnknownName

@@ -18,7 +18,7 @@ from ktrial.kit.errors import KtrialError, UnknownName
 def command() -> None:
     """Get, list and remove benchmark tools that no package holds.
 
-    Nothing is downloaded but by `get` and `container`.
+    Only `get` and `container` download anything.
     """
 
 
@@ -61,8 +61,8 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
     ktrial tools get schbench --from ~/src/schbench
     ktrial tools get schbench --from https://example.org/schbench.tar.gz --accept-sha256 HEX
 
-    The pinned commit comes through git from its upstream, or from another git address. A folder is built at its last
-    commit, or as it is where it is no git checkout.
+    ktrial fetches the pinned commit with git from upstream, or from another git address. It builds a git checkout
+    at its last commit, and any other folder as it is.
     """
     from ktrial.bench.build_tool import get_tool
     from ktrial.bench.tool_files import load_recipes
@@ -87,7 +87,7 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
 def container(app: App, base: str | None, runtime: Any) -> int:
     """Make the image that `ktrial bench --tools container` takes by default: Debian with the packaged tools.
 
-    The base image and the packages are downloaded.
+    This downloads the base image and the packages.
     """
     from ktrial.machine.container import DEFAULT_BASE, DEFAULT_IMAGE, containerfile
 

@@ -68,8 +68,8 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     ktrial tune micro-stutter --suite memory-pressure --primary frame-p99
     ktrial tune ktweak --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
-    What breaks a guard is refused, and nothing is kept that was not decided. Several that are better are tried
-    together before they are kept. All of them are applied in one transaction; the receipt says why, and how to undo it.
+    ktrial refuses what breaks a guard, and keeps nothing undecided. If several candidates are better, it tries them
+    together first. It applies all in one transaction; the receipt says why, and how to undo it.
     """
     from ktrial.cli.shared.several_trials import find_unfinished
     from ktrial.cli.shared.tune import applied, carry_on_tuning, keep_receipt, show, tune_question

@@ -18,7 +18,7 @@ from ktrial.cli.options import is_terminal, yes_option
 def command(app: App, force: bool, yes: bool) -> int:
     """Revert every transaction, remove the recovery unit, the journal, the cache, the built tools and the environment.
 
-    Own knobs and profiles, results, and the checkout itself stay; the last lines name them.
+    Your own knobs, profiles and results, and the checkout itself stay; the last lines name them.
     """
     from ktrial.agent.checkout import remaining_files, remove_own_files
     from ktrial.kit.tables import columns

@@ -70,11 +70,11 @@ def command(
 ) -> int:
     """Record counters, pressure and kernel events until a program or a time ends.
 
-    Events (direct reclaim, slow disk requests, delays of threads) need root; without it there are samples alone. The
-    recording is written as it goes: what a kill -9 leaves can be read.
+    Events (direct reclaim, slow disk requests, delays of threads) need root; without it there are only samples.
+    The recording is on disk as it grows, even after a kill -9. `ktrial diagnose DIR` evaluates it.
 
-    On a terminal it draws pressures, the phase and the last stutters in place; beside a program that writes to the
-    same terminal only with --live.
+    On a terminal it draws pressure, the phase and the last stutters in place. If the program writes to the same
+    terminal, it draws only with --live.
 
     \b
     ktrial watch -- ./game

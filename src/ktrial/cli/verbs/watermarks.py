@@ -44,7 +44,7 @@ def command(
     ktrial watermarks micro-stutter-watermarks vm.min_free_kbytes=3145728+vm.watermark_scale_factor=125
     ktrial watermarks --lead 500ms --measure 30s
 
-    Whole-page arithmetic as the kernel does it; nothing is changed.
+    ktrial computes like the kernel, in whole pages, and changes nothing.
     """
     from ktrial.kit.tables import columns
     from ktrial.watch.watermarks import compare, layout_elsewhere, layout_here

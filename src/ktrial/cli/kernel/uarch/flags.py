@@ -30,9 +30,9 @@ def command(app: App, target: str, tune: str | None, cc: str | None, arch: str, 
     eval "$(ktrial kernel uarch flags native)"
     eval "$(ktrial kernel uarch flags --arch arm64 --cc clang neoverse-n1)"
 
-    native is the CPU here by the name that the compiler has for it, so that the kernel can be told from others.
+    `native` becomes the compiler's name for this CPU, so that the command says what was built.
 
-    The kernel's build puts these flags last, so that they win over its own. Nothing in its .config tells of them.
+    The kernel's build puts these flags last, so that they win over its own. Its .config does not show them.
     """
     told, flags = _of_cpu(app, target, tune, cc) if arch == "arm64" else _of_march(app, target, tune, cc)
     if as_json:

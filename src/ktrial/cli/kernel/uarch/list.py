@@ -19,7 +19,7 @@ from ktrial.cli.options import arch_option, json_option, write_json
 def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
     """List the targets: -march, Kconfig symbol, the first compilers with it, and which of those here accept it.
 
-    With --arch arm64: what -mcpu may be, and which compilers here accept it.
+    With --arch arm64: the -mcpu values, and which compilers here accept them.
     """
     from ktrial.kit.tables import columns
 

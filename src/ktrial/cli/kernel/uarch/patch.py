@@ -44,9 +44,9 @@ def command(
 ) -> int:
     """Make the patch for the kernel in TREE, from the tree's own structure: Linux 4.19 and newer.
 
-    It goes to stdout or to FILE, for `patch -p1`; the tree itself is changed by --apply and --reverse only. It adds a
-    choice of x86-64 levels and microarchitectures, with the compilers that each needs; without a choice the kernel is
-    compiled as before. A tree that CachyOS, Zen or TKG gave such a choice is recognised and refused.
+    The patch goes to stdout or to FILE, for `patch -p1`; only --apply and --reverse change the tree. It adds a
+    choice of x86-64 levels and microarchitectures, with the compilers that each needs. Without a choice the kernel
+    is compiled as before. ktrial refuses a tree that already has such a choice from CachyOS, Zen or TKG.
     """
     if target is not None and mode != "apply":
         raise BadInput("--verify goes with --apply", hint="`ktrial kernel uarch verify TREE TARGET` does it alone")

@@ -32,9 +32,9 @@ def command(app: App, folder: Path, target: str, cc: str, config: Path | None, r
     ktrial kernel uarch verify linux-6.12 x86-64-v3 --cc clang
     ktrial kernel uarch verify linux-6.12 native
 
-    The object's command must hold the wanted -march once and no other; where Rust is on, one of Rust's the wanted
-    -Ctarget-cpu. A target that the compiler or the tree cannot give is refused. The configuration begins with next to
-    nothing, or with FILE.
+    The object's command must contain the wanted -march once and no other; if Rust is on, a Rust object's command
+    the wanted -Ctarget-cpu. ktrial refuses a target that the compiler or the tree cannot give. The configuration
+    starts nearly empty, or from FILE.
     """
     return verify_target(app, app.kernels.tree(folder), target, cc, config=config, rust=rust, as_json=as_json)
 
