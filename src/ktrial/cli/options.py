@@ -36,9 +36,9 @@ _DURATION = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|s|m|min|h)?"
 _LONGEST_S = 30 * 86400.0
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 settings_argument = click.argument("words", shell_complete=setting_words, nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
-yes_option = click.option("-y", "--yes", is_flag=True, help="Answer ordinary questions with yes.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Answer yes to ordinary prompts.")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Include settings marked dangerous.")
 
 anyway_option = click.option("--anyway", is_flag=True, help="Start even if the noise is too high to detect the effect.")
@@ -85,5 +85,5 @@ below_fps_option = click.option(
 
 
 def is_terminal() -> bool:
-    """Return whether a person can be asked."""
+    """Return whether ktrial can prompt the user."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -55,7 +55,7 @@ class _Loading:
         self._found: dict[str, bytes] = {}
 
     def of(self, names: Sequence[str], wanted: Sequence[str]) -> dict[str, bytes]:
-        """Return the modules of these names after all that they need."""
+        """Return the named modules by their paths in the guest, each after those that it depends on."""
         for name in wanted:
             self._add(name, needed=False, on_the_way=())
         for name in names:

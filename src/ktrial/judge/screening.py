@@ -56,7 +56,7 @@ def configuration(settings: int, seed: int, block: int) -> Signs:
 
 
 def _signs(order: int, row: int, columns: NDArray[np.intp]) -> Signs:
-    """Of a Hadamard matrix of Sylvester's form: the parity of the bits that row and column share."""
+    """Return the signs of one row of a Sylvester Hadamard matrix: -1 if row and column share an odd number of bits."""
     shared = columns & row
     parity = np.zeros(len(columns), dtype=np.intp)
     for bit in range(order.bit_length()):

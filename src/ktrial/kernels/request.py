@@ -130,16 +130,20 @@ def wishes_of(fragment: Fragment, architecture: str) -> list[Wish]:
 
 
 def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
-    """One wish for each symbol. Two fragments that want different values contradict; `--set` has the last word."""
+    """Return one wish for each symbol. Two fragments that want different values contradict, unless `--set` decides."""
+    every = tuple(wishes)
+    decided = {wish.symbol for wish in every if wish.by == BY_HAND}
     found: dict[str, Wish] = {}
-    for wish in wishes:
+    for wish in every:
+        if wish.by != BY_HAND and wish.symbol in decided:
+            continue
         other = found.get(wish.symbol)
         if other is not None and not same_value(other.value, wish.value) and wish.by != BY_HAND:
             raise Contradiction(
                 f"{other.by} wants {wish.symbol}={other.value}, {wish.by} wants {wish.symbol}={wish.value}",
                 hint=f"leave one out, or decide with --set {wish.symbol}=…",
             )
-        if other is not None and wish.by == BY_HAND == other.by and not same_value(other.value, wish.value):
+        if other is not None and not same_value(other.value, wish.value):
             raise Contradiction(f"--set {wish.symbol}={other.value} and --set {wish.symbol}={wish.value}")
         found[wish.symbol] = wish
     return found

@@ -69,7 +69,11 @@ def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
     """Return what frames there are; how late the recorder itself woke up stands for them only where there are none."""
     told = [one for one in found if one.kind != "wake-up"] or found
     if len(told) > 1:
-        raise BadInput("two files hold frames", file=name, hint="one log of frames for one recording")
+        raise BadInput(
+            "cannot merge the recording: more than one file contains frames",
+            file=name,
+            hint="keep one frame log per recording",
+        )
     return told[0] if told else None
 
 

@@ -27,7 +27,8 @@ def suggestions_text(
     lines = []
     for goal in dict.fromkeys(one.goal for one, _ in found):
         own = [(one, entry) for one, entry in found if one.goal == goal]
-        lines += [f"{goal}: {len(own)} candidates, none of them proven here unless it says so", ""]
+        title = f"{goal}: {len(own)} candidates (none proven here unless it says so)"
+        lines += [paragraph(title, width=width), ""]
         for one, entry in own:
             lines += [*_candidate(one, entry, sources, width), ""]
     if not found:

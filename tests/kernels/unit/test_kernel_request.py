@@ -57,6 +57,7 @@ def test_wishes_that_contradict() -> None:
     with pytest.raises(Contradiction, match=r"guest wants NUMA=y, mine\.config:3 wants NUMA=n"):
         united([one, other])
     assert united([one, Wish("NUMA", "n", "--set")])["NUMA"].value == "n"
+    assert united([one, other, Wish("NUMA", "m", "--set")])["NUMA"] == Wish("NUMA", "m", "--set")
     with pytest.raises(Contradiction, match="--set NUMA=y and --set NUMA=n"):
         united([Wish("NUMA", "y", "--set"), Wish("NUMA", "n", "--set")])
     choices = {"HZ_100": ("HZ_100", "HZ_250"), "HZ_250": ("HZ_100", "HZ_250")}

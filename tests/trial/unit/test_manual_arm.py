@@ -168,7 +168,7 @@ def test_a_fact_that_there_is_not() -> None:
         (ArmFile(manual="boot", set={"vm.swappiness": 1}), "found", Contradiction, "sets vm.swappiness=1"),
         (ArmFile(manual="boot", profile="ktweak"), "found", Contradiction, "sets ktweak"),
         (ArmFile(manual="boot"), "stock", Contradiction, "baseline = 'stock'"),
-        (ArmFile(manual="boot", placebo=True), "found", Contradiction, "is a placebo"),
+        (ArmFile(manual="boot", placebo=True), "found", Contradiction, "a placebo must not"),
         (ArmFile(set={"vm.swappiness": 1}, expect={"cpu.smt": True}), "found", BadInput, "for manual arms"),
     ],
 )

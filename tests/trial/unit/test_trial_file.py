@@ -104,7 +104,7 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ('settle = "500ms"', 'settle = "2h"', BadInput, "longer than an hour"),
         ("seed = 7", "runs_per_visit = 0", BadInput, "runs_per_visit = 0"),
         ("MALLOC_ARENA_MAX", '"A-B"', BadInput, "is no name of a variable"),
-        ('profile = "micro-stutter"', "placebo = true", Contradiction, "is a placebo and changes something"),
+        ('profile = "micro-stutter"', "placebo = true", Contradiction, "a placebo must not change anything"),
         ("start_temperature", "heat", UnknownName, "unknown gate: 'heat'"),
         ("memory_pressure", "pressure", UnknownName, "unknown limit: 'pressure'"),
         ('temperature = "95C"', 'temperature = "hot"', BadInput, "temperature = 'hot' is no limit"),

@@ -103,7 +103,7 @@ def test_a_file_without_frames_shows_what_was_at_work(flight: Path, root: FakeRo
     [
         (["--utc-offset", "east"], "no offset"),
         (["--limit", "soon"], "not a duration"),
-        (["--frames-began", "nan"], "no moment"),
+        (["--frames-began", "nan"], "expected seconds since 1970"),
         (["--frames-began", "12"], "not in the range"),
         (["--format", "nonsense"], "unknown format of recordings"),
     ],

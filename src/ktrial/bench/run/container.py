@@ -191,7 +191,7 @@ class ContainerExecutor:
 
     def obtain_root(self, purpose: str) -> None:
         """Never: there is nothing here that root could do."""
-        raise PrivilegeMissing(f"{purpose} needs root, which there is not with --tools", hint="leave --tools out")
+        raise PrivilegeMissing(f"{purpose} needs root, which --tools does not provide", hint="leave out --tools")
 
     @property
     def container(self) -> Container:

@@ -49,7 +49,7 @@ class AttachedLauncher:
             while signal.sigtimedwait(awaited, 0) is not None:
                 pass  # what came while the program ended was meant for it
         except OSError as error:
-            raise KtrialError(f"{argv[0]} cannot be started: {error.strerror}") from None
+            raise KtrialError(f"cannot start {argv[0]}: {error.strerror}") from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         code = os.waitstatus_to_exitcode(status)

@@ -170,7 +170,7 @@ def _files(target: str) -> tuple[str, ...]:
         return (target,) if path.exists() or target.startswith(("/", "./", "../")) else ()
     found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
     if not found:
-        raise BadInput(f"{target}: no such file or session", hint="`ktrial runs` lists sessions")
+        raise BadInput(f"{target}: no such file or session", hint="run `ktrial runs` to list sessions")
     return tuple(map(str, found))
 
 

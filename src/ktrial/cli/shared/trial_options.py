@@ -74,7 +74,9 @@ _DESIGNED = (
     click.option(
         "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the run order of an earlier trial."
     ),
-    click.option("--no-profile", is_flag=True, help="Skip the noise profile; the first seven blocks plan the cap."),
+    click.option(
+        "--no-profile", is_flag=True, help="Skip the noise profile; plan the cap from the first seven blocks."
+    ),
     anyway_option,
     click.option("--dry-run", is_flag=True, help="Print the protocol, check it here, measure nothing."),
     dangerous_option,

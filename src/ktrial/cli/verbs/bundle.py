@@ -38,7 +38,7 @@ def command(
 ) -> int:
     """Pack all sessions, or those named, with records, order, raw output, states and versions, into OUT.tar.zst.
 
-    A session brings its trials along: protocol, log and noise profile. A trial's name packs its session.
+    ktrial packs each session with its trials (protocol, log, noise profile). Name a trial to pack its session.
 
     Placeholders replace names of hosts and users, serial numbers and MAC addresses, in raw output too; numbers
     stay. `ktrial import OUT.tar.zst` adds the sessions to another store.

@@ -18,13 +18,13 @@ from ktrial.kit.errors import BadInput
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING…")
 @click.option("--limit", metavar="TIME", help="Count frames slower than this as late, such as 50ms.  [outliers]")
 @click.option("--format", "as_format", metavar="FORMAT", help="Input format.  [detected]")
-@click.option("--interval", metavar="TIME", help="vmstat without -t: time between two rows.")
+@click.option("--interval", metavar="TIME", help="Time between rows, for vmstat output without -t.")
 @click.option("--utc-offset", metavar="±HH:MM", help="Time zone of files that contain only the time of day.")
 @click.option(
     "--frames-began",
     type=click.FloatRange(1e9, 4.1e9),
     metavar="SECONDS",
-    help="Start of a log of frames, in seconds since 1970.",
+    help="Start of a frame log, in seconds since 1970.",
 )
 @click.option(
     "-o",
@@ -40,7 +40,7 @@ from ktrial.kit.errors import BadInput
     help="Write the figures of each recording, for `ktrial compare`.",
 )
 @below_fps_option
-@click.option("--label", metavar="NAME", help="Label for --runs.  [name of its file]")
+@click.option("--label", metavar="NAME", help="Label for --runs.  [file name]")
 @click.option("--force", is_flag=True, help="Overwrite FILE and CSV.")
 @json_option
 @click.pass_obj
@@ -79,7 +79,7 @@ def command(
     from ktrial.watch.diagnosis.text import diagnoses_text
 
     if frames_began is not None and isnan(frames_began):
-        raise BadInput("--frames-began nan: no moment", hint="seconds since 1970, for example 1760000000.5")
+        raise BadInput("--frames-began: expected seconds since 1970, got 'nan'", hint="--frames-began 1760000000.5")
     check(output, runs, {"--label": label, "--below-fps": below_fps}, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
     interval_s = None if interval is None else seconds(interval, "--interval")

@@ -30,10 +30,10 @@ from ktrial.kit.errors import BadInput, Refused
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
 @click.option("--guest", is_flag=True, help="Measure in guests; every visit is a boot.")
 @click.option(
-    "--kernel", "kernels", multiple=True, metavar="TIER=KERNEL", help="In guests: kernel of a tier. Repeatable."
+    "--kernel", "kernels", multiple=True, metavar="TIER=KERNEL", help="Kernel for a tier, in guests. Repeatable."
 )
 @build_options
-@click.option("--patch", "patches", multiple=True, metavar="TIER=FILE|URL", help="Patch of a tier. Repeatable.")
+@click.option("--patch", "patches", multiple=True, metavar="TIER=FILE|URL", help="Patch for a tier. Repeatable.")
 @guest_options
 @fail_on_option
 @designed_options

@@ -15,9 +15,9 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:
-    """Restore what a command had changed that was cut short by kill -9, a power cut or a lost agent.
+    """Restore the values that an interrupted command changed: after kill -9, a power cut or a lost agent.
 
-    It also undoes commands of trial arms that a killed trial of yours left behind.
+    It also undoes arm commands that a killed trial left behind.
     """
     from ktrial.cli.shared.arm_commands import recover_commands
     from ktrial.kit.tables import columns

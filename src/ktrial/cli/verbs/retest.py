@@ -13,7 +13,7 @@ from ktrial.cli.shared.fail_on import fail_on_option
 
 @click.command(short_help="Repeat a trial as the machine is now.")
 @click.argument("what", required=False, shell_complete=retest_names, metavar="[KNOB|TRIAL]")
-@click.option("--no-profile", is_flag=True, help="Skip the noise profile; the first seven blocks plan the cap.")
+@click.option("--no-profile", is_flag=True, help="Skip the noise profile; plan the cap from the first seven blocks.")
 @fail_on_option
 @dangerous_option
 @json_option

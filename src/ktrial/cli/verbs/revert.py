@@ -19,7 +19,7 @@ from ktrial.kit.errors import BadInput
 @click.option(
     "--only", type=int, metavar="N", help="Undo only transaction N; refused if a newer one has the same knob."
 )
-@click.option("--force", is_flag=True, help="Also restore values that another program changed since.")
+@click.option("--force", is_flag=True, help="Also restore values that another program has changed since.")
 @json_option
 @click.pass_obj
 def command(app: App, to: int | None, all_: bool, only: int | None, force: bool, as_json: bool) -> int:

@@ -25,7 +25,7 @@ _SIDE = "NAME|FILE|SESSION[:PLACE]|LABEL[:PLACE]|now"
 
 @click.group(short_help="Save, show and compare the tunable state.")
 def command() -> None:
-    """Save, show and compare all that can be tuned: knobs, /proc/sys, modules, command line, services."""
+    """Save, show and compare the tunable state: knobs, /proc/sys, modules, kernel command line, services."""
 
 
 @command.command(short_help="Keep the present state.")

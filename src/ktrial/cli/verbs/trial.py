@@ -25,7 +25,7 @@ def command() -> None:
 
 @command.command(short_help="Run the trial of a protocol file.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--no-profile", is_flag=True, help="Skip the noise profile; the first seven blocks plan the cap.")
+@click.option("--no-profile", is_flag=True, help="Skip the noise profile; plan the cap from the first seven blocks.")
 @anyway_option
 @dangerous_option
 @fail_on_option
@@ -114,10 +114,10 @@ def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
 
 @command.command(short_help="Write the report of a trial.")
 @click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to.  [TRIAL.html]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="File to write.  [TRIAL.html]")
 @click.pass_obj
 def report(app: App, name: str | None, output: Path | None) -> None:
-    """Write the report of a trial as one HTML file that needs nothing else."""
+    """Write a trial's report as a single self-contained HTML file."""
     from ktrial.cli.shared.run_trial import write_report
     from ktrial.cli.shared.trial_outcome import load_comparison
 

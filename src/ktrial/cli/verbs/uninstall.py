@@ -12,13 +12,13 @@ from ktrial.cli.options import is_terminal, yes_option
 
 
 @click.command(short_help="Revert all and remove what ktrial made.")
-@click.option("--force", is_flag=True, help="Also restore values that another program changed since.")
+@click.option("--force", is_flag=True, help="Also restore values that another program has changed since.")
 @yes_option
 @click.pass_obj
 def command(app: App, force: bool, yes: bool) -> int:
     """Revert every transaction, remove the recovery unit, the journal, the cache, the built tools and the environment.
 
-    Your own knobs, profiles and results, and the checkout itself stay; the last lines name them.
+    ktrial keeps your own knobs, profiles and results, and the checkout, and lists them at the end.
     """
     from ktrial.agent.checkout import remaining_files, remove_own_files
     from ktrial.kit.tables import columns

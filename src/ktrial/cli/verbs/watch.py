@@ -120,6 +120,9 @@ def _refuse_what_excludes_itself(
     if words is not None and (pid is not None or not words):
         raise BadInput("give either --pid or a program after --", hint="ktrial watch -- PROGRAM")
     if loop is not None and (pid is not None or words is not None or frames_from is not None):
-        raise BadInput("--frame-loop is the program and tells frames", hint="leave out --pid, -- and --frames-from")
+        raise BadInput(
+            "cannot combine --frame-loop with --pid, --frames-from or a program: ktrial draws the frames itself",
+            hint="leave out --pid, --frames-from and the program after --",
+        )
     if (frames_from is None) != (pattern is None):
         raise BadInput("--frames-from and --pattern go together")

@@ -248,8 +248,8 @@ def _check_room(folder: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise Refused(
-            f"{what} takes about {show_bytes(needed)}, and {show_bytes(free)} are free in {folder}",
-            hint="make room, or set XDG_CACHE_HOME to a place with more",
+            f"{what} needs about {show_bytes(needed)}, but {folder} has only {show_bytes(free)} free",
+            hint="free some space, or set XDG_CACHE_HOME to a larger file system",
         )
 
 

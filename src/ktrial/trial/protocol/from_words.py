@@ -106,7 +106,7 @@ def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Map
 
 
 def _short(address: str) -> str:
-    """Return the last part of a knob's name, and which instance; of a group in others its own name alone."""
+    """Return the last part of a knob's name with its instance; of a nested group only the last component."""
     knob, at, selector = address.partition("@")
     name = re.split(r"[.:]", knob)[-1]
     instance = selector if selector.count("/") < 2 else selector.rpartition("/")[2]

@@ -101,7 +101,9 @@ def _check_arms(trial: TrialFile) -> None:
                 )
         check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
         if arm.placebo and not arm.changes_nothing:
-            raise Contradiction(f"arm {name} is a placebo and changes something", hint="leave one of both out")
+            raise Contradiction(
+                f"arm {name}: a placebo must not change anything", hint="remove either `placebo` or the changes"
+            )
     check_guest_trial(trial)
     check_manual(trial)
     check_builds(trial)

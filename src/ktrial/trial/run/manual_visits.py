@@ -29,7 +29,7 @@ _AS_FOUND = "bring the machine back to what it was when the trial began"
 
 
 def due_of(stored: StoredTrial, log: Sequence[Event]) -> Due | None:
-    """Return the visit that is to be made next; None when the trial is over."""
+    """Return the next visit, or None when the trial is over."""
     step = judgement_of(log).next
     if step.action == "stop":
         return None
