@@ -16,7 +16,7 @@ def how_many(text: str) -> int:
     """A whole number from 1 on. Raises ArgumentTypeError."""
     number = int(text) if text.isdecimal() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return number
 
 

@@ -65,7 +65,7 @@ def _every(rows: Rows, runs: float) -> Array:
 
 
 def median_of_four(least: float) -> Procedure:
-    """Medians of 4 and 4; a swing above 25 % is no result, a difference below `least` neither."""
+    """Medians of 4 and 4; a swing above 25 % is not a result, a difference below `least` neither."""
 
     def run(rows: Rows, effect: float, _: Generator) -> Result:
         control, arm = (np.exp(side) for side in _in_sequence(rows, effect, 4))

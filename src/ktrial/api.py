@@ -129,7 +129,7 @@ def _places(arms: Mapping[str, Sequence[float]], order: Sequence[str] | None) ->
     found: dict[str, list[int | None]] = {arm: [] for arm in arms}
     for place, arm in enumerate(order, 1):
         if arm not in found:
-            raise BadInput(f"order: place {place} is of {arm!r}, which is no arm", hint=f"arms: {', '.join(arms)}")
+            raise BadInput(f"order: place {place} is of {arm!r}, which is not an arm", hint=f"arms: {', '.join(arms)}")
         found[arm].append(place)
     for arm, values in arms.items():
         if len(found[arm]) != len(values):
@@ -144,7 +144,7 @@ def _observations(
     if len(of_arm) != len(values):
         raise BadInput(f"blocks has {len(of_arm)} of {arm}, which has {len(values)} values")
     if wrong := [value for value in values if not math.isfinite(value)]:
-        raise BadInput(f"{arm} holds {wrong[0]}, which is no finite number")
+        raise BadInput(f"{arm} holds {wrong[0]}, which is not a finite number")
     found = zip(values, places, of_arm, strict=True)
     return [Observation(value=float(value), place=place, block=block) for value, place, block in found]
 

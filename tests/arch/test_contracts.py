@@ -55,7 +55,7 @@ GOOD: dict[str, object] = {"NAME": "a", "WHAT": "b", "sniff": max, "read": max}
     "given, told",
     [
         ({}, ("it has no `NAME`", "it has no `WHAT`", "it has no `sniff`", "it has no `read`")),
-        ({**GOOD, "NAME": 1, "sniff": 2}, ("`NAME` is not text", "`sniff` is no function")),
+        ({**GOOD, "NAME": 1, "sniff": 2}, ("`NAME` is not text", "`sniff` is not a function")),
         ({**GOOD, "read": len}, ("`read` cannot be called with 3 arguments",)),
         ({**GOOD, "TAKES_FRAMES": 2}, ("`TAKES_FRAMES` is not True or False",)),
         (GOOD, ()),

@@ -14,7 +14,7 @@ import pytest
 from tests.guests.system.kernels import KERNELS, fetch, release
 from tests.kernels.system.test_kernel_bisect import git
 
-#: Few, since each is booted seven times at least; how many are searched is no matter of real kernels.
+#: Few, since each is booted seven times at least; how many are searched is not a matter of real kernels.
 COUNT, CULPRIT = 3, 1
 #: Busy programs beside a thread that its timer wakes: 6.1 and 6.12 schedule it quite differently.
 SCRIPT = """for i in 1 2 3; do (while :; do :; done) & done

@@ -55,7 +55,7 @@ def salt(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         hint = "free some space, or set XDG_STATE_HOME to a folder that you may write"
-        raise KtrialError(f"{path} cannot be written: {error.strerror}", hint=hint) from None
+        raise KtrialError(f"cannot write {path}: {error.strerror}", hint=hint) from None
 
 
 def _read(paths: Iterable[Path]) -> Iterable[str]:

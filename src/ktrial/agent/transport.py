@@ -153,7 +153,7 @@ class ProcessTransport(PipeTransport):
                 start_new_session=detached,
             )
         except OSError as error:
-            raise AgentError("lost", f"{argv[0]} cannot be started: {error.strerror}", hint=BUILD_ANEW) from None
+            raise AgentError("lost", f"cannot start {argv[0]}: {error.strerror}", hint=BUILD_ANEW) from None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         super().__init__(os.dup(self._process.stdin.fileno()), os.dup(self._process.stdout.fileno()))

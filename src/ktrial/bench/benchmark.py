@@ -294,7 +294,7 @@ def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None
 def _check_value(outcome: Outcome, measurement: Measurement) -> None:
     shown = f"{outcome.name} is {measurement.original}"
     if not math.isfinite(measurement.value):
-        raise BadRun(f"{shown}, which is no finite number")
+        raise BadRun(f"{shown}, which is not a finite number")
     if measurement.value < 0 and outcome.kind != "score":
         raise BadRun(f"{shown}: a {outcome.kind} cannot be negative")
     if not outcome.low <= measurement.value <= outcome.high:

@@ -91,7 +91,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Yield what is wrong, each with its key."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             hint = "small letters, digits and _, a letter first"
-            yield "name", BadInput(f"{self.name!r} is no name of a metric", hint=hint)
+            yield "name", BadInput(f"{self.name!r} is not a name of a metric", hint=hint)
         try:
             groups = 1 if is_path(self.match) and parse_path(self.match) else re.compile(self.match).groups
         except re.error as error:
@@ -131,7 +131,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise BadRun(f"the expression of {self.name} fits {how} in the output; it must fit once")
         number = found[0][1] or ""
         if not _NUMBER.fullmatch(number.strip()):
-            raise BadRun(f"{self.name}: {number!r} is no number (a decimal point, no other signs)")
+            raise BadRun(f"{self.name}: {number!r} is not a number (a decimal point, no other signs)")
         whole = _whole(found[0])
         if whole != number:
             raise BadRun(
@@ -162,7 +162,10 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def faults(self) -> Iterator[tuple[str, BadInput]]:
         """Yield what cannot be run, each with its place: `$.metric[1].match`."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.name):
-            yield "$.name", BadInput(f"{self.name!r} is no name of a benchmark", hint="small letters, digits, hyphens")
+            yield (
+                "$.name",
+                BadInput(f"{self.name!r} is not a name of a benchmark", hint="small letters, digits, hyphens"),
+            )
         if not self.argv or not self.argv[0]:
             yield "$.argv", BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
         if self.directory is not None and not self.directory.startswith("/"):
@@ -264,7 +267,7 @@ def parse_metric(text: str) -> Metric:
     head, equals, expression = text.partition("=")
     name, colon, direction = head.partition(":")
     if not equals or not colon or direction not in {"lower", "higher"} or not expression:
-        raise BadInput(f"--metric {text!r} cannot be read", hint=_USAGE)
+        raise BadInput(f"cannot read --metric {text!r}", hint=_USAGE)
     metric = Metric(name, "lower" if direction == "lower" else "higher", expression)
     metric.check()
     return metric

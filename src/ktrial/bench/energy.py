@@ -212,7 +212,7 @@ def _number(path: str, look: Look) -> int:
         raise BadRun(f"{path} could not be read")
     number = _maybe(text)
     if number is None:
-        raise BadRun(f"{path} shows {text[:40]!r}, which is no number")
+        raise BadRun(f"{path} shows {text[:40]!r}, which is not a number")
     return number
 
 

@@ -123,7 +123,7 @@ def parse_sample_period(text: str) -> float | None:
     except ValueError:
         period_s = 0.0
     if not SHORTEST_PERIOD_S <= period_s <= LONGEST_PERIOD_S:
-        raise BadInput(f"{text!r} is no time between two samples", hint=f'from 100ms to 60s, or "{OFF}"')
+        raise BadInput(f"{text!r} is not a time between two samples", hint=f'from 100ms to 60s, or "{OFF}"')
     return period_s
 
 
@@ -135,11 +135,9 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
             raise BadInput(f"{entry.use} has no parameter {name!r}", hint=f"its parameters: {known}")
         default = benchmark.parameters[name]
         if isinstance(value, float) and not math.isfinite(value):
-            raise BadInput(f"{entry.use}: {name} = {value!r} is no number that can be asked for")
+            raise BadInput(f"{entry.use}: {name} = {value!r} is not a number that can be asked for")
         if default is not None and not _same_kind(value, default) and not _grows(value, default):
-            raise BadInput(
-                f"{entry.use}: {name} = {value!r} is no {type(default).__name__} like its default {default!r}"
-            )
+            raise BadInput(f"{entry.use}: {name} = {value!r} does not have the type of its default {default!r}")
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
@@ -191,9 +189,9 @@ def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = Non
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise BadInput(f"{text!r} is no list of CPUs", hint="write for example 0,2-3, or little or big")
+            raise BadInput(f"{text!r} is not a list of CPUs", hint="write for example 0,2-3, or little or big")
         end = int(last) if dash else int(first)
         if end < int(first) or end > 8191:
-            raise BadInput(f"{part.strip()!r} in {text!r} is no range of CPUs")
+            raise BadInput(f"{part.strip()!r} in {text!r} is not a range of CPUs")
         cpus.update(range(int(first), end + 1))
     return tuple(sorted(cpus))

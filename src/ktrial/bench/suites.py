@@ -33,7 +33,7 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
         left, equals, value = text.partition("=")
         label, colon, name = left.rpartition(":")
         if not equals or not name:
-            raise BadInput(f"-p {text!r} cannot be read", hint="write NAME=VALUE or BENCHMARK:NAME=VALUE")
+            raise BadInput(f"cannot read -p {text!r}", hint="write NAME=VALUE or BENCHMARK:NAME=VALUE")
         if not colon and len(entries) > 1:
             raise BadInput(f"-p {text!r} does not say of which benchmark", hint=f"-p {next(iter(entries))}:{text}")
         label = label if colon else next(iter(entries))
@@ -70,7 +70,7 @@ def _parse_as(text: str, default: Any, where: str) -> Any:
             return number
     if default is None:
         return text
-    raise BadInput(f"{where}: {text!r} is no {'whole ' if isinstance(default, int) else ''}number")
+    raise BadInput(f"{where}: {text!r} is not a {'whole ' if isinstance(default, int) else ''}number")
 
 
 def tasks_of(

@@ -45,11 +45,11 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def check(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise BadInput(f"{self.name!r} is no name of a tool", hint="small letters, digits and hyphens")
+            raise BadInput(f"{self.name!r} is not a name of a tool", hint="small letters, digits and hyphens")
         if not self.upstream.startswith("https://"):
-            raise BadInput(f"upstream {self.upstream!r} is no https address")
+            raise BadInput(f"upstream {self.upstream!r} is not an https address")
         if not _COMMIT.fullmatch(self.commit):
-            raise BadInput(f"commit {self.commit!r} is no full commit id of 40 hexadecimal digits")
+            raise BadInput(f"commit {self.commit!r} is not a full commit id of 40 hexadecimal digits")
         if self.tree_sha256 is not None:
             check_sha256(self.tree_sha256, "tree_sha256")
         if not self.steps or not all(self.steps):

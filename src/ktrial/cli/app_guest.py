@@ -207,7 +207,7 @@ class GuestHost:
 
     @contextmanager
     def _explain_unknown_word(self) -> Iterator[None]:
-        """Says of a word that is no kernel that it is no guest either."""
+        """Says of a word that is not a kernel that it is not a guest either."""
         from ktrial.guests.kept_guest import kept_names
 
         try:

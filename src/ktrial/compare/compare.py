@@ -37,7 +37,7 @@ from ktrial.kit.percentile import NOT_PRIMARY
 Judge = Callable[[Sequence[Question]], Sequence[Answer]]
 #: So many failures in one arm against none in the other are no chance.
 MANY_FAILURES = 6
-#: Chance of all failures in one arm from which on it is no chance (one side of 5 %).
+#: Chance of all failures in one arm from which on it is not a chance (one side of 5 %).
 RARE = 0.025
 _NAMED_CHANGES = 3
 

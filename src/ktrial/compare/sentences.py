@@ -82,7 +82,7 @@ def answer_of(
         parts = [part for part in parts if part]
     decided = any(contrast.verdict in _DECIDED for _, contrast in contrasts)
     seen = decided or any(contrast.verdict in _SEEN for _, contrast in contrasts)
-    holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if seen else ""
+    holds = _scope_sentence(scope) if seen else ""
     doubts = _doubts(contrasts, findings) if decided else ""
     spite = (
         f" It was compared in spite of this: {refused[0].sentence}{more} (accepted: {accepted})."
@@ -90,6 +90,14 @@ def answer_of(
         else ""
     )
     return " ".join(parts) + (f" {holds}." if holds else "") + doubts + spite
+
+
+def _scope_sentence(scope: str) -> str:
+    if UNKNOWN not in scope:
+        return f"This holds {scope}"
+    where, _, what = scope.rpartition(", ")
+    missing = f"the data don't say which {what.removesuffix(UNKNOWN).strip()} they come from"
+    return f"This holds {where}; {missing}" if where else f"Scope unknown: {missing}"
 
 
 def _doubts(contrasts: Sequence[tuple[OutcomeComparison, Contrast]], findings: Sequence[Finding]) -> str:

@@ -39,6 +39,7 @@ from ktrial.evidence.model import (
     trials_of,
 )
 from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.files import why_unread
 from ktrial.kit.json_strict import decode_as
 
 _LEVEL = 10
@@ -80,7 +81,7 @@ class BundleFolder:
         try:
             file = path.open("rb")
         except OSError as error:
-            raise BadInput(f"{path}: {error.strerror}", hint="is the path right?") from None
+            raise BadInput(f"{path}: {why_unread(error)}") from None
         try:
             with file:
                 return _unpack(file, str(path), self._private(), damaged_too=damaged_too)
@@ -97,7 +98,7 @@ class BundleFolder:
             self._remove_leftovers()
             made = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._folder))
         except OSError as error:
-            raise KtrialError(f"{self._folder} cannot be written: {error.strerror}") from None
+            raise KtrialError(f"cannot write {self._folder}: {error.strerror}") from None
         self._made.append(made)
         return made
 
@@ -175,7 +176,7 @@ class BundleWriter:
         try:
             yield
         except OSError as error:
-            raise KtrialError(f"{path} cannot be written: {error.strerror}", hint="free some space") from None
+            raise KtrialError(f"cannot write {path}: {error.strerror}", hint="free some space") from None
 
 
 class UnpackedBundle:
@@ -373,7 +374,7 @@ def _keep(frame: _Frame, folder: Path, name: str, listed: BundleMember) -> bool:
                 digest.update(piece)
                 file.write(piece)
     except OSError as error:
-        raise KtrialError(f"{folder} cannot be written: {error.strerror}", hint="free some space") from None
+        raise KtrialError(f"cannot write {folder}: {error.strerror}", hint="free some space") from None
     own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
     return digest.hexdigest() == listed.sha256 == own
 

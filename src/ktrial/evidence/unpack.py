@@ -102,7 +102,7 @@ def _check_raw(run: BundledRun, where: str) -> None:
     if told is None:
         return
     if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) for one in told.values()):
-        raise BadInput(f"{where}: raw is no table")
+        raise BadInput(f"{where}: raw is not a table")
     if {name: one.get("sha256") for name, one in told.items()} != dict(run.raw):
         raise BadInput(f"{where}: its record tells of other raw output than there is")
 

@@ -18,7 +18,7 @@ WAIT, REPLIES = b"W", b"R"
 _KINDS = (BEGUN, OUTPUT, ERRORS, ENDED, END, TAKEN, SAID, OVER)
 _HEADER = struct.Struct(">cI")
 _NUMBER = struct.Struct(">I")
-#: More than that is no frame.
+#: More than that is not a frame.
 LONGEST_BYTES = 1 << 26
 
 
@@ -30,7 +30,7 @@ class Frame(NamedTuple):
 
 
 class Garbled(KtrialError):
-    """What came over the line is no frame."""
+    """What came over the line is not a frame."""
 
 
 def encode_frame(kind: bytes, content: bytes) -> bytes:

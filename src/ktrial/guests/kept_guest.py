@@ -73,7 +73,7 @@ def is_name(word: str) -> bool:
 def check_name(name: str) -> None:
     """Raise BadInput for what cannot be the name of a guest that is kept."""
     if not is_name(name):
-        raise BadInput(f"{name!r} is no name for a guest", hint="take letters and digits, forty at most: --keep lab")
+        raise BadInput(f"{name!r} is not a name for a guest", hint="take letters and digits, forty at most: --keep lab")
 
 
 def kept_names() -> tuple[str, ...]:

@@ -186,7 +186,7 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
         found.append(Finding(kind="difference-scale", level="note", sentence=sentence))
         found.extend(_count_findings(question, runs))
     if question.direction is None:
-        sentence = "nobody said which way is better: a difference is no verdict; above zero means more"
+        sentence = "nobody said which way is better: a difference is not a verdict; above zero means more"
         found.append(Finding(kind="no-direction", level="note", sentence=sentence))
     found.extend(_of_values(question, runs, swing))
     scores = within_blocks(

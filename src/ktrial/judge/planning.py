@@ -156,7 +156,7 @@ def is_warm(score: float, following: Sequence[float], robust_sd: float) -> bool:
 
 def _blocks(z: float, sd: float, log_effect: float) -> int:
     if not math.isfinite(sd) or sd < 0:
-        raise BadInput(f"{sd} is no spread to plan with")
+        raise BadInput(f"{sd} is not a spread to plan with")
     # A hair below, so that rounding alone never costs a block.
     return max(FEWEST_BLOCKS, math.ceil(_LOOKING_FACTOR * (z * sd / log_effect) ** 2 + _LOOKING_BLOCKS - 1e-9))
 

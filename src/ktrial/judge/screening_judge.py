@@ -58,7 +58,7 @@ def refuse_screening(protocol: Protocol) -> None:
         hint = "take an outcome that is a time or a rate"
         raise BadInput(f"{protocol.primary} is a counter that may be zero: blame cannot be told by it", hint=hint)
     if len(screening.settings) < 2:
-        raise BadInput("one setting is no choice", hint="`ktrial try` tells what it does")
+        raise BadInput("one setting is not a choice", hint="`ktrial try` tells what it does")
     missing = set(screened_arms(len(screening.settings), protocol.seed, cap)) - {arm.name for arm in protocol.arms}
     if missing:
         raise BadInput(f"the arm {min(missing)} of the screening is not there", hint="`ktrial blame` writes them all")

@@ -84,7 +84,7 @@ def row_of(alpha: float, comparisons: int) -> int:
 def looks(cap: int, row: int = 1) -> Mapping[int, int]:
     """Number of blocks at each look that can decide, with its critical index. Raises BadInput where there is none."""
     if cap not in CRITICAL:
-        raise BadInput(f"{cap} is no cap", hint=f"caps are {', '.join(map(str, LOOKS))}")
+        raise BadInput(f"{cap} is not a cap", hint=f"caps are {', '.join(map(str, LOOKS))}")
     found = _looks(cap, row)
     if not found:
         raise BadInput(

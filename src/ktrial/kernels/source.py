@@ -68,7 +68,7 @@ def parse_patch(word: str) -> PatchWord:
     if not place:
         raise BadInput(f"--patch {word!r}: no file is named")
     if "://" in place and not place.startswith("https://"):
-        raise BadInput(f"--patch {place}: no https address", hint="download it yourself and give its path")
+        raise BadInput(f"--patch {place}: not an https address", hint="download it yourself and give its path")
     if "://" in place and not mark:
         raise BadInput(
             f"--patch {place}: what is downloaded must be known",

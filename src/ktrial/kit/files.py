@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -22,7 +23,7 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
         with os.fdopen(descriptor, "rb") as file:
             data = b"" if about.st_size > limit_bytes else file.read(limit_bytes + 1)
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", file=shown, hint="is the path right?") from None
+        raise BadInput(why_unread(error), file=shown) from None
     size = max(about.st_size, len(data))
     if size > limit_bytes:
         raise BadInput(
@@ -31,3 +32,8 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
             hint="is it a file of results? cut it into several, or export fewer columns",
         )
     return data
+
+
+def why_unread(error: OSError) -> str:
+    """Return what is wrong with a file that a user named."""
+    return "no such file" if error.errno == errno.ENOENT else f"cannot read it: {error.strerror}"

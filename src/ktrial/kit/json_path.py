@@ -43,7 +43,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
             steps.append(match["name"] or re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
         at = match.end()
     if not is_path(text) or not steps:
-        raise BadInput(f"{text!r} is no path", hint=_USAGE)
+        raise BadInput(f"{text!r} is not a path", hint=_USAGE)
     return tuple(steps)
 
 

@@ -68,7 +68,7 @@ def _of_function(name: str, value: object, count: int) -> str | None:
     import inspect  # slow to load, and for plug-ins of others alone
 
     if not callable(value):
-        return f"`{name}` is no function"
+        return f"`{name}` is not a function"
     try:
         inspect.signature(value).bind(*range(count))
     except ValueError:  # a function in C may not tell

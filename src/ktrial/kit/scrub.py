@@ -59,7 +59,7 @@ _FAR = r"""["']?[ \t]{0,24}[:=][ \t]{0,24}["']?"""
 _QUANTITY = r"[\d.]+(?:[A-Za-z]{0,3}|e[-+]?\d+)(?![A-Za-z0-9_-])"
 _MIXED = r"(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])"
 _PAIR = "[0-9A-Fa-f]{2}"
-#: A longer row of pairs is no address.
+#: A longer row of pairs is not an address.
 _NOT_AFTER = rf"(?<![^A-Za-z]{_PAIR}[_-])"
 _ENDS = rf"(?![_-]{_PAIR}(?![0-9A-Za-z]))"
 #: In text: what tells by its place or its form. Each group that is not one of these kinds stays.

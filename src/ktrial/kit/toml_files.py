@@ -9,6 +9,7 @@ import msgspec
 
 from ktrial.kit import toml
 from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.files import why_unread
 from ktrial.kit.toml import T, locate
 
 _HINT = "docs/catalog.md lists the keys and their values"
@@ -19,14 +20,14 @@ def read_toml(path: Path, shape: type[T]) -> T:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
+        raise BadInput(why_unread(error), file=str(path)) from None
     return toml.parse_bytes(data, str(path), shape, _HINT)
 
 
 def read_listed(path: Path, shape: type[T]) -> T:
     """A file that nobody named, as its folder lists it; one that might be waited for, such as a named pipe, is none."""
     if path.exists() and not path.is_file():
-        raise BadInput("is no regular file", file=str(path), hint="take it out of the folder, or rename it")
+        raise BadInput("is not a regular file", file=str(path), hint="take it out of the folder, or rename it")
     return read_toml(path, shape)
 
 

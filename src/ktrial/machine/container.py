@@ -55,7 +55,7 @@ def containerfile(base: str, packages: Iterable[str]) -> str:
 def check_image(name: str, what: str) -> None:
     """Raise BadInput for what no image can be called."""
     if not _NAME.fullmatch(name):
-        raise BadInput(f"{what}: {name!r} is no name of an image", hint=_USAGE)
+        raise BadInput(f"{what}: {name!r} is not a name of an image", hint=_USAGE)
 
 
 def parse_tools(text: str) -> ContainerRequest:
@@ -65,7 +65,7 @@ def parse_tools(text: str) -> ContainerRequest:
     empty = "=" in text and not name
     name = name.removeprefix(f"{runtime}:") if runtime else name
     if word != "container" or empty or (runtime == "distrobox" and not name):
-        raise BadInput(f"--tools {text!r} cannot be read", hint=_USAGE)
+        raise BadInput(f"cannot read --tools {text!r}", hint=_USAGE)
     if name:
         check_image(name, f"--tools {text}")
     return ContainerRequest(runtime, name or DEFAULT_IMAGE)

@@ -183,7 +183,7 @@ def _limit(gate: Gate, value: Any) -> float:
 def _bad(gate: Gate, value: Any) -> BadInput:
     example = _EXAMPLES.get(gate.rule) or _EXAMPLES.get(gate.dimension, "5%")
     return BadInput(
-        f"gate {gate.name}: {value!r} is no limit", hint=f'for example {gate.name} = "{example}", or "{OFF}"'
+        f"gate {gate.name}: {value!r} is not a limit", hint=f'for example {gate.name} = "{example}", or "{OFF}"'
     )
 
 
@@ -225,7 +225,7 @@ def why_void(
     `before`: findings of gates that were read before the run. `misread`: knobs that no longer read back as set.
     """
     if not math.isfinite(suspended_s) or suspended_s < 0:
-        raise BadInput(f"{suspended_s} is no time that a machine slept")
+        raise BadInput(f"{suspended_s} is not a time that a machine slept")
     reasons = [one.sentence for one in before if one.level == "refuse"]
     if suspended_s > 0:
         reasons.append(f"the machine slept for {show_seconds(suspended_s)} during the run")
@@ -240,7 +240,7 @@ def _check(gate: Gate, column: Sequence[Reading]) -> None:
             continue
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if gate.rule == "same" or not number or not math.isfinite(float(value)) or not _possible(gate, float(value)):
-            raise BadInput(f"{gate.reading} = {value!r} is no reading of {gate.what}")
+            raise BadInput(f"{gate.reading} = {value!r} is not a reading of {gate.what}")
 
 
 def _possible(gate: Gate, value: float) -> bool:

@@ -75,5 +75,5 @@ def _number(readings: Readings, aim: _Aim) -> float | None:
     if value is None or isinstance(value, str):
         return None
     if not math.isfinite(value):
-        raise BadInput(f"{aim.reading} = {value} is no reading of {aim.what}")
+        raise BadInput(f"{aim.reading} = {value} is not a reading of {aim.what}")
     return float(value)

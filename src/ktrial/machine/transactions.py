@@ -141,7 +141,7 @@ class Journaled(msgspec.Struct, frozen=True):
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """A journal with a damaged line, or a file that is no journal."""
+    """A journal with a damaged line, or a file that is not a journal."""
 
     file: str
     message: str

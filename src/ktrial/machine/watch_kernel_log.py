@@ -28,7 +28,7 @@ def log_patterns() -> tuple[LogPattern, ...]:
         try:
             re.compile(entry.pattern)
         except re.error as error:
-            bad = BadInput(f"{entry.pattern!r} is no pattern: {error}")
+            bad = BadInput(f"{entry.pattern!r} is not a pattern: {error}")
             raise Place(path, f"$.line[{number}]").mended(bad) from None
     return found
 

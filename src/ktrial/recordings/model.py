@@ -90,7 +90,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.times_s) != len(self.values):
             raise ValueError(f"{self.name} has {len(self.values)} values for {len(self.times_s)} moments")
         if any(isnan(time_s) for time_s in self.times_s):
-            raise ValueError(f"{self.name} has a moment that is no number")
+            raise ValueError(f"{self.name} has a moment that is not a number")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -252,7 +252,7 @@ def _check(results: ForeignResults, name: str) -> None:
             raise BadInput(f"run {run.number} of {run.benchmark} measures {double!r} twice", file=name)
         wrong = next((one for one in run.measurements if not math.isfinite(one.value)), None)
         if wrong is not None:
-            raise BadInput(f"{wrong.outcome} is {wrong.original}, which is no finite number", file=name)
+            raise BadInput(f"{wrong.outcome} is {wrong.original}, which is not a finite number", file=name)
     try:
         whole = msgspec.json.encode(results)
     except UnicodeEncodeError:

@@ -75,7 +75,7 @@ def layout_here(machine: Machine) -> WatermarkLayout:
         text = reading.data.decode("ascii", "replace").strip() if reading is not None and reading.data else ""
         if not text.isdigit():
             raise Refused(
-                f"{path} cannot be read here",
+                f"cannot read {path} here",
                 hint="kernels before 4.6 have no watermark_scale_factor; --memory 96GiB needs no machine",
             )
         settings[name] = int(text)

@@ -49,5 +49,5 @@ def test_an_agent_that_hangs_is_let_go() -> None:
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
-    with pytest.raises(AgentError, match="/nonexistent/agent cannot be started: No such file"):
+    with pytest.raises(AgentError, match="cannot start /nonexistent/agent: No such file"):
         ProcessTransport(["/nonexistent/agent"])

@@ -80,8 +80,8 @@ def test_values_are_compared_as_their_order_allows() -> None:
     [
         ({"a": STOCK}, {}, "needs two arms, and there are 1"),
         ({"a": STOCK, "b": TUNED}, {"control": "c"}, "there is no arm 'c'"),
-        ({"a": STOCK, "b": [float("nan")]}, {}, "b holds nan, which is no finite number"),
-        ({"a": [1.0], "b": [2.0]}, {"order": ["a", "c"]}, "order: place 2 is of 'c', which is no arm"),
+        ({"a": STOCK, "b": [float("nan")]}, {}, "b holds nan, which is not a finite number"),
+        ({"a": [1.0], "b": [2.0]}, {"order": ["a", "c"]}, "order: place 2 is of 'c', which is not an arm"),
         ({"a": [1.0], "b": [2.0]}, {"order": ["a"]}, "order has 0 places of b, which has 1 values"),
         ({"a": [1.0], "b": [2.0]}, {"blocks": {"a": ["x"]}}, "blocks has 0 of b, which has 1 values"),
     ],

@@ -44,7 +44,7 @@ def test_the_exit_status_is_that_of_the_program() -> None:
 
 
 def test_what_cannot_be_started_is_said() -> None:
-    with pytest.raises(KtrialError, match="/no/such cannot be started: No such file"):
+    with pytest.raises(KtrialError, match="cannot start /no/such: No such file"):
         AttachedLauncher.run(["/no/such"], {}, quiet=False)
 
 

@@ -272,7 +272,7 @@ def test_no_space_for_the_records(bench: Bench) -> None:
     bench.before(f"mount -t tmpfs -o size=1m tmpfs {disk} && head -c 2m /dev/zero > {disk}/full || true")
     ran = bench.run("--", "true", XDG_STATE_HOME=str(disk))
     assert ran.status == 1
-    assert "/ktrial/salt cannot be written: No space left on device" in ran.err
+    assert "/ktrial/salt: No space left on device" in ran.err
     assert "next: free some space" in ran.err
 
 
@@ -306,7 +306,7 @@ def test_a_clock_that_steps_backwards(tmp_path: Path, monkeypatch: pytest.Monkey
         ('name = "bad"\nsummary = 3\n', 2, 1, "Expected `str`, got `int`"),
         ('name = "bad"\nsummary = "x"\nspeed = 1\n', 3, 1, "speed"),
         ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "fio-seq-reed"\n', 4, 1, "fio-seq-reed"),
-        ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "agent-spin"\ncpus = "x"\n', 5, 1, "no list of CPUs"),
+        ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "agent-spin"\ncpus = "x"\n', 5, 1, "not a list of CPUs"),
         ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "agent-spin"\n[load]\nshare = 90\n', 6, 1, "share = 90"),
     ],
 )

@@ -333,10 +333,10 @@ def test_a_killed_head_leaves_no_process(home: Path) -> None:
         (("bench", "--"), "no command after --"),
         (("bench", "--", "no-such-program"), "no program 'no-such-program'"),
         (("bench", "quick", "--metric", "a:lower=(.)"), "after --"),
-        (("bench", "--metric", "a=(.)", "--", "true"), "cannot be read"),
+        (("bench", "--metric", "a=(.)", "--", "true"), "cannot read --metric"),
         (("bench", "-n", "0", "--", "true"), "-n"),
         (("bench", "--limit", "soon", "--", "true"), "not a duration"),
-        (("bench", "--cpus", "x", "--", "true"), "no list of CPUs"),
+        (("bench", "--cpus", "x", "--", "true"), "not a list of CPUs"),
         (("bench", "-o", "/no/such/folder/x", "--", "true"), "no such folder"),
     ],
 )

@@ -211,7 +211,7 @@ def test_a_server_that_is_killed_ends_the_measurement_and_its_sampling(root: Fak
 
         with pytest.raises(KtrialError) as caught:
             rig.run(between, store=Recorder(lambda: store, SystemClock().unix_ms))
-        assert "cannot be written" in caught.value.message
+        assert "cannot write" in caught.value.message
         store.close()
     assert all(one.answered() for one in rig.agents), "no agent samples on"
 
@@ -275,9 +275,9 @@ def test_show_tells_the_doubts_that_bench_told(root: FakeRoot, tmp_path: Path) -
     "argv, said",
     [
         (("--gate", "heat=8C"), "unknown gate: 'heat'"),
-        (("--gate", "swap"), "--gate 'swap' cannot be read"),
-        (("--gate", "swap=hot"), "'hot' is no limit"),
-        (("--gate", "swap={ refuse = 1MiB }"), "is no table"),
+        (("--gate", "swap"), "cannot read --gate 'swap'"),
+        (("--gate", "swap=hot"), "'hot' is not a limit"),
+        (("--gate", "swap={ refuse = 1MiB }"), "is not a table"),
         (("--gate", 'swap={ stop = "1MiB" }'), "unknown level of gate swap: 'stop'"),
         (("--settle=soon",), "--settle soon: not a duration"),
     ],
@@ -306,6 +306,6 @@ def test_a_suite_with_a_wrong_limit_is_named_with_its_line(root: FakeRoot, tmp_p
     home = tmp_path / "home"
     text = "name = 'x'\nsummary = 'x'\nsample_period = {}\n[[benchmark]]\nuse = 'agent-memcpy'\n[gates]\nsteal = {}\n"
     own(home, "suites", "x", text.format("'1s'", "'much'"))
-    assert "x.toml:7:1: gate steal: 'much' is no limit" in run("bench", "x").err
+    assert "x.toml:7:1: gate steal: 'much' is not a limit" in run("bench", "x").err
     own(home, "suites", "x", text.format("'1ms'", "'2%'"))
-    assert "x.toml:3:1: '1ms' is no time between two samples" in run("bench", "x").err
+    assert "x.toml:3:1: '1ms' is not a time between two samples" in run("bench", "x").err

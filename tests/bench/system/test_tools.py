@@ -18,7 +18,7 @@ from ktrial.machine.facts import FactBook
 
 #: A build needs a tree (test_kernel_compile.py), a boot time a machine that systemd booted (below), a watch an agent
 #: beside it (test_watch_bench.py), MangoHud a program
-#: (test_frames.py), and X-Plane is no package (benchmarks/test_xplane.py).
+#: (test_frames.py), and X-Plane is not a package (benchmarks/test_xplane.py).
 ELSEWHERE = {
     "kernel-compile",
     "kernel-compile-llvm",

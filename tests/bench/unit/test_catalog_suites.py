@@ -122,12 +122,12 @@ def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
     [
         ('use = "a"', 'use = "zzz"', 5, "unknown benchmark: 'zzz'"),
         ("loops = 3", "lops = 3", 10, "a has no parameter 'lops'"),
-        ("loops = 3", 'loops = "3"', 10, "loops = '3' is no int like its default 10"),
-        ("loops = 3", "loops = nan", 10, "loops = nan is no number that can be asked for"),
-        ("loops = 3", "loops = -inf", 10, "loops = -inf is no number that can be asked for"),
+        ("loops = 3", 'loops = "3"', 10, "loops = '3' does not have the type of its default 10"),
+        ("loops = 3", "loops = nan", 10, "loops = nan is not a number that can be asked for"),
+        ("loops = 3", "loops = -inf", 10, "loops = -inf is not a number that can be asked for"),
         ('name = "own"', 'name = "quick"', 1, "a suite called quick exists already"),
         (GOOD, "", 1, "missing required field `name`"),
-        ('cpus = "0-1"', 'cpus = "x"', 11, "'x' is no list of CPUs"),
+        ('cpus = "0-1"', 'cpus = "x"', 11, "'x' is not a list of CPUs"),
         ('name = "again"', 'name = "a"', 9, "a stands twice in own"),
         ("share = 0.25", "share = 0", 14, "share = 0 is out of range"),
         ("share = 0.25", 'share = "half"', 14, "Expected `float`, got `str`"),
@@ -205,7 +205,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
     faults: list[Faulty] = []
     load_suites([tmp_path], load_benchmarks([tmp_path], all_benchmarks(), faults), faults)
     assert [(one.name, one.error.message.rpartition(".toml: ")[2]) for one in faults] == [
-        ("folder", "is no regular file"),
-        ("nowhere", "cannot be read: No such file or directory"),
-        ("pipe", "is no regular file"),
+        ("folder", "is not a regular file"),
+        ("nowhere", "no such file"),
+        ("pipe", "is not a regular file"),
     ]

@@ -35,7 +35,7 @@ def test_no_recipe_yields_what_it_does_not_build() -> None:
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        ("https://", "http://", "no https address"),
+        ("https://", "http://", "not an https address"),
         ('"tool"\nwhat', '"other"\nwhat', "in a file called tool.toml"),
         ("steps =", "script =", "`script`"),
     ],

@@ -156,7 +156,7 @@ def test_a_load_of_roots_own_runs_there_on_the_data_that_the_user_may_read(tmp_p
 
 def test_data_that_cannot_be_read_fails_the_run(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    for name, why in (("nothing", "No such file"), ("fifo", "no regular file"), ("", "irectory")):
+    for name, why in (("nothing", "No such file"), ("fifo", "not a regular file"), ("", "irectory")):
         load = AgentLoad(name="zram", parameters={"bytes": 5}, as_root=True, data=f"{tmp_path}/{name}")
         scene = Scene(tmp_path)
         failed = scene.executor.run(Invocation(load=load, limit_s=1)).raw.failed
@@ -188,7 +188,7 @@ def test_a_file_of_the_run_that_cannot_be_read_makes_it_no_run(tmp_path: Path) -
     assert (read.files, read.unread) == ({"good": b"7"}, None)
     (tmp_path / "link").symlink_to("/etc/hostname")
     (tmp_path / "folder").mkdir()
-    for name, why in (("link", "symbolic"), ("folder", "no regular file")):
+    for name, why in (("link", "symbolic"), ("folder", "not a regular file")):
         with pytest.raises(BadRun, match=f"left a file that cannot be read: {name}: .*{why}"):
             check_exit(FoldersHere.with_files(RawOutput(exit_status=0), tmp_path, ["good", name]))
 

@@ -83,7 +83,7 @@ def test_a_program_that_was_changed_is_not_run(toolbox: UserToolbox, tmp_path: P
 
 def test_a_receipt_that_cannot_be_read(toolbox: UserToolbox, tmp_path: Path) -> None:
     (installed(toolbox, tmp_path) / "tool.json").write_text("{")
-    with pytest.raises(KtrialError, match=r"tool\.json cannot be read"):
+    with pytest.raises(KtrialError, match=r"cannot read .*tool\.json"):
         toolbox.find("tool")
 
 

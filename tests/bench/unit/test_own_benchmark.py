@@ -51,9 +51,9 @@ def test_what_the_command_uses_is_measured_too() -> None:
     [
         (b"", "fits nowhere"),
         (b"p99: 1\np99: 2\n", "fits 2 times"),
-        (b"p99: 1,5\n", "is no number"),
-        (b"p99: nan\n", "is no number"),
-        (b"p99: \xff\xfe\n", "is no number"),
+        (b"p99: 1,5\n", "is not a number"),
+        (b"p99: nan\n", "is not a number"),
+        (b"p99: \xff\xfe\n", "is not a number"),
     ],
 )
 def test_a_number_that_is_not_there_once_fails_the_run(printed: bytes, why: str) -> None:

@@ -20,7 +20,7 @@ def parsed(*values: tuple[str, float]) -> ParsedRun:
         (parsed(), "nothing was recognised"),
         (parsed(("other", 1)), "other is not among the declared outcomes"),
         (parsed(("time", 1), ("time", 1)), "time was measured twice"),
-        (parsed(("time", float("nan"))), "no finite number"),
+        (parsed(("time", float("nan"))), "not a finite number"),
         (parsed(("time", -0.1)), "a time cannot be negative"),
         (parsed(("time", 101)), "outside the plausible 0 to 100 s"),
     ],

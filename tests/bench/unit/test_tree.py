@@ -138,14 +138,14 @@ def test_files_folders_and_links_of_an_archive_are_unpacked(tmp_path: Path) -> N
 
 def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tgz", (member("link", tarfile.SYMTYPE, "x"), b""), (member("link"), b"y"))
-    with pytest.raises(KtrialError, match="cannot be unpacked: File exists"):
+    with pytest.raises(KtrialError, match=r"cannot unpack .*: File exists"):
         unpack(path, tmp_path / "out")
 
 
 def test_an_archive_is_called_as_the_user_called_it(tmp_path: Path) -> None:
     cut = tmp_path / "archive"
     cut.write_bytes(archive(tmp_path / "a.tgz", (member("run"), bytes(100_000))).read_bytes()[:-60])
-    with pytest.raises(KtrialError, match=r"^/home/me/a\.tgz cannot be unpacked"):
+    with pytest.raises(KtrialError, match=r"^cannot unpack /home/me/a\.tgz"):
         unpack(cut, tmp_path / "out", "/home/me/a.tgz")
 
 

@@ -113,7 +113,10 @@ def test_the_primary_speaks_first() -> None:
 
 def test_a_scope_that_is_not_known_is_said() -> None:
     assert answer(outcome("p50", contrast()), scope="boots and machines not known").endswith(
-        "How far it holds cannot be told: boots and machines not known."
+        "Scope unknown: the data don't say which boots and machines they come from."
+    )
+    assert answer(outcome("p50", contrast()), scope="across 4 machines, boots not known").endswith(
+        "This holds across 4 machines; the data don't say which boots they come from."
     )
 
 

@@ -97,12 +97,12 @@ def test_a_bundle_that_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Pa
     writer = bundles.new()
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "x").touch()
-    with pytest.raises(KtrialError, match="taken cannot be written: ") as caught:
+    with pytest.raises(KtrialError, match=r"cannot write .*taken: ") as caught:
         writer.write(tmp_path / "taken", ())
     assert caught.value.hint == "free some space"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "work"]
     shutil.rmtree(tmp_path / "work")
-    bundles.close()  # what is away is no fault
+    bundles.close()  # what is away is not a fault
 
 
 def test_members_can_be_read_by_whoever_unpacks_them(tmp_path: Path) -> None:
@@ -149,11 +149,11 @@ def test_a_published_folder_has_no_other_files_than_a_bundle(tmp_path: Path) -> 
 
 
 def test_a_member_that_cannot_be_written_is_no_damaged_one(tmp_path: Path) -> None:
-    with pytest.raises(KtrialError, match="absent cannot be written: No such file or directory"):
+    with pytest.raises(KtrialError, match=r"cannot write .*absent: No such file or directory"):
         _keep(frame(b""), tmp_path / "absent", "raw/1", BundleMember("1", 0))
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(KtrialError, match="file/private cannot be written: Not a directory"):
+    with pytest.raises(KtrialError, match=r"cannot write .*file/private: Not a directory"):
         BundleFolder(tmp_path / "file" / "private").new()

@@ -271,5 +271,5 @@ def test_a_folder_that_is_a_link_is_not_used(place: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".x", "-x", "ä", "a b", "x" * 41, "x\n"])
 def test_what_is_no_name(name: str) -> None:
-    with pytest.raises(BadInput, match="is no name for a guest"):
+    with pytest.raises(BadInput, match="is not a name for a guest"):
         check_name(name)

@@ -134,7 +134,7 @@ def test_the_range_of_a_ratio_of_printed_numbers() -> None:
     for bad in ("0", "-3"):
         with pytest.raises(BadInput, match="above zero"):
             change_range(parse_printed(bad), parse_printed("1"))
-    with pytest.raises(BadInput, match="no printed number"):
+    with pytest.raises(BadInput, match="not a printed number"):
         parse_printed("many")
 
 
@@ -156,7 +156,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
         (b"", "no claim is in it"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\n", "says"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\nsays='+1%'\nwho='me'\n", ":6:1: "),
-        (b"[[tukey]]\nwhat='t'\ngroup=[]\npair=[{first='a',second='b',q='1'}]\n", "'a' is no group of it"),
+        (b"[[tukey]]\nwhat='t'\ngroup=[]\npair=[{first='a',second='b',q='1'}]\n", "'a' is not a group of it"),
         (b"[[tukey]]\nwhat='t'\ngroup=[{name='a',mean='1',sd='1',n=1}]\npair=[]\n", "n from 2 on"),
     ],
 )

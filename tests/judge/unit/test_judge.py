@@ -548,7 +548,7 @@ def test_questions_that_can_never_be_answered_are_refused_before_the_first_run()
         judge([protocol(outcomes=outcomes(**guards), cap=7)])
     with pytest.raises(BadInput, match=counted.format(4, "primary", 1, 4)):
         judge([protocol(("a", "b", "c", "d"), cap=7)])
-    with pytest.raises(BadInput, match="13 is no cap"):
+    with pytest.raises(BadInput, match="13 is not a cap"):
         judge([protocol(cap=13)])
     with pytest.raises(BadInput, match="cannot decide 4"):
         judge([protocol(outcomes=outcomes(**rules), cap=None, budget=7)])

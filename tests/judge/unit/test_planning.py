@@ -55,7 +55,7 @@ def test_smallest_effect_and_blocks_to_detect_are_inverse() -> None:
 
 @pytest.mark.parametrize("sd", [-0.01, math.inf, math.nan])
 def test_what_is_no_spread_plans_nothing(sd: float) -> None:
-    with pytest.raises(BadInput, match="is no spread to plan with"):
+    with pytest.raises(BadInput, match="is not a spread to plan with"):
         blocks_to_detect(sd, 0.05)
 
 

@@ -201,7 +201,7 @@ def test_it_ends_at_the_cap_and_where_somebody_ended_it() -> None:
     [
         ({"cap": None}, "cap = None"),
         ({"cap": 73}, "cap = 73"),
-        ({"screen": Screen(settings=("a",))}, "one setting is no choice"),
+        ({"screen": Screen(settings=("a",))}, "one setting is not a choice"),
         ({"seed": 8}, "is not there"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", scale="count")}}, "counter"),
     ],

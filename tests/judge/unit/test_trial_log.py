@@ -147,8 +147,8 @@ def test_a_ladder_asks_each_tier_twice() -> None:
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", margin=-0.1)}}, "margin of tool.time"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", margin=float("nan"))}}, "margin"),
         ({"detect": 0.0}, "detect is above 0"),
-        ({"outcomes": {TIME: COUNT}, "cap": 12}, "fixed number of blocks, 20 or more"),
-        ({"outcomes": {TIME: COUNT}, "cap": None}, "fixed number of blocks"),
+        ({"outcomes": {TIME: COUNT}, "cap": 12}, "needs at least 20 blocks"),
+        ({"outcomes": {TIME: COUNT}, "cap": None}, "needs at least 20 blocks"),
         ({"outcomes": {TIME: COUNT}, "extend": True}, "cannot be extended"),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_commit_that_does_not_build_is_left_out(tree: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["HEAD", "HEAD~3"], "GOOD is no ancestor of BAD"),
+        (["HEAD", "HEAD~3"], "GOOD is not an ancestor of BAD"),
         (["HEAD", "HEAD"], "no commit between good and bad"),
         (["nowhere", "HEAD"], "it has no commit 'nowhere'"),
         (["HEAD~1", "HEAD", "--memory", "much"], "--memory: "),
@@ -125,11 +125,11 @@ def test_what_is_missing_is_asked_for(tree: Path, tmp_path: Path) -> None:
         (["--outcome", "wakeup.p99_ns"], "--config FILE, or --build COMMAND"),
         (["--outcome", "wakeup.p99_ns", "--build", "true"], "--build needs --image"),
         (["--outcome", "wakeup", "--build", "true", "--image", "x"], "for example wakeup.p99_ns"),
-        (["--outcome", "a.b", "--config", "/nowhere"], "/nowhere: cannot be read"),
+        (["--outcome", "a.b", "--config", "/nowhere"], "/nowhere: no such file"),
     ):
         done = bisect(tmp_path, *ends, *arguments)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert (
-        "it is no git tree"
+        "it is not a git tree"
         in bisect(tmp_path, "a", "b", *build(tmp_path)[2:], "--tree", str(tmp_path), "--", "true").stderr
     )

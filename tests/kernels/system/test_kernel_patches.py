@@ -243,5 +243,5 @@ def test_what_is_no_source(tmp_path: Path, tree: Path, sources: Sources) -> None
 def test_a_small_file_that_unpacks_without_end_is_no_patch(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.patch"
     bomb.write_bytes(pack(bytes(LIMIT_BYTES + 1)))
-    with pytest.raises(BadInput, match="it has more than 64 MiB: it is no patch"):
+    with pytest.raises(BadInput, match="it has more than 64 MiB: it is not a patch"):
         patches(tmp_path, PatchWord(str(bomb), None))

@@ -43,7 +43,7 @@ def test_kernels_by_path(root: Path) -> None:
         images.find(str(root))
     with pytest.raises(BadInput, match="there is no kernel in it"):
         images.find(str(root / "boot"))
-    with pytest.raises(BadInput, match="No such file"):
+    with pytest.raises(BadInput, match="no such file"):
         images.find("./missing")
 
 

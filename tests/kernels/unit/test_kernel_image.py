@@ -56,7 +56,7 @@ def test_a_vmlinux_is_the_kernel_itself() -> None:
 @pytest.mark.parametrize(
     "data, why",
     [
-        (b"", "no kernel's image: it begins with nothing"),
+        (b"", "not a kernel's image: it begins with nothing"),
         (b"#!/bin/sh\n", "begins with 23 21 2f 62"),
         (kernels.image()[:-100], "is said to end at byte"),
         (kernels.image()[:0x210], "ends within its header"),

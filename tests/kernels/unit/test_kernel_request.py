@@ -94,7 +94,7 @@ def test_patches_as_people_name_them() -> None:
     assert (found.place, found.sha256, found.remote) == ("https://example.org/bore.patch", digest, True)
     for word, said in (
         ("https://example.org/bore.patch", "must be known"),
-        (f"http://example.org/x#sha256={digest}", "no https address"),
+        (f"http://example.org/x#sha256={digest}", "not an https address"),
         ("x#sha256=abc", "not 64 hexadecimal digits"),
         ("", "no file is named"),
     ):

@@ -147,5 +147,5 @@ def test_extensions_are_what_macros_add() -> None:
 
 @pytest.mark.parametrize("gate", ["", "x", "12.", "1.2.3"])
 def test_what_is_no_gate(gate: str) -> None:
-    with pytest.raises(BadInput, match="no version of a compiler"):
+    with pytest.raises(BadInput, match="not a version of a compiler"):
         gate_number(gate)

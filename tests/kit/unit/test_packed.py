@@ -49,7 +49,7 @@ def test_what_cannot_be_opened_whole_is_refused(name: str, monkeypatch: pytest.M
     with pytest.raises(BadInput, match="end is missing"):
         opened(whole[:-3])
     with pytest.raises(BadInput, match="cannot be unpacked"):
-        opened(whole + b"more, which is no stream")
+        opened(whole + b"more, which is not a stream")
     monkeypatch.setattr(packed, "LIMIT_BYTES", 1000)
     with pytest.raises(BadInput, match="more than 1000 bytes"):
         opened(whole)
@@ -71,7 +71,7 @@ def test_other_archives_are_named() -> None:
         opened(b"PK\x03\x04rest")
 
 
-@pytest.mark.parametrize("data", [b"", b"plain", b"\x1f\x8b", b"BZh9 is no bzip2", b"\0" * 99])
+@pytest.mark.parametrize("data", [b"", b"plain", b"\x1f\x8b", b"BZh9 is not a bzip2", b"\0" * 99])
 def test_all_else_is_not_packed(data: bytes) -> None:
     assert opened(data) is None
 

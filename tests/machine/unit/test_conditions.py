@@ -447,5 +447,5 @@ def test_the_time_between_samples(text: str, seconds: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "fast", "10ms", "2min", "-1s", "1 parsec"])
 def test_no_time_between_samples(text: str) -> None:
-    with pytest.raises(BadInput, match="no time between two samples"):
+    with pytest.raises(BadInput, match="not a time between two samples"):
         parse_sample_period(text)

@@ -199,7 +199,7 @@ def test_what_others_used_is_a_doubt_and_voids_only_where_that_is_wanted() -> No
     assert [(one.gate, one.level, one.groups) for one in judge_start(GOOD, busy)] == [
         ("others", "suspect", ("this run",))
     ]
-    assert judge_start(busy, GOOD) == (), "what others used before the first run is no matter of this one"
+    assert judge_start(busy, GOOD) == (), "what others used before the first run is not a matter of this one"
     assert why_void(judge_start(GOOD, busy)) == ()
     assert why_void(judge_start(GOOD, busy, parse_gates({"others": {"refuse": "30%"}}))) != ()
 
@@ -294,15 +294,15 @@ def test_limits_of_a_protocol() -> None:
 @pytest.mark.parametrize(
     "table, said",
     [
-        ({"steal": "2C"}, "gate steal: '2C' is no limit"),
-        ({"throttling": "2C"}, "gate throttling: '2C' is no limit"),
-        ({"steal": "same"}, "no limit"),
-        ({"steal": True}, "no limit"),
-        ({"steal": -1}, "no limit"),
-        ({"steal": float("nan")}, "no limit"),
-        ({"uptime": "0.5x"}, "no limit"),
-        ({"on_ac": "8C"}, "no limit"),
-        ({"on_ac": {"refuse": "other"}}, "no limit"),
+        ({"steal": "2C"}, "gate steal: '2C' is not a limit"),
+        ({"throttling": "2C"}, "gate throttling: '2C' is not a limit"),
+        ({"steal": "same"}, "not a limit"),
+        ({"steal": True}, "not a limit"),
+        ({"steal": -1}, "not a limit"),
+        ({"steal": float("nan")}, "not a limit"),
+        ({"uptime": "0.5x"}, "not a limit"),
+        ({"on_ac": "8C"}, "not a limit"),
+        ({"on_ac": {"refuse": "other"}}, "not a limit"),
         ({"steal": {"suspect": "5%", "refuse": "1%"}}, "refuses before it doubts"),
         ({"steal": {"warn": "5%"}}, "unknown level of gate steal: 'warn'"),
     ],

@@ -105,7 +105,7 @@ def test_of_a_grid_of_two_knobs_there_is_a_curve_for_each_value_of_the_other() -
     found = charts(with_sets(sets))
     assert found["response"].table.headers[0] == "vm.a, vm.b = 2"
     assert [row[:2] for row in found["response"].table.rows] == [("1", "sw10"), ("5", "sw60")]
-    assert "response-2" not in found, "one value is no curve"
+    assert "response-2" not in found, "one value is not a curve"
 
 
 def test_curves_beside_a_value_as_found_and_beside_another_are_two() -> None:

@@ -46,7 +46,7 @@ def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
     with mounted(tmp_path / "small", "size=2m") as folder:
         store = Store(Database.open(str(folder / "results.db")))
         store.begin(a_session())
-        with pytest.raises(KtrialError, match=r"results.db cannot be written: .*full") as full:
+        with pytest.raises(KtrialError, match=r"cannot write .*results.db: .*full") as full:
             fill(store)
         assert "what was recorded before is kept" in (full.value.hint or "")
         numbers = [run.number for run in store.runs("s1")]
@@ -58,7 +58,7 @@ def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
 def test_a_read_only_file_system_is_said(tmp_path: Path) -> None:
     with (
         mounted(tmp_path / "fixed", "size=1m,ro") as folder,
-        pytest.raises(KtrialError, match="cannot be opened: its file system is mounted read-only") as refused,
+        pytest.raises(KtrialError, match=r"cannot open .*: its file system is mounted read-only") as refused,
     ):
         Database.open(str(folder / "results.db"))
     assert "--store" in (refused.value.hint or "")
@@ -76,9 +76,9 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "url, said",
     [
-        ("mysql://host/name", "mysql is no database"),
+        ("mysql://host/name", "mysql is not a database"),
         ("://", "not a URL"),
-        ("sqlite:////proc/nowhere/x.db", "cannot be opened"),
+        ("sqlite:////proc/nowhere/x.db", "cannot open"),
     ],
 )
 def test_other_places_are_refused(url: str, said: str) -> None:
@@ -108,7 +108,7 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "results.db").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
-    with pytest.raises(KtrialError, match="cannot be opened") as damaged:
+    with pytest.raises(KtrialError, match="cannot open") as damaged:
         Database.open(str(tmp_path / "results.db"))
     assert "damaged" in (damaged.value.hint or "")
 
@@ -120,7 +120,7 @@ def test_text_that_is_no_utf8_is_damage(tmp_path: Path) -> None:
     with closing(sqlite3.connect(url)) as connection:
         connection.execute("UPDATE sessions SET document = CAST(x'7b22ff22' AS TEXT)")
         connection.commit()
-    with pytest.raises(KtrialError, match="cannot be read: Could not decode") as damaged:
+    with pytest.raises(KtrialError, match=r"cannot read .*: Could not decode") as damaged:
         store.sessions()
     store.close()
     assert "with text" not in damaged.value.message
@@ -189,6 +189,6 @@ def test_a_server_that_goes_away_is_said_and_found_again() -> None:
         store = Store(Database.open(url))
         store.begin(a_session())
         store.save(a_run(1), {})
-    with pytest.raises(KtrialError, match="cannot be written"):
+    with pytest.raises(KtrialError, match="cannot write"):
         store.save(a_run(2), {})
     store.close()

@@ -91,7 +91,7 @@ def test_a_run_whose_writer_was_killed_is_interrupted(store: Store, url: str) ->
 def test_no_run_is_there_twice(store: Store) -> None:
     store.begin(a_session())
     store.save(a_run(1), {})
-    with pytest.raises(KtrialError, match="cannot be written"):
+    with pytest.raises(KtrialError, match="cannot write"):
         store.save(a_run(1, 9.0), {})
     assert [run.measurements[0].value for run in store.runs("s1")] == [1.5]
     with pytest.raises(KtrialError, match="in the store already"):
@@ -99,7 +99,7 @@ def test_no_run_is_there_twice(store: Store) -> None:
 
 
 def test_a_session_that_fails_half_way_is_not_there(store: Store) -> None:
-    with pytest.raises(KtrialError, match="cannot be written"):
+    with pytest.raises(KtrialError, match="cannot write"):
         store.save_all(a_session(), [(a_run(1), {}), (a_run(1), {})])
     assert store.sessions() == ()
     store.save_all(a_session(), [(a_run(1), {"stdout": b"x"}), (a_run(2), {})])

@@ -323,7 +323,7 @@ def made(*values: float, text: str = "t") -> Importer:
     "importer, message",
     [
         (made(1.0, 2.0), "measures 'a' twice"),
-        (made(float("inf")), "a is o, which is no finite number"),
+        (made(float("inf")), "a is o, which is not a finite number"),
         (made(1.0, text="\ud800"), "half a character"),
         (made(1.0, text="a\0b"), "NUL"),
     ],

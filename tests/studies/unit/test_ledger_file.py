@@ -22,8 +22,8 @@ def test_it_is_written_whole_and_private(tmp_path: Path) -> None:
 
 def test_what_hinders_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(KtrialError, match="cannot be written"):
+    with pytest.raises(KtrialError, match="cannot write"):
         LedgerFile(tmp_path / "file" / "ledger.json").write(b"x")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(KtrialError, match="cannot be read"):
+    with pytest.raises(KtrialError, match="cannot read"):
         LedgerFile(tmp_path / "folder").read()

@@ -389,7 +389,7 @@ def test_a_full_disk_ends_the_trial_puts_back_and_keeps_what_was_recorded(home: 
         words = ["try", "vm.swappiness=10", *QUICK, *VALUE, "--", "sh", "-c", script]
         status = main([*options(home), *store, *words], out, err)
         assert status == 1
-        assert "cannot be written" in err.getvalue()
+        assert "cannot write" in err.getvalue()
         assert "full" in err.getvalue()
         assert SWAPPINESS.read_text() == "60\n"
         listed = io.StringIO()

@@ -85,8 +85,8 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ("seed = 7", "sede = 7", BadInput, "sede"),
         ("detect", "detekt", BadInput, "detekt"),
         ("[arms.control]", "[arms.stock]", UnknownName, "unknown arm: 'control'"),
-        ('name = "watermarks"', 'name = "../x"', BadInput, "is no name for a trial"),
-        ("[arms.case]", '[arms."a b"]', BadInput, "'a b' is no name for an arm"),
+        ('name = "watermarks"', 'name = "../x"', BadInput, "is not a name for a trial"),
+        ("[arms.case]", '[arms."a b"]', BadInput, "'a b' is not a name for an arm"),
         ('suite = "memory-pressure"', "", BadInput, "nothing is measured"),
         ('suite = "memory-pressure"', 'suite = "a"\ncommand = ["b"]', BadInput, "both a suite and a command"),
         ('suite = "memory-pressure"', 'suite = "a"\nmetrics = ["b"]', BadInput, "metrics read the output"),
@@ -100,15 +100,15 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ("cap = 20", "cap = 5", BadInput, "cap = 5: too few blocks for any verdict"),
         ("seed = 7", "budget = 3", BadInput, "budget = 3: too few blocks"),
         ('time = "2h"', 'time = "0s"', BadInput, "leaves no time for a run"),
-        ('time = "2h"', 'time = "soon"', BadInput, "time = 'soon' is no time"),
+        ('time = "2h"', 'time = "soon"', BadInput, "time = 'soon' is not a time"),
         ('settle = "500ms"', 'settle = "2h"', BadInput, "longer than an hour"),
         ("seed = 7", "runs_per_visit = 0", BadInput, "runs_per_visit = 0"),
-        ("MALLOC_ARENA_MAX", '"A-B"', BadInput, "is no name of a variable"),
+        ("MALLOC_ARENA_MAX", '"A-B"', BadInput, "is not a name of a variable"),
         ('profile = "micro-stutter"', "placebo = true", Contradiction, "a placebo must not change anything"),
         ("start_temperature", "heat", UnknownName, "unknown gate: 'heat'"),
         ("memory_pressure", "pressure", UnknownName, "unknown limit: 'pressure'"),
-        ('temperature = "95C"', 'temperature = "hot"', BadInput, "temperature = 'hot' is no limit"),
-        ('"40%"', '"140%"', BadInput, "memory_pressure = '140%' is no limit"),
+        ('temperature = "95C"', 'temperature = "hot"', BadInput, "temperature = 'hot' is not a limit"),
+        ('"40%"', '"140%"', BadInput, "memory_pressure = '140%' is not a limit"),
         ("[arms.control]", "[arms.control]\nexpect = { a = 1 }", BadInput, "expect is for manual arms"),
         ("[gates]", "[gates", BadInput, "TOML: "),
     ],
@@ -130,7 +130,7 @@ def test_what_cannot_be_meant_is_told_with_the_file(
 
 def test_one_arm_is_no_trial_and_two_alike_are_a_placebo() -> None:
     one = 'name = "a"\nsuite = "b"\n[arms.control]\n'
-    with pytest.raises(BadInput, match="one arm is no trial"):
+    with pytest.raises(BadInput, match="one arm is not a trial"):
         parsed(one)
     with pytest.raises(BadInput, match="the arms control and case are the same: that is a placebo trial") as caught:
         parsed(f"{one}[arms.case]\n")

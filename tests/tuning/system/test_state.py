@@ -139,11 +139,11 @@ def test_a_label_without_any_state_is_said(root: FakeRoot, tmp_path: Path) -> No
     "argv, said",
     [
         (["show", "nothing"], "unknown state: 'nothing'"),
-        (["show", "./nothing.json"], "cannot be read: No such file"),
+        (["show", "./nothing.json"], "no such file"),
         (["save"], "where is the state to go?"),
         (["save", "x", "-o", "y"], "where is the state to go?"),
-        (["save", "../x"], "is no name for a state"),
-        (["save", "now"], "is no name for a state"),
+        (["save", "../x"], "is not a name for a state"),
+        (["save", "now"], "is not a name for a state"),
         (["diff", "now", "now", "--declared", "vm.swapiness"], "did you mean vm.swappiness?"),
     ],
 )
@@ -157,7 +157,7 @@ def test_what_cannot_be_done_is_said(root: FakeRoot, argv: list[str], said: str)
 def test_a_file_of_something_else_is_refused(root: FakeRoot, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text('{"schema": "ktrial.run/1"}')
-    assert "is no saved state" in root.run("state", "show", str(file)).err
+    assert "is not a saved state" in root.run("state", "show", str(file)).err
     with file.open("wb") as sparse:
         sparse.truncate(2 << 30)
     assert "larger than 64 MiB" in root.run("state", "show", str(file)).err

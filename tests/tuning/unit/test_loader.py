@@ -120,8 +120,8 @@ def test_places_that_no_knob_has_are_refused_with_file_and_line(tmp_path: Path, 
 @pytest.mark.parametrize(
     "change, why",
     [
-        (("vm.own_knob", "a=b"), "no knob's name"),
-        (("vm.own_knob", "../etc"), "no knob's name"),
+        (("vm.own_knob", "a=b"), "not a knob's name"),
+        (("vm.own_knob", "../etc"), "not a knob's name"),
         (("min = 0", "min = 5, max = 1"), "min 5 is larger than max 1"),
         (('"sysctl"', '"sysfs"'), "needs `places`"),
         (('"sysctl"', '"boot"\nplaces = ["/sys/block/x"]'), "a boot knob has no places"),
@@ -138,8 +138,8 @@ PROFILE = 'name = "p"\nsummary = "s"\n\n[[setting]]\nknob = "vm.swappiness"\nval
 @pytest.mark.parametrize(
     "change, line, why",
     [
-        (('"p"', '"a=b"'), 1, "no profile's name"),
-        (('"p"', '""'), 1, "no profile's name"),
+        (('"p"', '"a=b"'), 1, "not a profile's name"),
+        (('"p"', '""'), 1, "not a profile's name"),
         (("= 10", "= 900"), 4, "out of range"),
         (("= 10", '= { compute = "share" }'), 4, "needs 'percent'"),
         (("= 10", '= { compute = "share", percent = "x" }'), 4, "is a number"),
@@ -172,7 +172,7 @@ def test_a_profile_by_path(tmp_path: Path) -> None:
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     folder = own(tmp_path / "own")
     (folder / "profiles" / "z.toml").symlink_to("/nonexistent")
-    with pytest.raises(BadInput, match=r"z\.toml: cannot be read"):
+    with pytest.raises(BadInput, match=r"z\.toml: no such file"):
         compiled_catalog(tmp_path / "cache", [folder])
 
 
@@ -220,7 +220,7 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path, data: st.DataObject) 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str, make: Callable[[Path], None]) -> None:
     (tmp_path / kind).mkdir()
     make(tmp_path / kind / "other.toml")
-    with pytest.raises(BadInput, match=rf"{kind}/other.toml: is no regular file") as told:
+    with pytest.raises(BadInput, match=rf"{kind}/other.toml: is not a regular file") as told:
         load_goals([tmp_path], load_catalog([tmp_path]), [*BENCHMARKS, *load_suites([], BENCHMARKS)])
     assert told.value.hint == "take it out of the folder, or rename it"
 

@@ -53,7 +53,7 @@ def test_a_value_is_one_of_four(files: str) -> None:
 
 
 def test_another_schema_is_refused() -> None:
-    with pytest.raises(BadInput, match="no saved state"):
+    with pytest.raises(BadInput, match="not a saved state"):
         parse_state(b'{"schema": "ktrial.state/2", "facts": {}, "knobs": {}, "files": {}}', "x")
 
 

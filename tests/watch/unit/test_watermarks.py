@@ -101,7 +101,7 @@ def test_bad_words(word: str, error: type[Exception], says: str) -> None:
 def test_a_kernel_without_the_factor() -> None:
     here = machine()
     del here.files["/proc/sys/vm/watermark_scale_factor"]
-    with pytest.raises(Refused, match="watermark_scale_factor cannot be read"):
+    with pytest.raises(Refused, match=r"cannot read .*watermark_scale_factor"):
         layout_here(here)
 
 

@@ -68,7 +68,7 @@ class CommandJournalFile:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise KtrialError(f"{self._path} cannot be read: {error.strerror}") from None
+            raise KtrialError(f"cannot read {self._path}: {error.strerror}") from None
         entries = []
         # A last line without its end was cut off: what it tells of was not run.
         for number, line in enumerate(lines[:-1], start=1):
@@ -97,4 +97,4 @@ class CommandJournalFile:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise KtrialError(f"{self._path} cannot be written: {error.strerror}") from None
+            raise KtrialError(f"cannot write {self._path}: {error.strerror}") from None

@@ -76,7 +76,7 @@ class FoldersHere:
                 continue
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
-                unread = f"{name}: no regular file"
+                unread = f"{name}: not a regular file"
                 continue
             with os.fdopen(descriptor, "rb") as file:
                 files[name] = file.read(FILE_BYTES)

@@ -69,6 +69,6 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise KtrialError(
-            f"{path} cannot be written: {error.strerror}",
+            f"cannot write {path}: {error.strerror}",
             hint="free some space, or set XDG_STATE_HOME to a folder that you may write",
         ) from None

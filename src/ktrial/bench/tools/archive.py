@@ -55,9 +55,9 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
                     raise KtrialError(f"{shown} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files")
                 _unpack_member(shown, tar, member, into)
     except OSError as error:
-        raise KtrialError(f"{shown} cannot be unpacked: {error.strerror or error}") from None
+        raise KtrialError(f"cannot unpack {shown}: {error.strerror or error}") from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise KtrialError(f"{shown} cannot be unpacked: {error}", hint="it must be a tar archive") from None
+        raise KtrialError(f"cannot unpack {shown}: {error}", hint="it must be a tar archive") from None
     entries = list(into.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else into
 
@@ -96,7 +96,7 @@ def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, in
         linked = into / member.linkname
         _check_way(shown, linked, into)
         if linked.is_symlink() or not linked.is_file():
-            raise _distrusted(shown, f"{member.linkname!r} is no file of it")
+            raise _distrusted(shown, f"{member.linkname!r} is not a file of it")
         target.hardlink_to(linked)
     else:
         raise _distrusted(shown, f"{member.name!r} is neither a file nor a folder nor a link")

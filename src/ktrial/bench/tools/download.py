@@ -41,7 +41,7 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
 def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> None:
     """Write what lies at an https address to a new file. Proxies and SSL_CERT_FILE of the environment are heeded."""
     if not address.startswith("https://"):
-        raise BadInput(f"{address} is no https address", hint="download it yourself and give the file's path")
+        raise BadInput(f"{address} is not an https address", hint="download it yourself and give the file's path")
     opener = urllib.request.build_opener(_HttpsOnly)
     request = urllib.request.Request(address, headers={"User-Agent": f"ktrial/{__version__}"})
     deadline = time.monotonic() + LIMIT_S
@@ -51,7 +51,7 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
             while chunk := answer.read(_CHUNK_BYTES):
                 left -= len(chunk)
                 if left < 0:
-                    raise KtrialError(f"{address} is larger than {most_bytes} bytes", hint="it is no tool's source")
+                    raise KtrialError(f"{address} is larger than {most_bytes} bytes", hint="it is not a tool's source")
                 if time.monotonic() > deadline:
                     raise KtrialError(f"{address} took longer than {LIMIT_S:g} s", hint="download it yourself")
                 file.write(chunk)
@@ -60,5 +60,5 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
         reason = getattr(error, "reason", None) or error
         raise KtrialError(
-            f"{address} cannot be downloaded: {reason}", hint="download it yourself and give the file's path"
+            f"cannot download {address}: {reason}", hint="download it yourself and give the file's path"
         ) from None

@@ -63,7 +63,7 @@ class Workshop:
         place = place or recipe.upstream
         if "://" in place:
             if not place.startswith("https://"):
-                raise BadInput(f"{place} is no https address", hint="download it yourself and give its path")
+                raise BadInput(f"{place} is not an https address", hint="download it yourself and give its path")
             if not place.endswith(_ARCHIVES):
                 return self._fetch_commit(place, recipe.commit, recipe)
             archive = self._folder / "archive"
@@ -72,7 +72,7 @@ class Workshop:
         path = Path(place).resolve()
         if path.is_file():
             if path.stat().st_size > ARCHIVE_BYTES:
-                raise BadInput(f"{path} is larger than {ARCHIVE_BYTES} bytes: it is no tool's source")
+                raise BadInput(f"{path} is larger than {ARCHIVE_BYTES} bytes: it is not a tool's source")
             archive = self._folder / "archive"
             shutil.copyfile(path, archive)
             return self._open_archive(archive, str(path), accepted_sha256)
@@ -137,7 +137,7 @@ class Workshop:
     def _open_folder(self, path: Path, recipe: Recipe) -> ToolSource:
         if (path / ".git").exists():
             git = (*_GIT, "-C", str(path))
-            what = f"{path} is no git checkout that can be read"
+            what = f"{path} is not a git checkout that can be read"
             commit = self._git([*git, "rev-parse", "--verify", "HEAD^{commit}"], str(path), what).strip()
             if self._git([*git, "status", "--porcelain"], str(path), what).strip():
                 raise BadInput(

@@ -45,7 +45,7 @@ class TakesCommand(click.Command):
     """A command that keeps the words after `--` apart."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return the pieces with `-- CMD`, which is no argument to click."""
+        """Return the pieces with `-- CMD`, which is not an argument to click."""
         pieces = super().collect_usage_pieces(ctx)
         return pieces if any("CMD" in piece for piece in pieces) else [*pieces, "[-- CMD…]"]
 
@@ -262,7 +262,7 @@ def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
     for text in gates:
         name, equals, limit = text.partition("=")
         if not equals:
-            raise BadInput(f"--gate {text!r} cannot be read", hint="write NAME=LIMIT: start_temperature=8C, swap=off")
+            raise BadInput(f"cannot read --gate {text!r}", hint="write NAME=LIMIT: start_temperature=8C, swap=off")
         given[name.strip()] = _limit(name.strip(), limit.strip())
     return parse_gates({**suite.gates, **given})
 
@@ -276,7 +276,9 @@ def _limit(gate: str, text: str) -> Any:
     try:
         return tomllib.loads(f"limit = {text}")["limit"]
     except tomllib.TOMLDecodeError:
-        raise BadInput(f"--gate {gate}: {text!r} is no table", hint='write { suspect = "1%", refuse = "5%" }') from None
+        raise BadInput(
+            f"--gate {gate}: {text!r} is not a table", hint='write { suspect = "1%", refuse = "5%" }'
+        ) from None
 
 
 def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
@@ -393,7 +395,7 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
     except OSError as error:
         part.unlink(missing_ok=True)
         raise KtrialError(
-            f"{path} cannot be written: {error.strerror}", hint=f"the runs are kept in {result.where}"
+            f"cannot write {path}: {error.strerror}", hint=f"the runs are kept in {result.where}"
         ) from None
 
 

@@ -97,7 +97,7 @@ def _build(asked: BisectQuery) -> tuple[tuple[str, ...], str]:
     if asked.config is None:
         raise BadInput("without a configuration there is nothing to build", hint="--config FILE, or --build COMMAND")
     if not asked.config.is_file():
-        raise BadInput("cannot be read: there is no such file", file=str(asked.config))
+        raise BadInput("no such file", file=str(asked.config))
     image = asked.image or _IMAGE
     configure = f"cp {shlex.quote(str(asked.config.resolve()))} .config && make olddefconfig"
     return (configure, f"make -j{os.cpu_count() or 1} {shlex.quote(image.rpartition('/')[2])}"), image

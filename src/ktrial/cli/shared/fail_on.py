@@ -27,7 +27,7 @@ def _ask(context: click.Context, option: click.Parameter, text: str | None) -> N
     words = [] if text is None else [word.strip() for word in text.split(",")]
     for word in words:
         if word not in known:
-            told = f"{word!r} is no verdict; there are {', '.join(known)}"
+            told = f"{word!r} is not a verdict; there are {', '.join(known)}"
             raise click.BadParameter(told, ctx=context, param=option)
     if context.obj is not None:
         context.obj.fail_on = tuple(known[word] for word in words)

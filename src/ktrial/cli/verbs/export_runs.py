@@ -77,4 +77,4 @@ def _put(path: Path, data: bytes) -> None:
         part.rename(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise KtrialError(f"{path} cannot be written: {error.strerror}") from None
+        raise KtrialError(f"cannot write {path}: {error.strerror}") from None

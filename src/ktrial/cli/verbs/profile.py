@@ -13,6 +13,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
 from ktrial.kit.errors import BadInput
+from ktrial.kit.files import why_unread
 
 if TYPE_CHECKING:
     from ktrial.tuning.origin.formats.lines import Unread
@@ -84,14 +85,14 @@ def _content(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", file=file) from None
+        raise BadInput(why_unread(error), file=file) from None
 
 
 def _write(output: Path, text: str) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", file=str(output)) from None
+        raise BadInput(f"cannot write it: {error.strerror}", file=str(output)) from None
 
 
 def _name_lines(what: str, lines: Iterable[Unread]) -> None:

@@ -81,6 +81,8 @@ def parse_claim_file(data: bytes, file: str) -> ClaimFile:
         names = [group.name for group in table.group]
         unknown = [name for pair in table.pair for name in (pair.first, pair.second) if name not in names]
         if unknown or len(set(names)) != len(names) or min((group.n for group in table.group), default=0) < 2:
-            what = f"{unknown[0]!r} is no group of it" if unknown else "its groups need different names and n from 2 on"
+            what = (
+                f"{unknown[0]!r} is not a group of it" if unknown else "its groups need different names and n from 2 on"
+            )
             raise BadInput(f"[[tukey]] {table.what!r}: {what}", file=file, hint=f"groups: {', '.join(names)}")
     return found

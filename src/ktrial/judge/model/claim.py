@@ -103,7 +103,7 @@ def parse_claim(text: str) -> Claim:
             found = said.strip()[: match.start()], change.strip()
             break
     if found is None:
-        raise BadInput(f"claim {text!r} cannot be read", hint=f"write {GRAMMAR}")
+        raise BadInput(f"cannot read the claim {text!r}", hint=f"write {GRAMMAR}")
     return Claim(text=text, arm=arm.strip() if colon else None, outcome=found[0], change=found[1])
 
 
@@ -111,7 +111,7 @@ def parse_printed(text: str | float) -> ClaimedNumber:
     """`4,808 us`, `900K`, `79.800 sec`, `~12` with what it can stand for."""
     found = _PRINTED.fullmatch(str(text).strip())
     if found is None:
-        raise BadInput(f"{text!r} is no printed number", hint="write it as it was printed, for example '4,808 us'")
+        raise BadInput(f"{text!r} is not a printed number", hint="write it as it was printed, for example '4,808 us'")
     plain = found["number"].replace(",", "")
     factor = _FACTORS[found["factor"]]
     half = _half(plain, about=found["about"] is not None) * factor
@@ -125,7 +125,7 @@ def parse_change(text: str, unit: Unit | None, direction: Direction | None, marg
     """Return the ranges of changes that a text can mean for an outcome of this unit. Raises BadInput with examples."""
     found = _CHANGE.fullmatch(text.strip())
     if found is None:
-        raise BadInput(f"change {text!r} cannot be read", hint=f"write {GRAMMAR}")
+        raise BadInput(f"cannot read the change {text!r}", hint=f"write {GRAMMAR}")
     about = found["about"] is not None
     if found["same"]:
         edge = math.log1p(margin)

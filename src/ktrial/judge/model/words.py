@@ -31,7 +31,7 @@ _NOUNS: Mapping[str, str] = {
 }
 #: From this factor on a percentage says less than the factor alone.
 _LARGE = 11.0
-#: Logarithms beyond which a factor is no number any more.
+#: Logarithms beyond which a factor is not a number any more.
 _LARGEST = 700.0
 _SMALLEST_PERCENT = 0.01
 

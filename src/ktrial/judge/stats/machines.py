@@ -153,7 +153,7 @@ def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Toget
 
 
 def within_machines(runs: Runs) -> Array:
-    """Scores less the median of their machine: that machines differ is no mode."""
+    """Scores less the median of their machine: that machines differ is not a mode."""
     names = np.array([str(machine) for machine in runs.machines])
     scores = runs.scores.copy()
     for name in np.unique(names):

@@ -111,7 +111,7 @@ def apart(logs: Array) -> Apart | None:
 
 
 def within_blocks(scores: Mapping[str, Array], blocks: Mapping[str, Sequence[Hashable | None]]) -> dict[str, Array]:
-    """Return the scores of each arm without what their blocks explain: that is no mode, for both arms have it.
+    """Return the scores of each arm without what their blocks explain: that is not a mode, for both arms have it.
 
     What the other arms show in the same block explains a score as far as the two go together over all blocks. Scores
     are as they were where blocks are not known of all runs, or an arm shares too few of them to tell.

@@ -43,7 +43,7 @@ class CommitHistory:
         self.folder = folder
         if not folder.is_dir():
             raise BadInput("is not a folder", file=str(folder), hint="give the folder of a git tree")
-        self.git("rev-parse", "--git-dir", what="it is no git tree")
+        self.git("rev-parse", "--git-dir", what="it is not a git tree")
 
     def commit(self, word: str) -> str:
         """Return the number of the commit that a tag, a branch or a short number names."""
@@ -56,7 +56,7 @@ class CommitHistory:
         base = self.git("merge-base", good, bad, what="good and bad have no commit in common").strip()
         if base != good:
             raise BadInput(
-                "GOOD is no ancestor of BAD",
+                "GOOD is not an ancestor of BAD",
                 file=str(self.folder),
                 hint=f"the older one is GOOD, whichever way the outcome went; their last common commit is {base[:12]}",
             )

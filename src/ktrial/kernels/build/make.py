@@ -107,6 +107,6 @@ def _run_to_end(
             env=environment,
         )
     except OSError as error:
-        raise KtrialError(f"{argv[0]} cannot be started: {error.strerror}", hint=f"install {argv[0]}") from None
+        raise KtrialError(f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}") from None
     except subprocess.TimeoutExpired:
         raise KtrialError(f"{what} did not end within {_LIMIT_S:g} s") from None

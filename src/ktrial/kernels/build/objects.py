@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from ktrial.kernels.built_objects import BuiltObjects, ObjectFlags
 from ktrial.kernels.images.compiler_banner import comments, producers
 from ktrial.kit.errors import BadInput
+from ktrial.kit.files import why_unread
 from ktrial.kit.formats.elf import Elf
 
 Language = Literal["C", "Rust"]
@@ -113,7 +114,7 @@ def _compiled(folder: Path) -> Iterator[Compiled]:
                 try:
                     compiled = read_cmd(path.read_bytes())
                 except OSError as error:
-                    raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
+                    raise BadInput(why_unread(error), file=str(path)) from None
                 if compiled is not None:
                     yield compiled
 

@@ -20,6 +20,7 @@ import msgspec
 from ktrial.kernels.build.patch_files import families
 from ktrial.kernels.source import AppliedPatch, PatchSet, PatchWord
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnreadableOutput
+from ktrial.kit.files import why_unread
 from ktrial.kit.formats.tool_output import numbered, unreadable
 from ktrial.kit.formats.unified_diff import FilePatch, read_patch, strip_name
 from ktrial.tuning.origin.formats.words import split_words
@@ -183,7 +184,7 @@ def _bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             return _no_more(file.read(LIMIT_BYTES + 1), str(path))
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
+        raise BadInput(why_unread(error), file=str(path)) from None
 
 
 def _unpacked(data: bytes, place: str) -> bytes:
@@ -199,7 +200,7 @@ def _unpacked(data: bytes, place: str) -> bytes:
 
 def _no_more(data: bytes, place: str) -> bytes:
     if len(data) > LIMIT_BYTES:
-        raise BadInput(f"it has more than {LIMIT_BYTES >> 20} MiB: it is no patch", file=place)
+        raise BadInput(f"it has more than {LIMIT_BYTES >> 20} MiB: it is not a patch", file=place)
     return data
 
 

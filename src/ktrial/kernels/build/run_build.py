@@ -106,7 +106,7 @@ class KernelBuild:
                 start_new_session=True,
             )
         except OSError as error:
-            raise KtrialError(f"{argv[0]} cannot be started: {error.strerror}", hint=f"install {argv[0]}") from None
+            raise KtrialError(f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}") from None
         assert process.stdout is not None, "it is a pipe"
         rest = b""
         try:

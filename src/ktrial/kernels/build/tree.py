@@ -10,6 +10,7 @@ from pathlib import Path
 from ktrial.kernels.uarch.patch import NEEDED, OPTIONAL, UarchPatch, make_patch, make_reverse, survey
 from ktrial.kernels.uarch.targets import KernelTree, Target
 from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.files import why_unread
 
 
 class SourceTree:
@@ -68,7 +69,7 @@ class SourceTree:
             hint = "give the folder that a kernel's sources were unpacked into"
             raise BadInput(f"is not a kernel tree: {path} is missing", file=str(self.folder), hint=hint) from None
         except OSError as error:
-            raise BadInput(f"cannot be read: {error.strerror}", file=str(place)) from None
+            raise BadInput(why_unread(error), file=str(place)) from None
         except UnicodeDecodeError:
             raise BadInput("is not UTF-8 text", file=str(place)) from None
         if "\r" in text or not text.endswith("\n"):

@@ -14,6 +14,7 @@ from ktrial.kernels.identity import KernelFound
 from ktrial.kernels.images.packages import is_package, kernel_of
 from ktrial.kernels.images.read_identity import identify, identify_running
 from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.kit.files import why_unread
 
 RUNNING = "running"
 _BTF = "/sys/kernel/btf/vmlinux"
@@ -90,14 +91,14 @@ def _is_package(path: Path) -> bool:
     try:
         return is_package(path)
     except OSError as error:
-        raise BadInput(f"it cannot be read: {error.strerror}", file=str(path)) from None
+        raise BadInput(why_unread(error), file=str(path)) from None
 
 
 def _opened(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
-        raise BadInput(f"it cannot be read: {error.strerror}", file=str(path)) from None
+        raise BadInput(why_unread(error), file=str(path)) from None
 
 
 def _image(path: Path, word: str) -> KernelFiles:

@@ -45,7 +45,7 @@ class KernelImage(NamedTuple):
 
 
 def architecture(data: bytes, source: str) -> str:
-    """For which machine an image is. Raises BadInput where it is no kernel's image."""
+    """For which machine an image is. Raises BadInput where it is not a kernel's image."""
     if not _is_bzimage(data):
         return _machine(_unwrapped(data, source)[1], source)
     if len(data) < _HEADER_END:
@@ -66,7 +66,7 @@ def bootable(data: bytes, source: str, wanted: str) -> bytes:
 
 
 def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
-    """Refuse a program that is no kernel, and a kernel that no emulator starts in this form."""
+    """Refuse a program that is not a kernel, and a kernel that no emulator starts in this form."""
     if _SAYS_LINUX not in kernel:
         raise BadInput("it is a program, and no kernel: it does not say of what version of Linux it is", file=source)
     if wanted != "x86_64":
@@ -101,7 +101,7 @@ def _machine(kernel: bytes, source: str) -> str:
     if (found := _FLAT.get(kernel[_FLAT_AT : _FLAT_AT + 4])) is not None:
         return found
     raise BadInput(
-        f"it is no kernel's image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
+        f"it is not a kernel's image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
         file=source,
         hint="a kernel is a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a package with one",
     )

@@ -23,7 +23,7 @@ class KernelModule(NamedTuple):
 
 
 def module_name(file: str) -> str | None:
-    """The module that a file is called after, as the kernel writes its name; None where it is no module's file."""
+    """The module that a file is called after, as the kernel writes its name; None where it is not a module's file."""
     name = file.rpartition("/")[2]
     return _SUFFIX.sub("", name).replace("-", "_") if _SUFFIX.search(name) else None
 
@@ -37,7 +37,7 @@ def read_module(data: bytes, source: str) -> KernelModule:
     plain = data if inside is None else inside.inner
     info = Elf(plain, source).section(".modinfo")
     if info is None:
-        raise BadInput("it has no .modinfo and is no kernel module", file=source)
+        raise BadInput("it has no .modinfo and is not a kernel module", file=source)
     depends: list[str] = []
     before: list[str] = []
     for entry in info.split(b"\0"):

@@ -38,7 +38,7 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
             found[match[1]] = "n"
         elif line and not line.startswith("#"):
             raise BadInput(
-                f"{line[:60]!r} is no line of a kernel's configuration",
+                f"{line[:60]!r} is not a line of a kernel's configuration",
                 file=source,
                 line=number,
                 hint="CONFIG_NAME=…",

@@ -80,7 +80,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def check(self) -> None:
         if not _NAME.fullmatch(self.name) or (self.rust is not None and not _NAME.fullmatch(self.rust)):
-            raise BadInput(f"{self.name!r} is no name that -march takes")
+            raise BadInput(f"{self.name!r} is not a name that -march takes")
         if not _SYMBOL.fullmatch(self.symbol):
             raise BadInput(f"{self.symbol!r} is no Kconfig symbol")
         for gate in (self.gcc, self.clang, self.gcc_until):
@@ -175,7 +175,7 @@ def gate_number(gate: str) -> int:
     """`15.1` -> 150100, as the kernel's configuration counts versions."""
     match = _VERSION.fullmatch(gate)
     if match is None:
-        raise BadInput(f"{gate!r} is no version of a compiler", hint="write 12 or 15.1")
+        raise BadInput(f"{gate!r} is not a version of a compiler", hint="write 12 or 15.1")
     return int(match[1]) * 10_000 + int(match[2] or 0) * 100
 
 

@@ -22,7 +22,7 @@ _SETTLED = 4
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a panel for each arm, unless it is no trial or there was no block."""
+    """Yield a panel for each arm, unless it is not a trial or there was no block."""
     trial = comparison.trial
     primary = next((one for one in comparison.outcomes if one.role == "primary"), None)
     if trial is None or primary is None:

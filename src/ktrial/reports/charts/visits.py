@@ -18,7 +18,7 @@ _MARK = 120
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a column for each block, unless it is no trial."""
+    """Yield a column for each block, unless it is not a trial."""
     if comparison.trial is None or not comparison.trial.drawn:
         return
     cast = cast_of(comparison)

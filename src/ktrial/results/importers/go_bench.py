@@ -23,7 +23,7 @@ from ktrial.results.importers._units import AS_IT_STANDS, Scale, signed_number
 
 _KEY = re.compile(r"([a-z][^\s:A-Z]*):(?:\s+(.*))?")
 _NAME = re.compile(r"Benchmark(?:[^a-z\s]\S*)?")
-#: What is no name of `go test` is one where all after it is a result's; else it is talk ("Benchmarking 3 files").
+#: What is not a name of `go test` is one where all after it is a result's; else it is talk ("Benchmarking 3 files").
 _LIKE_ONE = re.compile(r"Benchmark\S*\s+[0-9]+(?:\s+[0-9][0-9.eE+-]*\s+[^\s0-9]\S*)+")
 _FAIL = re.compile(r"\s*--- FAIL: (Benchmark\S+)")
 _PROCESSORS = re.compile(r"(.+)-(\d{1,6})")

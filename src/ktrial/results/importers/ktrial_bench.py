@@ -72,7 +72,7 @@ def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
     session = json_table(document.get("session"), source, "session")
     name, suite, label = (session.get(key) for key in ("session", "suite", "label"))
     if not isinstance(name, str) or not isinstance(suite, str) or not isinstance(label, str | None):
-        raise unreadable(source, None, "session", "whole: its session, suite or label is no text")
+        raise unreadable(source, None, "session", "whole: its session, suite or label is not a text")
     records = [
         _record(one, f"runs[{index}]", source)
         for index, one in enumerate(json_list(document.get("runs"), source, "runs"))

@@ -122,7 +122,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each value that is no warm-up."""
+    """Return a run for each value that is not a warm-up."""
     runs: list[ForeignRun] = []
     warm_ups = 0
     group = group_of(options.label, name)

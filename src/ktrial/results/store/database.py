@@ -90,7 +90,7 @@ class Database:
             return cls._open_file(Path(parsed.database or ""))
         if parsed.get_backend_name() != "postgresql":
             raise BadInput(
-                f"--store: {parsed.get_backend_name()} is no database that ktrial knows",
+                f"--store: {parsed.get_backend_name()} is not a database that ktrial knows",
                 hint=f"write {_FORMS}",
             )
         if "@" in (parsed.host or ""):  # what stands before it is a part of the password
@@ -194,13 +194,11 @@ def _check_place(path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         mounts = Path(MOUNTS).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
-        raise KtrialError(f"{path} cannot be opened: {error.strerror}", hint=_ELSEWHERE) from None
+        raise KtrialError(f"cannot open {path}: {error.strerror}", hint=_ELSEWHERE) from None
     if not os.access(folder, os.W_OK):
         read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
         why = "its file system is mounted read-only" if read_only else "this user may not write in its folder"
-        raise KtrialError(
-            f"{path} cannot be opened: {why}, and a store that is only read is locked too", hint=_ELSEWHERE
-        )
+        raise KtrialError(f"cannot open {path}: {why}, and a store that is only read is locked too", hint=_ELSEWHERE)
     kind = file_system(str(folder.resolve()), mounts)
     if kind in _NETWORK:
         raise KtrialError(
@@ -210,11 +208,11 @@ def _check_place(path: Path) -> None:
     if path.is_dir():
         raise BadInput(f"--store {path} is a folder", hint=f"name a file: {path}/results.db")
     if path.exists() and not path.is_file():
-        raise BadInput(f"--store {path} is no store: a device, a pipe or a socket", hint=_ELSEWHERE)
+        raise BadInput(f"--store {path} is not a store: a device, a pipe or a socket", hint=_ELSEWHERE)
     if path.exists() and path.stat().st_size and not _is_sqlite(path):
-        raise BadInput(f"--store {path} is no store: another kind of file", hint=_ELSEWHERE)
+        raise BadInput(f"--store {path} is not a store: another kind of file", hint=_ELSEWHERE)
     if path.exists() and _is_of_others(path):
-        raise BadInput(f"--store {path} is no store: a database of another program", hint=_ELSEWHERE)
+        raise BadInput(f"--store {path} is not a store: a database of another program", hint=_ELSEWHERE)
 
 
 def _is_sqlite(path: Path) -> bool:
@@ -223,7 +221,7 @@ def _is_sqlite(path: Path) -> bool:
             return file.read(16) == b"SQLite format 3\0"
     except OSError as error:
         reason = os.strerror(error.errno or errno.EIO)
-        raise KtrialError(f"{path} cannot be read: {reason}", hint=_ELSEWHERE) from None
+        raise KtrialError(f"cannot read {path}: {reason}", hint=_ELSEWHERE) from None
 
 
 def _is_of_others(path: Path) -> bool:

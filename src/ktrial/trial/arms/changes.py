@@ -69,4 +69,4 @@ def check_arm_changes(
     if sched_ext is not None and not (sched_ext.run and sched_ext.run[0] and sched_ext.name):
         raise BadInput(f"arm {arm}: sched_ext without a program", hint='sched_ext = { run = ["scx_lavd"] }')
     if service is not None and not _UNIT.fullmatch(service.name):
-        raise BadInput(f"arm {arm}: {service.name!r} is no unit of systemd", hint="for example irqbalance.service")
+        raise BadInput(f"arm {arm}: {service.name!r} is not a unit of systemd", hint="for example irqbalance.service")

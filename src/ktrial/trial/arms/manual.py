@@ -115,7 +115,7 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
 def _unusable(kind: FactKind, wanted: Expected) -> str | None:
     """Return why an arm cannot be recognised so."""
     if kind.of is not None or kind.name in _MOVES or (kind.type not in _SCALARS and not _is_words(kind)):
-        return "no arm is recognised by this fact: it moves by itself, or is no single value"
+        return "no arm is recognised by this fact: it moves by itself, or is not a single value"
     if _is_words(kind):
         return None if isinstance(wanted, str) and wanted.split() else "the words that are in it are wanted"
     fits: dict[str, bool] = {

@@ -106,7 +106,9 @@ def _refuse_of_machines(trial: TrialFile) -> None:
 def _check_words(where: str, words: tuple[str, ...]) -> None:
     for word in words:
         if not word or not word.isprintable() or word.split() != [word] or word.startswith(_PERTURBATION):
-            raise BadInput(f"{where}: {word!r} is no word of a kernel's command line", hint='boot = ["preempt=full"]')
+            raise BadInput(
+                f"{where}: {word!r} is not a word of a kernel's command line", hint='boot = ["preempt=full"]'
+            )
 
 
 def shape_of(guest: GuestFile) -> Shape:

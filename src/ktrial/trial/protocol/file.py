@@ -199,7 +199,7 @@ def seconds(value: str, what: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or number < 0:
-        raise BadInput(f"{what} = {value!r} is no time", hint='for example "2s" or "10min"')
+        raise BadInput(f"{what} = {value!r} is not a time", hint='for example "2s" or "10min"')
     return number
 
 

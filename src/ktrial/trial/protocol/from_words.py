@@ -78,7 +78,7 @@ def pair(text: str, option: str) -> tuple[str, str]:
     """NAME=VALUE of an option. Raises BadInput."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise BadInput(f"{option} {text!r} cannot be read", hint="write NAME=VALUE")
+        raise BadInput(f"cannot read {option} {text!r}", hint="write NAME=VALUE")
     return name, value
 
 

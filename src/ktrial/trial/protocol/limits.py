@@ -17,7 +17,7 @@ _LIMITS = {"temperature": ("celsius", "95C"), "memory_pressure": ("percent", "40
 
 
 class SafetyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Null is no limit. `memory_pressure_share` is of the time in which all tasks waited for memory."""
+    """Null is not a limit. `memory_pressure_share` is of the time in which all tasks waited for memory."""
 
     temperature_c: float | None = None
     memory_pressure_share: float | None = None
@@ -52,7 +52,7 @@ def parse_limits(table: Mapping[str, Any]) -> SafetyLimits:
         except ValueError:
             number = math.nan
         if not number > 0 or (dimension == "percent" and number > 100):
-            raise BadInput(f"limits: {name} = {value!r} is no limit", hint=f'for example  {name} = "{example}"')
+            raise BadInput(f"limits: {name} = {value!r} is not a limit", hint=f'for example  {name} = "{example}"')
         found[name] = number
     pressure = found.get("memory_pressure")
     return SafetyLimits(

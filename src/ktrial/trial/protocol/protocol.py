@@ -119,7 +119,7 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
     ]
     raise BadInput(
         f"{protocol.primary} is too far a percentile to decide: {events_text(events, quantile)}",
-        hint=f"{longer(events, quantile)}, or another primary: {', '.join(nearer) or 'one that is no percentile'}",
+        hint=f"{longer(events, quantile)}, or another primary: {', '.join(nearer) or 'one that is not a percentile'}",
     )
 
 

@@ -42,7 +42,7 @@ def check_trial_file(trial: TrialFile) -> None:
     """Raise BadInput for a protocol that says nothing that can be carried out on any machine."""
     for what, name in (("a trial", trial.name), *(("an arm", name) for name in trial.arms)):
         if not _NAME.fullmatch(name):
-            raise BadInput(f"{name!r} is no name for {what}", hint="letters, digits and . _ + -, for example wsf500")
+            raise BadInput(f"{name!r} is not a name for {what}", hint="letters, digits and . _ + -, for example wsf500")
     if (trial.suite is None) == (not trial.command):
         what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
         raise BadInput(what, hint='either  suite = "pagefault"  or  command = ["make", "-j4"]')
@@ -90,14 +90,14 @@ def _check_arms(trial: TrialFile) -> None:
             "arm", trial.control, arms, hint=f"there is none of the name of the control: [arms.{CONTROL}]"
         )
     if len(arms) < 2:
-        raise BadInput("one arm is no trial", hint="[arms.placebo]  placebo = true  looks at the noise alone")
+        raise BadInput("one arm is not a trial", hint="[arms.placebo]  placebo = true  looks at the noise alone")
     for name, arm in arms.items():
         for knob in arm.set:
             parse_address(knob)
         for variable in arm.environment:
             if not _VARIABLE.fullmatch(variable):
                 raise BadInput(
-                    f"arm {name}: {variable!r} is no name of a variable", hint="for example MALLOC_ARENA_MAX"
+                    f"arm {name}: {variable!r} is not a name of a variable", hint="for example MALLOC_ARENA_MAX"
                 )
         check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
         if arm.placebo and not arm.changes_nothing:

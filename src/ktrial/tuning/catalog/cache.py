@@ -13,6 +13,7 @@ import msgspec
 
 from ktrial import __version__
 from ktrial.kit.errors import BadInput
+from ktrial.kit.files import why_unread
 from ktrial.kit.toml_files import BUILT_IN
 from ktrial.machine.facts import FactKind
 from ktrial.tuning.catalog.model import Catalog, CatalogSource, catalog_files
@@ -99,7 +100,7 @@ def _stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
         try:
             status = file.stat()
         except OSError as error:
-            raise BadInput(f"cannot be read: {error.strerror}", file=str(file)) from None
+            raise BadInput(why_unread(error), file=str(file)) from None
         stamp.append((str(file), status.st_mtime_ns, status.st_size))
     return stamp
 

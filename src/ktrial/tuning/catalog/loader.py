@@ -141,7 +141,8 @@ def _read_knobs(
 def _checked_profile(path: Path, profile: Profile, profiles: dict[str, Profile]) -> Profile:
     if not _PROFILE_NAME.fullmatch(profile.name):
         raise Place(path, "$").mended(
-            BadInput(f"{profile.name!r} is no profile's name", hint="use letters, digits and . _ - alone"), key=".name"
+            BadInput(f"{profile.name!r} is not a profile's name", hint="use letters, digits and . _ - alone"),
+            key=".name",
         )
     if profile.name in profiles:
         raise BadInput(f"a profile called {profile.name} exists already", file=str(path), hint="give it another name")

@@ -186,7 +186,7 @@ def examine(machine: Machine, catalog: Catalog) -> Examination:
 
 
 def _tunable(catalog: Catalog) -> Iterable[Knob]:
-    """Return knobs that have a file, and boot parameters; what the build decides is no state of a machine."""
+    """Return knobs that have a file, and boot parameters; what the build decides is not a state of a machine."""
     return [
         knob
         for knob in catalog.knobs.values()

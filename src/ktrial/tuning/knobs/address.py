@@ -51,7 +51,7 @@ def parse_assignment(text: str) -> tuple[Address, str]:
             f"{text!r}: the selector lacks its closing bracket",
             hint="for example queue:scheduler@[rotational=false]=none",
         )
-    raise BadInput(f"{text!r} is no setting", hint="write KNOB=VALUE, for example vm.swappiness=10")
+    raise BadInput(f"{text!r} is not a setting", hint="write KNOB=VALUE, for example vm.swappiness=10")
 
 
 def is_assignment(text: str) -> bool:

@@ -180,7 +180,7 @@ def check_knob(knob: Knob) -> None:
     """Raise BadInput for a name, range or place that cannot be right."""
     if not re.fullmatch(_ID, knob.id):
         raise BadInput(
-            f"{knob.id!r} is no knob's name", hint="use the kernel's own name, with a prefix where it needs one"
+            f"{knob.id!r} is not a knob's name", hint="use the kernel's own name, with a prefix where it needs one"
         )
     low, high = knob.value.min, knob.value.max
     if low is not None and high is not None and low > high:

@@ -66,7 +66,7 @@ class _Files:
             paths = [path for path in paths if path.startswith(_VENDOR)]
         self.readings: Mapping[str, Reading | None] = machine.read(paths)
         self.untold = [
-            f"{path} cannot be read: {reading.unreadable or reading.invalid}"
+            f"cannot read {path}: {reading.unreadable or reading.invalid}"
             for path, reading in self.readings.items()
             if reading is not None and reading.data is None
         ]

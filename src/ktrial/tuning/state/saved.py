@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.files import why_unread
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _LIMIT_BYTES = 64 << 20
@@ -33,7 +34,7 @@ class SavedStates:
         """Keep it; replaces what had the name."""
         if not _NAME.fullmatch(name) or name == "now":
             raise BadInput(
-                f"{name!r} is no name for a state", hint="use letters, digits and . _ -, or -o FILE; `now` is taken"
+                f"{name!r} is not a name for a state", hint="use letters, digits and . _ -, or -o FILE; `now` is taken"
             )
         path = self._path(name)
         try:
@@ -53,7 +54,7 @@ def read_limited(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(_LIMIT_BYTES + 1)
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
+        raise BadInput(why_unread(error), file=str(path)) from None
     if len(data) > _LIMIT_BYTES:
         raise BadInput(f"is larger than {_LIMIT_BYTES >> 20} MiB: no saved state", file=str(path))
     return data
@@ -70,4 +71,4 @@ def write_whole(path: Path, data: bytes) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise KtrialError(f"{path} cannot be written: {error.strerror}") from None
+        raise KtrialError(f"cannot write {path}: {error.strerror}") from None

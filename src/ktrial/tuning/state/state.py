@@ -40,7 +40,7 @@ FACTS = (
     "cpuidle.driver",
     "services.active",
 )
-"""What counts as tunable state and is no file of the kernel's."""
+"""What counts as tunable state and is not a file of the kernel's."""
 
 
 class StateValue(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,7 +78,7 @@ def parse_state(data: bytes, file: str) -> MachineState:
     try:
         state = decode_as(data, MachineState)
     except msgspec.DecodeError as error:
-        raise BadInput(f"is no saved state: {error}", file=file, hint="`ktrial state save` writes one") from None
+        raise BadInput(f"is not a saved state: {error}", file=file, hint="`ktrial state save` writes one") from None
     values = {**state.facts, **state.files}
     for name, value in values.items():
         if sum(one is not None for one in (value.text, value.words, value.absent, value.unreadable)) != 1:

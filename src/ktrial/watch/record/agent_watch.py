@@ -199,7 +199,7 @@ def _new_file(file: Path) -> Iterator[int]:
     except FileExistsError:
         raise BadInput(f"{file} exists", hint="give another folder with -o") from None
     except OSError as error:
-        raise BadInput(f"{file} cannot be written: {error.strerror}") from None
+        raise BadInput(f"cannot write {file}: {error.strerror}") from None
     try:
         yield descriptor
     finally:
@@ -219,7 +219,7 @@ def _write(descriptor: int, data: bytes, file: Path) -> None:
     except OSError as error:
         raise AgentError(
             "io",
-            f"{file} cannot be written: {error.strerror}",
+            f"cannot write {file}: {error.strerror}",
             hint="what was written before can be read: `ktrial diagnose` takes it up to the cut",
         ) from None
 

@@ -102,4 +102,4 @@ class KeptFrames:
             with self._file.open("a") as file:
                 file.write(text if file.tell() else f"{HEADER}\n{text}")
         except OSError as error:
-            raise BadInput(f"{self._file} cannot be written: {error.strerror}") from None
+            raise BadInput(f"cannot write {self._file}: {error.strerror}") from None

@@ -117,7 +117,7 @@ def _read(raw: RawOutput, parameters: Parameters, *, by_software: bool) -> Parse
         agree({"size": parameters["size"]}, {"size": drawn.split()[0]})
     notes: tuple[str, ...] = ()
     if by_software and not run.by_software:
-        raise BadRun(f"{run.renderer} drew, which is no software renderer")
+        raise BadRun(f"{run.renderer} drew, which is not a software renderer")
     if run.by_software and not by_software:
         notes = (f"{run.renderer} is a software renderer: the CPU drew, not a GPU",)
     details = {

@@ -30,7 +30,7 @@ def _events(blind: str) -> Outcome:
         high=1e10,
         better="More events a second from all threads together.",
         worse="Fewer events a second from all threads together.",
-        blind_spots=blind + "The average latency is its reciprocal and therefore is no outcome of its own.",
+        blind_spots=blind + "The average latency is its reciprocal and therefore is not an outcome of its own.",
         headline=True,
     )
 

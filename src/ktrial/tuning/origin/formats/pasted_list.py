@@ -179,7 +179,7 @@ def _row(cells: list[str], table: _Table, line: Line, file: str) -> list[Assignm
 
 
 def _line(line: Line, file: str) -> list[Assignment | Unread]:
-    """Return a line that is no table row."""
+    """Return a line that is not a table row."""
     text = re.sub(r"^\s*[$#]\s+(?=(?:sudo\s+)?(?:sysctl|echo|printf)\s)", "", line.text)
     text = _plain(text) if not _COMMAND.match(text.strip()) else text.strip()
     if _COMMAND.match(text):

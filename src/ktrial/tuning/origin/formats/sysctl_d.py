@@ -156,7 +156,7 @@ def parse(data: str | bytes, file: str) -> SysctlFile:
 
 
 def _line(text: str, file: str, number: int) -> Assignment | Unread:
-    """Return one line that is no comment: an assignment, or an exclusion (value None)."""
+    """Return one line that is not a comment: an assignment, or an exclusion (value None)."""
     dashed = text.startswith("-")
     left, equals, right = text.removeprefix("-").partition("=")
     key, value = left.strip(), right.strip()

@@ -244,7 +244,7 @@ def _disk(unit: Unit, name: str, value: str) -> tuple[Literal["sysctl", "path"],
 def _bootloader(entry: ini.Entry, name: str, value: str, file: str) -> list[Assignment | Unread]:
     """Kernel arguments of a `cmdline…` option: `+` adds, `-` takes away, a bare word adds too."""
     if not name.startswith("cmdline"):
-        return [unread_line(file, entry.line_number, entry.text, f"{name} of [bootloader] is no kernel argument")]
+        return [unread_line(file, entry.line_number, entry.text, f"{name} of [bootloader] is not a kernel argument")]
     results: list[Assignment | Unread] = []
     for word in split_words(unquoted(value)):
         if word == "+":
