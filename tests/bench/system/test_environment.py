@@ -414,7 +414,7 @@ def test_what_lies_among_the_journals_and_is_none_is_named_and_skipped(root: Fak
     journal(root).with_name("9.journal").write_bytes(b"stray")
     for verb in ("status", "doctor"):
         said = " ".join(root.run(verb).out.split())
-        assert "000007.journal: it is not a regular file" in said
+        assert "000007.journal: it is no regular file" in said
         assert "9.journal: no journal has such a name" in said
     assert root.run("apply", "vm.vfs_cache_pressure=50", "--yes").status == 0
     assert root.run("recover").status == 0

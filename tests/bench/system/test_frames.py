@@ -65,7 +65,7 @@ def test_of_a_sampled_log_the_mean_is_shown_and_how_to_get_more(home: Path) -> N
 
 def test_what_is_no_log_of_frames_is_refused(home: Path) -> None:
     for argv, said in (
-        (("frames", "none.csv"), "No such file"),
+        (("frames", "none.csv"), "no such file"),
         (("frames",), "nothing to read"),
         (("frames", "a", "--", "b"), "either files or a command"),
         (("frames", "--"), "no command after --"),

@@ -183,14 +183,18 @@ def test_bad_input_is_answered(place: Path, argv: tuple[str, ...], said: str) ->
     ran = run(*argv)
     assert ran.status == 2
     assert said in ran.err
-    assert "next: " in ran.err
+    assert "next: " in ran.err or ran.err.endswith(": no such file\n")
     assert ran.out == ""
 
 
 @pytest.mark.parametrize(
     "data, text, said",
     [
-        (TABLE, "[[claim]]\nsays = 'p50 -31%'\n[[claim]]\nsays = 'much'\n", "list.toml: [[claim]] 2: claim 'much'"),
+        (
+            TABLE,
+            "[[claim]]\nsays = 'p50 -31%'\n[[claim]]\nsays = 'much'\n",
+            "list.toml: [[claim]] 2: cannot read the claim 'much'",
+        ),
         (TABLE, "[[claim]]\nsays = 'zebra -5%'\n", "list.toml: [[claim]] 1: unknown outcome: 'zebra'"),
         ((), "[[change]]\nwhat='x'\nfrom='0'\nto='5'\nsays='-5%'\n", "list.toml: [[change]] 1: 0: a ratio needs"),
     ],

@@ -410,7 +410,7 @@ def test_other_files_are_refused(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(data)
     with pytest.raises(BadInput):
         BundleFolder(tmp_path / "work").open(tmp_path / "other")
-    with pytest.raises(BadInput, match="No such file"):
+    with pytest.raises(BadInput, match="no such file"):
         BundleFolder(tmp_path / "work").open(tmp_path / "none")
 
 

@@ -139,13 +139,13 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction: all of it is on the disk at the end, or nothing."""
-        with self._speaking("written"), self.engine.execution_options(writes=True).begin() as connection:
+        with self._speaking("write"), self.engine.execution_options(writes=True).begin() as connection:
             yield connection
 
     def hold(self) -> None:
         """Keep a connection until the end: the last of a file that closes tidies up, and that takes long."""
         if self._held is None:
-            with self._speaking("opened"):
+            with self._speaking("open"):
                 self._held = self.engine.raw_connection()
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class Database:
 
     def _bring_up_to_date(self) -> None:
         try:
-            with self._speaking("opened"):
+            with self._speaking("open"):
                 found = self._version()
                 if found != HEAD:
                     migrate(self.engine, found, self.shown)
@@ -171,14 +171,14 @@ class Database:
             return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
 
     @contextmanager
-    def _speaking(self, done: str) -> Iterator[None]:
+    def _speaking(self, verb: str) -> Iterator[None]:
         """Turn what the database says into one message; the password is never part of it."""
         try:
             yield
         except exc.DBAPIError as error:
             said = str(error.orig).strip().splitlines() or ["no reason given"]
             first = said[0].partition(" with text ")[0]  # sqlite3 quotes a whole document that it cannot decode
-            raise KtrialError(f"{self.shown} cannot be {done}: {first}", hint=_hint(" ".join(said))) from None
+            raise KtrialError(f"cannot {verb} {self.shown}: {first}", hint=_hint(" ".join(said))) from None
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
