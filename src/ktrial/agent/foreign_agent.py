@@ -18,7 +18,7 @@ Build = Callable[[Path, str], bool]
 
 
 def agent_for(architecture: str, package: Path | None = None, build: Build | None = None) -> Path:
-    """Return the agent for a machine of this kind. Raises KtrialError where there is none and none can be built."""
+    """Return the agent for a machine of this kind. Raises KtrialError if there is none and none can be built."""
     if architecture == platform.machine():
         return find_agent(package)
     folder = package or Path(__file__).resolve().parent.parent

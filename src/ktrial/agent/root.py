@@ -26,7 +26,7 @@ def can_ask() -> bool:
 def invoking_user() -> int | None:
     """Return the user who ran sudo, pkexec or doas, when this process is root on somebody else's behalf.
 
-    Raises PrivilegeMissing where it cannot be told who that is: root is never taken for granted then.
+    Raises PrivilegeMissing if it cannot be told who that is: root is never taken for granted then.
     """
     if os.geteuid() != 0:
         return None

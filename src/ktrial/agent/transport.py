@@ -41,7 +41,7 @@ class Transport(Protocol):
         """End the agent's input and wait for nothing: what it runs `while_connected` ends."""
 
     def close(self) -> int | None:
-        """End the agent's input and wait for it: its exit status, None where that cannot be known."""
+        """End the agent's input and wait for it: its exit status, None if that cannot be known."""
 
     def abandon(self) -> None:
         """Let go of an agent that does not answer."""

@@ -100,7 +100,7 @@ def _examine(
 
 
 def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str | None]) -> tuple[str, str] | None:
-    """Return why a guest that is the host has not what a benchmark needs, and the next step; None where it has."""
+    """Return why a guest that is the host has not what a benchmark needs, and the next step; None if it has."""
     beyond: str | None = getattr(benchmark, "beyond_exact", None)
     if guest.exact and beyond is not None:
         return f"an exact guest tells nothing of it: {beyond}", "--host guest:KERNEL measures it in one that talks"

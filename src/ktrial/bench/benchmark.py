@@ -267,7 +267,7 @@ def check_exit(raw: RawOutput) -> None:
 
 
 def why_failed(raw: RawOutput) -> str | None:
-    """Return why a command failed whose output nobody reads; None where it ended with status 0."""
+    """Return why a command failed whose output nobody reads; None if it ended with status 0."""
     try:
         check_exit(msgspec.structs.replace(raw, cut=False))
     except BadRun as error:

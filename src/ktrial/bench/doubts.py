@@ -17,7 +17,7 @@ _AGAINST_FIRST = frozenset(("distance", "ratio"))
 
 
 def void_finding(group: str, void: int, runs: int, last: str | None = None) -> Finding | None:
-    """That runs do not count; None where all do. `last` is why the last of them does not."""
+    """That runs do not count; None if all do. `last` is why the last of them does not."""
     if not void:
         return None
     level: FindingLevel = "suspect" if void > MOST_VOID * runs else "note"
@@ -28,7 +28,7 @@ def void_finding(group: str, void: int, runs: int, last: str | None = None) -> F
 
 
 def readings_of(record: RunRecord) -> Readings:
-    """Return all readings of a run that gates judge; none where nobody looked."""
+    """Return all readings of a run that gates judge; none if nobody looked."""
     found = record.conditions
     return {} if found is None else {**found.readings_before, **found.readings_during}
 

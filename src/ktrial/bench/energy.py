@@ -40,7 +40,7 @@ MOST_WATTS = 600.0
 _JOULES_PER_WH = 3600.0
 _HIGH = 1e9
 
-#: What each file showed; None where it could not be read.
+#: What each file showed; None if it could not be read.
 Look = Mapping[str, str | None]
 CounterKind = Literal["rapl", "hwmon", "battery-energy", "battery-charge"]
 

@@ -124,7 +124,7 @@ class ProgramPast(msgspec.Struct, frozen=True, kw_only=True):
 class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
     """Programs of this machine in a guest that is the host of a command.
 
-    `places` are where they lie there, by name. `found` tells where this machine has what was looked for, None where it
+    `places` are where they lie there, by name. `found` tells where this machine has what was looked for, None if it
     has it not. `kept` is the name of a guest that goes on, which was given its programs at its boot.
     """
 
@@ -164,7 +164,7 @@ class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One boot. `failure` says why the guest did not come to its end; None where it did.
+    """One boot. `failure` says why the guest did not come to its end; None if it did.
 
     `said` are the frames of sessions that a script opened.
     """

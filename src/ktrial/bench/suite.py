@@ -141,7 +141,7 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
-    """Return the parameters, with a number for each that grows with the CPUs. Raises BadInput where none is known."""
+    """Return the parameters, with a number for each that grows with the CPUs. Raises BadInput if none is known."""
     return {
         name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
     }

@@ -136,7 +136,7 @@ def _with_chosen_cpus(
 def _check_number(
     benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None
 ) -> None:
-    """Raise BadInput where it cannot run on so few CPUs."""
+    """Raise BadInput if it cannot run on so few CPUs."""
     if chosen is not None and len(chosen) < benchmark.least_cpus:
         raise _too_few(benchmark.least_cpus, chosen, said)
     if online is not None and len(online) < benchmark.least_cpus:

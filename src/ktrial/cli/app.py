@@ -76,7 +76,7 @@ class App(WithDesktop):
         self._machine_root = machine_root
         self._machine_state = machine_state
         self._sessions: list[Closes] = []
-        self.host: GuestHost | None = None  # none where it is this machine
+        self.host: GuestHost | None = None  # none if it is this machine
         if host is not None:
             from ktrial.cli.hosts import host_of
 

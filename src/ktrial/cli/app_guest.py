@@ -128,15 +128,15 @@ class GuestHost:
         """Raise BadInput for a verb that such a host cannot serve: this one serves all."""
 
     def check_trial(self) -> None:
-        """Raise BadInput where a trial cannot make its visits in it: in this one it can."""
+        """Raise BadInput if a trial cannot make its visits in it: in this one it can."""
 
     def in_boots(self, file: TrialFile) -> TrialFile | None:
-        """A trial of which every visit is a boot, where that is how such guests are tried; None where it is not."""
+        """A trial of which every visit is a boot, where that is how such guests are tried; None if it is not."""
         del file
         return None
 
     def give(self, programs: Mapping[str, str | None], *, disk: bool = False) -> None:
-        """Programs of this machine, by name, that the guest is to have when it boots; None where one is not here.
+        """Programs of this machine, by name, that the guest is to have when it boots; None if one is not here.
 
         One that was asked something already has what it has.
         """
@@ -179,7 +179,7 @@ class GuestHost:
 
     @cached_property
     def _running_guest(self) -> KeptGuest | None:
-        """The guest of that name; None where none is kept."""
+        """The guest of that name; None if none is kept."""
         from ktrial.guests.kept_guest import KeptGuest, is_name
 
         if not is_name(self._name):

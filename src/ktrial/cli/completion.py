@@ -94,7 +94,7 @@ def _or_files(names: list[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click.Context) -> list[str]:
-    """Return those that go on from what was typed; none where the catalog cannot be read: completion says nothing."""
+    """Return those that go on from what was typed; none if the catalog cannot be read: completion says nothing."""
     from ktrial.cli.app import App
 
     given = ctx.find_root().params

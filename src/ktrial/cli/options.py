@@ -26,7 +26,7 @@ arch_option = click.option(
 
 
 def cpu_level(app: App) -> int | None:
-    """Return the x86-64 level of the CPU; None where it could not be told."""
+    """Return the x86-64 level of the CPU; None if it could not be told."""
     level = app.user_session.facts(("cpu.level",)).value("cpu.level")
     return level if isinstance(level, int) else None
 

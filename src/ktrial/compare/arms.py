@@ -132,7 +132,7 @@ def _lost(runs: Sequence[ComparedRun]) -> str:
 
 
 def places(arms: Sequence[Arm]) -> dict[str, int]:
-    """Run -> its place in the order of all runs, from 1; nothing where no clock has seen them all.
+    """Run -> its place in the order of all runs, from 1; nothing if no clock has seen them all.
 
     What a clock shows alike has the order of its file; runs of two arms that nothing else tells apart have none. Rows
     of a file in which arms alternate, or that lie sorted by an outcome, are no order without blocks: somebody may have

@@ -20,7 +20,7 @@ _HARDWARE: Mapping[str, str] = {"cpu": "{}", "threads": "{} CPUs", "memory": "{}
 def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ...]]:
     """Return the arms with the machine of every run, in blocks of its own machine; and what was done to make blocks.
 
-    Raises BadInput where a run does not tell its machine, or all are of one.
+    Raises BadInput if a run does not tell its machine, or all are of one.
     """
     names = _names(arms)
     named = [_replaced(arm, [_with_machine_name(run, names) for run in arm.runs]) for arm in arms]

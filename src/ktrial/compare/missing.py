@@ -40,7 +40,7 @@ def hole_rows(found: Comparison) -> tuple[HoleRow, ...]:
 
 
 def holes_sentence(rows: Iterable[HoleRow]) -> str:
-    """Return how many rows have no partner, for the end of an answer; nothing where all have one."""
+    """Return how many rows have no partner, for the end of an answer; nothing if all have one."""
     found = tuple(rows)
     some = dict.fromkeys(row.name for row in found if row.outcome is not None)
     none = dict.fromkeys(row.name for row in found if row.outcome is None)

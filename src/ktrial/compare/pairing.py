@@ -61,7 +61,7 @@ def _turns(order: Sequence[str | None], arm_of: Mapping[str | None, str]) -> lis
 
 
 def _in_order(arms: Sequence[Arm]) -> list[str | None] | None:
-    """All sessions by time; None where the order of all runs is not known, or one session began within another."""
+    """All sessions by time; None if the order of all runs is not known, or one session began within another."""
     at = places(arms)
     if not at:
         return None

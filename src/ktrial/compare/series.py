@@ -179,7 +179,7 @@ def question_of(
 
 
 def arm_values(series: ComparedSeries, order: Mapping[str, int]) -> tuple[ArmValues, ...]:
-    """Return each arm's figures, in the order of the arms; none where they would be of several kinds."""
+    """Return each arm's figures, in the order of the arms; none if they would be of several kinds."""
     if series.mixed is not None:
         return ()
     return tuple(_values(arm, found, order) for arm, found in series.runs.items())

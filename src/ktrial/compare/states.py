@@ -27,7 +27,7 @@ def split_declared(words: Iterable[str], catalog: Catalog) -> tuple[tuple[str, .
 
 
 def state_changes(control: Arm, arms: Sequence[Arm], declarations: Sequence[Declaration]) -> tuple[StateChange, ...]:
-    """Return each difference, what nobody declared first; nothing where one of the two has no state."""
+    """Return each difference, what nobody declared first; nothing if one of the two has no state."""
     return tuple(change for arm in arms for change in _changes(control, arm, declarations))
 
 

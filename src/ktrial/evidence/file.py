@@ -233,7 +233,7 @@ def _opened_folder(path: Path) -> UnpackedBundle:
 def plain_file(folder: Path, name: str) -> bytes:
     """Return the content of a file of a folder that is not trusted: nothing outside of it is read, nor what never ends.
 
-    Raises BadInput where there is no such file.
+    Raises BadInput if there is no such file.
     """
     parts, place = Path(name).parts, folder / name
     if Path(name).is_absolute() or ".." in parts:

@@ -347,7 +347,7 @@ def _same(
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None,
 ) -> _Packing | None:
-    """How the store's session is the bundle's: as it is, or as it would go into a bundle; None where it is neither."""
+    """How the store's session is the bundle's: as it is, or as it would go into a bundle; None if it is neither."""
     rest = () if trials is None else trials.of_session(session.session)
     folder = folder_of(session.session)
     wanted = {name: one.sha256 for name, one in bundle.manifest.members.items() if name.startswith(f"{folder}/")}

@@ -32,7 +32,7 @@ from ktrial.tuning.catalog.model import Catalog
 def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
     """Return the records of a trial's runs, as far as they have ended.
 
-    Raises KtrialError where its session is not there, or a record is none.
+    Raises KtrialError if its session is not there, or a record is none.
     """
     session = next((one for one in results.sessions() if one.session == kept.stored.session), None)
     if session is None:

@@ -32,7 +32,7 @@ class CarriedComparison(NamedTuple):
 
 
 def question_of(published: Comparison) -> AskedComparison:
-    """Return the question of a comparison; raises BadInput where it has none."""
+    """Return the question of a comparison; raises BadInput if it has none."""
     if published.asked is None:
         raise BadInput(
             "the comparison does not hold its question, so nobody could compute it again",

@@ -52,11 +52,11 @@ class House(Stops, Protocol):
     """What runs the guests."""
 
     def why_no_kvm(self) -> str | None:
-        """Return why KVM cannot be used; None where it can."""
+        """Return why KVM cannot be used; None if it can."""
 
 
 def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> BootResult:
-    """One boot in the mode asked for, or in the fastest that works. Raises KtrialError where KVM is wanted in vain."""
+    """One boot in the mode asked for, or in the fastest that works. Raises KtrialError if KVM is wanted in vain."""
     if mode == "exact":
         return boot_twice(shape, limit_s, boot, house)
     if mode == "emulated":
@@ -75,7 +75,7 @@ def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house:
 def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootResult:
     """Return two boots at once, which must be the same to the last byte; where they differ a third one decides.
 
-    Raises GuestDiffers where no two are the same.
+    Raises GuestDiffers if no two are the same.
     """
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(boot, shape, limit_s) for _ in range(2)]
@@ -130,7 +130,7 @@ def digest(run: GuestRun) -> str:
 
 
 def difference(first: GuestRun, second: GuestRun) -> str | None:
-    """Return where two boots differ first: stream, line, both texts; None where they are the same."""
+    """Return where two boots differ first: stream, line, both texts; None if they are the same."""
     for name in ("console", "stdout", "stderr", "said"):
         one, other = (getattr(run, name).splitlines(keepends=True) for run in (first, second))
         for number in range(max(len(one), len(other))):

@@ -56,7 +56,7 @@ class Guests:
         return self._emulator.machine.architecture
 
     def why_no_kvm(self) -> str | None:
-        """Return why KVM cannot be used, found by running code with it; None where it can."""
+        """Return why KVM cannot be used, found by running code with it; None if it can."""
         return self._emulator.why_no_kvm()
 
     def stop(self) -> None:
@@ -140,7 +140,7 @@ class _Boot:
         )
 
     def _follow(self, process: subprocess.Popen[bytes], line: IO[bytes], begin: float) -> str | None:
-        """Return why the guest did not come to its end; None where it did."""
+        """Return why the guest did not come to its end; None if it did."""
         while True:
             gone = process.poll() is not None
             try:

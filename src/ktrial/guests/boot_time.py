@@ -34,7 +34,7 @@ def read_initcalls(records: Iterable[KernelRecord]) -> tuple[InitCall, ...]:
 
 
 def kernel_us(records: Iterable[KernelRecord]) -> int | None:
-    """When the kernel handed over to the first process; None where it does not say so."""
+    """When the kernel handed over to the first process; None if it does not say so."""
     return next((record.at_us for record in records if _INIT.match(record.text)), None)
 
 

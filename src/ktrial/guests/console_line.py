@@ -81,7 +81,7 @@ class ConsoleLine:
         os.close(here)
 
     def _send(self, kind: bytes, content: bytes, limit_s: float | None = None) -> bool:
-        """One frame, as soon as the guest has room for it; False where the line is closed, or has none in time."""
+        """One frame, as soon as the guest has room for it; False if the line is closed, or has none in time."""
         frame = guest_line.encode_frame(kind, content)
 
         def ready() -> bool:

@@ -56,7 +56,7 @@ class GuestLineFrames:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> list[Frame]:
-        """Return the frames that are whole with this piece. Raises Garbled where the line does not carry frames."""
+        """Return the frames that are whole with this piece. Raises Garbled if the line does not carry frames."""
         self._rest += piece
         found: list[Frame] = []
         at = 0

@@ -117,7 +117,7 @@ def _socket() -> socket.socket:
 
 
 def _connected(folder: _Folder, name: str) -> socket.socket | None:
-    """A connection to who keeps it; None where nobody does any more. Raises FileNotFoundError where nobody did."""
+    """A connection to who keeps it; None if nobody does any more. Raises FileNotFoundError if nobody did."""
     made = _socket()
     try:
         made.connect(folder.address(name))
@@ -139,7 +139,7 @@ def _other_end(connection: socket.socket) -> tuple[int, int]:
 
 
 class Keeper:
-    """Hands out sessions with a guest. Raises Busy where one of this name is kept already.
+    """Hands out sessions with a guest. Raises Busy if one of this name is kept already.
 
     Commands may come from the beginning; they are answered as soon as the guest is served.
     """
@@ -272,7 +272,7 @@ def _listening(folder: _Folder, name: str) -> socket.socket:
 
 
 def _read_past(descriptors: list[int]) -> ProgramPast | None:
-    """Return what comes along with an exact guest, nothing with others; None where it is not as agreed."""
+    """Return what comes along with an exact guest, nothing with others; None if it is not as agreed."""
     if not descriptors:
         return ProgramPast()
     with os.fdopen(descriptors[0], "rb") as file:
@@ -311,7 +311,7 @@ class KeptGuest:
         self.kept, self.past = told.kept, past
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """Return a session with an agent of its own. Raises AgentError where the guest is gone."""
+        """Return a session with an agent of its own. Raises AgentError if the guest is gone."""
         with self._lock:
             self._ask(_KeptRequest(open=arguments, root=root))
             told, descriptors = self._receive()
@@ -320,7 +320,7 @@ class KeptGuest:
             return Ends(descriptors[0], descriptors[1], told.session)
 
     def keep(self, past: ProgramPast) -> None:
-        """From now on this is what was said to it. Raises AgentError where nobody keeps it any more."""
+        """From now on this is what was said to it. Raises AgentError if nobody keeps it any more."""
         descriptor = os.memfd_create("ktrial-past", os.MFD_CLOEXEC)
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:

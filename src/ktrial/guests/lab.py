@@ -52,7 +52,7 @@ class Lab:
         return max(1, len(os.sched_getaffinity(0)))
 
     def why_no_kvm(self, kernel: str) -> str | None:
-        """Return why this kernel cannot be run with KVM, found by running code with it; None where it can."""
+        """Return why this kernel cannot be run with KVM, found by running code with it; None if it can."""
         return self._look_up(kernel)[1].why_no_kvm()
 
     def identify(self, kernel: str) -> KernelFound:

@@ -39,7 +39,7 @@ class GuestProgram:
         capture_bytes: int = CAPTURE_BYTES,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """It has these variables too. Raises BadInput where it cannot be started."""
+        """It has these variables too. Raises BadInput if it cannot be started."""
         #: What it runs, as it lies in the guest.
         self.command = tuple(argv)
         self._transport = transport

@@ -88,7 +88,7 @@ class Emulator:
         return f"QEMU {found[1]}.{found[2]}{found[3]}"
 
     def why_no_kvm(self) -> str | None:
-        """Return why KVM cannot be used, found by running code with it; None where it can."""
+        """Return why KVM cannot be used, found by running code with it; None if it can."""
         if self.machine.architecture != self._host:
             return f"this machine is {self._host} and the kernel is for {self.machine.architecture}"
         if not KVM.exists():

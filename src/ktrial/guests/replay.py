@@ -68,7 +68,7 @@ class Replay:
     def answer(self, session: int) -> bytes:
         """Return the next line that an agent says; what it said last, without the line's end, where it ended instead.
 
-        Raises AgentError where the guest fails, GuestDiffers where it is not as before.
+        Raises AgentError if the guest fails, GuestDiffers where it is not as before.
         """
         known = self._said[session]
         self._wait(guest_line.WAIT, session, len(known) + 1)
@@ -155,7 +155,7 @@ def _by_session(said: bytes) -> dict[int, bytes]:
 
 
 def _compare(session: int, known: list[bytes], heard: bytes) -> None:
-    """Raise GuestDiffers where a session did not say again what it had said."""
+    """Raise GuestDiffers if a session did not say again what it had said."""
     lines = heard.splitlines(keepends=True)
     for number, line in enumerate(known):
         other = lines[number] if number < len(lines) else b"nothing"

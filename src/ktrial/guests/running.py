@@ -73,7 +73,7 @@ class RunningGuest:
         self._line = ConsoleLine(self._process.stdin, self._process.stdout, self._frames)
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """Return a session with an agent of its own. Raises AgentError where the guest is gone."""
+        """Return a session with an agent of its own. Raises AgentError if the guest is gone."""
         if (gone := self.why_gone()) is not None:
             raise AgentError("lost", gone, hint="start the command again")
         return self._line.open(arguments, root=root)

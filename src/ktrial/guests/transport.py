@@ -40,7 +40,7 @@ class GuestTransport(PipeTransport):
         self._why_gone = why_gone
 
     def send(self, line: bytes) -> None:
-        """Write one request line. Raises AgentError where the guest is gone."""
+        """Write one request line. Raises AgentError if the guest is gone."""
         try:
             super().send(line)
         except OSError:
@@ -48,7 +48,7 @@ class GuestTransport(PipeTransport):
             raise
 
     def receive(self, limit_s: float | None = None) -> bytes:
-        """Read one reply line. Raises AgentError where the guest is gone."""
+        """Read one reply line. Raises AgentError if the guest is gone."""
         line = super().receive(None if limit_s is None else max(limit_s, GUEST_LIMIT_S))
         if not line.endswith(b"\n"):
             self._raise_where_gone()

@@ -12,7 +12,7 @@ from ktrial.kit.finding import Finding
 
 
 def audit(log: TrialLog) -> tuple[Finding, ...]:
-    """Return everything in the log that its protocol and its runs contradict; empty where it holds."""
+    """Return everything in the log that its protocol and its runs contradict; empty if it holds."""
     protocol = collect(log).protocol
     found = []
     for place, event in enumerate(log):

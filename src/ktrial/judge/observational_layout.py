@@ -98,7 +98,7 @@ def read_runs(observations: Sequence[Observation], scale: Scale, direction: Dire
 
 
 def lay_out(control: Runs, arm: Runs) -> Layout | None:
-    """The layout of two arms that have at least one run each; None where they were measured in blocks of their own."""
+    """The layout of two arms that have at least one run each; None if they were measured in blocks of their own."""
     if not set(control.places).isdisjoint(arm.places):
         # Two runs at one place: the places were counted in each arm by itself.
         control = msgspec.structs.replace(control, places=(None,) * len(control.places))
@@ -152,7 +152,7 @@ def _nested(control: Runs, arm: Runs) -> tuple[str | None, str | None]:
 
 
 def _shared(names: tuple[tuple[Name, ...], tuple[Name, ...]]) -> Blocks | None:
-    """Return which block each run is of, and the blocks that hold both arms; None where nothing is a block."""
+    """Return which block each run is of, and the blocks that hold both arms; None if nothing is a block."""
     of_control, of_arm = names
     if None in of_control or None in of_arm or len({*of_control, *of_arm}) < 2:
         return None
@@ -293,7 +293,7 @@ _STRICT_TURNS = Finding(
 
 
 def _in_order(control: tuple[float | None, ...], arm: tuple[float | None, ...]) -> list[tuple[float, int, int]] | None:
-    """(place, 0 or 1 for the arm, index) of all runs in order; None where it is not known of all or two share one."""
+    """(place, 0 or 1 for the arm, index) of all runs in order; None if it is not known of all or two share one."""
     runs = [
         (place, which, index)
         for which, places in enumerate((control, arm))
@@ -355,7 +355,7 @@ def _by_run(control: Runs, arm: Runs, confounded: str | None) -> Layout:
 
 
 def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[list[int]]], Finding] | None:
-    """Return stretches of runs that follow each other in one arm and are alike; None where runs are units."""
+    """Return stretches of runs that follow each other in one arm and are alike; None if runs are units."""
     both = []
     for runs in (control, arm):
         order = sorted(range(len(runs.scores)), key=lambda index: (runs.places[index] or 0, index))

@@ -26,7 +26,7 @@ EXPLORATORY_RATE = 0.10
 def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> tuple[Found | None, ...]:
     """Holm's method over sequential tables: all are read at row `members`; each one found lets the rest be read wider.
 
-    `read(member, row)` is what one member shows at 0.05/row, None where nothing. Rows are nested, so that what was
+    `read(member, row)` is what one member shows at 0.05/row, None if nothing. Rows are nested, so that what was
     found once stays found.
     """
     found: list[Found | None] = [None] * members
@@ -94,7 +94,7 @@ def _by_holm(
 
 
 def _side_of(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
-    """On which side of -shift the member lies at 0.05/row; None where neither is sure."""
+    """On which side of -shift the member lies at 0.05/row; None if neither is sure."""
     if member.rule.scale == "log":
         return first_exclusion(member.pairs.differences + shift, cap, row)
     reading = _count_reading(member, cap, row)

@@ -34,7 +34,7 @@ class SeriesSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(values: Iterable[float]) -> SeriesSummary | None:
-    """None where no value is a number."""
+    """None if no value is a number."""
     kept = sorted(value for value in values if math.isfinite(value))
     if not kept:
         return None

@@ -14,7 +14,7 @@ from ktrial.judge.sequential import FAST_BLOCKS, call, looks
 def expected_stop(protocol: Protocol, judgement: Judgement) -> int | None:
     """The block after which nothing is open any more, if estimates stay and intervals close in as 1/sqrt(blocks).
 
-    None where nothing is open, or there is no interval yet of something that is.
+    None if nothing is open, or there is no interval yet of something that is.
     """
     rule = protocol.outcomes[protocol.primary]
     primaries = [one for one in judgement.judged if one.role == "primary"]

@@ -78,7 +78,7 @@ def smallest_effect(sd: float, cap: int) -> float:
 
 
 def affordable_cap(needed: int, comparisons: int = 1) -> int | None:
-    """Return the cap in the tables that has so many blocks; None where they end before it."""
+    """Return the cap in the tables that has so many blocks; None if they end before it."""
     return next((cap for cap in LOOKS if cap >= needed and _has_look(cap, comparisons)), None)
 
 
@@ -100,7 +100,7 @@ def forecast(
     budget: int = BUDGETS["default"],
     comparisons: int = 1,
 ) -> Forecast:
-    """Return what a trial needs and gets. Raises BadInput where the budget holds no look at all."""
+    """Return what a trial needs and gets. Raises BadInput if the budget holds no look at all."""
     sd = block_sd(differences)
     needed = blocks_to_detect(sd, detect)
     affordable = [cap for cap in LOOKS if cap <= budget]

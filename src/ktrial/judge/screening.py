@@ -154,7 +154,7 @@ def coefficients(
 
 
 def _last_coefficient(signs: Array, score: Array, direction: Direction) -> _Fit | None:
-    """Least squares; the one-sided p of the last column's effect (two-sided for 0), None where it cannot be told."""
+    """Least squares; the one-sided p of the last column's effect (two-sided for 0), None if it cannot be told."""
     special = load_special()
 
     solved, _, rank, _ = np.linalg.lstsq(signs, score, rcond=None)

@@ -44,7 +44,7 @@ class Rule(NamedTuple):
     """How one comparison is decided; all but the counts are on the scale of the differences.
 
     `row` is the row of the table: its error is 0.05/row. `comparisons` is how many are asked together.
-    `profile` holds differences of A/A blocks, None where the fast path is not to be taken.
+    `profile` holds differences of A/A blocks, None if the fast path is not to be taken.
     """
 
     cap: int
@@ -82,7 +82,7 @@ def row_of(alpha: float, comparisons: int) -> int:
 
 
 def looks(cap: int, row: int = 1) -> Mapping[int, int]:
-    """Number of blocks at each look that can decide, with its critical index. Raises BadInput where there is none."""
+    """Number of blocks at each look that can decide, with its critical index. Raises BadInput if there is none."""
     if cap not in CRITICAL:
         raise BadInput(f"{cap} is not a cap", hint=f"caps are {', '.join(map(str, LOOKS))}")
     found = _looks(cap, row)
@@ -129,7 +129,7 @@ def hodges_lehmann(differences: Array) -> float:
 
 
 def call(low: float, high: float, margin: float) -> Verdict | None:
-    """Return the verdict that an interval supports, None where it supports none."""
+    """Return the verdict that an interval supports, None if it supports none."""
     if -margin < low and high < margin:
         return "equivalent"
     if low > 0:
@@ -138,7 +138,7 @@ def call(low: float, high: float, margin: float) -> Verdict | None:
 
 
 def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, margin: float) -> WorthIt | None:
-    """Return whether a difference that is real also matters; None where no difference was found."""
+    """Return whether a difference that is real also matters; None if no difference was found."""
     if verdict not in {"better", "worse"}:
         return None
     near = low if verdict == "better" else -high

@@ -130,7 +130,7 @@ def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
 
 
 def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> float | None:
-    """P that nothing of an arm's effect reaches into the next run; None where too few runs tell.
+    """P that nothing of an arm's effect reaches into the next run; None if too few runs tell.
 
     Least squares of successive differences on the change of arm now and one run earlier.
     """

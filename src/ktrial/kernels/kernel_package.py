@@ -43,7 +43,7 @@ class SourcePackage(NamedTuple):
 
 
 class PackageFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A package that was made; `identity` is that of the kernel in it, None where it holds none that can be read."""
+    """A package that was made; `identity` is that of the kernel in it, None if it holds none that can be read."""
 
     path: str
     sha256: str

@@ -150,7 +150,7 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
 
 
 def check_choices(wishes: Mapping[str, Wish], choices: Mapping[str, Sequence[str]]) -> None:
-    """Raise Contradiction where two wishes are for symbols of which only one can be chosen."""
+    """Raise Contradiction if two wishes are for symbols of which only one can be chosen."""
     for name, wish in wishes.items():
         if wish.value != "y":
             continue

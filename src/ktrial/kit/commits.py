@@ -84,7 +84,7 @@ class Search:
         self._untold |= 1 << self._place[commit]
 
     def next(self) -> Commit | None:
-        """Return the commit that halves the suspects best; None where none is left that would tell anything."""
+        """Return the commit that halves the suspects best; None if none is left that would tell anything."""
         count = self._suspects.bit_count()
         best: tuple[int, Commit] | None = None
         for place, commit in enumerate(self._commits):

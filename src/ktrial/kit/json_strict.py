@@ -76,7 +76,7 @@ def _check_characters(text: str) -> None:
 
 
 def fault(text: str) -> str | None:
-    """Return where a text that begins as JSON stops being it, in words; None where it is whole or no JSON was meant."""
+    """Return where a text that begins as JSON stops being it, in words; None if it is whole or no JSON was meant."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:

@@ -22,7 +22,7 @@ _DAYS_BEFORE_1970 = 719_162
 
 
 def moment_of(told: Mapping[str, str]) -> tuple[str, float] | None:
-    """Return the clock and its milliseconds, of what is told by names in lower letters; None where nothing tells."""
+    """Return the clock and its milliseconds, of what is told by names in lower letters; None if nothing tells."""
     for name in NAMES:
         text = told.get(name, "").strip()
         if name == "date" and _CLOCK.fullmatch(beside := told.get("time", "").strip()):
@@ -58,7 +58,7 @@ def _of_stamp(text: str) -> tuple[str, float] | None:
 
 
 def _days(year: int, month: int, day: int) -> int | None:
-    """Days since 1970, or none where the calendar has no such day."""
+    """Days since 1970, or none if the calendar has no such day."""
     if not (1 <= month <= 12 and 1 <= day <= _LENGTHS[month - 1] + (month == 2 and _is_leap(year))):
         return None
     before = year - 1

@@ -41,7 +41,7 @@ def events_needed(quantile: float) -> int:
 
 
 def typical_events(arms: Iterable[Sequence[int]]) -> int | None:
-    """Return events of the median run of the arm that has fewest; None where nobody counted."""
+    """Return events of the median run of the arm that has fewest; None if nobody counted."""
     return min((int(statistics.median(counts)) for counts in arms if counts), default=None)
 
 

@@ -11,7 +11,7 @@ _SYSTEM = Path("/sys")
 
 
 def disk_of(folder: Path, system: Path = _SYSTEM) -> str | None:
-    """The kernel's name of it, that of the whole disk for a partition; None where no block device is behind it."""
+    """The kernel's name of it, that of the whole disk for a partition; None if no block device is behind it."""
     device = _device(folder, system)
     return None if device is None else _whole(device).name
 

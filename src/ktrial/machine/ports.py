@@ -25,7 +25,7 @@ class Machine(Protocol):
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]: ...
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
-        """Return what each file shows; None where there is no such file."""
+        """Return what each file shows; None if there is no such file."""
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
         """Any other request of the agent's protocol: the content of its `ok`."""

@@ -24,7 +24,7 @@ class Reading(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str | None:
-        """The text, without white space at its ends; None where it could not be read."""
+        """The text, without white space at its ends; None if it could not be read."""
         return None if self.data is None else self.data.decode(errors="replace").strip()
 
     @property

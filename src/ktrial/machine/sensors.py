@@ -81,7 +81,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a column comes to, in its unit; None where nothing was read.
+    """What a column comes to, in its unit; None if nothing was read.
 
     Of a counter `difference` is what it grew by, and `minimum`, `maximum` and `mean` are of its growth per second.
     `fell`: it went back without having wrapped (a device was reset), so that no growth can be told.
@@ -134,7 +134,7 @@ def _growth(summary: Summary, sensor: Sensor, known: Sequence[tuple[int, int]]) 
 
 
 def _steps(known: Sequence[tuple[int, int]], bits: int | None) -> Iterator[tuple[int | None, float]]:
-    """Growth from each value to the next one, and the seconds between them; None where it fell."""
+    """Growth from each value to the next one, and the seconds between them; None if it fell."""
     for (before_ns, before), (after_ns, after) in pairwise(known):
         step: int | None = after - before
         if after < before:

@@ -164,7 +164,7 @@ def decode_reply(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
 
 
 def status(machine: Machine) -> Status:
-    """Return all journals of the machine. Raises AgentError where this session may not read them."""
+    """Return all journals of the machine. Raises AgentError if this session may not read them."""
     return decode_reply("status", machine.request("status"), Status)
 
 

@@ -362,7 +362,7 @@ class _Look:
         return any(gap.begin_s <= end_s and gap.end_s >= begin_s for gap in self._recording.gaps)
 
     def _grown(self, series: Series) -> float | None:
-        """By how much it grew; None where it fell or was not read."""
+        """By how much it grew; None if it fell or was not read."""
         total, seen = 0.0, False
         for begin_s, end_s in self._spans:
             first = max(0, bisect_right(series.times_s, begin_s) - 1)

@@ -81,7 +81,7 @@ KINDS: dict[str, Kind] = {
 def read_recording_file(
     data: bytes, name: str, *, as_format: str | None = None, interval_s: float | None = None
 ) -> Recording:
-    """Return one file. Raises BadInput where no format fits, UnreadableOutput where it is not as its format says."""
+    """Return one file. Raises BadInput if no format fits, UnreadableOutput where it is not as its format says."""
     if as_format is not None:
         if as_format not in KINDS:
             raise UnknownName("format of recordings", as_format, KINDS)

@@ -40,12 +40,12 @@ class GrowingRecording:
 
     @property
     def why_untraced(self) -> str | None:
-        """Why no events are traced that were asked for; None where they are, and before its head has come."""
+        """Why no events are traced that were asked for; None if they are, and before its head has come."""
         why = None if self._blocks.head is None else self._blocks.head.absent.get("trace")
         return None if why == _NOT_ASKED else why
 
     def feed(self, data: bytes) -> Grown:
-        """Return what these blocks hold. Raises UnreadableOutput where they are not as agreed."""
+        """Return what these blocks hold. Raises UnreadableOutput if they are not as agreed."""
         at = 0 if self._began or not data.startswith(MAGIC) else len(MAGIC)
         self._began = True
         blocks = self._blocks

@@ -41,7 +41,7 @@ def is_recording(head: bytes) -> bool:
 
 
 def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambda _: True) -> Recording:
-    """The recording, with the series that are wanted. Raises UnreadableOutput where not even its head can be read."""
+    """The recording, with the series that are wanted. Raises UnreadableOutput if not even its head can be read."""
     if not is_recording(data):
         raise unreadable(name, None, repr(data[: len(MAGIC)]), "a recording of ktrial")
     blocks = read_blocks(data, name)
@@ -54,7 +54,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
 
 
 def started_ns(data: bytes, name: str) -> int:
-    """Return its zero on the monotonic clock. Raises UnreadableOutput where its head cannot be read."""
+    """Return its zero on the monotonic clock. Raises UnreadableOutput if its head cannot be read."""
     return head_of(data, name).started_ns
 
 

@@ -111,7 +111,7 @@ def read_blocks(data: bytes, name: str) -> Blocks:
 
 
 def head_of(data: bytes, name: str = "the recording") -> Head:
-    """Return what stands at its begin. Raises UnreadableOutput where that cannot be read."""
+    """Return what stands at its begin. Raises UnreadableOutput if that cannot be read."""
     head = read_blocks(data, name).head if data.startswith(MAGIC) else None
     if head is None:
         raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")

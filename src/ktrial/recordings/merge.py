@@ -20,7 +20,7 @@ _ZONES = range(-48, 57)
 def together(name: str, parts: Sequence[Recording]) -> Recording:
     """Return one recording from parts with the same clock of the calendar; its zero is the first moment of all.
 
-    Parts that know the time of day only are placed by the others. Raises BadInput where that cannot be told.
+    Parts that know the time of day only are placed by the others. Raises BadInput if that cannot be told.
     """
     if len(parts) == 1:
         return msgspec.structs.replace(parts[0], name=name)

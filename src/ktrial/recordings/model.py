@@ -96,8 +96,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Something that began and took a while: `kind` as in the catalog of symptoms (`direct-reclaim`, `block-io`).
 
-    `duration_s` is None where its end was not seen. `victim`: whether it held up the frame thread of the watched
-    program; None where that cannot be told. `amount` is what the event itself counts: pages, bytes, microseconds.
+    `duration_s` is None if its end was not seen. `victim`: whether it held up the frame thread of the watched
+    program; None if that cannot be told. `amount` is what the event itself counts: pages, bytes, microseconds.
     """
 
     kind: str
@@ -190,7 +190,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     `labels` are what people call it (arm, workload); `machine` holds facts as they were then (`memory_bytes`, `cpus`,
     `kernel`). `command` is what was watched, empty for the whole machine. `groups` are the program's control group and
-    those above it, the nearest first; `interrupts` those that came most often, None where nobody counted them.
+    those above it, the nearest first; `interrupts` those that came most often, None if nobody counted them.
     """
 
     name: str

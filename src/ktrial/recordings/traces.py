@@ -79,7 +79,7 @@ class _Reading(msgspec.Struct):
 
 
 def read_trace(data: bytes, source: str) -> Recording:
-    """Events on a clock of their own. Raises UnreadableOutput where a line of a tracer is damaged, or none is there."""
+    """Events on a clock of their own. Raises UnreadableOutput if a line of a tracer is damaged, or none is there."""
     reading = _Reading(source=source)
     ended = data.endswith(b"\n")
     last = data.count(b"\n") + 1

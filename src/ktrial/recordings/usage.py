@@ -61,7 +61,7 @@ def _usage(points: list[_Point]) -> Usage:
     first = points[0][1]
 
     def values(of: Callable[[UsageChange], tuple[Pair | None, ...]]) -> array[float] | None:
-        """Return the sum of what is known; None where nothing ever is."""
+        """Return the sum of what is known; None if nothing ever is."""
         found = array("d")
         for _, one, which in points:
             known = [pair[which] for pair in of(one) if pair is not None]

@@ -14,7 +14,7 @@ from ktrial.reports.order import by_weight
 def full_picture(found: Comparison, *, width: int) -> str:
     """Change and verdict of every tier to the control; `noise` is what is equivalent, and nothing else is.
 
-    Empty where nothing was asked beforehand: there the table of verdicts says it.
+    Empty if nothing was asked beforehand: there the table of verdicts says it.
     """
     tiers = list(dict.fromkeys(step.arm for outcome in found.outcomes for step in outcome.steps))
     every = [arm.arm for arm in found.arms if arm.arm != found.control]

@@ -38,7 +38,7 @@ def machine_rows(comparison: Comparison) -> list[MachineRow]:
 
 
 def contrast_rows(outcome: OutcomeComparison, contrast: Contrast) -> Iterator[MachineRow]:
-    """Of one contrast; nothing where only one machine was asked."""
+    """Of one contrast; nothing if only one machine was asked."""
     name, arm, pooled = outcome.name, contrast.arm, contrast.pooled
     if pooled is None:
         return

@@ -20,7 +20,7 @@ class ShownCondition(NamedTuple):
     matters: Callable[[Sequence[float]], bool]
 
     def of(self, point: Point) -> float | None:
-        """Return the value in the unit that is shown; None where it is not known."""
+        """Return the value in the unit that is shown; None if it is not known."""
         found = point.temperature_c if self.name == "temperature_c" else point.conditions.get(self.name)
         return None if found is None else found / self.factor
 

@@ -143,7 +143,7 @@ def _trial(comparison: Comparison) -> list[ReportSection]:
 
 
 def _machines(comparison: Comparison) -> list[Block]:
-    """Return each machine by itself, all together, and one more; nothing where nobody asked for several."""
+    """Return each machine by itself, all together, and one more; nothing if nobody asked for several."""
     rows = machine_rows(comparison)
     if not rows:
         return []
@@ -179,7 +179,7 @@ def tier_rows(comparison: Comparison) -> list[TierRow]:
 
 
 def tier_grids(comparison: Comparison) -> list[Grid]:
-    """Return each tier against the one before it and against the control; none where arms are no tiers."""
+    """Return each tier against the one before it and against the control; none if arms are no tiers."""
     places = anchors(comparison)
     rows = [
         (

@@ -14,7 +14,7 @@ from ktrial.reports.order import by_weight, short_names
 
 
 def adjusted_words(contrast: Contrast, outcome: OutcomeComparison) -> str | None:
-    """Return the effect with an equal covariate, beside the one without: None where none was adjusted for."""
+    """Return the effect with an equal covariate, beside the one without: None if none was adjusted for."""
     if contrast.adjusted is None or contrast.adjusted_for is None:
         return None
     raw, _ = effect_text(contrast.effect, outcome.unit, outcome.direction)

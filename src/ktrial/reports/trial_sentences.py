@@ -37,7 +37,7 @@ def placebo_sentences(comparison: Comparison) -> list[str]:
             if contrast.verdict in ("better", "worse"):
                 told = f"is {contrast.verdict} although it changes nothing: this set-up sees what is not there"
             else:
-                told = f"changes nothing, and is {contrast.verdict}: this set-up saw nothing where nothing is"
+                told = f"changes nothing, and is {contrast.verdict}: this set-up sees nothing where there is nothing"
             found.append(f"The placebo ({contrast.arm}) {told}.")
     return found
 

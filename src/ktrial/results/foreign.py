@@ -25,7 +25,7 @@ def slug(text: str) -> str:
 
 
 class ForeignMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One number: `value` in the base unit, `original` as the file has it. `direction` is None where no file tells."""
+    """One number: `value` in the base unit, `original` as the file has it. `direction` is None if no file tells."""
 
     outcome: str
     value: float

@@ -190,7 +190,7 @@ def _select_runs(runs: Sequence[ForeignRun], where: Sequence[str], name: str) ->
 
 
 def _values_under(runs: Sequence[ForeignRun], key: str, option: str, name: str) -> list[str]:
-    """Return what each run tells under a name. Raises BadInput where one does not."""
+    """Return what each run tells under a name. Raises BadInput if one does not."""
     told = [run.attributes.get(key) for run in runs]
     found = [one for one in told if one is not None]
     if len(found) == len(told):

@@ -38,7 +38,7 @@ class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     candidate: tuple[GoalSetting, ...] = ()
 
     def measure_of(self, knob: str) -> Measure | None:
-        """Return what tells values of the knob apart for this goal; None where it has no bearing on it."""
+        """Return what tells values of the knob apart for this goal; None if it has no bearing on it."""
         return next((one for one in self.measure if any(fnmatchcase(knob, pattern) for pattern in one.knobs)), None)
 
 

@@ -102,7 +102,7 @@ def in_all(marks: Iterable[Marks]) -> Marks:
 
 
 def scale_for(zones: Sequence[Zone], reserve_kb: int, lead_bytes: float, page_bytes: int) -> int | None:
-    """Return the least watermark_scale_factor with that lead time in all; None where the largest does not reach it."""
+    """Return the least watermark_scale_factor with that lead time in all; None if the largest does not reach it."""
 
     def lead(scale: int) -> int:
         return in_all(zone_marks(zones, reserve_kb, scale, page_bytes)).lead_pages * page_bytes
@@ -134,7 +134,7 @@ def zones_of(facts: FactBook) -> tuple[Zone, ...]:
 
 
 def shown_marks(facts: FactBook) -> tuple[Marks | None, ...]:
-    """Return what /proc/zoneinfo says, in the order of `zones_of`; None where a mark is missing."""
+    """Return what /proc/zoneinfo says, in the order of `zones_of`; None if a mark is missing."""
     found: list[Marks | None] = []
     for record in facts.records("memory.zones"):
         pages = record.get("managed_pages")

@@ -21,7 +21,7 @@ _MOST_S = 3600.0
 _SECOND_NS = 1_000_000_000
 
 Reader = Callable[[LoadReply], tuple[Measurement | None, ...]]
-#: Seconds of a run with these parameters on this machine; None where they cannot be told.
+#: Seconds of a run with these parameters on this machine; None if they cannot be told.
 Expected = Callable[[Parameters, FactBook], float | None]
 
 _LONGER = "give it a longer duration_s, or a machine with less to do"

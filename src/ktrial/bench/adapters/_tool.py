@@ -91,7 +91,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_measurement(name: str, quantity: Quantity | None) -> tuple[Measurement, ...]:
-    """Return one measurement, or none where the tool printed none."""
+    """Return one measurement, or none if the tool printed none."""
     if quantity is None:
         return ()
     return (Measurement(outcome=name, value=quantity.value, original=quantity.original),)

@@ -190,7 +190,7 @@ class Around:
         return self._counters
 
     def look(self, paths: tuple[str, ...]) -> dict[str, str | None]:
-        """Return what the files show; None where they cannot be read."""
+        """Return what the files show; None if they cannot be read."""
         return {path: _text(reading) for path, reading in self._machine.read(paths).items()}
 
     def now_ns(self) -> int:
@@ -258,7 +258,7 @@ class RunWatching:
             self._beside.close()
 
     def conditions(self, start: Start) -> Conditions | None:
-        """Return what was true around the run; None where nobody looked."""
+        """Return what was true around the run; None if nobody looked."""
         return self._beside.conditions(start.readings) if self._beside is not None else None
 
     @property

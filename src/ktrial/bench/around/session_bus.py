@@ -107,7 +107,7 @@ def _called(bus: DBusConnection, member: str, signature: str, body: tuple[object
 
 
 def session_desktop(environment: Mapping[str, str], runtime: Path = Path("/run/user")) -> SessionDesktop | None:
-    """Return the desktop of this user; None where there is no session bus."""
+    """Return the desktop of this user; None if there is no session bus."""
     given = environment.get("DBUS_SESSION_BUS_ADDRESS", "")
     found = re.search(r"(?:^|;)(unix:(?:[^;]*,)?(?:path|abstract)=[^;]+)", given)
     if found is not None:

@@ -11,7 +11,7 @@ import msgspec
 
 
 def look(path: str) -> SeenFile | None:
-    """None where there is no such file, or it cannot be read."""
+    """None if there is no such file, or it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             about = os.fstat(file.fileno())

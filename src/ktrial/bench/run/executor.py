@@ -43,7 +43,7 @@ SERVER_LIMIT_S = 3600.0
 class AgentExecutor:
     """Implements `bench.run.ports.Executor` with agents of its own.
 
-    `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None where root
+    `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None if root
     cannot be had. Programs of `tools`, which ktrial built for this user, come before those of the fixed folders.
     Waiting for a run heeds `interrupts`. `guest` tells of the programs of a guest that the agents are in.
     """
@@ -75,7 +75,7 @@ class AgentExecutor:
 
     @property
     def guest(self) -> GuestTools | None:
-        """The programs of the guest that the agents are in; None where they are on a machine."""
+        """The programs of the guest that the agents are in; None if they are on a machine."""
         return None if self._guest is None else self._guest()
 
     @property

@@ -33,7 +33,7 @@ class RunFolders(Protocol):
     """Makes the private directories of runs."""
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a fresh one; the agent's own loads need none where files of theirs have no name."""
+        """Return a fresh one; the agent's own loads need none if files of theirs have no name."""
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
         """Return the same with the files that were left there; `*` in a name stands for anything."""
@@ -98,7 +98,7 @@ class FoldersInGuest:
         self._guest = guest
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a fresh one. Raises KtrialError where the guest has not what makes it."""
+        """Return a fresh one. Raises KtrialError if the guest has not what makes it."""
         place = _GUEST_MEMORY if in_memory else _GUEST_DISK
         if not for_program:
             return Path(place)

@@ -80,7 +80,7 @@ class Executor(Protocol):
 
     @property
     def container(self) -> Container | None:
-        """The container in which programs run; None where they run on the machine itself."""
+        """The container in which programs run; None if they run on the machine itself."""
 
     @property
     def has_loads(self) -> bool:
@@ -88,7 +88,7 @@ class Executor(Protocol):
 
     @property
     def guest(self) -> GuestTools | None:
-        """The programs of a guest of ktrial's that is the host; None where it is a machine."""
+        """The programs of a guest of ktrial's that is the host; None if it is a machine."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
         """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
@@ -198,7 +198,7 @@ class RunWorld(Protocol):
 
     @property
     def desktop(self) -> Desktop | None:
-        """The user's; None where no session bus leads to one."""
+        """The user's; None if no session bus leads to one."""
 
     @property
     def measuring_place(self) -> WorkPlace: ...

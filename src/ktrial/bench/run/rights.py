@@ -22,7 +22,7 @@ OpenRoot = Callable[[str], AgentSession]
 class Rights:
     """Finds the session that may carry out what an invocation asks for.
 
-    `open_root` opens the session of root, given what it is for; None where root cannot be had. `connect` starts an
+    `open_root` opens the session of root, given what it is for; None if root cannot be had. `connect` starts an
     agent as the user.
     """
 

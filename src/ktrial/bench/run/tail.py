@@ -24,7 +24,7 @@ class LineTail:
     """Follows a file from its end on, or a named pipe, in a thread of its own until `stop`."""
 
     def __init__(self, path: Path) -> None:
-        """Raises BadInput where it cannot be read."""
+        """Raises BadInput if it cannot be read."""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:

@@ -25,7 +25,7 @@ class UserToolbox:
         self._folder = folder
 
     def find(self, program: str) -> tuple[Path, Receipt] | None:
-        """Return the program of a tool that was built, with its receipt; raises KtrialError where it was changed."""
+        """Return the program of a tool that was built, with its receipt; raises KtrialError if it was changed."""
         for name in self.names():
             build = (self._folder / name / _CURRENT).resolve()
             path = build / "bin" / program

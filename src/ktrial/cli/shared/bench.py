@@ -167,7 +167,7 @@ def give_programs_of(app: App, suite: str | None) -> None:
 
 
 def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
-    """Return the same where its program lies in the guest. Raises BadInput where the guest has it not."""
+    """Return the same where its program lies in the guest. Raises BadInput if the guest has it not."""
     import msgspec
 
     from ktrial.bench.guest_tools import guest_path
@@ -240,7 +240,7 @@ def order_of(
 
 
 def cpus_here(app: App, facts: FactBook, cpus: str | None) -> str | None:
-    """Those that were named, or else those that were left to this process, which is said; None where that is all."""
+    """Those that were named, or else those that were left to this process, which is said; None if that is all."""
     if cpus is None and app.host is None and (cpus := cpus_left(facts)) is not None:
         app.say(
             f"it was started with CPUs {cpus} alone (taskset, a cpuset): all runs are on them, as with --cpus {cpus}"
@@ -249,7 +249,7 @@ def cpus_here(app: App, facts: FactBook, cpus: str | None) -> str | None:
 
 
 def cpus_left(facts: FactBook) -> str | None:
-    """Return the CPUs that whoever started this left to it, and so to all runs; None where that is all of them."""
+    """Return the CPUs that whoever started this left to it, and so to all runs; None if that is all of them."""
     online, left = frozenset(facts.value("cpu.online") or ()), os.sched_getaffinity(0)
     return ",".join(map(str, sorted(left & online))) if online and not online <= left else None
 
@@ -400,7 +400,7 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
 
 
 def programs_here(app: App, names: Iterable[str]) -> dict[str, str | None]:
-    """Return where programs are on this machine, whatever the host; None where one is not here."""
+    """Return where programs are on this machine, whatever the host; None if one is not here."""
     from ktrial.agent.binary import find_agent
     from ktrial.agent.transport import DetachedTransport
     from ktrial.bench.run.executor import AgentExecutor

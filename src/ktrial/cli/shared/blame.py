@@ -161,7 +161,7 @@ def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bo
 def run_blame(
     app: App, question: BlameQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> Blame | None:
-    """To the answer; None where somebody interrupted."""
+    """To the answer; None if somebody interrupted."""
 
     def check(ready: Prepared) -> None:
         check_combinations(question, ready.file, ready.arms)

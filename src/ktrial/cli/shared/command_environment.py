@@ -55,6 +55,6 @@ def started_environment(variables: Sequence[str], *, clean: bool) -> dict[str, s
 
 
 def refuse_without_command(variables: Sequence[str], *, clean: bool) -> None:
-    """Raise BadInput where there is no command that they could be for."""
+    """Raise BadInput if there is no command that they could be for."""
     if given := "--env" if variables else "--clean-env" if clean else None:
         raise BadInput(f"{given} is for a command after --", hint="leave it out")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return what `--kernel` says; None where nothing asks for guests."""
+    """Return what `--kernel` says; None if nothing asks for guests."""
     if not (options["guest"] or options["kernels"] or options["tree"]):
         refuse_shape(options)
         return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def kept_ledger(app: App) -> Ledger | None:
-    """Return what the file holds; None where there is none, or one of another version."""
+    """Return what the file holds; None if there is none, or one of another version."""
     data = app.ledger_file.read()
     if data is None:
         return None

@@ -128,7 +128,7 @@ def _tell(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None,
 
 
 def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None) -> ArmFound:
-    """How it is known that the arm is in force; raises Refused where it is not, or this boot or build had its visit."""
+    """How it is known that the arm is in force; raises Refused if it is not, or this boot or build had its visit."""
     facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
     refuse_used_boot(due, past.records, facts.value("boot.id"))
     refuse_used_build(due, past.log, facts)
@@ -166,7 +166,7 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
 
 
 def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
-    """Return what the visit needs of this machine; raises Refused where an arm would not be what it was."""
+    """Return what the visit needs of this machine; raises Refused if an arm would not be what it was."""
     ready = prepare(app, file_of_visit(stored.file, due), allow_dangerous=allow_dangerous)
     changed = changed_arm(stored, due, ready.arms)
     if changed is not None:

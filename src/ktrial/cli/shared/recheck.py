@@ -81,7 +81,7 @@ def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterat
 
 
 def _content(folder: Path, name: str) -> bytes | None:
-    """Return a plain file of the folder; None where it is none, or lies elsewhere."""
+    """Return a plain file of the folder; None if it is none, or lies elsewhere."""
     try:
         return plain_file(folder, name)
     except BadInput:

@@ -100,7 +100,7 @@ def carry_out(
     allow_dangerous: bool,
     as_json: bool,
 ) -> Answer | None:
-    """To the answer; None where somebody interrupted. `check` refuses a trial before its first run."""
+    """To the answer; None if somebody interrupted. `check` refuses a trial before its first run."""
     done = list(parts)
     first = follow(done)
     if isinstance(first, TrialFile) and first.guest is None:

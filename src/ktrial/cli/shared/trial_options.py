@@ -116,7 +116,7 @@ def recipe_of(options: Mapping[str, Any], *needing: str) -> KernelRecipe | None:
 
 
 def refuse_shape(options: Mapping[str, Any]) -> None:
-    """Raise BadInput where one was given, and nothing is tried in guests."""
+    """Raise BadInput if one was given, and nothing is tried in guests."""
     if given := guest_shape(options):
         raise BadInput(f"--{next(iter(given))} is for guests", hint="--guest tries it in guests")
 

@@ -99,7 +99,7 @@ def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candida
 def carry_on_tuning(
     app: App, question: TuneQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> TuneReceipt | None:
-    """Return all trials; None where somebody interrupted."""
+    """Return all trials; None if somebody interrupted."""
     return carry_out(
         app, partial(follow, question), parts, lambda _: None, allow_dangerous=allow_dangerous, as_json=as_json
     )

@@ -167,7 +167,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
     `direction` is null where nobody said which way is better: then there are differences, and no verdict on them.
     `steps` are of tiers: each against the one before it, the first one against the control.
     `same_as` names outcomes that say the same in other words (a reciprocal, a fixed multiple) and are not shown.
-    `better`, `worse` and `blind_spots` are the outcome's plain sentences, empty where none are known.
+    `better`, `worse` and `blind_spots` are the outcome's plain sentences, empty if none are known.
     """
 
     benchmark: str
@@ -244,7 +244,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     `answer` is the sentence that a careful person would sign, `scope` what the replication allows to speak of.
     `accepted` is the user's reason for comparing what was refused. `without` is the same comparison with the
     exclusions undone, null where nothing was excluded. `reproduce` are the commands that give it again. `protocol` is
-    what was fixed before the first run, and `protocol_sha256` its hash; both are empty where there was none. `asked` is
+    what was fixed before the first run, and `protocol_sha256` its hash; both are empty if there was none. `asked` is
     the question with its digest, which `ktrial recheck` puts again. `trial` is what else a trial tells, null of others.
     """
 

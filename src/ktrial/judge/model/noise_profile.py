@@ -42,7 +42,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     events: Mapping[str, int] = {}
 
     def why_stale(self, key: ProfileKey, now_unix_ms: int) -> tuple[str, ...]:
-        """Return why it cannot be used for a trial with this key now; empty where it can."""
+        """Return why it cannot be used for a trial with this key now; empty if it can."""
         reasons = [
             f"{field.replace('_', ' ')} was {_as_text(before)}, is {_as_text(now)}"
             for field in ProfileKey.__struct_fields__

@@ -33,7 +33,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def given(options: Mapping[str, Any]) -> ImportOptions:
-        """Options by name, None where one was not given."""
+        """Options by name, None if one was not given."""
         return ImportOptions(**{name: value for name, value in options.items() if value not in (None, ())})
 
     @property

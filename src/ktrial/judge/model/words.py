@@ -137,7 +137,7 @@ def effect_phrase(effect: Effect, unit: Unit, direction: Direction | None) -> st
 
 
 def interval_phrase(effect: Effect, unit: Unit, direction: Direction | None) -> str:
-    """`95 % interval 30 % to 39 % less`; empty where there is none."""
+    """`95 % interval 30 % to 39 % less`; empty if there is none."""
     low, high = _ends(effect, direction)
     if low is None or high is None:
         return ""
@@ -161,7 +161,7 @@ def _look_alike(low: float, high: float) -> bool:
 
 
 def _percent_size(log_ratio: float, *, fine: bool = False) -> str | None:
-    """The size of the change in percent; None where none would be seen in it. What is less never becomes 100 %."""
+    """The size of the change in percent; None if none would be seen in it. What is less never becomes 100 %."""
     if math.isnan(log_ratio):
         raise ValueError("no number is no effect")
     size = abs(percent_change(log_ratio))

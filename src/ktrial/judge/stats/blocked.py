@@ -68,7 +68,7 @@ def signed_rank_p(differences: Array) -> float:
 
 
 def one_look(differences: Array, alpha: float = 0.05) -> tuple[float, float, float] | None:
-    """Estimate and interval of one comparison: (estimate, low, high); None where so few blocks allow none."""
+    """Estimate and interval of one comparison: (estimate, low, high); None if so few blocks allow none."""
     middle, low, high = hodges_lehmann(differences[np.newaxis], alpha) if len(differences) else (None, None, None)
     if middle is None or low is None or high is None:
         return None

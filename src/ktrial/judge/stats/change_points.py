@@ -34,7 +34,7 @@ class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def change_points(values: Array, alpha: float = 0.05) -> tuple[ChangePoint, ...]:
-    """In order of place; none where all values are equal or too few."""
+    """In order of place; none if all values are equal or too few."""
     if len(values) < NEEDED or np.ptp(values) <= 1e-12 * float(np.max(np.abs(values))):
         return ()
     centred = values - np.median(values)

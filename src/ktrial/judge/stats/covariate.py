@@ -19,7 +19,7 @@ NAME = "start temperature"
 
 
 def adjusted(layout: Layout, scale: Scale, alpha: float) -> Effect | None:
-    """By regression; None where the covariate is not known of every unit, never varies, or too few units are left."""
+    """By regression; None if the covariate is not known of every unit, never varies, or too few units are left."""
     if layout.covariates is None:
         return None
     control, arm = layout.covariates

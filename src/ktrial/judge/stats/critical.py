@@ -2,7 +2,7 @@
 """Critical indices of the group-sequential signed-rank procedure.
 
 `CRITICAL[cap]` has a row for each of `ROWS`, and a row one index for each look up to that cap: the interval at a look
-goes from the index-th smallest to the index-th largest Walsh average, from 0; None where nothing can be decided yet.
+goes from the index-th smallest to the index-th largest Walsh average, from 0; None if nothing can be decided yet.
 The rows spend `0.042 / row * (blocks / cap) ** 0.7` of the error and are nested: a smaller error never decides more.
 They were found by simulating the joint distribution of the signed-rank sums when nothing differs, and tests recompute
 them.

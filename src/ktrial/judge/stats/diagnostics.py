@@ -33,7 +33,7 @@ def normality(name: str, values: Array) -> Check | None:
 
 
 def equal_variance(groups: Sequence[Array]) -> Check | None:
-    """Levene's test about medians; None where no group varies or one is too small."""
+    """Levene's test about medians; None if no group varies or one is too small."""
     if len(groups) < 2 or min(len(group) for group in groups) < 3:
         return None
     deviations = [np.abs(group - np.median(group)) for group in groups]

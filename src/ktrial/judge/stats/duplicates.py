@@ -52,7 +52,7 @@ def _among(questions: Sequence[Question]) -> dict[str, str]:
 
 
 def _comparable(values: Array) -> Array | None:
-    """Centred logarithms; where values are not all above zero, the values as they are. None where nothing varies."""
+    """Centred logarithms; where values are not all above zero, the values as they are. None if nothing varies."""
     if not np.all(np.abs(values) < LARGEST) or len(np.unique(values)) < 3:
         return None
     if np.all(values > 0):

@@ -56,7 +56,7 @@ def e_value(differences: Array, scale: Array | float, theta: float = 0.0) -> Hal
 
 
 def e_interval(differences: Array, scale: Array | float, bound: float) -> tuple[float, float] | None:
-    """Return the values of theta against which neither half reaches `bound`; None where there is no bet yet."""
+    """Return the values of theta against which neither half reaches `bound`; None if there is no bet yet."""
     if not len(differences) or not np.isfinite(scale).any():
         return None
     reach = float(np.abs(differences).max()) + 1.0

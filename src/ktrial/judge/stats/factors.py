@@ -36,7 +36,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_way(groups: Sequence[Array]) -> Model | None:
-    """Return arms without blocks, with Kruskal-Wallis as note; None where no arm was measured twice."""
+    """Return arms without blocks, with Kruskal-Wallis as note; None if no arm was measured twice."""
     sizes = np.array([len(group) for group in groups], dtype=np.int64)
     freedom = int(sizes.sum()) - len(groups)
     if len(groups) < 2 or freedom < 1:
@@ -126,7 +126,7 @@ def _within(scores: Array, labels: Labels) -> float:
 
 
 def _additive(scores: Array, arms: Labels, blocks: Labels) -> float | None:
-    """Return what arms and blocks together leave; None where they cannot be told apart."""
+    """Return what arms and blocks together leave; None if they cannot be told apart."""
     n_arms, n_blocks = int(arms.max()) + 1, int(blocks.max()) + 1
     columns = np.zeros((len(scores), n_arms + n_blocks - 1))
     columns[np.arange(len(scores)), arms] = 1.0

@@ -40,7 +40,7 @@ class Modes(NamedTuple):
 
 
 def two_modes(values: Array) -> Modes | None:
-    """Return the best mixture of two normals; None where there are too few values, no spread, or no gap to speak of."""
+    """Return the best mixture of two normals; None if there are too few values, no spread, or no gap to speak of."""
     count = len(values)
     spread = float(values.std()) if count else 0.0
     if count < _RUNS or spread <= _DUST * float(np.abs(values).max()) or not _may_be_two(np.sort(values)):
@@ -95,7 +95,7 @@ class Apart(NamedTuple):
 
 
 def apart(logs: Array) -> Apart | None:
-    """Return the few runs that lie apart from the others, where there are too few for a mixture; None where none do."""
+    """Return the few runs that lie apart from the others, where there are too few for a mixture; None if none do."""
     count = len(logs)
     if count < min(_APART):
         return None

@@ -109,7 +109,7 @@ def tukey(model: Model, arms: Sequence[str], scale: Scale, alpha: float) -> Pair
 
 
 def games_howell(groups: Sequence[Array], arms: Sequence[str], scale: Scale, alpha: float) -> Pairwise | None:
-    """Return all pairs, each against its own noise; None where an arm has no spread."""
+    """Return all pairs, each against its own noise; None if an arm has no spread."""
     if min(len(group) for group in groups) < 2:
         return None
     shares = [float(np.var(group, ddof=1)) / len(group) for group in groups]

@@ -30,7 +30,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
-    """In order of time. `doubt` says why there is no steady state among them, None where there is one."""
+    """In order of time. `doubt` says why there is no steady state among them, None if there is one."""
 
     phases: tuple[Phase, ...]
     told_by: tuple[str, ...]
@@ -84,7 +84,7 @@ def _whole(begin_s: float, end_s: float) -> Phase:
 
 
 def _by_stretch(times_s: Array, values: Array, edges: Array) -> Array | None:
-    """Means of log rates over stretches, in units of their spread; None where they are missing or do not vary."""
+    """Means of log rates over stretches, in units of their spread; None if they are missing or do not vary."""
     known = np.isfinite(values)
     times, logs = times_s[known], np.log1p(np.maximum(values[known], 0))
     places = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, len(edges) - 2)

@@ -17,7 +17,7 @@ from ktrial.kit.errors import BadInput
 def all_pairs(scores: Mapping[str, Array], alpha: float = ALPHA) -> Pairwise:
     """Every two arms by the exact signed-rank test, with Holm's correction; `scores` are by block, larger is better.
 
-    Intervals are at alpha over the number of pairs. Raises BadInput where no pair could ever be told apart.
+    Intervals are at alpha over the number of pairs. Raises BadInput if no pair could ever be told apart.
     """
     pairs = list(combinations(scores, 2))
     counts = {len(values) for values in scores.values()}

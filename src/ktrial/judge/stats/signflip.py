@@ -56,7 +56,7 @@ def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
 
 
 def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float] | None:
-    """Return the shifts that the sign-flip test does not reject; None where so few blocks reject nothing."""
+    """Return the shifts that the sign-flip test does not reject; None if so few blocks reject nothing."""
     signs = _signs(len(differences))
     middle = float(differences.mean())
     # Blocks that are all equal spread nowhere, and still have an interval around them.
@@ -72,7 +72,7 @@ def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float,
 
 
 def _ratio_interval(control: Array, arm: Array, alpha: float, signs: Array) -> tuple[float | None, float | None]:
-    """Return the ratios of rates that the test does not reject: low and high, None where there is no bound."""
+    """Return the ratios of rates that the test does not reject: low and high, None if there is no bound."""
 
     def accepts(ratio: float) -> bool:
         return _p_of(ratio * control - arm, signs) > alpha

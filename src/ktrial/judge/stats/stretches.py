@@ -21,7 +21,7 @@ FEWEST = 8
 
 
 def stretches(scores: Array) -> list[list[int]] | None:
-    """Return places of scores in their order, by stretch; None where each run is a unit of its own."""
+    """Return places of scores in their order, by stretch; None if each run is a unit of its own."""
     runs = len(scores)
     length = _length(scores) if runs >= FEWEST else 1
     if length == 1:

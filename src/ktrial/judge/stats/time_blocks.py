@@ -18,7 +18,7 @@ _SEED = 20261122
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate and its 95 % interval; None where there is too little to tell one."""
+    """An estimate and its 95 % interval; None if there is too little to tell one."""
 
     estimate: float
     low: float | None = None
@@ -26,7 +26,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cells_of(length_s: float) -> int | None:
-    """Into how many cells a time is cut; None where it is too short for blocks."""
+    """Into how many cells a time is cut; None if it is too short for blocks."""
     blocks = int(length_s / max(BLOCK_S, length_s / 60)) if length_s > 0 else 0
     return blocks * _CELLS if blocks >= _FEWEST_BLOCKS else None
 

@@ -96,7 +96,7 @@ def critical_pairs(n_control: int, n_arm: int, alpha: float) -> int | None:
 
 
 def hodges_lehmann(control: Array, arm: Array, alpha: float) -> tuple[Array, Array | None, Array | None]:
-    """Median of all differences arm - control, and the exact interval; none where so few units allow none."""
+    """Median of all differences arm - control, and the exact interval; none if so few units allow none."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     pairs = n_control * n_arm
     cut = critical_pairs(n_control, n_arm, alpha)

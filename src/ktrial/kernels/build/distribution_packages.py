@@ -37,7 +37,7 @@ _LEFT: Mapping[Packaging, tuple[str, ...]] = {
 
 
 def find(word: str) -> SourcePackage:
-    """Return what a word names. Raises BadInput where no packaging is known by its files."""
+    """Return what a word names. Raises BadInput if no packaging is known by its files."""
     path = Path(word)
     if path.is_file() and path.name.endswith(".dsc"):
         return SourcePackage("debian", str(path.resolve()))
@@ -85,7 +85,7 @@ class OwnPackaging:
     def unpack(self, patches: Sequence[Patch]) -> tuple[AppliedPatch, ...]:
         """Bring the sources here with the patches on them, unless an earlier build did, which is gone on with then.
 
-        Raises Refused where that one had other patches.
+        Raises Refused if that one had other patches.
         """
         if self.found.packaging == "rpm":
             return ()
@@ -111,7 +111,7 @@ class OwnPackaging:
         return applied
 
     def check_needs(self) -> None:
-        """Raise Refused where a package that the build needs is not installed; RPM and Arch look themselves."""
+        """Raise Refused if a package that the build needs is not installed; RPM and Arch look themselves."""
         if self.found.packaging != "debian" or self._anyway:
             return
         done = subprocess.run(

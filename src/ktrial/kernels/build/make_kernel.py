@@ -28,7 +28,7 @@ class Building(Protocol):
     """Builds in a folder."""
 
     def check_room(self, symbols: Mapping[str, str], jobs: int) -> None:
-        """Raise Refused where disk or memory will not do."""
+        """Raise Refused if disk or memory will not do."""
 
     def run(self, target: str, jobs: int) -> BuildCost: ...
 
@@ -86,7 +86,7 @@ def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *p
 def build_key(
     source: KernelSource, configured: Configured, tools: tuple[Tool, ...], make: Mapping[str, str]
 ) -> str | None:
-    """Return another one wherever something is that a kernel is built of; None where the sources may change unseen.
+    """Return another one wherever something is that a kernel is built of; None if the sources may change unseen.
 
     `make` is what is told without places and without what stands before the compiler.
     """
@@ -120,7 +120,7 @@ def make_kernel(
     unix_ms: Callable[[], int],
     folder: str,
 ) -> KernelMade:
-    """Build the image. Raises KtrialError where what was built is not what was asked for."""
+    """Build the image. Raises KtrialError if what was built is not what was asked for."""
     if not order.anyway:
         build.check_room(order.configured.symbols, order.jobs)
     cost = build.run("all" if order.configured.symbols.get("MODULES") == "y" else _image_target(order), order.jobs)
@@ -147,7 +147,7 @@ def make_kernel(
 
 
 def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None) -> None:
-    """Raise KtrialError where the artefact and the request differ. What the artefact does not tell is not held."""
+    """Raise KtrialError if the artefact and the request differ. What the artefact does not tell is not held."""
     wrong = []
     if kernel.identity.compiler is not None and order.toolchain.kind not in kernel.identity.compiler:
         wrong.append(f"it was compiled with {kernel.identity.compiler}, not with {order.toolchain.kind}")

@@ -44,7 +44,7 @@ class Compiled(NamedTuple):
 
 
 def read_cmd(data: bytes) -> Compiled | None:
-    """Return what the file tells; None where its command compiles neither C nor Rust (it links, assembles, copies)."""
+    """Return what the file tells; None if its command compiles neither C nor Rust (it links, assembles, copies)."""
     command = _COMMAND.match(data)
     if command is None:
         return None
@@ -85,7 +85,7 @@ def is_built_tree(folder: Path) -> bool:
 
 
 def built_objects(folder: Path) -> BuiltObjects:
-    """Return what was compiled there. Raises BadInput where it cannot be read."""
+    """Return what was compiled there. Raises BadInput if it cannot be read."""
     kernel: list[Compiled] = []
     apart = 0
     for compiled in _compiled(folder):

@@ -20,7 +20,7 @@ class PackageBuilding(Protocol):
     """Runs the command."""
 
     def run(self, target: str, jobs: int) -> BuildCost:
-        """Raises KtrialError where it fails."""
+        """Raises KtrialError if it fails."""
 
 
 class Packs(Protocol):
@@ -41,7 +41,7 @@ class Packs(Protocol):
         """What it is told through the environment."""
 
     def check_needs(self) -> None:
-        """Raise Refused where something that it needs is not here."""
+        """Raise Refused if something that it needs is not here."""
 
     def argv(self) -> Sequence[str]: ...
 
@@ -55,7 +55,7 @@ def package_kernel(
     read: Callable[[Path], PackageFile],
     unix_ms: Callable[[], int],
 ) -> KernelPackaged:
-    """`patches` are on the sources already. Raises KtrialError where nothing new was packed."""
+    """`patches` are on the sources already. Raises KtrialError if nothing new was packed."""
     packs.check_needs()
     command = tuple(packs.argv())
     before = {path: path.stat().st_mtime_ns for path in packs.left()}

@@ -57,7 +57,7 @@ class ProbeBuild:
         return self._make.run("V=1", target)
 
     def why_no_rust(self) -> str | None:
-        """Return what `make rustavailable` says against it; None where it says nothing."""
+        """Return what `make rustavailable` says against it; None if it says nothing."""
         done = self._make.tried("rustavailable")
         if done.returncode == 0:
             return None

@@ -54,7 +54,7 @@ class Waits(Protocol):
     def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool: ...
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt where somebody wants an end."""
+        """Raise KeyboardInterrupt if somebody wants an end."""
 
 
 class KernelBuild:
@@ -67,7 +67,7 @@ class KernelBuild:
         self._out = make.out
 
     def check_room(self, symbols: Mapping[str, str], jobs: int) -> None:
-        """Raise Refused where the disk or the memory will most likely not do."""
+        """Raise Refused if the disk or the memory will most likely not do."""
         check_room(self._out, [symbols], jobs, _used(self._out))
 
     def done_before(self) -> int:
@@ -133,7 +133,7 @@ class KernelBuild:
 
 
 def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, used_bytes: int = 0) -> None:
-    """Raise Refused where these configurations can most likely not be built in a folder, one after the other.
+    """Raise Refused if these configurations can most likely not be built in a folder, one after the other.
 
     `used_bytes` are there already.
     """
@@ -169,7 +169,7 @@ class _CacheCounts:
         return {"CCACHE_STATSLOG": str(self._log)}
 
     def end(self) -> tuple[int, int] | None:
-        """(hits, misses) of the build; None where no cache tells."""
+        """(hits, misses) of the build; None if no cache tells."""
         if not self._served:
             with contextlib.suppress(OSError, KtrialError):
                 return read_cache_log(self._log.read_bytes())
@@ -187,7 +187,7 @@ class _CacheCounts:
 
 
 def read_flags(out: Path) -> Flags | None:
-    """Return what an object of a built tree was compiled with; None where kbuild left nothing that tells."""
+    """Return what an object of a built tree was compiled with; None if kbuild left nothing that tells."""
     for name in _SHOWN:
         path = out / Path(name).parent / f".{Path(name).name}.cmd"
         with contextlib.suppress(OSError, KtrialError):

@@ -36,7 +36,7 @@ _TYPES = {"rsa": ("rsa:4096",), "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:s
 def signing_variables(symbols: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return what make is told where its build would draw a key; the one told instead lies in the private `folder`.
 
-    Empty where nothing is signed, or with a key of the user's own. The configuration stays as it is.
+    Empty if nothing is signed, or with a key of the user's own. The configuration stays as it is.
     """
     if symbols.get(_SYMBOL, "").strip('"') != _DRAWN or len(str(folder).split()) != 1:
         return {}

@@ -91,7 +91,7 @@ def check_toolchain(toolchain: Toolchain, tree: Path) -> None:
 
 
 def check_programs(toolchain: Toolchain, symbols: Mapping[str, str], more: tuple[str, ...] = ()) -> None:
-    """Raise KtrialError where a program that the build starts is not here."""
+    """Raise KtrialError if a program that the build starts is not here."""
     wanted = [tool for tool, (_, symbol) in _CHECKED.items() if symbols.get(symbol) == "y"]
     _check_here("building", (*_ALWAYS, *_programs_of(toolchain), *more, *wanted))
 

@@ -46,7 +46,7 @@ def read_expression(text: str) -> Expression:
 
 
 def level(expression: Expression, values: Mapping[str, str]) -> int | None:
-    """N, M or Y under a configuration; None where a macro decides, which asks the compiler or the shell."""
+    """N, M or Y under a configuration; None if a macro decides, which asks the compiler or the shell."""
     parts = expression.parts
     if expression.kind == "word":
         return _LEVELS.get(expression.text, _LEVELS.get(values.get(expression.text, "n"), N))

@@ -106,7 +106,7 @@ def configure(wanted: ConfigRequest, tree: Symbols, work: ConfigMaker) -> Config
 
 
 def check_held(found: Configured) -> None:
-    """Raise Refused where a wish did not come true."""
+    """Raise Refused if a wish did not come true."""
     if not found.unheld:
         return
     told = [f"  {one.symbol}={one.wanted} ({one.by}): {one.why}" for one in found.unheld[:_SHOWN]]

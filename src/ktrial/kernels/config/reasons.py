@@ -68,7 +68,7 @@ def _value_reason(found: Sequence[Definition], got: str) -> str:
 def _unmet(
     name: str, wanted: str, found: Sequence[Definition], values: Mapping[str, str], tree: KconfigTree, depth: int
 ) -> str:
-    """Return what the nearest definition lacks; empty where one lacks nothing."""
+    """Return what the nearest definition lacks; empty if one lacks nothing."""
     least = _LEVELS.get(wanted, 2)
     told = [_lacking(one, least, values) for one in found]
     if not all(told):

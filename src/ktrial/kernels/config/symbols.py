@@ -66,7 +66,7 @@ class KconfigTree:
         return self.definitions.keys()
 
     def choice(self, name: str) -> tuple[str, ...]:
-        """The symbols of which only one can be chosen, this one among them; none where it belongs to no choice."""
+        """The symbols of which only one can be chosen, this one among them; none if it belongs to no choice."""
         return next((one.choice for one in self.definitions.get(name, ()) if one.choice), ())
 
     def _read(self, path: str, within: tuple[str, ...], depth: int) -> None:

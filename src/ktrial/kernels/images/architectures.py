@@ -22,7 +22,7 @@ class CpuProbe(NamedTuple):
 class GuestMachine(NamedTuple):
     """`ports` are the arguments for console and line, in this order; `console` is the kernel's name of the first.
 
-    `virtual` are the processor's flags of which KVM in hardware needs one; empty where none tells.
+    `virtual` are the processor's flags of which KVM in hardware needs one; empty if none tells.
     """
 
     architecture: str
@@ -87,7 +87,7 @@ _KNOWN = {machine.architecture: machine for machine in (X86_64, AARCH64)}
 
 
 def machine_for(architecture: str, source: str) -> GuestMachine:
-    """Return the machine for a kernel's image. Raises BadInput where no guest is like that."""
+    """Return the machine for a kernel's image. Raises BadInput if no guest is like that."""
     if architecture not in _KNOWN:
         raise BadInput(f"it is a kernel for {architecture}; guests are {' or '.join(_KNOWN)}", file=source)
     return _KNOWN[architecture]

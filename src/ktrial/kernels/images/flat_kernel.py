@@ -37,12 +37,12 @@ _HEAD_BYTES = 64
 
 
 def own_build_id(kernel: bytes) -> bytes | None:
-    """The build id that is not one of the programs inside the kernel (its vDSO); None where that is not one alone."""
+    """The build id that is not one of the programs inside the kernel (its vDSO); None if that is not one alone."""
     return own_note(kernel, *_BUILD_ID)
 
 
 def own_note(kernel: bytes, owner: bytes, kind: int) -> bytes | None:
-    """What a note of this owner and kind says that is none of the programs inside; None where that is not one alone."""
+    """What a note of this owner and kind says that is none of the programs inside; None if that is not one alone."""
     name = owner + b"\0" * (4 - len(owner) % 4)
     length = re.escape(struct.pack("<I", len(owner) + 1))
     pattern = re.compile(length + b"(....)" + re.escape(struct.pack("<I", kind) + name), re.DOTALL)

@@ -23,7 +23,7 @@ _FLAT = {b"ARM\x64": "aarch64", b"RSC\x05": "riscv64"}
 _ZBOOT = b"zimg"
 _SAYS_LINUX = b"Linux version "
 _BANNER = re.compile(rb"Linux version (\S+) \(([^\n\0]*)\n?")
-#: First bytes of a payload -> how it is packed, and what unpacks it; None where nothing here does.
+#: First bytes of a payload -> how it is packed, and what unpacks it; None if nothing here does.
 _PACKED: tuple[tuple[bytes, str, Callable[[bytes], bytes] | None], ...] = (
     (b"\x1f\x8b", "gzip", packed.first_stream),
     (b"BZh", "bzip2", packed.first_stream),
@@ -45,7 +45,7 @@ class KernelImage(NamedTuple):
 
 
 def architecture(data: bytes, source: str) -> str:
-    """For which machine an image is. Raises BadInput where it is not a kernel's image."""
+    """For which machine an image is. Raises BadInput if it is not a kernel's image."""
     if not _is_bzimage(data):
         return _machine(_unwrapped(data, source)[1], source)
     if len(data) < _HEADER_END:
@@ -54,7 +54,7 @@ def architecture(data: bytes, source: str) -> str:
 
 
 def bootable(data: bytes, source: str, wanted: str) -> bytes:
-    """The image as an emulator of the architecture `wanted` starts it. Raises BadInput where it starts none such."""
+    """The image as an emulator of the architecture `wanted` starts it. Raises BadInput if it starts none such."""
     is_setup = _is_bzimage(data)
     kernel = data if is_setup else _unwrapped(data, source)[1]
     found = architecture(data, source) if is_setup else _machine(kernel, source)
@@ -74,7 +74,7 @@ def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
 
 
 def read_image(data: bytes, source: str) -> KernelImage:
-    """Return the kernel inside an image. Raises BadInput where it cannot be unpacked whole."""
+    """Return the kernel inside an image. Raises BadInput if it cannot be unpacked whole."""
     if not _is_bzimage(data):
         packing, kernel = _unwrapped(data, source)
         return KernelImage(_machine(kernel, source), None, packing, kernel)
@@ -168,7 +168,7 @@ class Banner(NamedTuple):
 
 
 def read_banner(kernel: bytes, source: str) -> Banner:
-    """Return what the kernel says of itself. Raises BadInput where it says nothing."""
+    """Return what the kernel says of itself. Raises BadInput if it says nothing."""
     found = [match for match in _BANNER.finditer(kernel) if b"%" not in match[0] and b") #" in match[0]]
     # A kernel may also hold a first draft, without the build's number.
     for match in sorted(found, key=lambda match: b") # " in match[0]):

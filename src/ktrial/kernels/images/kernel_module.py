@@ -23,13 +23,13 @@ class KernelModule(NamedTuple):
 
 
 def module_name(file: str) -> str | None:
-    """The module that a file is called after, as the kernel writes its name; None where it is not a module's file."""
+    """The module that a file is called after, as the kernel writes its name; None if it is not a module's file."""
     name = file.rpartition("/")[2]
     return _SUFFIX.sub("", name).replace("-", "_") if _SUFFIX.search(name) else None
 
 
 def read_module(data: bytes, source: str) -> KernelModule:
-    """Return the module inside a file. Raises BadInput where it is none."""
+    """Return the module inside a file. Raises BadInput if it is none."""
     try:
         inside = opened(data)
     except BadInput as error:

@@ -108,7 +108,7 @@ def is_package(path: Path) -> bool:
 
 
 def kernel_of(path: Path, word: str) -> PackedKernel:
-    """Return the kernel that a package holds. Raises BadInput where it holds none, or cannot be read."""
+    """Return the kernel that a package holds. Raises BadInput if it holds none, or cannot be read."""
     image: Held | None = None
     config: Held | None = None
     try:

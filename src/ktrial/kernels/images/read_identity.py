@@ -49,7 +49,7 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
 
 
 def built_in(kernel: bytes) -> bytes | None:
-    """Return the configuration that a kernel carries; None where it carries none, or not whole."""
+    """Return the configuration that a kernel carries; None if it carries none, or not whole."""
     begin = kernel.find(_BEGIN)
     end = kernel.find(_END, begin)
     if begin < 0 or end < 0:
@@ -94,7 +94,7 @@ _AT_BOOT = "PREEMPT_DYNAMIC"
 
 
 class _Notes(NamedTuple):
-    """Build id, whether the types are inside, and whether LTO linked it; None where the kernel does not say."""
+    """Build id, whether the types are inside, and whether LTO linked it; None if the kernel does not say."""
 
     build_id: bytes | None
     btf: bool | None

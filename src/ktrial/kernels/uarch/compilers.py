@@ -121,7 +121,7 @@ class Compilers:
         return list(found.values())
 
     def rustc(self, name: str = "rustc") -> RustCompiler | None:
-        """Return what rustc says; None where there is none that works."""
+        """Return what rustc says; None if there is none that works."""
         path = shutil.which(name)
         return None if path is None else self._left_out(path, partial(self._rustc, path))
 
@@ -216,7 +216,7 @@ def _query(path: str, builds: Builds, targets: Iterable[CompilerTarget]) -> Comp
 
 
 def _native(path: str, kind: CompilerKind) -> str | None:
-    """Return what `-march=native` means; None where the compiler cannot tell."""
+    """Return what `-march=native` means; None if the compiler cannot tell."""
     with contextlib.suppress(KtrialError):
         if kind == "gcc":
             return read_gcc_march(_output_of(path, "-march=native", "-Q", "--help=target"))
@@ -225,7 +225,7 @@ def _native(path: str, kind: CompilerKind) -> str | None:
 
 
 def _problem(*argv: str) -> str | None:
-    """Return the first thing that the compiler says against it; None where it does it."""
+    """Return the first thing that the compiler says against it; None if it does it."""
     done = _run(*argv)
     if done.returncode == 0:
         return None

@@ -74,7 +74,7 @@ def without(text: str) -> str:
 
 
 def unified(path: str, old: str, new: str) -> str:
-    """Return the change of one file as a unified diff for `patch -p1`; empty where there is none."""
+    """Return the change of one file as a unified diff for `patch -p1`; empty if there is none."""
     lines = difflib.unified_diff(
         old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{path}", f"b/{path}", n=3
     )

@@ -109,7 +109,7 @@ def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
-    """Return a symbol that is set where rustc cannot be told the target. Empty where no target is so.
+    """Return a symbol that is set where rustc cannot be told the target. Empty if no target is so.
 
     Rust depends on it, as a target that depended on Rust would be a circle: Rust depends on much that asks for the CPU.
     Where the tree has turned that around itself, the targets ask for Rust.

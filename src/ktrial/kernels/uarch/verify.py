@@ -30,7 +30,7 @@ class VerifyBuild(Protocol):
         """Return what a verbose build of one object prints; with Rust on, that of Rust's libraries before it."""
 
     def why_no_rust(self) -> str | None:
-        """Return what the tree itself says against Rust with what is installed here; None where nothing."""
+        """Return what the tree itself says against Rust with what is installed here; None if nothing."""
 
 
 def verify_target(
@@ -45,7 +45,7 @@ def verify_target(
 ) -> VerifiedTarget:
     """With `rust` a kernel with Rust, and one object of it too.
 
-    Raises Refused where the tree or the compiler cannot, and KtrialError where the tree does something else.
+    Raises Refused if the tree or the compiler cannot, and KtrialError where the tree does something else.
     """
     check_accepted(target, compiler)
     if rust and target.c_only:
@@ -111,7 +111,7 @@ def _no_rust(target: Target, config: Mapping[str, str], build: VerifyBuild) -> R
 
 
 def check_accepted(target: Target, compiler: Compiler) -> None:
-    """Raise Refused where the compiler does not know the target."""
+    """Raise Refused if the compiler does not know the target."""
     if target.name == NATIVE[0].name and compiler.native is not None:
         return
     if target.name not in compiler.accepted:
@@ -124,7 +124,7 @@ def check_accepted(target: Target, compiler: Compiler) -> None:
 
 
 def check_cpu_accepted(target: CpuTarget, compiler: Compiler) -> None:
-    """Raise Refused where the compiler does not know the CPU."""
+    """Raise Refused if the compiler does not know the CPU."""
     if target.name not in compiler.accepted:
         raise Refused(
             f"{compiler.path} ({compiler.kind} {compiler.version}) does not take -mcpu={target.name}: "

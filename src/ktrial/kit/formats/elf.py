@@ -41,7 +41,7 @@ class Section(NamedTuple):
 
 
 class Elf:
-    """An ELF file in memory. Raises BadInput where it is none, or cut off."""
+    """An ELF file in memory. Raises BadInput if it is none, or cut off."""
 
     def __init__(self, data: bytes | mmap, name: str) -> None:
         self._data, self._name = data, name
@@ -76,7 +76,7 @@ class Elf:
             yield Section(self._data[begin : max(begin, end)].decode("latin-1"), head[1], head[4], head[5])
 
     def section(self, name: str) -> bytes | None:
-        """Return the bytes of the first section of that name; None where there is none in the file."""
+        """Return the bytes of the first section of that name; None if there is none in the file."""
         for section in self.sections:
             if section.name == name and section.type != _NO_BITS:
                 return self._data[section.offset : section.offset + section.size]
@@ -96,12 +96,12 @@ class Elf:
         return None
 
     def note(self, section: str, owner: str, kind: int) -> bytes | None:
-        """Return the content of a note in a section; None where it is not there."""
+        """Return the content of a note in a section; None if it is not there."""
         return note_in(self.section(section) or b"", owner, kind, self._order)
 
 
 def note_in(data: bytes, owner: str, kind: int, order: str) -> bytes | None:
-    """Return the content of a note among notes in this byte order (`<` or `>`); None where it is not there."""
+    """Return the content of a note among notes in this byte order (`<` or `>`); None if it is not there."""
     at = 0
     while at + 12 <= len(data):
         names, size, found = struct.unpack_from(order + "III", data, at)

@@ -32,7 +32,7 @@ class OpenedFile(NamedTuple):
 
 
 def opened(data: bytes) -> OpenedFile | None:
-    """Return what is inside; None where nothing is packed. Raises BadInput for what cannot be opened whole."""
+    """Return what is inside; None if nothing is packed. Raises BadInput for what cannot be opened whole."""
     for mark, name in _CLOSED.items():
         if data.startswith(mark):
             raise BadInput(f"a {name} archive cannot be looked into")

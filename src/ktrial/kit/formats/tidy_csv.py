@@ -42,7 +42,7 @@ class TidyTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def delimiter_of(header: str) -> str | None:
-    """Return what separates the names of a header; None where nothing but blanks does."""
+    """Return what separates the names of a header; None if nothing but blanks does."""
     counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
     most = max(counts, key=lambda delimiter: counts[delimiter])
     return most if counts[most] else None

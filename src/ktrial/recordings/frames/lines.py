@@ -121,7 +121,7 @@ class FrameStream:
         return found
 
     def frames(self, zero_ns: int, clock_error_s: float) -> Frames:
-        """Return all of them, in their order, on a clock with that zero. Raises BadInput where there is none."""
+        """Return all of them, in their order, on a clock with that zero. Raises BadInput if there is none."""
         if self._wrong is not None:
             raise self._wrong
         if not self._told:

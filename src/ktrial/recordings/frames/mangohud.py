@@ -41,7 +41,7 @@ _ROWS, _TOTAL = 0.95, 0.01
 
 
 class MangoHudLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A log with one row per frame. `system` is empty where a name in its row holds a comma; `system_row` is the row.
+    """A log with one row per frame. `system` is empty if a name in its row holds a comma; `system_row` is the row.
 
     `frame_times_s` are in the order of the frames, without that of the first row.
     """
@@ -198,7 +198,7 @@ def _unit(rows: Sequence[_Row], source: str) -> FrameUnit:
 
 
 def _why_sampled(rows: Sequence[_Row], unit: FrameUnit) -> str | None:
-    """None where each row stands for one frame and none is missing."""
+    """None if each row stands for one frame and none is missing."""
     passed_s = [(row.elapsed_ns - before.elapsed_ns) / 1e9 for before, row in itertools.pairwise(rows)]
     frames_s = [row.frame_time / _PER_SECOND[unit] for row in rows[1:]]
     fitting = sum(

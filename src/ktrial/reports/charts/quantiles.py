@@ -31,7 +31,7 @@ _QUANTILE = re.compile(r"(?<![a-z0-9])p([0-9]{2})(?:[._]?([0-9]{1,3})(?![0-9]))?
 
 
 def quantile_of(name: str) -> tuple[str, float] | None:
-    """`latency.p99_9` -> (`latency.p*`, 99.9); None where the name tells no quantile."""
+    """`latency.p99_9` -> (`latency.p*`, 99.9); None if the name tells no quantile."""
     found = _QUANTILE.search(name)
     if found is None:
         return None

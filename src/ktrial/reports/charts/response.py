@@ -80,7 +80,7 @@ def _curves(
 
 
 def _settings(arm: ToldArm) -> Mapping[str, str]:
-    """What an arm sets; one knob of several devices counts once. Nothing where a person did it, or devices differ."""
+    """What an arm sets; one knob of several devices counts once. Nothing if a person did it, or devices differ."""
     found: dict[str, str] = {}
     for name, value in {} if arm.manual is not None else arm.sets.items():
         if found.setdefault(name.partition("@")[0], value) != value:

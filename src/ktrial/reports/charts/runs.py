@@ -49,7 +49,7 @@ class PointSelection(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What a caption says of points left out; empty where none are."""
+        """What a caption says of points left out; empty if none are."""
         if len(self.shown) == self.of:
             return ""
         return (

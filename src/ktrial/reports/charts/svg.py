@@ -80,7 +80,7 @@ class _Page:
         return group
 
     def compact(self, element: ET.Element, *, marks: bool = False) -> ET.Element | None:
-        """Return the element with its children as far as they are seen; None where nothing is left."""
+        """Return the element with its children as far as they are seen; None if nothing is left."""
         name = element.tag.removeprefix(f"{{{_SVG}}}")
         if name not in _ELEMENTS or element.get("display") == "none" or element.get("opacity") == "0":
             return None

@@ -23,7 +23,7 @@ from ktrial.results.importers._shared import has_keys, measurement
 
 
 class HyperfineRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution. `exit_code` is None where it was killed; `told` says whether the file tells it at all."""
+    """One execution. `exit_code` is None if it was killed; `told` says whether the file tells it at all."""
 
     time: Quantity
     memory: Quantity | None
@@ -81,7 +81,7 @@ def _command(value: object, at: str, source: str) -> HyperfineCommand:
 
 
 def _beside(table: Mapping[str, Any], name: str, length: int, at: str, source: str) -> list[Any]:
-    """Return a list with one item for each run; empty where the file has none."""
+    """Return a list with one item for each run; empty if the file has none."""
     found = json_list(table.get(name) or [], source, f"{at}.{name}")
     if found and len(found) != length:
         raise unreadable(source, None, f"{len(found)} items", f"{at}.{name}: as many as there are times: {length}")

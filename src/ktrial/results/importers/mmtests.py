@@ -55,7 +55,7 @@ class MmtestsValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MmtestsExtract(msgspec.Struct, frozen=True, kw_only=True):
-    """One test on one kernel, as mmtests names it in `test_name`; None where an extract stands alone."""
+    """One test on one kernel, as mmtests names it in `test_name`; None if an extract stands alone."""
 
     module: str
     test_name: str | None

@@ -31,7 +31,7 @@ _PROPORTIONS: Mapping[str, Direction] = {"HIB": "higher", "LIB": "lower"}
 
 
 class PhoronixEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One system's runs of one test, as their texts; empty where only a mean of them is told. `line` is the entry's."""
+    """One system's runs of one test, as their texts; empty if only a mean of them is told. `line` is the entry's."""
 
     system: str
     line: int

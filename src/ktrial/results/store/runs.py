@@ -43,7 +43,7 @@ def is_gone(writer: str) -> bool:
 
 
 def _machine() -> str:
-    """Made from the machine's number, which is confidential; empty where there is none."""
+    """Made from the machine's number, which is confidential; empty if there is none."""
     try:
         number = Path(MACHINE_ID).read_bytes().strip()
     except OSError:

@@ -45,7 +45,7 @@ class BisectRequest(NamedTuple):
 
 
 def bisect(wanted: BisectRequest, measure: Measures, say: Say) -> BisectAnswer:
-    """Raises Refused where good and bad do not differ, or cannot be told apart."""
+    """Raises Refused if good and bad do not differ, or cannot be told apart."""
     return _Bisect(wanted, measure, say).run()
 
 
@@ -75,7 +75,7 @@ class _Bisect:
         return self._confirmed(self._search.suspects[0], ends)
 
     def _ends(self) -> Effect:
-        """Return the difference that is looked for. Raises Refused where there is none."""
+        """Return the difference that is looked for. Raises Refused if there is none."""
         judged = self._decided(self._good, self._bad, lambda: self._verdict(self._good, self._bad))
         self._asked += 1
         outcome, boots = self._question.outcome, f"after {self._runs(self._bad)} boots of each"
@@ -136,7 +136,7 @@ class _Bisect:
         return side(self._question, difference, self._values[self._good], self._values[commit]).standing
 
     def _decided(self, one: str, other: str, answer: Callable[[], T | None]) -> T | None:
-        """Return boots both in turn until there is an answer; None where all boots that there may be gave none."""
+        """Return boots both in turn until there is an answer; None if all boots that there may be gave none."""
         for number in range(1, self._question.most_runs + 1):
             for commit in (one, other):
                 values = self._values.setdefault(commit, [])

@@ -122,7 +122,7 @@ def left_out_of(plan: Plan) -> dict[str, str]:
 
 
 def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[str, ArmSettings]) -> None:
-    """Raise Refused where some combination of factors does not come to what each of them comes to in the whole set."""
+    """Raise Refused if some combination of factors does not come to what each of them comes to in the whole set."""
     for name, arm in file.arms.items():
         for address, wanted in arm.set.items():
             is_device = address.startswith("zram:")

@@ -170,7 +170,7 @@ def _has_huge_pages(machine: Machine, catalog: Catalog) -> bool:
 
 
 def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
-    """Return why its settings cannot be made in this session; None where they can."""
+    """Return why its settings cannot be made in this session; None if they can."""
     try:
         refused = [refusal for arm in (one.control, one.help.set, one.hurt.set) for refusal in plan(arm).refusals]
     except KtrialError as error:

@@ -128,7 +128,7 @@ def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None],
 
 
 def without_root(demo: Demo, *, asked: bool, width: int) -> str:
-    """Return what root would add; empty where settings of the kernel were tried."""
+    """Return what root would add; empty if settings of the kernel were tried."""
     if demo.paths or not demo.passed:
         return ""
     missed = "; ".join(demo.passed)

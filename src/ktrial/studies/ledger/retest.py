@@ -13,7 +13,7 @@ from ktrial.trial.protocol.file import TrialFile
 
 
 def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
-    """Return the name of the trial that is meant. Raises BadInput where none is."""
+    """Return the name of the trial that is meant. Raises BadInput if none is."""
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]
         if not outdated:

@@ -20,7 +20,7 @@ class FileLooker(Protocol):
     """Looks at files of the user's."""
 
     def __call__(self, path: str) -> SeenFile | None:
-        """None where there is no such file, or it cannot be read."""
+        """None if there is no such file, or it cannot be read."""
 
 
 class BuildSite:
@@ -32,7 +32,7 @@ class BuildSite:
         self._present: tuple[ArmBuild, SeenFile] | None = None
 
     def make(self, arm: str, build: ArmBuild, number: int) -> BuiltFile:
-        """Raises ArmLost where the build fails, or leaves the file as it was."""
+        """Raises ArmLost if the build fails, or leaves the file as it was."""
         self._present = None
         before = self._look(build.artefact)
         raw = self._executor.run(

@@ -55,7 +55,7 @@ def _nobody(_drift: ArmDrift, _own: int | None) -> str | None:
 
 
 class Arms:
-    """`plans` by arm; an arm that has none is the machine as it is. `root` is None where no arm needs it.
+    """`plans` by arm; an arm that has none is the machine as it is. `root` is None if no arm needs it.
 
     What the plans found is what every value that the present arm does not set must be.
     """
@@ -94,7 +94,7 @@ class Arms:
         return ()
 
     def renew(self, arm: str, number: int) -> BuiltFile | None:
-        """Make anew what the next visit of this arm measures, before the arm is in force; None where nothing is.
+        """Make anew what the next visit of this arm measures, before the arm is in force; None if nothing is.
 
         `number` is what the build varies by.
         """
@@ -162,7 +162,7 @@ class Arms:
 
 
 def refusal_of(applied: Applied) -> str | None:
-    """Return why a plan that was applied is not in force; None where it is."""
+    """Return why a plan that was applied is not in force; None if it is."""
     failed = [step for step in applied.steps if step.outcome not in IN_FORCE]
     if failed:
         # Swap that is set up otherwise than wanted is in force, and the reason why nothing else is.

@@ -23,7 +23,7 @@ Visit = tuple[int, str]
 
 
 def check_builds(trial: TrialFile) -> None:
-    """Raise BadInput where visits are to be builds and nothing says how, or the reverse."""
+    """Raise BadInput if visits are to be builds and nothing says how, or the reverse."""
     arms = {name: arm for name, arm in trial.arms.items() if not arm.placebo}
     built = [name for name, arm in arms.items() if arm.build is not None]
     for name in built:
@@ -72,7 +72,7 @@ def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
 
 
 def kernel_build(facts: Mapping[str, str]) -> str | None:
-    """Return what tells this build of a kernel from another one; None where nothing does."""
+    """Return what tells this build of a kernel from another one; None if nothing does."""
     return " ".join(facts[name] for name in KERNEL_BUILD if facts.get(name)) or None
 
 

@@ -30,7 +30,7 @@ class SchedulerSeat:
         self._sequence: str | None = None
 
     def start(self, arm: str, scheduler: ArmScheduler) -> None:
-        """Raises ArmLost where it does not come into force."""
+        """Raises ArmLost if it does not come into force."""
         invocation = Invocation(
             argv=scheduler.argv,
             limit_s=_LIMIT_S,
@@ -56,7 +56,7 @@ class SchedulerSeat:
         self._sequence = self._texts()[SEQUENCE]
 
     def failed(self) -> str | None:
-        """Why the scheduler was not in force all the time since it was started; None where it was, or there is none."""
+        """Why the scheduler was not in force all the time since it was started; None if it was, or there is none."""
         if self._wanted is None or self._running is None:
             return None
         if not self._running.alive():
@@ -77,7 +77,7 @@ class SchedulerSeat:
         return (ArmDrift(address="sched_ext", path=STATE, wanted="disabled", now=f"enabled: {self._texts()[OPS]}"),)
 
     def stop(self) -> None:
-        """End it; raises ArmLost where sched_ext does not show that."""
+        """End it; raises ArmLost if sched_ext does not show that."""
         if self._running is None:
             return
         wanted = self._wanted
@@ -90,7 +90,7 @@ class SchedulerSeat:
             self._clock.sleep(_PAUSE_S)
 
     def refuse_another(self) -> None:
-        """Raise Refused where sched_ext is not there, or in use, or needs rights that are not here."""
+        """Raise Refused if sched_ext is not there, or in use, or needs rights that are not here."""
         state = self._texts()[STATE]
         if state is None:
             raise Refused("this kernel has no sched_ext", hint=f"{STATE} is missing: it needs CONFIG_SCHED_CLASS_EXT")

@@ -40,7 +40,7 @@ class KernelBuilder(Protocol):
         """Open, patch and configure. Raises for whatever of it cannot be."""
 
     def check_room(self, plans: Sequence[KernelPlan]) -> None:
-        """Raise Refused where these cannot be built for want of room or memory."""
+        """Raise Refused if these cannot be built for want of room or memory."""
 
     def build(self, plan: KernelPlan) -> str: ...
 
@@ -78,7 +78,7 @@ def planned_kernels(file: TrialFile, workshop: KernelBuilder) -> dict[str, Kerne
 
 
 def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
-    """Raise Contradiction where arms ask for different kernels, and one comes of it."""
+    """Raise Contradiction if arms ask for different kernels, and one comes of it."""
     by_key: dict[str, str] = {}
     for name, plan in plans.items():
         other = by_key.setdefault(plan.key, name)
@@ -108,7 +108,7 @@ def built_images(
 
 
 def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
-    """Raise Refused where kernels will differ in what an exact guest is blind to."""
+    """Raise Refused if kernels will differ in what an exact guest is blind to."""
     first = next(iter(plans), None)
     for name, plan in plans.items():
         for what, value in plan.compiled.items():

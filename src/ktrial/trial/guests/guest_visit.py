@@ -142,7 +142,7 @@ def _fact(reply: Reply | None, name: str) -> str | None:
 
 
 def _refused(reply: Reply | None) -> str | None:
-    """Return why the settings are not in force; None where they are, or there were none."""
+    """Return why the settings are not in force; None if they are, or there were none."""
     if reply is None:
         return None
     if reply.error is not None:

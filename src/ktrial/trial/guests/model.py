@@ -26,7 +26,7 @@ Kernel = str | KernelRecipe
 
 
 def kernel_of(trial: TrialFile, arm: ArmFile) -> Kernel:
-    """The word that names the arm's kernel, or what it is built of. Raises BadInput where nothing says from what."""
+    """The word that names the arm's kernel, or what it is built of. Raises BadInput if nothing says from what."""
     assert trial.guest is not None, "only trials in guests have kernels"
     usual, own = trial.guest.kernel, arm.kernel
     if not isinstance(own, KernelChange):
@@ -58,7 +58,7 @@ _ELSEWHERE = ("environment", "commands", "service", "sched_ext", "build", "manua
 
 
 def check_guest_trial(trial: TrialFile) -> None:
-    """Raise BadInput where a protocol asks for what guests do not do, or for what only they do."""
+    """Raise BadInput if a protocol asks for what guests do not do, or for what only they do."""
     guest = trial.guest
     if guest is None:
         for name, arm in trial.arms.items():

@@ -59,7 +59,7 @@ class GuestLab(Protocol):
         """How many exact guests may run at once."""
 
     def why_no_kvm(self, kernel: str) -> str | None:
-        """Return why this kernel cannot be run with KVM; None where it can."""
+        """Return why this kernel cannot be run with KVM; None if it can."""
 
     def identify(self, kernel: str) -> KernelFound: ...
 

@@ -77,7 +77,7 @@ class GuestVisits:
         listen: TrialListener,
         versions: Mapping[str, str | None],
     ) -> None:
-        """`check` raises KeyboardInterrupt where somebody interrupts; `versions` are those of the benchmarks."""
+        """`check` raises KeyboardInterrupt if somebody interrupts; `versions` are those of the benchmarks."""
         self._standing = standing
         self._protocol = standing.protocol
         self._guests = guests

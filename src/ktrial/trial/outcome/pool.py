@@ -27,7 +27,7 @@ class PooledQuestion(NamedTuple):
 
 
 def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
-    """Return the question of all; raises BadInput where one asked another one, or is not over."""
+    """Return the question of all; raises BadInput if one asked another one, or is not over."""
     first, *others = trials
     for kept in trials:
         _check_over(kept)

@@ -47,7 +47,7 @@ def planned_runs(profile: NoiseProfile, primary: str, settle_s: float) -> int:
 
 
 def forecast_of(protocol: Protocol, profile: NoiseProfile, settle_s: float) -> TrialForecast | None:
-    """None where the profile tells nothing of the primary outcome, or nobody fixed how many blocks there may be."""
+    """None if the profile tells nothing of the primary outcome, or nobody fixed how many blocks there may be."""
     from ktrial.judge.planning import (
         affordable_cap,
         block_sd,

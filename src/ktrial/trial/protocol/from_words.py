@@ -114,7 +114,7 @@ def _short(address: str) -> str:
 
 
 def default_suite(words: Sequence[str], catalog: Catalog) -> str:
-    """Return what can tell these settings apart; raises BadInput where nothing is known to."""
+    """Return what can tell these settings apart; raises BadInput if nothing is known to."""
     for knob in _knobs(words, catalog):
         found = next((suite for pattern, suite in _WORKLOADS.items() if fnmatchcase(knob, pattern)), None)
         if found is not None:

@@ -107,7 +107,7 @@ def protocol_of(
 
 
 def refuse_few_events(protocol: Protocol, events: int | None) -> None:
-    """Raise BadInput where the primary outcome is a percentile of which a run has so few events that none decides."""
+    """Raise BadInput if the primary outcome is a percentile of which a run has so few events that none decides."""
     quantile = protocol.outcomes[protocol.primary].quantile
     if quantile is None or events is None or events >= events_needed(quantile):
         return

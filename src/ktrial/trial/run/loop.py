@@ -168,7 +168,7 @@ class TrialLoop:
         return NextStep(action="go on", reason="fixed blocks", block=max(drawn, default=0) + 1, arms=arms)
 
     def _block(self, step: NextStep) -> bool:
-        """Return the rest of a block that has begun, or a new one; False where its next visit cannot be made now."""
+        """Return the rest of a block that has begun, or a new one; False if its next visit cannot be made now."""
         standing, block = self._standing, step.block or 1
         seed = standing.protocol.seed
         order = standing.drawn[block].order if step.drawn else block_order(seed, block, step.arms)

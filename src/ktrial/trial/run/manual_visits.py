@@ -84,7 +84,7 @@ def with_signs_of_control(
 ) -> dict[str, ArmSettings]:
     """Return the arms as they are kept, before the first run: by what the control is recognised is found now.
 
-    Raises Refused where the machine is an arm of its own now: what is found is not the control then.
+    Raises Refused if the machine is an arm of its own now: what is found is not the control then.
     """
     control = file.control
     settings = dict(arms)
@@ -116,7 +116,7 @@ def _refuse_manual(
 def recognise(
     stored: StoredTrial, due: Due, facts: FactBook, kinds: Mapping[str, FactKind], done: str | None
 ) -> ArmFound:
-    """That the arm which is due is in force. Raises Refused where the machine shows another, or nobody can tell.
+    """That the arm which is due is in force. Raises Refused if the machine shows another, or nobody can tell.
 
     `done` is the arm that a person says is in force; what the machine itself shows is not overruled by it.
     """

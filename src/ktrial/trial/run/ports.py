@@ -69,7 +69,7 @@ class TrialWorld(RunWorld, Protocol):
         """Return another one that looks at these sources only."""
 
     def look_at_file(self, path: str) -> SeenFile | None:
-        """Return a file of the user's as it is; None where there is none, or it cannot be read."""
+        """Return a file of the user's as it is; None if there is none, or it cannot be read."""
 
     def protect(self) -> None:
         """Have what is measured killed first when memory runs out."""

@@ -169,7 +169,7 @@ def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
 
 
 def version_of(benchmark: Benchmark, executor: TrialExecutor) -> str | None:
-    """Return the version that a tool tells; None where it tells none."""
+    """Return the version that a tool tells; None if it tells none."""
     asked = benchmark.version_invocation()
     return benchmark.parse_version(executor.run(asked).raw) if asked else None
 

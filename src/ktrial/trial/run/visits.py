@@ -150,7 +150,7 @@ class MachineVisits:
         return True
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Return whether no time is left for another block. Raises BadInput where not even one fitted."""
+        """Return whether no time is left for another block. Raises BadInput if not even one fitted."""
         if self._time_s is None or step.drawn or self.pace.run_s is None:
             return False
         spent_s = self._spent_s + (self._clock.monotonic_ns() - self._began_ns) / 1e9
@@ -173,7 +173,7 @@ class MachineVisits:
             self._around.end()
 
     def _left_s(self, block: int | None) -> float | None:
-        """About how long it still takes to the cap; None where that is not known yet."""
+        """About how long it still takes to the cap; None if that is not known yet."""
         if self._blocks_left is None:
             return None
         arms = len(self._protocol.arms) if block is None else len(self._standing.drawn[block].order)
@@ -230,7 +230,7 @@ class MachineVisits:
             )
 
     def _run_of_visit(self, visit: Visit, *, is_first: bool) -> bool:
-        """Return one run of every benchmark with the arm in force; False where that made the block void."""
+        """Return one run of every benchmark with the arm in force; False if that made the block void."""
         block, arm = visit.block, visit.arm
         if is_first:
             self._renew(block, arm)

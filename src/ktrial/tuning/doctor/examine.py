@@ -89,7 +89,7 @@ def _debugfs(look: _LimitLook) -> Iterator[Limit]:
         yield Limit(
             what="scheduler features and slices (debugfs), tracing of memory",
             why=f"kernel lockdown is {lockdown}",
-            lift="switch Secure Boot off, or boot with lockdown=none where the kernel allows it",
+            lift="switch Secure Boot off, or boot with lockdown=none if the kernel allows it",
         )
         return
     if not look.is_root:

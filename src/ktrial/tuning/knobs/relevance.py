@@ -13,7 +13,7 @@ from ktrial.tuning.knobs.knob import Knob
 def inert_here(
     knob: Knob, facts: FactBook, kinds: Mapping[str, FactKind], together: Collection[str] = ()
 ) -> str | None:
-    """Why it changes nothing here; None where it may, or where that cannot be told. `together` is set with it."""
+    """Why it changes nothing here; None if it may, or where that cannot be told. `together` is set with it."""
     for rule in knob.inert:
         if not any(name in together for name in rule.unless):
             truth, _ = evaluate(rule.when, facts, kinds)

@@ -72,7 +72,7 @@ class _Files:
         ]
 
     def text(self, path: str) -> bytes | None:
-        """Return a file's content; None where it is missing or cannot be read."""
+        """Return a file's content; None if it is missing or cannot be read."""
         reading = self.readings.get(path)
         return None if reading is None else reading.data
 

@@ -49,7 +49,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 def import_profile(
     data: bytes, file: str, catalog: Catalog, *, name: str | None = None, as_format: Format | None = None
 ) -> Imported:
-    """Read foreign text. Raises BadInput where nothing of it can be used; what it returns loads with the loader."""
+    """Read foreign text. Raises BadInput if nothing of it can be used; what it returns loads with the loader."""
     try:
         reading, sniffed = read(data, file, as_format)
     except ForeignFormatError as error:

@@ -65,7 +65,7 @@ _CHOICE = {
 
 
 def built_value(knob: str, configuration: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(symbol, value) that this kernel's configuration gives the knob; None where it decides nothing."""
+    """(symbol, value) that this kernel's configuration gives the knob; None if it decides nothing."""
     symbol = _SAME.get(knob)
     if symbol is not None:
         value = configuration.get(symbol)
@@ -138,7 +138,7 @@ def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
 
 
 def _as_taken(knob: Knob, value: str | None) -> str | None:
-    """Return the value as the kernel takes it; None where the catalog says that it does not."""
+    """Return the value as the kernel takes it; None if the catalog says that it does not."""
     try:
         return None if value is None else kernel_text(knob, value)
     except BadInput:

@@ -31,7 +31,7 @@ class Why(Enum):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One value to be written. `old` and `old_text` are None where this session cannot read the file.
+    """One value to be written. `old` and `old_text` are None if this session cannot read the file.
 
     `inert` is why it changes nothing here.
     """

@@ -262,7 +262,7 @@ def _change(
 
 
 def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None:
-    """Return why nobody can write the file, and what to do instead; None where its mode and its mount let somebody."""
+    """Return why nobody can write the file, and what to do instead; None if its mode and its mount let somebody."""
     if instance.read_only is not None:
         return f"{instance.read_only} is mounted read-only, as containers have it", "run ktrial on the host itself"
     if instance.reading.writable:

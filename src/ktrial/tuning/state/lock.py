@@ -126,7 +126,7 @@ def look(pid: int) -> Process:
 
 
 def _text(path: Path) -> str:
-    """Return what a file of the kernel shows; nothing where this user may not read it, or the process is gone."""
+    """Return what a file of the kernel shows; nothing if this user may not read it, or the process is gone."""
     try:
         return path.read_bytes().decode("utf-8", "replace")
     except OSError:

@@ -69,7 +69,7 @@ def _without_interpreter(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _store(words: Sequence[str], environment: Mapping[str, str] | None) -> str | None:
-    """Return where a ktrial keeps its runs; None where that is not seen, or this is not a ktrial."""
+    """Return where a ktrial keeps its runs; None if that is not seen, or this is not a ktrial."""
     if not words or words[0] != "ktrial":
         return None
     for place, word in enumerate(words):

@@ -49,7 +49,7 @@ class SavedStates:
 
 
 def read_limited(path: Path) -> bytes:
-    """Return a file that somebody named; raises BadInput where it is none, or too large for a state."""
+    """Return a file that somebody named; raises BadInput if it is none, or too large for a state."""
     try:
         with path.open("rb") as file:
             data = file.read(_LIMIT_BYTES + 1)

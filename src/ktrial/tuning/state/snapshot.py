@@ -118,7 +118,7 @@ def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[De
 
 
 def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declaration, ...]:
-    """Return what transactions in force changed; raises AgentError where this session may not read the journal."""
+    """Return what transactions in force changed; raises AgentError if this session may not read the journal."""
     found: list[Declaration] = []
     for transaction in status(machine).transactions:
         if transaction.state in _IN_FORCE:

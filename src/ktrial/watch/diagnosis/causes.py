@@ -17,7 +17,7 @@ from ktrial.watch.diagnosis.symptoms import Happening, Sign, Symptom
 
 
 class AtWork(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause's activity, what showed it, and its events; `activity` is None where nothing in the recording could."""
+    """A cause's activity, what showed it, and its events; `activity` is None if nothing in the recording could."""
 
     symptom: Symptom
     activity: Activity | None

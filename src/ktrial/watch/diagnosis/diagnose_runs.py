@@ -40,7 +40,7 @@ def write_runs(
 
 
 def runs_table(recordings: Sequence[Recording], label: str, limits: RunLimits) -> tuple[bytes, tuple[str, ...]]:
-    """Return the CSV, and what is not in it with the reason. Raises BadInput where a recording comes to nothing."""
+    """Return the CSV, and what is not in it with the reason. Raises BadInput if a recording comes to nothing."""
     outcomes = {one.name: one for one in WATCH_OUTCOMES}
     runs, left_out = [], []
     for number, recording in enumerate(recordings, 1):

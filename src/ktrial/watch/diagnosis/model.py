@@ -14,7 +14,7 @@ Standing = Literal["named", "with-another", "chance", "idle", "unseen"]
 
 
 class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate with its 95 % interval, None where there is too little to tell one."""
+    """An estimate with its 95 % interval, None if there is too little to tell one."""
 
     estimate: float
     low: float | None = None
@@ -91,7 +91,7 @@ class Aggressor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that acts on a named cause. `now` is None where it could not be read here."""
+    """A setting that acts on a named cause. `now` is None if it could not be read here."""
 
     cause: str
     knob: str
@@ -133,7 +133,7 @@ class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventsFound(msgspec.Struct, frozen=True, kw_only=True):
-    """All events of one kind; times are None where no end was seen, `threads` those that were hit most often.
+    """All events of one kind; times are None if no end was seen, `threads` those that were hit most often.
 
     `lost` events came from the same source and were not seen.
     """
@@ -150,7 +150,7 @@ class EventsFound(msgspec.Struct, frozen=True, kw_only=True):
 class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
     """A series over the whole recording: mean with its interval, and peak; growth a second of a counter.
 
-    `by_phase` is its mean in each phase, None where nothing was read in it.
+    `by_phase` is its mean in each phase, None if nothing was read in it.
     """
 
     name: str
@@ -170,7 +170,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PressureLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The share of time in which some task waited: the highest of each of equal steps; None where nothing was read."""
+    """The share of time in which some task waited: the highest of each of equal steps; None if nothing was read."""
 
     name: str
     step_s: float
@@ -178,7 +178,7 @@ class PressureLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `named` is empty where none of the causes that could be seen stands out: none of these.
+    """All of it. `named` is empty if none of the causes that could be seen stands out: none of these.
 
     `late` holds begin and length of the longest stutters, in the order of time.
     """

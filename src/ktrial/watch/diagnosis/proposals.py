@@ -116,7 +116,7 @@ def _measure(
 
 
 def _command(recording: Recording) -> tuple[str, ...] | None:
-    """Return what was watched, to be started anew; None where nobody knows, or it cannot be shown as it is.
+    """Return what was watched, to be started anew; None if nobody knows, or it cannot be shown as it is.
 
     A program may call itself anything: what cannot be shown must not be pasted either.
     """

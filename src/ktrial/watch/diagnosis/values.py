@@ -39,7 +39,7 @@ class Computed(msgspec.Struct, frozen=True):
 def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed:
     """Return the limit that was reached, raised to what the group held at its fullest and a quarter more.
 
-    Raises BadInput where the recording does not tell that, or the limit is no longer there.
+    Raises BadInput if the recording does not tell that, or the limit is no longer there.
     """
     event = knob.id.rpartition(".")[2]
     prefix, group = _limited(recording, f"memory_events.{event}", knob)
@@ -62,7 +62,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
 def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
     """Return the quota, raised by as much as the group was held up while it had used it up; its period stays.
 
-    Raises BadInput where the recording does not tell that, or the quota is no longer there.
+    Raises BadInput if the recording does not tell that, or the quota is no longer there.
     """
     prefix, group = _limited(recording, "cpu.nr_throttled", knob)
     usage, held = (recording.series.get(f"{prefix}.cpu.{what}") for what in ("usage", "throttled"))
@@ -149,7 +149,7 @@ def _grown(series: Series, at: Any) -> float:
 def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diagnosis) -> Computed:
     """Return the interrupt that came most often in the stutters, off the CPUs of the frame thread.
 
-    Raises BadInput where it cannot be moved, where that would not help, or where the recording does not tell.
+    Raises BadInput if it cannot be moved, where that would not help, or where the recording does not tell.
     """
     line, label = _busiest(recording, diagnosis.late)
     called = f"interrupt {line} ({label})" if label else f"interrupt {line}"
@@ -245,7 +245,7 @@ def _overlapping(times_s: Array, spans: Sequence[tuple[float, float]]) -> Any:
 
 
 def zram_half(knob: Knob, machine: Machine) -> Computed:
-    """Swap in memory, as large as half of it, where there is no such device. Raises BadInput where there is one."""
+    """Swap in memory, as large as half of it, where there is no such device. Raises BadInput if there is one."""
     facts = machine.facts(("memory.total", "zram.devices"))
     total = facts.value("memory.total")
     if facts.records("zram.devices"):

@@ -181,7 +181,7 @@ class AgentWatching:
 
 
 def nvidia(hertz: float | None) -> NvidiaSource | None:
-    """Return the source of NVIDIA's cards, so many times a second; None where that is 0. Raises BadInput."""
+    """Return the source of NVIDIA's cards, so many times a second; None if that is 0. Raises BadInput."""
     if hertz == 0:
         return None
     if hertz is not None and not 1 <= hertz <= _FASTEST_HZ:

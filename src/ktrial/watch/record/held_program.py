@@ -30,7 +30,7 @@ class HeldProgram:
     def __init__(
         self, argv: Sequence[str], stdout: int | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        """What it prints goes to that file. Raises BadInput where there is no such program."""
+        """What it prints goes to that file. Raises BadInput if there is no such program."""
         program = shutil.which(argv[0])
         if program is None:
             raise BadInput(f"there is no program {argv[0]!r}", hint="give its path, or look at PATH")

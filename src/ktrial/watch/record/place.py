@@ -42,7 +42,7 @@ def recording_place(
 def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/proc")) -> list[Path] | None:
     """Return what is watched reads and writes there: the program and where it was started, or the system; and swap.
 
-    None where it cannot be told where swap lies.
+    None if it cannot be told where swap lies.
     """
     if pid is not None:
         found = [proc / str(pid) / "exe", proc / str(pid) / "cwd"]
@@ -66,7 +66,7 @@ def _plain(name: str) -> str:
 
 
 def _own(folder: Path) -> Path | None:
-    """Return a folder in it that is this user's and nobody else can write to; None where that cannot be had."""
+    """Return a folder in it that is this user's and nobody else can write to; None if that cannot be had."""
     own = folder / f"ktrial-{os.geteuid()}"
     try:
         own.mkdir(mode=0o700, exist_ok=True)

@@ -57,7 +57,7 @@ def event_text(event: TracedEvent, started_ns: int) -> str:
 def summary(ended: WatchEnded, file: str, findings: Sequence[Finding], head_cpu_s: float | None, width: int) -> str:
     """Return how long it went, what it cost and takes, what there was of each kind, and what can be doubted.
 
-    `head_cpu_s` is None where the head was not on what was watched.
+    `head_cpu_s` is None if the head was not on what was watched.
     """
     wall_s = ended.wall_ns / 1e9
     beside = "" if head_cpu_s is None else f", ktrial itself {head_cpu_s / max(1e-9, wall_s):.2%}"

@@ -64,7 +64,7 @@ class WatchedProgram(Protocol):
         """Return its exit status; None while it runs, or where that is not known yet."""
 
     def status(self, ended: WatchEnded) -> int | None:
-        """Its exit status after the watch, which ended so; None where it runs on, or was ended with the watch."""
+        """Its exit status after the watch, which ended so; None if it runs on, or was ended with the watch."""
 
 
 class WatchedSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ def watch(
 def read_back(
     data: bytes, name: str, ended: WatchEnded, frames: FrameStream | None = None, frames_error_s: float = 0.0
 ) -> tuple[Recording, tuple[Finding, ...]]:
-    """The recording as it was written, with the frames of a log. Raises BadInput where the pattern fits no line."""
+    """The recording as it was written, with the frames of a log. Raises BadInput if the pattern fits no line."""
     recording = read_recording(data, name)
     absent = {source.name: source.why or "" for source in recording.sources if source.state == "absent"}
     findings = list(doubts(ended, absent))

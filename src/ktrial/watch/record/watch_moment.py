@@ -13,7 +13,7 @@ from ktrial.recordings.frames.statistics import is_stutter
 
 
 class Track(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantity second by second, the newest last; None where it is not known. `why_not`: nothing of it is known."""
+    """A quantity second by second, the newest last; None if it is not known. `why_not`: nothing of it is known."""
 
     name: str
     unit: Literal["share", "pages", "requests", "delay"]

@@ -33,7 +33,7 @@ class BootTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The times of one boot: `terms` by their names (`kernel`, `userspace`, …), as far as there were such parts.
 
     `total` is None in a container, which has no kernel of its own. `reached` is the time in userspace until `target`,
-    the default one, was reached; both are None where it never was.
+    the default one, was reached; both are None if it never was.
     """
 
     terms: Mapping[str, Quantity]

@@ -29,7 +29,7 @@ DIRECTIONS = ("read", "write", "trim")
 class FioDirection(msgspec.Struct, frozen=True, kw_only=True):
     """What one job did in one direction. `runtime_ms` is the time that counted; latencies are completion latencies.
 
-    `operations` is None where fio does not tell it. `percentiles` go by the percentile as fio writes it ("99.000000");
+    `operations` is None if fio does not tell it. `percentiles` go by the percentile as fio writes it ("99.000000");
     empty when fio printed none.
     """
 
@@ -137,7 +137,7 @@ def _direction(table: Mapping[str, Any], name: str, source: str) -> FioDirection
 
 
 def _optional(latency: Mapping[str, Any], key: str, source: str) -> Quantity | None:
-    """Return a latency, None where fio counted no sample (it prints 0 then)."""
+    """Return a latency, None if fio counted no sample (it prints 0 then)."""
     if not latency.get("N") or key not in latency:
         return None
     return json_quantity(latency[key], "ns", source, f"clat_ns.{key}")

@@ -16,7 +16,7 @@ _REPEATED = frozenset({"sock_bufsize", "sndbuf_actual", "rcvbuf_actual"})
 
 
 class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the client. `retransmits` is None where the kernel does not tell; so are the congestion controls."""
+    """One run of the client. `retransmits` is None if the kernel does not tell; so are the congestion controls."""
 
     version: str
     streams: int

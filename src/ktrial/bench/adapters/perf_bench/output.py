@@ -47,7 +47,7 @@ class MessagingRun(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
     """`mem/memcpy` and `mem/memset`: throughput by the name of the implementation, in the order printed.
 
-    `sizes` are the sizes as printed; none where this version prints none.
+    `sizes` are the sizes as printed; none if this version prints none.
     """
 
     name: str
@@ -58,7 +58,7 @@ class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
 class FutexHashRun(msgspec.Struct, frozen=True, kw_only=True):
     """`futex/hash`: operations a second, the mean over the threads, and each thread's own where printed.
 
-    `count` is how many threads it says it has, None where it does not.
+    `count` is how many threads it says it has, None if it does not.
     """
 
     average: Quantity

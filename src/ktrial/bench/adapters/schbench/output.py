@@ -43,7 +43,7 @@ _BLOCKS = {"wakeup_latency": ("wakeup", "us"), "request_latency": ("request", "u
 
 
 class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """The last block of one label. `percentiles` go by number ("99.0"); `samples` is None where it is not printed."""
+    """The last block of one label. `percentiles` go by number ("99.0"); `samples` is None if it is not printed."""
 
     percentiles: Mapping[str, Quantity]
     minimum: Quantity | None
@@ -61,7 +61,7 @@ class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
 class SchbenchRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run. `blocks` by label: wakeup, request, rps. `layout` says which generation of output it is.
 
-    `average_rps` counts the warm-up too; `runtime_s` is None where it is not printed. JSON names the kernel's release
+    `average_rps` counts the warm-up too; `runtime_s` is None if it is not printed. JSON names the kernel's release
     where one expects the tool's version.
     """
 

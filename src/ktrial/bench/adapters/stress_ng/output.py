@@ -28,7 +28,7 @@ _KNOWN = {*_REQUIRED, "stressor", "bogo-ops", "cpu-usage-per-instance", "max-rss
 class Stressor(msgspec.Struct, frozen=True, kw_only=True):
     """One stressor's metrics over all its instances. `extra` holds what only this stressor prints, as printed.
 
-    `instances` are the wall times of the instances, 0 of one that was killed; empty where this version does not tell.
+    `instances` are the wall times of the instances, 0 of one that was killed; empty if this version does not tell.
     """
 
     name: str

@@ -24,7 +24,7 @@ _SETTING = re.compile(r"\s*(Prime numbers limit|block size|operation): (\S+)\s*"
 
 
 class SysbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `events_per_second` and the memory fields are None where this test prints none.
+    """One run. `events_per_second` and the memory fields are None if this test prints none.
 
     Latencies are of one event; `percentile` names which one `percentile_latency` is; both None when disabled.
     `settings` are what it says that it was told, as printed.

@@ -26,7 +26,7 @@ _PERCENTS = ("50", "75", "90", "99")
 
 
 class WrkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `duration` is the one asked for, as printed, None where it is not; `quantiles` by percent.
+    """One run. `duration` is the one asked for, as printed, None if it is not; `quantiles` by percent.
 
     `errors` counts failures by kind, `refused` answers that are no success.
     """

@@ -24,7 +24,7 @@ _AGREE = 0.02
 
 
 class XPlaneStage(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage of the test. `gpu_load_percent` is None where the log tells none."""
+    """One stage of the test. `gpu_load_percent` is None if the log tells none."""
 
     time: Quantity
     frames: int

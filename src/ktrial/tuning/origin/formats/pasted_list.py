@@ -97,7 +97,7 @@ _OLD_COLUMNS = ("default", "old", "before", "stock", "from", "current")
 
 
 class _Table(msgspec.Struct):
-    """The table being read: which column holds the value, None where its head does not say."""
+    """The table being read: which column holds the value, None if its head does not say."""
 
     value_column: int | None
 

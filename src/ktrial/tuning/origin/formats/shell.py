@@ -446,7 +446,7 @@ def _without_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tee_operands(command: Command) -> tuple[str, ...] | None:
-    """Return the files of a `tee`; None where the command is another one."""
+    """Return the files of a `tee`; None if the command is another one."""
     words = _without_prefix(command.words)
     if not words or posixpath.basename(words[0]) != "tee":
         return None

@@ -13,7 +13,7 @@ _OPENERS = frozenset(("for", "select", "while", "until"))
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """One redirection of a command. `descriptor` is the number before the operator, None where there is none."""
+    """One redirection of a command. `descriptor` is the number before the operator, None if there is none."""
 
     descriptor: str | None
     operator: str

@@ -154,7 +154,7 @@ def _until(text: str, start: int, skip: int, close: str, depth: int) -> int:
 
 
 def literal(word: str) -> str | None:
-    """Return the text of a word without any expansion, quotes removed; None where it holds one."""
+    """Return the text of a word without any expansion, quotes removed; None if it holds one."""
     values = expand(word, {})
     return values[0] if isinstance(values, list) and len(values) == 1 else None
 

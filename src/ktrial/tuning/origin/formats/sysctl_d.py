@@ -50,7 +50,7 @@ def read_sysctl_values(data: bytes) -> dict[str, str]:
 
 
 def sysctl_differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
-    """Name -> both values, where they differ; None where a kernel has no such sysctl."""
+    """Name -> both values, where they differ; None if a kernel has no such sysctl."""
     names = sorted(before.keys() | after.keys())
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 

@@ -51,7 +51,7 @@ def parse(data: str | bytes, file: str) -> FileReading:
 
 
 def _write(line: Line, kind: str, file: str) -> Assignment | Unread | None:
-    """Return one `w` line; None where it writes elsewhere."""
+    """Return one `w` line; None if it writes elsewhere."""
     fields: list[str] = []
     offset = 0
     while len(fields) < 6 and (found := _FIELD.match(line.text, offset)):
