@@ -14,6 +14,7 @@ from hypothesis import settings
 from tests.support.alone import the_machine
 from tests.support.long import IS_LONG, long_tests
 from tests.support.tree import FakeRoot
+from tests.support.user import forget_set_ups
 
 # The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones, and more.
 settings.register_profile("same", derandomize=True, database=None, deadline=None, max_examples=35)
@@ -37,6 +38,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = [item for item in items if item.nodeid.startswith(long_tests())]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Remove the set-up that the users of this run shared. A worker of xdist leaves that to its controller."""
+    if not hasattr(session.config, "workerinput"):
+        forget_set_ups()
 
 
 def pytest_collection_finish() -> None:

@@ -24,6 +24,8 @@ cp "$HOME/built-agent" "target/$CARGO_BUILD_TARGET/release/ktrial-agent"
 _RUSTC = """#!/bin/sh
 case $1 in -vV) echo 'host: x86_64-unknown-linux-gnu' ;; *) echo 'rustc 1.85.0 (0 2025-01-01)' ;; esac
 """
+# Checkouts that are set up, for the users of one run of the tests.
+_SET_UPS = CHECKOUT / ".setup" / "users"
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,9 @@ class User:
 
     def _set_up(self) -> None:
         """Have the checkout set up: the first user of a run of the tests does it, others get a copy of the result."""
-        made = CHECKOUT / ".setup" / "users" / os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-        made.parent.mkdir(exist_ok=True)
-        with (made.parent.parent / "users.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        made = _SET_UPS / os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+        with _set_ups_alone():
+            made.parent.mkdir(exist_ok=True)
             if made.exists():
                 self._take_over(made)
                 return
@@ -99,7 +100,7 @@ class User:
                 shutil.rmtree(old)
             first = self.start("./ktrial", "--version")
             assert first.returncode == 0, first.stderr
-            subprocess.run(["cp", "-a", self.checkout, made], check=True)
+            subprocess.run(["cp", "-a", "--no-preserve=ownership", self.checkout, made], check=True)
 
     def _take_over(self, made: Path) -> None:
         """Put a checkout that another user set up in the place of this one, and this user's paths into it."""
@@ -130,6 +131,21 @@ class User:
             (tools / name).write_text(script)
             (tools / name).chmod(0o755)
         subprocess.run(["chown", "--recursive", f"{self.name}:{self.name}", self.home], check=True)
+
+
+def forget_set_ups() -> None:
+    """Remove what the users of this run were given as their set-up."""
+    if _SET_UPS.exists():
+        with _set_ups_alone():
+            shutil.rmtree(_SET_UPS)
+
+
+@contextlib.contextmanager
+def _set_ups_alone() -> Iterator[None]:
+    """Keep other tests from the shared set-ups."""
+    with (_SET_UPS.parent / "users.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

@@ -234,7 +234,7 @@ class Benchmark(Protocol):
         """Names and defaults of what a suite may set."""
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run it once with all `parameters` on the machine of which `facts` tells."""
+        """Return how to run it once with all `parameters` on the machine that `facts` describes."""
 
     def version_invocation(self) -> Invocation | None:
         """Return how to ask for the tool's version; None when the tool cannot be asked."""

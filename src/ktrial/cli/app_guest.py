@@ -131,7 +131,7 @@ class GuestHost:
         """Raise BadInput if a trial cannot make its visits in it: in this one it can."""
 
     def in_boots(self, file: TrialFile) -> TrialFile | None:
-        """A trial of which every visit is a boot, where that is how such guests are tried; None if it is not."""
+        """Return the trial with a boot for every visit if such guests need it, otherwise None."""
         del file
         return None
 

@@ -103,7 +103,7 @@ class Kernels:
         return Patches(self._work, download)
 
     def signing(self, symbols: Mapping[str, str]) -> dict[str, str]:
-        """Return what make is told of the key for modules."""
+        """Return the variables of make that name the key for modules."""
         from ktrial.kernels.build.signing import signing_variables
 
         return signing_variables(symbols, self._work / "signing")

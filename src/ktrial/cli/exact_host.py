@@ -59,7 +59,7 @@ class ExactHost(GuestHost):
         )
 
     def in_boots(self, file: TrialFile) -> TrialFile:
-        """Return the same trial, of which every visit is a boot of such a guest. Raises BadInput."""
+        """Return the same trial with a boot of such a guest for every visit. Raises BadInput."""
         import msgspec
 
         from ktrial.trial.protocol.file import GuestFile

@@ -126,7 +126,7 @@ class _Body:
     """The content of one page; numbers its figures."""
 
     def __init__(self, comparison: Comparison) -> None:
-        self.sections = report_sections(comparison)
+        self._sections = report_sections(comparison)
         self._comparison = comparison = asked_only(comparison)
         self._figures = 0
         self.cast = cast_of(comparison)
@@ -149,7 +149,7 @@ class _Body:
     def content(self) -> list[tuple[ReportSection, list[Part]]]:
         """Return the sections that have something to show, each with what it shows."""
         shown = []
-        for section in self.sections:
+        for section in self._sections:
             parts = [part for block in section.blocks for part in self._parts(block)]
             left = len(self._comparison.outcomes) - len(self._charts)
             if section.name == "outcomes" and left > 0:

@@ -165,7 +165,7 @@ def evenness(reply: LoadReply, outcome: str) -> Measurement:
 
 
 def latency(name: str, better: str, worse: str, blind_spots: str, *, headline: bool = False) -> Outcome:
-    """Return an outcome in seconds of which less is better, from nanoseconds to a minute."""
+    """Return an outcome in seconds where less is better, from nanoseconds to a minute."""
     return Outcome(
         name=name,
         unit="s",

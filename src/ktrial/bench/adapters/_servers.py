@@ -60,7 +60,7 @@ def redis() -> Step:
 def latency(
     name: str, better: str, worse: str, blind_spots: str, *, high: float, resolution: float, headline: bool = False
 ) -> Outcome:
-    """Return an outcome in seconds of which less is better, as the clients of a server tell it."""
+    """Return an outcome in seconds where less is better, as the clients of a server measured it."""
     return Outcome(
         name=name,
         unit="s",

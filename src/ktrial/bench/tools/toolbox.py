@@ -51,7 +51,7 @@ class UserToolbox:
             return msgspec.json.decode(path.read_bytes(), type=Receipt)
         except (OSError, msgspec.MsgspecError) as error:
             raise KtrialError(
-                f"cannot read {path}: {error}", hint=f"`ktrial tools get {name}` builds the tool anew"
+                f"cannot read {path}: {error}", hint=f"`ktrial tools get {name}` builds the tool again"
             ) from None
 
     def install(self, receipt: Receipt, files: dict[str, Path]) -> Path:

@@ -75,7 +75,7 @@ caption { text-align: left; color: var(--muted); font-size: .9rem; padding: 0 0 
 th, td { text-align: left; vertical-align: top; padding: .36rem .9rem .36rem 0; border-bottom: 1px solid var(--rule); }
 th { font-weight: 600; }
 thead th { color: var(--muted); font-weight: 500; white-space: nowrap; border-bottom-color: var(--muted); }
-tbody th { font-weight: 600; overflow-wrap: anywhere; min-width: 10.5rem; }
+tbody th { font-weight: 600; overflow-wrap: anywhere; min-width: 8rem; }
 .about { display: block; color: var(--muted); font-weight: 400; font-size: .85em; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 td.v { white-space: nowrap; }
