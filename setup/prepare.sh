@@ -77,7 +77,8 @@ make_environment() {
     key=$(hash_of setup/requirements-dev.lock)
     if ! is_stamped .venv/ktrial-stamp-dev "$key"; then
         say 'adding the tools of ./check'
-        install_locked "$root/.venv" setup/requirements-dev.lock
+        # Most of what these bring is never imported: what is gets compiled then.
+        install_locked "$root/.venv" setup/requirements-dev.lock --no-compile
         stamp .venv/ktrial-stamp-dev "$key"
     fi
 }
@@ -92,9 +93,13 @@ exchange_environment() {
     done
 }
 
+# install_locked ENVIRONMENT FILE [OPTION…]
 install_locked() {
-    "$1/bin/python" -I -m pip install --quiet --disable-pip-version-check --no-input --require-hashes \
-        --only-binary :all: --no-deps -r "$2" >&2 9>&-
+    installing="$1/bin/python"
+    listed=$2
+    shift 2
+    "$installing" -I -m pip install --quiet --disable-pip-version-check --no-input --require-hashes \
+        --only-binary :all: --no-deps -r "$listed" "$@" >&2 9>&-
 }
 
 # RUSTFLAGS of the environment would replace those that make the agent static. Who starts from a checkout waits for the

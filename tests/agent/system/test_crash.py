@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.fault_agent import fault_agent_with
+from tests.support.long import IS_LONG
 from tests.support.memory import mounted_tmpfs
 from tests.support.tree import add_knobs
 
@@ -156,14 +157,19 @@ def fake_machine(agent: Path, folder: Path) -> Machine:
     return Machine(agent, root, STATE, plan, folder / "count")
 
 
+def deaths(points: int) -> list[int]:
+    """Steps to die at: each one in the long check, else every fourth, and each of the first and last eight."""
+    return [at for at in range(1, points + 1) if IS_LONG or at % 4 == 0 or at <= 8 or at > points - 8]
+
+
 def crash_apply(machine: Machine, kind: str, start: Tree) -> tuple[list[int], int]:
-    """Die at every step of an apply. Steps after which `recover` did not bring the start back, and how many
+    """Die at the steps of an apply. Steps after which `recover` did not bring the start back, and how many
     transactions were complete when the agent died."""
     points = machine.points("apply", str(machine.plan))
     applied = content(machine.root)
     assert applied != start
     bad, complete = [], 0
-    for at in range(1, points + 1):
+    for at in deaths(points):
         restore(machine.root, start)
         machine.forget()
         machine.die("apply", str(machine.plan), at=at, kind=kind)
@@ -201,7 +207,7 @@ def test_revert_interrupted_anywhere_is_finished(fault_agent: Path, memory_path:
     assert content(machine.root) == start
     assert points > 100
     not_begun = 0
-    for at in range(1, points + 1):
+    for at in deaths(points):
         restore(machine.root, applied)
         machine.forget()
         shutil.copytree(kept, journals)
@@ -250,7 +256,7 @@ def test_recovery_interrupted_anywhere_is_finished_by_the_next(fault_agent: Path
     kept = memory_path / "journals"
     shutil.copytree(journals, kept)
     points = machine.points("recover")
-    for at in range(1, points + 1):
+    for at in deaths(points):
         restore(machine.root, torn)
         machine.forget()
         shutil.copytree(kept, journals)
