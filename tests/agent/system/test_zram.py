@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Swap on zram on the running kernel: comes, goes, and goes too when the agent is killed at any step of it."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -28,17 +27,14 @@ def swaps() -> list[str]:
 
 
 @pytest.fixture
-def before() -> Iterator[tuple[dict[str, str], list[str]]]:
+def before(machine_alone: None) -> Iterator[tuple[dict[str, str], list[str]]]:
     """What there is; devices that were not there are taken away afterwards, whatever happens."""
-    folder = os.open("/proc/sys", os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)
     found = devices()
     yield found, swaps()
     for name in devices().keys() - found.keys():
         subprocess.run(["swapoff", f"/dev/{name}"], capture_output=True, check=False)
         (Path("/sys/block") / name / "reset").write_text("1")
         (CONTROL / "hot_remove").write_text(name.removeprefix("zram"))
-    os.close(folder)
 
 
 def run(agent: Path, state: Path, *argv: str, **faults: str) -> subprocess.CompletedProcess[str]:
