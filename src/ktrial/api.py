@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ktrial as a library: judge a trial, compare runs, plan a trial, and read and write what ktrial keeps.
+"""ktrial as a library: judge a trial, compare runs, plan a trial, and read and write ktrial's files.
 
     from ktrial import api
 
@@ -7,8 +7,8 @@
     for contrast in answer.contrasts:
         print(contrast.arm, contrast.verdict, contrast.why)
 
-All errors are `KtrialError`; what is wrong with an input is `BadInput`. Nothing here writes a file, opens a store or
-needs root, and numbers are in base units: seconds, bytes. numpy and SciPy load with the first judgement.
+Every error is a `KtrialError`; a bad input raises `BadInput`. No function writes a file, opens a store or needs root.
+Numbers are in base units (seconds, bytes). The first judgement loads numpy and SciPy.
 """
 
 from __future__ import annotations
@@ -57,31 +57,31 @@ __all__ = [
 
 
 def read_log(data: bytes, name: str = "log") -> TrialLog:
-    """Return the log of a trial, from its lines of JSON; `name` is what errors call it."""
+    """Return the log of a trial from its JSON lines; errors call it `name`."""
     return _decode_log(data, name)
 
 
 def write_log(log: TrialLog) -> bytes:
-    """Return the same lines again."""
+    """Return the JSON lines that `read_log` reads."""
     return _encode_log(log)
 
 
 def judge(log: TrialLog) -> Judgement:
-    """Return what the runs of a trial say by its own protocol: verdicts, what is open, and what comes next."""
+    """Judge the runs of a trial by its own protocol: verdicts, open questions, and the next step."""
     from ktrial.judge.judge import judge as by_protocol
 
     return by_protocol(log)
 
 
 def audit(log: TrialLog) -> tuple[Finding, ...]:
-    """Return what a log contradicts in itself: orders that its seed does not give, looks that its runs do not give."""
-    from ktrial.judge.audit import audit as found_in
+    """Return the contradictions in a log, such as orders that do not follow from its seed."""
+    from ktrial.judge.audit import audit as audit_log
 
-    return found_in(log)
+    return audit_log(log)
 
 
 def blocks_needed(differences: Sequence[float], effect: float) -> int:
-    """How many blocks a trial needs to see an effect (0.02 is 2 %), where the blocks so far differed by these logs."""
+    """Return how many blocks detect `effect` (0.02 is 2 %), given the log differences of earlier blocks."""
     from ktrial.judge.planning import block_sd, blocks_to_detect
 
     return blocks_to_detect(block_sd(differences), effect)
@@ -96,20 +96,20 @@ def compare(
     order: Sequence[str] | None = None,
     blocks: Mapping[str, Sequence[str]] | None = None,
 ) -> Answer:
-    """Return what the values of one outcome support. The first arm is the control unless one is named.
+    """Compare the values of one outcome. The first arm is the control unless `control` names another.
 
-    `order` names the arm of each run in the order of measuring; without it no difference is more than `different`.
-    `blocks` names for each value what it shares with runs of other arms: a round, a host. A difference within `margin`
-    does not matter.
+    `order` names the arm of each run, in the order of measurement; without it or `blocks` no verdict is stronger than
+    `different`. `blocks` names, for each value, what it shares with runs of other arms, such as a round or a host.
+    Differences within `margin` do not matter.
     """
     from ktrial.judge.observational import judge_foreign
 
     names = list(arms)
     if len(names) < 2:
-        raise BadInput(f"a comparison needs two arms, and there are {len(names)}")
+        raise BadInput(f"expected at least two arms, got {len(names)}")
     first = names[0] if control is None else control
     if first not in arms:
-        raise BadInput(f"there is no arm {first!r}", hint=f"arms: {', '.join(names)}")
+        raise BadInput(f"unknown arm {first!r}", hint=f"arms: {', '.join(names)}")
     places = _places(arms, order)
     question = Question(
         name="value",
@@ -123,18 +123,18 @@ def compare(
 
 
 def _places(arms: Mapping[str, Sequence[float]], order: Sequence[str] | None) -> dict[str, list[int | None]]:
-    """Return the place of each value of each arm."""
+    """Return the position in `order` of each value, by arm."""
     if order is None:
         return {arm: [None] * len(values) for arm, values in arms.items()}
-    found: dict[str, list[int | None]] = {arm: [] for arm in arms}
+    places: dict[str, list[int | None]] = {arm: [] for arm in arms}
     for place, arm in enumerate(order, 1):
-        if arm not in found:
-            raise BadInput(f"order: place {place} is of {arm!r}, which is not an arm", hint=f"arms: {', '.join(arms)}")
-        found[arm].append(place)
+        if arm not in places:
+            raise BadInput(f"order: unknown arm {arm!r} at position {place}", hint=f"arms: {', '.join(arms)}")
+        places[arm].append(place)
     for arm, values in arms.items():
-        if len(found[arm]) != len(values):
-            raise BadInput(f"order has {len(found[arm])} places of {arm}, which has {len(values)} values")
-    return found
+        if len(places[arm]) != len(values):
+            raise BadInput(f"order: expected {arm} {len(values)} times, got {len(places[arm])}")
+    return places
 
 
 def _observations(
@@ -142,17 +142,19 @@ def _observations(
 ) -> list[Observation]:
     of_arm = [None] * len(values) if blocks is None else list(blocks.get(arm, ()))
     if len(of_arm) != len(values):
-        raise BadInput(f"blocks has {len(of_arm)} of {arm}, which has {len(values)} values")
+        raise BadInput(f"blocks: expected {len(values)} names for {arm}, got {len(of_arm)}")
     if wrong := [value for value in values if not math.isfinite(value)]:
-        raise BadInput(f"{arm} holds {wrong[0]}, which is not a finite number")
-    found = zip(values, places, of_arm, strict=True)
-    return [Observation(value=float(value), place=place, block=block) for value, place, block in found]
+        raise BadInput(f"{arm}: expected a finite number, got {wrong[0]}")
+    return [
+        Observation(value=float(value), place=place, block=block)
+        for value, place, block in zip(values, places, of_arm, strict=True)
+    ]
 
 
 def read_results(
     data: bytes, name: str, *, as_format: str | None = None, options: ImportOptions | None = None
 ) -> ForeignResults:
-    """Return the runs of a result file of any format that `ktrial import` reads."""
+    """Return the runs in a result file of any format that `ktrial import` reads."""
     from ktrial.results.import_file import ForeignFile, ImportRequest
     from ktrial.results.import_file import read_results as read
     from ktrial.results.importers import all_importers
@@ -170,7 +172,7 @@ def compare_files(
     as_format: str | None = None,
     options: ImportOptions | None = None,
 ) -> Comparison:
-    """Return what `ktrial compare NAME=FILE…` finds: every outcome that the files of the arms share."""
+    """Compare every outcome that the arms' files have in common, as `ktrial compare NAME=FILE…` does."""
     from ktrial.compare.compare import About, CompareQuery
     from ktrial.compare.compare import compare as compared
     from ktrial.compare.sources import ComparedSource, ReadingOptions, gather, pick_control
@@ -193,25 +195,25 @@ def compare_files(
 
 
 def _no_store() -> NoReturn:
-    raise BadInput("an arm has no file", hint="name at least one for each")
+    raise BadInput("an arm has no file", hint="name at least one file for each arm")
 
 
 def comparison_text(comparison: Comparison, width: int = 80) -> str:
-    """Return a comparison as `ktrial compare` prints it."""
+    """Return the text that `ktrial compare` prints."""
     from ktrial.reports.terminal import comparison_text as text_of
 
     return text_of(comparison, width=width)
 
 
 def read_comparison(data: bytes, name: str = "comparison") -> Comparison:
-    """Return a comparison from the JSON of `ktrial compare --json`; `name` is what errors call it."""
+    """Return a comparison from the JSON of `ktrial compare --json`; errors call it `name`."""
     from ktrial.compare.files import decode_comparison
 
     return decode_comparison(data, name)
 
 
 def write_comparison(comparison: Comparison) -> bytes:
-    """Return the same JSON again."""
+    """Return the JSON that `read_comparison` reads."""
     from ktrial.compare.files import as_json
 
     return as_json(comparison)
