@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the command line: `python -m ktrial`, and the wheel's `ktrial`."""
+"""Entry point of `python -m ktrial` and of the wheel's `ktrial` command."""
 
 import os
 import signal
@@ -9,20 +9,20 @@ from typing import NoReturn
 
 
 def _find_packages() -> None:
-    """Do what `site` would have done, which the launcher leaves out: it takes a tenth of the start."""
+    """Add the paths that `site` would add; the launcher skips `site`, which takes a tenth of the start-up time."""
     source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (pathlib is slow to load)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     sys.path += [os.path.join(os.path.dirname(source), ".venv/lib", version, "site-packages"), source]  # noqa: PTH118, PTH120
 
 
 def run() -> int:
-    """Run the command line with the process's own arguments and streams; the result is the exit status."""
+    """Run the command line with this process's arguments and streams, and return the exit status."""
     if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (stays open until the process exits)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 (as above)
     if sys.stdout is None:
-        sys.stderr.write("ktrial: standard output is closed, so nothing was done\n")
+        sys.stderr.write("ktrial: standard output is closed; nothing was done\n")
         return 1
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
@@ -40,13 +40,13 @@ def run() -> int:
         from ktrial.cli.main import main
 
         return main(sys.argv[1:], sys.stdout, sys.stderr)
-    except KeyboardInterrupt as stop:  # before anything was begun
+    except KeyboardInterrupt as stop:  # before any work started
         sys.stderr.write("ktrial: interrupted\n")
         return 128 + (stop.args[0] if stop.args else signal.SIGINT)
 
 
 def _may_stay_root() -> bool:
-    """Return whether this process may go on; where it must not stay root, it is another one afterwards."""
+    """Return whether this process may continue; replace it with the launcher if it must not stay root."""
     from ktrial.agent.launch import launch_anew
     from ktrial.kit.errors import KtrialError
 
@@ -60,7 +60,7 @@ def _may_stay_root() -> bool:
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    """Return what asks the process to end ends it as Ctrl-C does: in order, with a word, and with its children."""
+    """Handle SIGTERM and SIGHUP as Ctrl-C: clean up, print a message, and end the children too."""
     raise KeyboardInterrupt(number)
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file per verb; the only place that prints."""
+"""The command line: one file per verb. No other package prints."""

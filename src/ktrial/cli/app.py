@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds adapters: the only place that does. Everything is made when it is first needed."""
+"""Creates the adapters that verbs use, each one when it is first needed. No other package creates them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import sys
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ktrial.cli.program_wiring import Closes, WithDesktop
-from ktrial.cli.root_session import connect_root, find_lent_root
+from ktrial.agent.user_folders import cache_folder, config_folder, state_folder
+from ktrial.cli.program_wiring import Closes
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.agent.clock import SystemClock
     from ktrial.agent.interrupts import Interrupts
+    from ktrial.agent.lent_root import LentRoot
     from ktrial.agent.session import AgentSession
     from ktrial.agent.transport import Detached, Transport
+    from ktrial.bench.around.session_bus import SessionDesktop
     from ktrial.bench.benchmark import Benchmark
     from ktrial.bench.run.built_file import SeenFile
     from ktrial.bench.run.container import ContainerExecutor
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from ktrial.bench.suite_files import Faulty
     from ktrial.cli.app_guest import GuestHost
     from ktrial.cli.app_kernels import Kernels
-    from ktrial.cli.program_wiring import FrameLogs, Tools
+    from ktrial.cli.program_wiring import Tools
     from ktrial.evidence.file import BundleFolder
     from ktrial.judge.model.verdict import Verdict
     from ktrial.kit.scrub import Identity
@@ -46,19 +48,20 @@ if TYPE_CHECKING:
     from ktrial.watch.record.agent_watch import AgentWatching
 
 
-#: What is measured is killed before an ordinary process of the same size, and a third of the memory more.
+Closing = TypeVar("Closing", bound=Closes)
+#: With this score a measured program is killed before an ordinary one, unless that uses 30 % of all memory more.
 _MEASURED_SCORE = 300
-#: A file in the folder of `--machine-root` that lets trials run there, with this machine's loads: for tests.
+#: A file that lets trials run in the folder of `--machine-root`, under this machine's load: for tests.
 _TEST_MARK = ".ktrial-test-machine"
 
 
 def is_file_name(word: str) -> bool:
-    """Return whether a word of the command line names a profile's file rather than a profile or a setting."""
+    """Return whether a command-line word names a profile file rather than a profile or a setting."""
     return word.startswith(("/", "./", "../")) or (word.endswith(".toml") and "=" not in word)
 
 
-class App(WithDesktop):
-    """What a verb may use: the catalog, an ordinary session, and a root session that says what it is for."""
+class App:
+    """What verbs use: the catalog, the store, a session as the user, and a root session with a stated purpose."""
 
     def __init__(
         self,
@@ -76,31 +79,38 @@ class App(WithDesktop):
         self._machine_root = machine_root
         self._machine_state = machine_state
         self._sessions: list[Closes] = []
-        self.host: GuestHost | None = None  # none if it is this machine
+        self.host: GuestHost | None = None  # None for this machine
         if host is not None:
-            from ktrial.cli.hosts import host_of
+            from ktrial.cli.exact_host import host_of
 
-            self.host = host_of(host, lambda: self.kernels, self.say)
-            self._sessions.append(self.host)
+            self.host = self.close_at_end(host_of(host, lambda: self.kernels, self.say))
         self._root: AgentSession | None = None
-        self._oom_before: int | None = None  # the score when memory runs out, before this was protected
+        self._oom_before: int | None = None  # this process's score before protect() changed it
         self._measured_first = False
-        self.fail_on: tuple[Verdict, ...] = ()  # they end the command with status 3
-        self._lent = find_lent_root() if machine_root is None else None  # where the launcher gave root up
+        self.fail_on: tuple[Verdict, ...] = ()  # verdicts that end the command with status 3
+        self._lent: LentRoot | None = None  # starts root sessions if the launcher dropped root
+        if machine_root is None and "KTRIAL_LAUNCHED" in os.environ:
+            from ktrial.agent.lent_root import lent_root
+
+            self._lent = lent_root()
         self._faulty: list[Faulty] = []
+
+    def close_at_end(self, session: Closing) -> Closing:
+        self._sessions.append(session)
+        return session
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether the sessions look at this machine itself rather than at a folder that stands for one."""
+        """Whether sessions use this machine itself, not a guest or a folder that stands for a machine."""
         return self._machine_root is None and self.host is None
 
     @property
     def may_run_trials(self) -> bool:
-        """Whether trials may run here: on a machine, or on a folder that is marked as one for tests."""
+        """Whether trials may run here: on a machine, or in a folder that a test has marked as one."""
         return self._machine_root is None or (self._machine_root / _TEST_MARK).exists()
 
     def _detached(self, *more: str) -> Detached:
-        """Return an agent of the user that no Ctrl-C reaches."""
+        """Return an agent of the user that Ctrl-C does not reach."""
         if self.host is not None:
             return self.host.connect("user")
         from ktrial.agent.binary import find_agent
@@ -114,9 +124,9 @@ class App(WithDesktop):
         return look(path)
 
     def protect(self) -> None:
-        """Have the kernel kill this process and the root session last when memory runs out.
+        """Make the kernel kill this process and the root session last when memory runs out.
 
-        Where root is not at hand or may not do that, what is measured goes first.
+        Without root, or if root may not do that, make it kill measured programs first.
         """
         if not self.on_this_machine or self._oom_before is not None:
             return
@@ -153,21 +163,20 @@ class App(WithDesktop):
         return arguments
 
     def _exposed(self) -> list[str]:
-        """Return how agents that run what is measured are started where nobody could be protected."""
+        """Return arguments that make agents the first victims when memory runs out and protect() had no effect."""
         exposed = self._measured_first and self._oom_before is None
         return ["--oom-score-adj", str(_MEASURED_SCORE)] if exposed else []
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The built-in catalog and the user's own knobs and profiles."""
-        from ktrial.agent.user_folders import cache_folder, config_folder
+        """The built-in catalog plus the user's own knobs and profiles."""
         from ktrial.tuning.catalog.cache import compiled_catalog
 
         folders = [config_folder(), *self._catalogs]
         return compiled_catalog(None if self._catalogs else cache_folder() / "catalog.msgpack", folders)
 
     def catalog_for(self, words: Sequence[str]) -> tuple[Catalog, tuple[str, ...]]:
-        """Return the catalog with the profile files among the words, and the words with those profiles' names."""
+        """Return the catalog with the profile files among the words, and the words with names instead of files."""
         from ktrial.tuning.catalog.loader import with_profile_file
 
         catalog, names = self.catalog, []
@@ -185,12 +194,12 @@ class App(WithDesktop):
         from ktrial.agent.transport import ProcessTransport
 
         here = [str(find_agent()), *self._arguments("user")]
-        session = AgentSession(ProcessTransport(here) if self.host is None else self.host.connect("user"))
-        self._sessions.append(session)
-        return session
+        return self.close_at_end(
+            AgentSession(ProcessTransport(here) if self.host is None else self.host.connect("user"))
+        )
 
     def root_session(self, purpose: str) -> AgentSession:
-        """Return a root session; asks at most once per command, and says what for."""
+        """Return the root session of this command; it asks the user at most once, and names the purpose."""
         if self._root is None:
             self._root = self._new_root(purpose)
         return self._root
@@ -204,15 +213,20 @@ class App(WithDesktop):
         elif self._lent is not None:
             transport = self._lent.start(None if self._machine_state is None else str(self._machine_state))
         else:
-            needs_right = self._machine_root is None
-            transport = connect_root(self._arguments("root"), purpose, self._may_ask, self.say, needs_right=needs_right)
-        session = AgentSession(transport)
-        self._sessions.append(session)
-        return session
+            from ktrial.agent.binary import find_agent
+            from ktrial.agent.root import root_transport
+            from ktrial.agent.transport import ProcessTransport
+
+            agent, arguments = find_agent(), self._arguments("root")
+            if self._machine_root is None:
+                transport = root_transport(agent, arguments, purpose, may_ask=self._may_ask, say=self.say)
+            else:  # a folder that stands for a machine needs no privilege
+                transport = ProcessTransport([str(agent), *arguments])
+        return self.close_at_end(AgentSession(transport))
 
     @cached_property
     def run_recorder(self) -> AgentRunRecorder:
-        """Records beside runs, with a root session of its own: the other one is asked for things meanwhile."""
+        """Records during runs, in a root session of its own, because the other one is in use meanwhile."""
         from ktrial.bench.run.recorder import AgentRunRecorder
 
         connect = partial(self._new_root, "tracing events")
@@ -220,7 +234,7 @@ class App(WithDesktop):
 
     @property
     def can_be_root(self) -> bool:
-        """Whether a root session can be had, by asking where that is allowed."""
+        """Whether a root session is possible, by asking the user if that is allowed."""
         if os.geteuid() == 0 or self._lent is not None or not self.on_this_machine:
             return True
         from ktrial.agent.root import can_ask
@@ -234,8 +248,6 @@ class App(WithDesktop):
 
     @cached_property
     def benchmarks(self) -> dict[str, Benchmark]:
-        """The built-in benchmarks and the user's own, by name."""
-        from ktrial.agent.user_folders import config_folder
         from ktrial.bench.adapters import all_benchmarks
         from ktrial.bench.suite_files import load_benchmarks
 
@@ -243,22 +255,18 @@ class App(WithDesktop):
 
     @cached_property
     def suites(self) -> dict[str, Suite]:
-        """The built-in suites and the user's own, by name."""
-        from ktrial.agent.user_folders import config_folder
         from ktrial.bench.suite_files import load_suites
 
         return load_suites([config_folder(), *self._catalogs], self.benchmarks, self._faulty)
 
     @property
     def faulty(self) -> Sequence[Faulty]:
-        """The user's own files of suites and benchmarks that cannot be used."""
+        """The user's suite and benchmark files that ktrial cannot use."""
         _ = self.suites
         return self._faulty
 
     @cached_property
     def goals(self) -> dict[str, Goal]:
-        """The built-in goals and the user's own, by name."""
-        from ktrial.agent.user_folders import config_folder
         from ktrial.studies.goal_files import load_goals
 
         measurable = (*self.suites, *self.benchmarks, *(one.name for one in self.faulty))
@@ -266,26 +274,20 @@ class App(WithDesktop):
 
     @cached_property
     def bundles(self) -> BundleFolder:
-        """Packs and unpacks bundles, in a private folder of the user's."""
-        from ktrial.agent.user_folders import state_folder
         from ktrial.evidence.file import BundleFolder
 
-        folder = BundleFolder(state_folder() / "bundles")
-        self._sessions.append(folder)
-        return folder
+        return self.close_at_end(BundleFolder(state_folder() / "bundles"))
 
     @staticmethod
     def scrubbing() -> tuple[Identity, bytes]:
-        """Return what would tell on this machine and its users, and the secret that placeholders are made with."""
+        """Return what identifies this machine and its users, and the salt of the placeholders."""
         from ktrial.agent.identity import identity, salt
-        from ktrial.agent.user_folders import state_folder
 
         return identity(), salt(state_folder() / "salt")
 
     @cached_property
     def measuring_place(self) -> MeasuringPlace:
-        """Where runs work, one measurement at a time; let go of last, when what was changed is put back."""
-        from ktrial.agent.user_folders import state_folder
+        """Where runs work, one measurement at a time; released last, after everything has been restored."""
         from ktrial.bench.run.place import MeasuringPlace
         from ktrial.tuning.state.lock import MachineLock
 
@@ -295,26 +297,22 @@ class App(WithDesktop):
 
     @cached_property
     def store(self) -> Store:
-        """What was measured here or brought here: in what --store or KTRIAL_STORE says, else the user's file."""
-        from ktrial.agent.user_folders import state_folder
+        """The database of results: --store or KTRIAL_STORE, by default a file of the user."""
         from ktrial.results.store.database import Database
         from ktrial.results.store.runs import Store
 
-        store = Store(Database.open(self._store or str(state_folder() / "results.db")))
-        self._sessions.append(store)
+        store = self.close_at_end(Store(Database.open(self._store or str(state_folder() / "results.db"))))
         store.mark_interrupted()
         return store
 
     @cached_property
     def saved_states(self) -> SavedStates:
-        from ktrial.agent.user_folders import state_folder
         from ktrial.tuning.state.saved import SavedStates
 
         return SavedStates(state_folder() / "states")
 
     @cached_property
     def receipts(self) -> SavedStates:
-        from ktrial.agent.user_folders import state_folder
         from ktrial.tuning.state.saved import SavedStates
 
         return SavedStates(state_folder() / "receipts")
@@ -339,8 +337,7 @@ class App(WithDesktop):
 
     @cached_property
     def ledger_file(self) -> LedgerFile:
-        """The ledger beside the store; another store has another one."""
-        from ktrial.agent.user_folders import state_folder
+        """The ledger of the store; each store has its own."""
         from ktrial.studies.ledger.file import LedgerFile
 
         if self._store is None:
@@ -351,32 +348,30 @@ class App(WithDesktop):
 
     @cached_property
     def executor(self) -> AgentExecutor:
-        """Runs benchmarks as the user, through agents that a Ctrl-C on the terminal does not reach."""
+        """Runs benchmarks as the user, through agents that Ctrl-C does not reach."""
         from ktrial.bench.run.executor import AgentExecutor
 
         root = self.root_session if self.can_be_root else None
         host, work = self.host, self.measuring_place.work
         box = self.tools.box if host is None or not host.is_kept else None
         connect, guest = lambda: self._detached(*self._exposed()), None if host is None else host.tools
-        executor = AgentExecutor(connect, work, root, box, self.interrupts, guest=guest)
-        self._sessions.append(executor)
-        return executor
+        return self.close_at_end(AgentExecutor(connect, work, root, box, self.interrupts, guest=guest))
 
     def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
-        """Return the executor that takes programs from where --tools says."""
+        """Return the executor that takes programs from where --tools names."""
         if tools is None:
             return self.executor
         if self.host is not None:
-            raise BadInput("--tools takes programs of this machine, --host another one", hint="leave one of them out")
+            raise BadInput("cannot combine --tools with --host", hint="leave out --tools or --host")
         from ktrial.agent.binary import find_agent
         from ktrial.agent.run_folder import work_folders
         from ktrial.bench.run.container import ContainerExecutor
         from ktrial.machine.container import parse_tools
 
-        wanted = parse_tools(tools)
+        image = parse_tools(tools)
         work = self.measuring_place.work
         inside = ContainerExecutor(
-            lambda: self.tools.runtimes.box(wanted, find_agent(), work_folders(work)),
+            lambda: self.tools.runtimes.box(image, find_agent(), work_folders(work)),
             self.executor,
             work,
             self.interrupts,
@@ -386,44 +381,39 @@ class App(WithDesktop):
 
     @cached_property
     def tools(self) -> Tools:
-        """Tools of benchmarks: built for this user, or in a container."""
+        """Benchmark tools that were built for this user, or that lie in a container."""
         from ktrial.cli.program_wiring import Tools
 
         return Tools()
 
     @cached_property
     def kernels(self) -> Kernels:
-        """Kernels, their sources and compilers, and guests that run them."""
         from ktrial.cli.app_kernels import Kernels
 
         return Kernels(self.say, lambda: self.catalog)
 
     @cached_property
     def looking_session(self) -> AgentSession:
-        """Looks on while something is measured, as root where that needs no asking; no Ctrl-C reaches it."""
+        """Observes the machine during runs, as root if that needs no prompt; Ctrl-C does not reach it."""
         if os.geteuid() == 0 or self._lent is not None or self._root is not None:
             return self.root_session("looking at the machine")
         from ktrial.agent.session import AgentSession
 
-        session = AgentSession(self._detached())
-        self._sessions.append(session)
-        return session
+        return self.close_at_end(AgentSession(self._detached()))
 
     @cached_property
     def sampling(self) -> AgentSampling:
-        """Samples the machine's sensors beside runs, by agents of the user that no Ctrl-C reaches."""
+        """Samples the machine's sensors during runs, through agents of the user that Ctrl-C does not reach."""
         return self.sampling_of(())
 
     def sampling_of(self, sources: Sequence[str]) -> AgentSampling:
-        """Return another one that looks at these sources only, or at all where none is named."""
+        """Return a sampling of these sources, or of all if none is named."""
         from ktrial.bench.run.sampling import AgentSampling
 
-        sampling = AgentSampling(self._detached, sources)
-        self._sessions.append(sampling)
-        return sampling
+        return self.close_at_end(AgentSampling(self._detached, sources))
 
     def watching(self, file: Path, nvidia_hz: float | None) -> AgentWatching:
-        """Watches as root where that can be had: events can be traced by root alone."""
+        """Return a watch, as root if possible, because only root can trace events."""
         from ktrial.watch.record.agent_watch import AgentWatching, nvidia
 
         beside = None if self.host is not None else nvidia(nvidia_hz)
@@ -437,6 +427,12 @@ class App(WithDesktop):
         return to_parquet(samples)
 
     @cached_property
+    def desktop(self) -> SessionDesktop | None:
+        from ktrial.bench.around.session_bus import session_desktop
+
+        return session_desktop(os.environ)
+
+    @cached_property
     def clock(self) -> SystemClock:
         from ktrial.agent.clock import SystemClock
 
@@ -444,37 +440,45 @@ class App(WithDesktop):
 
     @cached_property
     def interrupts(self) -> Interrupts:
-        """Ctrl-C, noted rather than thrown while something is measured."""
+        """Records Ctrl-C during a measurement instead of raising KeyboardInterrupt."""
         from ktrial.agent.interrupts import Interrupts
 
         return Interrupts()
 
-    @cached_property
-    def frame_logs(self) -> FrameLogs:
-        """Programs that log their frames, and where the logs lie."""
-        from ktrial.cli.program_wiring import FrameLogs
-
-        return FrameLogs(self.measuring_place, self._sessions)
-
     def lock_trials(self) -> None:
-        """Keep other trials away from this machine, and other measurements of this user, until this command ends."""
-        from ktrial.cli.hosts import lock_machine
+        """Block other trials on this machine, and other measurements of this user, until this command ends.
 
-        lock_machine(self.measuring_place.machine, lambda: self.user_session, self.say)
+        Also report what disturbs the trial: ktrial's kernel builds, load and pressure.
+        """
+        from ktrial.tuning.doctor.confounders import load_now
+
+        machine = self.measuring_place.machine
+        if machine.take():
+            for builder in machine.others_building():
+                self.say(f"a kernel build is running on this machine: {builder}")
+                self.say("  next: press Ctrl-C and let the build finish first; otherwise the runs are doubtful")
+            for disturbance in load_now(self.user_session):
+                self.say(f"disturbs: {disturbance.found}; {disturbance.advice}")
         self.lock_runs()
 
     def lock_runs(self) -> None:
-        """Keep other measurements away until this command ends, and take away what a killed one left."""
+        """Block other measurements until this command ends, and remove what a killed one left behind."""
         from ktrial.agent.run_folder import remove_leftovers
 
         self.measuring_place.lock()
         remove_leftovers(self.measuring_place.work)
 
+    def end_interrupted(self, next_step: str) -> int:
+        """Report what interrupted this command and the next step; return the exit status."""
+        from ktrial.kit import interruption
+
+        self.say(f"{interruption.words(self.interrupts.number)}; {next_step}")
+        return interruption.status(self.interrupts.number)
+
     def say(self, text: str) -> None:
         print(f"ktrial: {text}", file=sys.stderr)
 
     def close(self) -> None:
-        """End all sessions, the newest first."""
         self._expose()
         for session in reversed(self._sessions):
             session.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of `wiring` that is about other hosts than this machine: `--host guest:NAME` and `--host guest:KERNEL`."""
+"""Hosts other than this machine: `--host guest:NAME` (a kept guest) and `--host guest:KERNEL`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _MEMORY_BYTES, _CPUS = 1 << 30, 2
 _BEGIN_LIMIT_S = 120.0
-#: So long may a kernel take to its first process where KVM works.
+#: How long a kernel may take to its first process if KVM works.
 _KVM_BEGIN_LIMIT_S = 20.0
 
 
 class Talking(NamedTuple):
-    """A guest with sessions, the mode that it runs in, and where programs of this machine lie there."""
+    """A guest with sessions, its mode, and the places of this machine's programs in it."""
 
     guest: RunningGuest
     mode: Mode
@@ -45,17 +45,17 @@ def boot_to_talk(
     *,
     runs_programs: bool = False,
 ) -> Talking:
-    """A guest with sessions, by default with KVM where that works; with `runs_programs` benchmarks can run there."""
+    """Boot a guest with sessions, with KVM if that works; with `runs_programs` it can run benchmarks."""
     import msgspec
 
     from ktrial.bench.guest_tools import GuestFailed, GuestPlace, Shape
 
-    usual = Shape(mode="emulated", memory_bytes=_MEMORY_BYTES, cpus=_CPUS)
+    default = Shape(mode="emulated", memory_bytes=_MEMORY_BYTES, cpus=_CPUS)
 
     def talking(mode: Mode, limit_s: float = _BEGIN_LIMIT_S) -> Talking:
         place = GuestPlace(
             kernel=kernel,
-            shape=msgspec.structs.replace(shape or usual, mode=mode),
+            shape=msgspec.structs.replace(shape or default, mode=mode),
             modules=modules,
             disk=lab.can_have_disk(kernel),
             limit_s=limit_s,
@@ -64,14 +64,14 @@ def boot_to_talk(
         return Talking(lab.talk(place), mode, lab.tools_in(place))
 
     if mode is None and lab.why_no_kvm(kernel) is None:
-        # KVM that runs code need not run this kernel.
+        # KVM may work and still fail to boot this kernel.
         with contextlib.suppress(GuestFailed):
             return talking("kvm", _KVM_BEGIN_LIMIT_S)
     return talking(mode or "emulated")
 
 
 def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bool) -> tuple[str, ...]:
-    """Return programs that a guest brings along to be a host: these, and what swap and benchmarks take."""
+    """Return the programs that a guest needs as a host: these, and those for swap and benchmarks."""
     from ktrial.bench.run.folders import GUEST_PROGRAMS
 
     more = GUEST_PROGRAMS if runs_programs and lab.runs_programs(kernel) else ()
@@ -80,65 +80,65 @@ def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bo
 
 @contextmanager
 def keeper(name: str) -> Iterator[Keeper]:
-    """Hands out sessions with a guest to other commands."""
+    """Offer sessions with the guest to other commands."""
     from ktrial.guests.kept_guest import Keeper
 
-    found = Keeper(name)
+    guest_keeper = Keeper(name)
     try:
-        yield found
+        yield guest_keeper
     finally:
-        found.close()
+        guest_keeper.close()
 
 
 def again(host: GuestHost | None) -> str:
-    """Return how a further command begins that is to reach the same host."""
+    """Return the first words of another command for the same host."""
     return "ktrial" if host is None else f"ktrial --host {host.word}"
 
 
 def as_before(host: GuestHost | None) -> str:
-    """Return what is left of the changes of a trial that has ended."""
+    """Return a sentence on what remains of a trial's changes."""
     if host is not None and not host.is_kept:
         return "the guest and its settings end with this command"
     return f"all settings have been restored: `{again(host)} status`"
 
 
 class GuestHost:
-    """A guest as the host of one command: one that is kept, or else one that boots when it is first needed."""
+    """A guest as the host of one command: a kept guest, or one that boots when it is first needed."""
 
-    #: How words that name such a host begin.
+    #: What the names of these hosts start with.
     prefix = "guest:"
-    #: Whether its time counts instructions.
+    #: Whether its clock counts instructions.
     is_exact = False
 
     def __init__(self, word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> None:
-        #: As it was asked for.
+        #: The argument of --host.
         self.word = word
         self._name = word.removeprefix(self.prefix)
         self._kernels = kernels
         self._say = say
         self._guest: Guest | None = None
-        #: Whether something was asked of it: what it has is decided by then.
+        #: Whether a session was opened; from then on its programs and disk are fixed.
         self._begun = False
-        #: Whether an exact guest is to have a disk; others have one where they can.
+        #: Whether an exact guest needs a disk; others have one if they can.
         self._wants_disk = False
-        #: Programs of this machine that a guest is given which boots for this command, by name; None: not here.
+        #: Programs of this machine to put into the guest, by name; None if this machine lacks one.
         self._programs: dict[str, str | None] = {}
 
     def check_verb(self, verb: str | None) -> None:
-        """Raise BadInput for a verb that such a host cannot serve: this one serves all."""
+        """Raise BadInput for a verb that this host cannot serve; a guest with sessions serves all."""
 
     def check_trial(self) -> None:
-        """Raise BadInput if a trial cannot make its visits in it: in this one it can."""
+        """Raise BadInput if a trial cannot make its visits here; a guest with sessions allows it."""
 
     def in_boots(self, file: TrialFile) -> TrialFile | None:
-        """Return the trial with a boot for every visit if such guests need it, otherwise None."""
+        """Return the trial with a boot for every visit if this host needs that, otherwise None."""
         del file
         return None
 
     def give(self, programs: Mapping[str, str | None], *, disk: bool = False) -> None:
-        """Programs of this machine, by name, that the guest is to have when it boots; None if one is not here.
+        """Add programs of this machine (name to path, None if missing) to the guest before it boots.
 
-        One that was asked something already has what it has.
+        A guest that has already booted keeps what it has.
         """
         if not self._begun:
             self._programs.update(programs)
@@ -168,18 +168,17 @@ class GuestHost:
         return self._kernels().transport_to(self._guest, role)
 
     def close(self) -> None:
-        """Let go of a guest that is kept; end one that was booted."""
+        """Release a kept guest; end one that was booted for this command."""
         if self._guest is not None:
             self._guest.close()
 
     @property
     def is_kept(self) -> bool:
-        """Whether the guest goes on after this command."""
+        """Whether the guest keeps running after this command."""
         return self._running_guest is not None
 
     @cached_property
     def _running_guest(self) -> KeptGuest | None:
-        """The guest of that name; None if none is kept."""
         from ktrial.guests.kept_guest import KeptGuest, is_name
 
         if not is_name(self._name):
@@ -190,11 +189,9 @@ class GuestHost:
                 guest.close()
                 word = f"{'exact' if guest.kept.mode == 'exact' else 'guest'}:{self._name}"
                 raise BadInput(
-                    f"--host {self.word}: the guest {self._name} is {guest.kept.mode}", hint=f"--host {word}"
+                    f"--host {self.word}: the mode of guest {self._name} is {guest.kept.mode}", hint=f"--host {word}"
                 )
-            self._say(
-                f"the host is the guest {self._name} ({guest.kept.mode}) with Linux {guest.kept.release}, which goes on"
-            )
+            self._say(f"host: guest {self._name} ({guest.kept.mode}) with Linux {guest.kept.release}; it keeps running")
             return guest
         return None
 
@@ -202,12 +199,12 @@ class GuestHost:
         with self._explain_unknown_word():
             given = tuple(self._programs_for_guest.values())
             guest, mode, _ = boot_to_talk(self._kernels().lab, self._name, tools=given, runs_programs=bool(given))
-        self._say(f"the host is a guest ({mode}) with Linux {guest.begun.release}; it ends with this command")
+        self._say(f"host: a guest ({mode}) with Linux {guest.begun.release}; it ends with this command")
         return guest
 
     @contextmanager
     def _explain_unknown_word(self) -> Iterator[None]:
-        """Says of a word that is not a kernel that it is not a guest either."""
+        """Add to the error for an unknown kernel that no kept guest has this name either."""
         from ktrial.guests.kept_guest import kept_names
 
         try:
@@ -215,8 +212,8 @@ class GuestHost:
         except UnknownName as error:
             kept = ", ".join(kept_names())
             keep = f"ktrial kernel boot KERNEL {'--mode exact ' if self.is_exact else ''}--keep {self._name}"
-            hint = error.hint if error.nearest else f"`{keep}` keeps one"
+            hint = error.hint if error.nearest else f"`{keep}` starts one"
             raise BadInput(
                 f"--host {self.word}: no kept guest has this name; {error.message}",
-                hint=f"{hint}; kept are: {kept}" if kept else hint,
+                hint=f"{hint}; kept guests: {kept}" if kept else hint,
             ) from None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of `wiring` that is about kernels: builds the adapters of `ktrial.kernels` when they are first needed."""
+"""Creates the adapters of `ktrial.kernels` when they are first needed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from ktrial.agent.user_folders import cache_folder, state_folder
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -31,18 +33,16 @@ Role = Literal["root", "user"]
 
 
 class Kernels:
-    """What the verbs of `ktrial kernel` use; `say` talks to the user, `catalog` has the knobs of guests."""
+    """What the verbs of `ktrial kernel` use; `say` prints to the user, `catalog` has the knobs for guests."""
 
     def __init__(self, say: Callable[[str], None], catalog: Callable[[], Catalog]) -> None:
         self._say = say
         self._catalog = catalog
-        #: Builds the kernels of arms, once something asked for it.
+        #: Builds the kernels of arms; `workshop_of` creates it.
         self.workshop: KernelBuilder | None = None
 
     @cached_property
     def compilers(self) -> Compilers:
-        """The compilers of this machine, and what they accept."""
-        from ktrial.agent.user_folders import cache_folder
         from ktrial.kernels.uarch.compilers import Compilers
         from ktrial.kernels.uarch.target_files import load_targets
 
@@ -50,14 +50,13 @@ class Kernels:
 
     @cached_property
     def _arm_compilers(self) -> Compilers:
-        from ktrial.agent.user_folders import cache_folder
         from ktrial.kernels.uarch.compilers import ARM64, Compilers
         from ktrial.kernels.uarch.target_files import load_cpu_targets
 
         return Compilers(cache_folder() / "compilers", load_cpu_targets(), self._say, ARM64)
 
     def compilers_for(self, arch: str) -> Compilers:
-        """Return the compilers of this machine for an architecture, by the name that a kernel's build has for it."""
+        """Return this machine's compilers for an architecture, as kbuild names it."""
         return self._arm_compilers if arch == "arm64" else self.compilers
 
     @staticmethod
@@ -69,28 +68,24 @@ class Kernels:
 
     @cached_property
     def _work(self) -> Path:
-        """Where guests and single objects lie while they are needed: nobody else reads or writes there."""
-        from ktrial.agent.user_folders import state_folder
-
+        """A private folder for guests and compiled objects while they are in use."""
         work = state_folder() / "kernels"
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
         return work
 
     def work_folder(self, prefix: str) -> TemporaryDirectory[str]:
-        """Return a folder for what is needed for a while."""
         from tempfile import TemporaryDirectory
 
         return TemporaryDirectory(prefix=prefix, dir=self._work)
 
     def probe_build(self, folder: Path, cc: str, config: Path | None) -> ProbeBuild:
-        """Configures a kernel's sources and compiles single objects, outside of them."""
+        """Return a build that configures the sources and compiles single objects outside the tree."""
         from ktrial.kernels.build.probe_build import ProbeBuild
 
         return ProbeBuild(folder, cc, config, self._work)
 
     @cached_property
     def sources(self) -> Sources:
-        from ktrial.agent.user_folders import cache_folder
         from ktrial.kernels.build.sources import Sources
 
         return Sources(cache_folder() / "kernels")
@@ -103,7 +98,7 @@ class Kernels:
         return Patches(self._work, download)
 
     def signing(self, symbols: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of make that name the key for modules."""
+        """Return the make variables that name the key for modules."""
         from ktrial.kernels.build.signing import signing_variables
 
         return signing_variables(symbols, self._work / "signing")
@@ -139,7 +134,7 @@ class Kernels:
         return Lab(self.images, self.guests_for, self._work, self._added_knobs)
 
     def _added_knobs(self) -> dict[str, bytes]:
-        """Return the user's own knobs, as root adds them: in a guest the user is root anyway."""
+        """Return the user's own knobs as files that root trusts: in a guest the user is root anyway."""
         from ktrial.tuning.catalog.model import own_files
         from ktrial.tuning.plans.added_knobs import ADDED
 
@@ -148,7 +143,6 @@ class Kernels:
 
     @staticmethod
     def session_in(guest: Guest, role: Role) -> AgentSession:
-        """Return a session with an agent of its own in a guest."""
         from ktrial.agent.session import AgentSession
 
         return AgentSession(Kernels.transport_to(guest, role))
@@ -163,13 +157,13 @@ class Kernels:
         return GuestTransport(ends.to_agent, ends.from_agent, partial(guest.kill, ends.session), guest.why_gone)
 
     def guests_for(self, kernel: KernelFiles) -> Guests:
-        """Guests that can run this kernel, with the agent as their first process."""
+        """Return guests that can run this kernel, with the agent as their first process."""
         from ktrial.agent.foreign_agent import agent_for
         from ktrial.guests.boot import Guests
         from ktrial.guests.qemu import Emulator
         from ktrial.kernels.images.architectures import machine_for
         from ktrial.kernels.images.kernel_image import architecture
 
-        found = architecture(kernel.image, kernel.image_path)
-        emulator = Emulator(work=self._work, machine=machine_for(found, kernel.image_path))
-        return Guests(emulator, agent_for(found), self._work)
+        target = architecture(kernel.image, kernel.image_path)
+        emulator = Emulator(work=self._work, machine=machine_for(target, kernel.image_path))
+        return Guests(emulator, agent_for(target), self._work)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for the shell's completion: knobs, profiles, suites, trials and sessions, a user's own included.
+"""Names for shell completion: knobs, profiles, suites, trials and sessions, including the user's own.
 
-A word that may also name a file is completed as one when no name fits.
+A word that may also name a file is completed as a file if no name fits.
 """
 
 from __future__ import annotations
@@ -18,83 +18,40 @@ if TYPE_CHECKING:
 
     from ktrial.cli.app import App
 
-
-def knob_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, lambda app: app.catalog.knobs, ctx)
-
-
-def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, lambda app: app.catalog.profiles, ctx)
-
-
-def setting_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return profiles, and knobs ready for their value; or files."""
-    words = lambda app: (*app.catalog.profiles, *(f"{knob}=" for knob in app.catalog.knobs))  # noqa: E731
-    return _or_files(_starting(incomplete, words, ctx), incomplete)
-
-
-def measurable_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, lambda app: (*app.suites, *app.benchmarks), ctx)
-
-
-def tool_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from ktrial.bench.tool_files import load_recipes
-
-    return [name for name in load_recipes() if name.startswith(incomplete)]
-
-
-def format_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, lambda app: app.importers, ctx)
-
-
-def session_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, lambda app: (one.session for one in app.store.sessions()), ctx)
-
-
-def trial_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, _trials, ctx)
-
-
-def bundle_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, lambda app: (*_trials(app), *(one.session for one in app.store.sessions())), ctx)
-
-
-def retest_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, lambda app: (*_trials(app), *app.catalog.knobs), ctx)
-
-
-def published_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _or_files(_starting(incomplete, _trials, ctx), incomplete)
-
-
-def result_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _or_files(_starting(incomplete, _labels_and_sessions, ctx), incomplete)
-
-
-def goal_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, lambda app: app.goals, ctx)
-
-
-def goal_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, lambda app: (*app.goals, *app.catalog.profiles), ctx)
+Names = Callable[["App"], Iterable[str]]
 
 
 def _trials(app: App) -> list[str]:
     return [one.trial for one in app.trials.all()]
 
 
+def _sessions(app: App) -> list[str]:
+    return [one.session for one in app.store.sessions()]
+
+
 def _labels_and_sessions(app: App) -> set[str]:
     return {name for one in app.store.sessions() for name in (one.label, one.session) if name}
 
 
-def _or_files(names: list[str], incomplete: str) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
+def _completer(names: Names) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return _starting(incomplete, names, ctx)
 
-    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+    return complete
 
 
-def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click.Context) -> list[str]:
-    """Return those that go on from what was typed; none if the catalog cannot be read: completion says nothing."""
+def _completer_or_files(names: Names) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        starting = [CompletionItem(name) for name in _starting(incomplete, names, ctx)]
+        return starting or [CompletionItem(incomplete, type="file")]
+
+    return complete
+
+
+def _starting(incomplete: str, names: Names, ctx: click.Context) -> list[str]:
+    """Return the names that start with `incomplete`; none on an error, because completion must not print one."""
     from ktrial.cli.app import App
 
     given = ctx.find_root().params
@@ -105,3 +62,25 @@ def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click
         return []
     finally:
         app.close()
+
+
+knob_names = _completer(lambda app: app.catalog.knobs)
+profile_names = _completer(lambda app: app.catalog.profiles)
+measurable_names = _completer(lambda app: (*app.suites, *app.benchmarks))
+format_names = _completer(lambda app: app.importers)
+session_names = _completer(_sessions)
+trial_names = _completer(_trials)
+bundle_names = _completer(lambda app: (*_trials(app), *_sessions(app)))
+retest_names = _completer(lambda app: (*_trials(app), *app.catalog.knobs))
+goal_names = _completer(lambda app: app.goals)
+goal_words = _completer(lambda app: (*app.goals, *app.catalog.profiles))
+published_names = _completer_or_files(_trials)
+result_names = _completer_or_files(_labels_and_sessions)
+#: Profiles, and knobs followed by `=`.
+setting_words = _completer_or_files(lambda app: (*app.catalog.profiles, *(f"{knob}=" for knob in app.catalog.knobs)))
+
+
+def tool_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from ktrial.bench.tool_files import load_recipes
+
+    return [name for name in load_recipes() if name.startswith(incomplete)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--host exact:KERNEL` and `exact:NAME`: an exact guest as the host of a command, booted anew for each answer."""
+"""`--host exact:KERNEL` and `exact:NAME`: an exact guest as the host, booted again for each answer."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ if TYPE_CHECKING:
 
     from ktrial.agent.replay_transport import ReplayedTransport
     from ktrial.bench.guest_tools import GuestPlace, GuestRun, Shape
-    from ktrial.cli.app_kernels import Role
+    from ktrial.cli.app_kernels import Kernels, Role
     from ktrial.guests.lab import Lab
     from ktrial.guests.replay import Replay
     from ktrial.trial.protocol.file import TrialFile
 
 EXACT = "exact:"
 _MEMORY_BYTES = 512 << 20
-#: A boot of so many seconds has failed.
+#: A boot that takes longer has failed.
 _LIMIT_S = 900.0
-_TRIALS = "`ktrial try` and `ktrial trial run` try it in exact guests, a boot for each visit"
-_TALKS = "`ktrial --host guest:KERNEL …` does it in a guest that talks, whose time is not exact"
-#: Verbs that need hundreds of answers, or answers at moments of this machine's time, and what does it instead.
+_TRIALS = "use `ktrial try` or `ktrial trial run`, which boot an exact guest for each visit"
+_TALKS = "use `ktrial --host guest:KERNEL …`, an ordinary guest, whose time is not exact"
+#: Verbs that need hundreds of answers, or answers at certain times of this machine's clock, and what to use instead.
 _INSTEAD = {
     "retest": _TRIALS,
     "tune": _TALKS,
-    "blame": "`ktrial blame --kernel KERNEL --mode exact …` asks exact guests",
-    "ladder": "`ktrial ladder --kernel KERNEL --mode exact …` asks exact guests",
+    "blame": "use `ktrial blame --kernel KERNEL --mode exact …`",
+    "ladder": "use `ktrial ladder --kernel KERNEL --mode exact …`",
     "frames": _TALKS,
-    "demo": "leave --host out",
+    "demo": "leave out --host",
 }
 
 
 class ExactHost(GuestHost):
-    """A guest that answers as it always does; every answer comes of two boots that were the same."""
+    """A guest that always gives the same answers; each answer comes from two identical boots."""
 
     prefix = EXACT
     is_exact = True
 
     def check_verb(self, verb: str | None) -> None:
-        """Raise BadInput for what needs a conversation."""
+        """Raise BadInput for a verb that needs a conversation."""
         if verb in _INSTEAD:
             raise self._refusal(f"`{verb}`", _INSTEAD[verb])
 
     def check_trial(self) -> None:
-        """Raise BadInput: its visits would be made in one guest."""
-        raise self._refusal("a trial that goes on in it", _TRIALS)
+        """Raise BadInput, because all visits would run in one guest."""
+        raise self._refusal("a trial in one guest", _TRIALS)
 
     def _refusal(self, what: str, instead: str) -> BadInput:
         return BadInput(
-            f"--host {self.word}: an exact guest is booted anew for each answer, and {what} needs hundreds, or some at "
-            "moments of this machine's time",
+            f"--host {self.word}: an exact guest boots again for each answer; {what} needs hundreds of answers, or "
+            "answers at certain times of this machine's clock",
             hint=instead,
         )
 
     def in_boots(self, file: TrialFile) -> TrialFile:
-        """Return the same trial with a boot of such a guest for every visit. Raises BadInput."""
+        """Return the trial with a boot of an exact guest for every visit. Raises BadInput."""
         import msgspec
 
         from ktrial.trial.protocol.file import GuestFile
@@ -67,13 +67,13 @@ class ExactHost(GuestHost):
 
         if self.is_kept:
             raise BadInput(
-                f"--host {self.word}: every visit of a trial is a boot of its own, in which nothing was set before",
-                hint=f"--host {self.prefix}KERNEL tries it in exact guests with this kernel",
+                f"--host {self.word}: a kept guest cannot run a trial, because every visit needs a fresh boot",
+                hint=f"use --host {self.prefix}KERNEL",
             )
         if file.command:
             raise BadInput(
-                f"--host {self.word}: no command after -- is tried in exact guests",
-                hint="--suite names what is; `ktrial --host guest:KERNEL try …` tries commands in a guest that talks",
+                f"--host {self.word}: a trial in exact guests cannot measure a command after --",
+                hint="use --suite NAME, or `ktrial --host guest:KERNEL try …` for a command",
             )
         file = msgspec.structs.replace(file, guest=GuestFile(kernel=self._name))
         check_trial_file(file)
@@ -87,7 +87,7 @@ class ExactHost(GuestHost):
         return ReplayedTransport(self._talk, session)
 
     def close(self) -> None:
-        """Nothing runs; what was said to one that is kept is kept. Tell what its answers rest on."""
+        """Save the conversation with a kept guest, and report what its answers rest on. No guest is running."""
         from ktrial.bench.guest_tools import EXACT_CLOCK
 
         if not self._begun:
@@ -98,7 +98,7 @@ class ExactHost(GuestHost):
             self._running_guest.close()
         if self._talk.boots:
             answers = "1 answer" if self._talk.boots == 1 else f"{self._talk.boots} answers"
-            self._say(f"{answers}, each from two boots that were the same to the last byte, and the same each time")
+            self._say(f"{answers}, each from two boots that were identical to the last byte")
             self._say(EXACT_CLOCK)
 
     @cached_property
@@ -127,16 +127,27 @@ class ExactHost(GuestHost):
         run = boot_with(self._kernels().lab, self._place, script, self._say)
         if not self._talk.boots and run.begun is not None and self._running_guest is None:
             self._say(
-                f"the host is an exact guest with Linux {run.begun.release}, which is booted anew, twice, for "
-                "each answer: some seconds each; nothing stays of it"
+                f"host: an exact guest with Linux {run.begun.release}; it boots twice for each answer, a few seconds "
+                "each, and leaves nothing behind"
             )
         return run
+
+
+def host_of(word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> GuestHost:
+    """Return the host that the argument of --host names. Raises BadInput."""
+    for kind in (GuestHost, ExactHost):
+        if word.startswith(kind.prefix) and word != kind.prefix:
+            return kind(word, kernels, say)
+    raise BadInput(
+        f"--host {word}: not supported",
+        hint="use guest:KERNEL, exact:KERNEL for a deterministic guest, or guest:NAME for one that "
+        "`ktrial kernel boot --keep` started",
+    )
 
 
 def place_of(
     kernel: str, shape: Shape | None, tools: tuple[str, ...], *, disk: bool, modules: tuple[str, ...] = ()
 ) -> GuestPlace:
-    """Return where an exact guest runs that is a host."""
     import msgspec
 
     from ktrial.bench.guest_tools import GuestPlace, Shape
@@ -147,7 +158,7 @@ def place_of(
 
 
 def boot_with(lab: Lab, place: GuestPlace, script: bytes, say: Callable[[str], None]) -> GuestRun:
-    """Twice at once with all that is said to it, and both are the same."""
+    """Boot the guest twice at once with the whole conversation; raise if the two boots differ."""
     from ktrial.bench.guest_tools import ODD_BOOT, Job
     from ktrial.guests.agreement import boot_twice, settle_s
     from ktrial.guests.replay import SCRIPT

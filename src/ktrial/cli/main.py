@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point: arguments in, exit status out; verbs are loaded when they are used."""
+"""Parses the command line, runs one verb, and turns errors into exit statuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ktrial.kit.plain_text import plain
 from ktrial.kit.startup import load_msgspec
 from ktrial.kit.streams import plain_stream
 
-#: The verbs by what people come for; the first group has those to begin with.
+#: Verbs by purpose; the first group is for newcomers.
 _GROUPS = {
     "Start here": ("demo", "doctor", "try", "apply", "revert", "compare"),
     "Tune": ("explain", "why", "knobs", "profiles", "profile", "plan", "verify", "status", "confirm", "recover"),
@@ -36,13 +36,10 @@ _GROUPS = {
 
 
 class Verbs(FolderGroup):
-    """All verbs."""
-
-    package = verbs
-    noun = "command"
+    """All verbs, listed by group."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs by group; one that no group names stands at the end."""
+        """List the verbs by group; those without a group come last."""
         names = self.list_commands(ctx)
         others = sorted(set(names) - {name for group in _GROUPS.values() for name in group})
         width = max(map(len, names))
@@ -59,13 +56,15 @@ class Verbs(FolderGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; what goes on to run it needs msgspec."""
+        """Find the verb; load msgspec first if the verb will run."""
         if not set(ctx.help_option_names) & set(args):
             load_msgspec()
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+@click.group(
+    cls=Verbs, package=verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80}
+)
 @click.version_option(__version__, "-V", "--version", prog_name="ktrial", message="%(prog)s %(version)s")
 @click.option("--no-sudo", is_flag=True, help="Never ask for root; fail if a command needs it.")
 @click.option(
@@ -80,7 +79,7 @@ class Verbs(FolderGroup):
     "--store",
     envvar="KTRIAL_STORE",
     metavar="FILE|URL",
-    help="Store of results: a file, or postgresql://USER@HOST/NAME (or set KTRIAL_STORE).",
+    help="Result store: a file, or postgresql://USER@HOST/NAME (or set KTRIAL_STORE).",
 )
 @click.option(
     "--host",
@@ -99,7 +98,7 @@ def cli(
     machine_root: Path | None,
     machine_state: Path | None,
 ) -> None:
-    """Put kernel tweaks on trial: see what is tuned, plan, apply reversibly, verify, undo."""
+    """Put kernel tweaks on trial: see what is tuned, measure what helps, apply reversibly, undo."""
     from ktrial.cli.app import App
 
     ctx.obj = App(
@@ -116,7 +115,7 @@ def cli(
 
 
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
-    """Run one command. Every error ends here, as one message and an exit status of the documented table."""
+    """Run one command; report every error as one message with a documented exit status."""
     status = 0
     out, err = plain_stream(out), plain_stream(err)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -128,7 +127,7 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
             return status
         except OSError as error:
             _discard(out)
-            if error.errno == errno.EIO and error.filename is None:  # the terminal has gone
+            if error.errno == errno.EIO and error.filename is None:  # the terminal is gone
                 return _interrupted(KeyboardInterrupt(signal.SIGHUP), err)
             parts = (error.filename, error.strerror or error)
             report(KtrialError(": ".join(str(part) for part in parts if part)), err)
@@ -143,12 +142,13 @@ def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         report(error, err)
         return error.exit_status
     except click.NoSuchOption as error:
-        if error.ctx is None or error.ctx.parent is None or error.option_name not in _own_options():
+        own = {name for option in cli.params for name in option.opts if not getattr(option, "hidden", False)}
+        if error.ctx is None or error.ctx.parent is None or error.option_name not in own:
             error.show(file=err)
         else:
             verb = error.ctx.command_path.partition(" ")[2]
             hint = f"ktrial {error.option_name} … {verb} …"
-            report(BadInput(f"{error.option_name} stands before the verb, not after {verb}", hint=hint), err)
+            report(BadInput(f"{error.option_name} must come before {verb}", hint=hint), err)
         return 2
     except click.ClickException as error:
         error.show(file=err)
@@ -160,27 +160,23 @@ def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     except SystemExit:
         if sys.stdout is out:
             raise
-        raise BrokenPipeError from None  # click replaced the stream and ended the process on its own
+        raise BrokenPipeError from None  # click replaced the stream and exited by itself
     return result if isinstance(result, int) else 0
 
 
-def _own_options() -> set[str]:
-    return {name for option in cli.params for name in option.opts if not getattr(option, "hidden", False)}
-
-
 def _interrupted(stop: BaseException, err: TextIO) -> int:
-    """Say what ended the command, and its exit status; click hides the KeyboardInterrupt behind an Abort."""
+    """Report what ended the command, and return its exit status; click wraps KeyboardInterrupt in Abort."""
     from ktrial.kit import interruption
 
-    told = stop.__cause__ if isinstance(stop, click.Abort) else stop
-    number = told.args[0] if told is not None and told.args else signal.SIGINT
-    with contextlib.suppress(OSError):  # a terminal that has gone hears nothing
+    cause = stop.__cause__ if isinstance(stop, click.Abort) else stop
+    number = cause.args[0] if cause is not None and cause.args else signal.SIGINT
+    with contextlib.suppress(OSError):  # the terminal may be gone
         print(f"ktrial: {interruption.words(number)}", file=err)
     return interruption.status(number)
 
 
 def _discard(out: TextIO) -> None:
-    """Whatever is still to be written to a stream that takes no more goes nowhere."""
+    """Redirect a stream that accepts no more output to /dev/null."""
     with contextlib.suppress(io.UnsupportedOperation):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, out.fileno())
@@ -188,7 +184,7 @@ def _discard(out: TextIO) -> None:
 
 
 def report(error: KtrialError, err: TextIO) -> None:
-    """One message, and the next step on a line of its own."""
+    """Print the message, and the next step on a line of its own."""
     print(f"ktrial: {plain(error.message)}", file=err)
     if error.hint:
         print(f"  next: {plain(error.hint)}", file=err)

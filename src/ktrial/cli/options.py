@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options, arguments and questions that several verbs share, and how data is written."""
+"""Options and arguments that several verbs share, and how verbs write their results."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -14,6 +15,58 @@ from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
 from ktrial.kit.errors import BadInput
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds these options, in the order in which --help shows them."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def output_option(text: str) -> Callable[[F], F]:
+    return click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help=text)
+
+
+def seed_option(most: int = 2**63 - 1) -> Callable[[F], F]:
+    text = "Seed of an earlier trial whose run order to reproduce."
+    return click.option("--seed", type=click.IntRange(0, most), metavar="N", help=text)
+
+
+parameter_option = click.option(
+    "-p",
+    "--parameter",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a parameter of the benchmark. Repeatable.",
+)
+metric_option = click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="SPEC",
+    help="Number to read from CMD's output: NAME:lower=REGEX or =$.PATH. Repeatable.",
+)
+guard_option = click.option(
+    "--guard",
+    "guards",
+    multiple=True,
+    metavar="OUTCOME=SHARE",
+    help="Outcome that must not get worse by more than SHARE. Repeatable.",
+)
+budget_option = click.option(
+    "--budget",
+    default="default",
+    show_default=True,
+    metavar="NAME|BLOCKS",
+    help="Maximum number of blocks (rounds): quick, default, thorough or N.",
+)
 ARCHITECTURES = ("x86_64", "arm64")
 
 arch_option = click.option(
@@ -21,17 +74,15 @@ arch_option = click.option(
     type=click.Choice(ARCHITECTURES),
     default=ARCHITECTURES[0],
     show_default=True,
-    help="Architecture of the kernel, as kbuild names it.",
+    help="Architecture of the kernel.",
 )
 
 
 def cpu_level(app: App) -> int | None:
-    """Return the x86-64 level of the CPU; None if it could not be told."""
     level = app.user_session.facts(("cpu.level",)).value("cpu.level")
     return level if isinstance(level, int) else None
 
 
-F = TypeVar("F", bound=Callable[..., Any])
 _DURATION = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|s|m|min|h)?"
 _LONGEST_S = 30 * 86400.0
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
@@ -54,16 +105,24 @@ def write_json(data: Any) -> None:
     sys.stdout.write(json_bytes(data).decode())
 
 
+def write_answer(as_json: bool, document: Callable[[], Any], text: Callable[[int], str]) -> None:
+    """Print JSON of `document()`, or `text(width)` for people."""
+    from ktrial.kit.tables import columns
+
+    if as_json:
+        write_json(document())
+    else:
+        sys.stdout.write(text(columns()))
+
+
 def seconds(text: str, option: str) -> float:
-    """`30s`, `10m`, `1h` in seconds."""
+    """Return `30s`, `10m` or `1h` in seconds."""
     match = re.fullmatch(_DURATION, text.strip())
     value_s = float(match[1]) * _SECONDS[match[2]] if match is not None else 0.0
     if value_s == 0:
-        raise BadInput(f"{option} {text}: not a duration", hint="write for example 30s, 10m or 1h")
+        raise BadInput(f"{option} {text}: not a duration", hint="use a number and a unit, such as 30s, 10m or 1h")
     if value_s > _LONGEST_S:
-        raise BadInput(
-            f"{option} {text}: longer than 30 days", hint="without it a setting stays until reverted or reboot"
-        )
+        raise BadInput(f"{option} {text}: longer than 30 days", hint=f"give at most 720h, or leave out {option}")
     return value_s
 
 
@@ -75,15 +134,14 @@ def _below_fps(_: click.Context, __: click.Parameter, given: str | None) -> floa
     try:
         value = float(given)
     except ValueError:
-        raise BadInput(f"--below-fps {given}: no number", hint="frames a second, for example 30") from None
+        raise BadInput(f"--below-fps {given}: not a number", hint="give frames per second, such as 30") from None
     return below_rate(value, "--below-fps")
 
 
 below_fps_option = click.option(
-    "--below-fps", metavar="N", callback=_below_fps, help="Frame logs: rate below which a frame is slow.  [25]"
+    "--below-fps", metavar="N", callback=_below_fps, help="Frame logs: count frames slower than N per second.  [25]"
 )
 
 
 def is_terminal() -> bool:
-    """Return whether ktrial can prompt the user."""
     return sys.stdin.isatty() and sys.stderr.isatty()

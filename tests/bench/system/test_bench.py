@@ -142,7 +142,7 @@ def test_a_whole_suite_under_load(home: Path) -> None:
     assert hello["measurements"][0]["value"] == 12.5e6
     assert hello["directory"].startswith(str(work(home)))
     again = run("bench", "short", "-n", "1", "-o", "result.json")
-    assert (again.status, "exists already" in again.err) == (2, True)
+    assert (again.status, "file exists" in again.err) == (2, True)
 
 
 def test_a_wrong_own_file_is_named_and_blocks_only_itself(home: Path) -> None:
@@ -266,7 +266,7 @@ def test_an_interruption_keeps_the_runs_and_leaves_no_process(
     out, err = head.communicate(timeout=30)
     assert head.returncode == status, err
     assert "interrupted after 1 of 9 runs" in err
-    assert err.splitlines()[-1].startswith(f"ktrial: {word} are kept in "), err
+    assert err.splitlines()[-1].startswith(f"ktrial: {word} are saved in "), err
     assert "hello" in out
     first, second = records(home)
     assert (first["failure"], second["exit"]["interrupted"]) == (None, True)
@@ -300,7 +300,7 @@ def test_an_error_has_a_line_of_its_own(home: Path) -> None:
         ran = run("--store", f"{folder}/results.db", "bench", "-n", "40", "--", "head", "-c", "400000", "/dev/urandom")
     assert ran.status == 1
     last, message, _ = ran.err.splitlines()[-3:]
-    assert re.fullmatch(r"\[ ?\d+/40\] head.*: not kept", last), ran.err
+    assert re.fullmatch(r"\[ ?\d+/40\] head.*: discarded", last), ran.err
     assert message.startswith("ktrial: ")
     assert "full" in message
 
@@ -329,7 +329,7 @@ def test_a_killed_head_leaves_no_process(home: Path) -> None:
     [
         (("bench",), "nothing to measure"),
         (("bench", "quikc"), "did you mean quick"),
-        (("bench", "quick", "--", "true"), "not both"),
+        (("bench", "quick", "--", "true"), "cannot combine a suite with a command"),
         (("bench", "--"), "no command after --"),
         (("bench", "--", "no-such-program"), "no program 'no-such-program'"),
         (("bench", "quick", "--metric", "a:lower=(.)"), "after --"),
@@ -337,7 +337,7 @@ def test_a_killed_head_leaves_no_process(home: Path) -> None:
         (("bench", "-n", "0", "--", "true"), "-n"),
         (("bench", "--limit", "soon", "--", "true"), "not a duration"),
         (("bench", "--cpus", "x", "--", "true"), "not a list of CPUs"),
-        (("bench", "-o", "/no/such/folder/x", "--", "true"), "no such folder"),
+        (("bench", "-o", "/no/such/folder/x", "--", "true"), "not a file in an existing folder"),
     ],
 )
 def test_bad_usage_is_said_before_anything_runs(home: Path, argv: tuple[str, ...], why: str) -> None:

@@ -277,7 +277,7 @@ def test_show_tells_the_doubts_that_bench_told(root: FakeRoot, tmp_path: Path) -
         (("--gate", "heat=8C"), "unknown gate: 'heat'"),
         (("--gate", "swap"), "cannot read --gate 'swap'"),
         (("--gate", "swap=hot"), "'hot' is not a limit"),
-        (("--gate", "swap={ refuse = 1MiB }"), "is not a table"),
+        (("--gate", "swap={ refuse = 1MiB }"), "expected a TOML table"),
         (("--gate", 'swap={ stop = "1MiB" }'), "unknown level of gate swap: 'stop'"),
         (("--settle=soon",), "--settle soon: not a duration"),
     ],

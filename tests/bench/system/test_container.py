@@ -142,4 +142,4 @@ def test_what_is_not_there_is_not_downloaded(user: User, tools: str, message: st
 
 def test_a_command_after_dashes_runs_in_no_container(user: User) -> None:
     ran = ktrial(user, "bench", "--tools", "container=tools", "--", "true")
-    assert (ran.returncode, "--tools is for the tools of benchmarks" in ran.stderr) == (2, True)
+    assert (ran.returncode, "cannot combine --tools with a command" in ran.stderr) == (2, True)

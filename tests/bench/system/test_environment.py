@@ -64,7 +64,7 @@ class TestRealMachine:
         for option in ((), ("--keep-going",)):
             ran = run(*state, "apply", "vm.swappiness=61", "--yes", *option, wrapper=wrapper)
             said = " ".join(ran.out.split())
-            assert (ran.status, ran.err) == (1, "ktrial: nothing of this is in force here; the reasons are above\n")
+            assert (ran.status, ran.err) == (1, "ktrial: nothing was applied; the reasons are above\n")
             assert "/proc/sys is mounted read-only, as containers have it (run ktrial on the host itself)" in said
             assert SWAPPINESS.read_text() == swappiness
         assert run(*state, "plan", "vm.swappiness=61", wrapper=wrapper).status == 0

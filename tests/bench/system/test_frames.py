@@ -67,10 +67,10 @@ def test_what_is_no_log_of_frames_is_refused(home: Path) -> None:
     for argv, said in (
         (("frames", "none.csv"), "no such file"),
         (("frames",), "nothing to read"),
-        (("frames", "a", "--", "b"), "either files or a command"),
+        (("frames", "a", "--", "b"), "cannot combine files with a command"),
         (("frames", "--"), "no command after --"),
-        (("frames", "--", "no-such-game"), "no program 'no-such-game'"),
-        (("frames", "-o", "/no/folder/x", "--", "true"), "no such folder"),
+        (("frames", "--", "no-such-game"), "no-such-game: no such program"),
+        (("frames", "-o", "/no/folder/x", "--", "true"), "not a file in an existing folder"),
     ):
         ran = run(*argv)
         assert ran.status == 2, argv
@@ -121,10 +121,10 @@ def test_the_share_of_slow_frames_is_one_thing_wherever_frames_are_read(home: Pa
     "words, said",
     [
         (("frames", "--below-fps", "0", "x"), "--below-fps is 0.0: frames a second from 1 to 1000"),
-        (("frames", "--below-fps", "fast", "x"), "--below-fps fast: no number"),
+        (("frames", "--below-fps", "fast", "x"), "--below-fps fast: not a number"),
         (("frames", "--below-fps", "30", "Log.txt"), "X-Plane tells no single frames"),
         (("frames", "--below-fps", "30", "--", "true", "--fps_test=3"), "X-Plane's own test tells no single frames"),
-        (("diagnose", "--below-fps", "30", "x"), "--below-fps: for what --runs writes"),
+        (("diagnose", "--below-fps", "30", "x"), "--below-fps requires --runs"),
     ],
 )
 def test_a_rate_that_could_not_count_is_refused(home: Path, words: tuple[str, ...], said: str) -> None:

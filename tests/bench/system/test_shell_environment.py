@@ -98,7 +98,7 @@ def test_a_named_variable_is_recorded_with_its_value(shell: Shell) -> None:
     assert {"NUMBER": "9", "OTHER": "1"}.items() <= environment_of(shell, "base").items()
     ran = shell.run("bench", "--env", "MISSING", "--", *TOLD)
     assert ran.status == 2
-    assert "--env MISSING: the shell has no such variable" in ran.err
+    assert "--env MISSING: no such variable in the shell" in ran.err
 
 
 def test_what_is_pinned_stays_pinned(shell: Shell) -> None:
@@ -164,7 +164,7 @@ def test_a_game_has_it_too_and_named_values_are_recorded(shell: Shell) -> None:
 def test_without_a_command_they_are_refused(shell: Shell, words: tuple[str, ...]) -> None:
     ran = shell.run(*words)
     assert ran.status == 2
-    assert "is for a command after --" in ran.err
+    assert "requires a command after --" in ran.err
 
 
 @pytest.mark.root

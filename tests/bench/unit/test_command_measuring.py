@@ -21,10 +21,10 @@ from ktrial.machine.facts import Fact, FactBook
 def test_around_runs_in_exact_guests_nothing_is_done() -> None:
     suites = load_suites([], all_benchmarks())
     refuse_around(suites["wakeups-busy"], {"--settle": False})
-    with pytest.raises(BadInput, match="--settle: nothing is waited for, or put back, around runs in an exact guest"):
+    with pytest.raises(BadInput, match="--settle: an exact guest cannot wait or restore anything between runs"):
         refuse_around(suites["wakeups-busy"], {"--when-idle": False, "--settle": True})
     resetting = msgspec.structs.replace(suites["wakeups-busy"], between=Between(sync=True))
-    with pytest.raises(BadInput, match=f"the suite {resetting.name}: nothing"):
+    with pytest.raises(BadInput, match=f"the suite {resetting.name}: an exact guest cannot"):
         refuse_around(resetting, {"--settle": False})
 
 
@@ -37,13 +37,13 @@ def bind(path: Path) -> None:
 @pytest.mark.parametrize("force", [False, True])
 def test_what_is_no_file_is_never_replaced(tmp_path: Path, make: Callable[[Path], None], force: bool) -> None:
     make(tmp_path / "out")
-    with pytest.raises(BadInput, match="a device, a pipe or a socket"):
+    with pytest.raises(BadInput, match="got a device, pipe or socket"):
         check_output(tmp_path / "out", force=force)
 
 
 def test_a_file_is_replaced_when_told(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("x")
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match="file exists"):
         check_output(tmp_path / "out", force=False)
     check_output(tmp_path / "out", force=True)
 
@@ -74,4 +74,4 @@ def test_cpus_that_were_left_stand_in_for_those_that_were_not_named(
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1})
     app = App(may_ask=False, host=host)
     assert cpus_here(app, FactBook({"cpu.online": Fact(value=[0, 1])}), named) == wanted
-    assert ("was started with CPUs 1 alone" in capsys.readouterr().err) == (wanted == "1")
+    assert ("is confined to CPUs 1 (taskset" in capsys.readouterr().err) == (wanted == "1")

@@ -14,7 +14,7 @@ from ktrial import __version__
 from ktrial.agent.session import AgentSession
 from ktrial.bench.guest_tools import EXACT_CLOCK, ODD_BOOT, GuestPlace, GuestRun, GuestTools, Job
 from ktrial.cli.app_guest import GuestHost
-from ktrial.cli.hosts import host_of
+from ktrial.cli.exact_host import host_of
 from ktrial.cli.main import main
 from ktrial.guests import guest_line
 from ktrial.kit.errors import BadInput
@@ -110,7 +110,7 @@ def test_a_host_that_was_asked_nothing_boots_and_says_nothing() -> None:
     [("retest", "ktrial try"), ("frames", "ktrial --host guest:KERNEL"), ("blame", "--mode exact")],
 )
 def test_what_needs_a_conversation_is_refused_with_what_does_it(verb: str, instead: str) -> None:
-    with pytest.raises(BadInput, match=f"booted anew for each answer, and `{verb}` needs hundreds") as caught:
+    with pytest.raises(BadInput, match=f"boots again for each answer; `{verb}` needs hundreds") as caught:
         Scene().host.check_verb(verb)
     assert caught.value.hint is not None
     assert instead in caught.value.hint
@@ -122,10 +122,10 @@ def test_what_needs_a_conversation_is_refused_with_what_does_it(verb: str, inste
     "words, said",
     [
         (("tune", "low-latency"), "`tune` needs hundreds"),
-        (("try", "vm.swappiness=1", "--", "true"), "no command after -- is tried in exact guests"),
-        (("watch",), "give --for"),
-        (("watermarks", "--measure", "1s"), "--measure looks on while time passes here"),
-        (("bench", "agent-lock", "--settle"), "--settle: nothing is waited for, or put back, around runs"),
+        (("try", "vm.swappiness=1", "--", "true"), "a trial in exact guests cannot measure a command after --"),
+        (("watch",), "add --for 1m"),
+        (("watermarks", "--measure", "1s"), "--measure needs real time to pass"),
+        (("bench", "agent-lock", "--settle"), "--settle: an exact guest cannot wait or restore anything between runs"),
     ],
 )
 def test_a_command_is_refused_before_anything_is_booted(words: tuple[str, ...], said: str) -> None:

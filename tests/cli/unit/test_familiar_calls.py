@@ -88,7 +88,7 @@ def test_the_second_column_of_a_name_is_named() -> None:
 def test_an_option_that_counts_once_is_refused_twice(verb: str, option: str) -> None:
     Path("t.csv").write_text("arm,bench,time_s\na,x,1\nb,x,2\n")
     status, _, err = run(verb, "t.csv", "--value", "time_s", option, "arm", option, "bench")
-    assert (status, "given twice, as arm and bench" in " ".join(err.split())) == (2, True)
+    assert (status, "expected one value, got arm and bench" in " ".join(err.split())) == (2, True)
 
 
 @pytest.mark.parametrize("claim", ["schbench_p99_us 33% higher", "schbench-p99 33% higher"])
@@ -145,7 +145,7 @@ def test_data_beside_a_file_that_has_no_claim_on_data_are_not_passed_over() -> N
     Path("c.toml").write_text('[[change]]\nwhat = "p50"\nfrom = "10"\nto = "9"\nsays = "10% lower"\n')
     assert run("claim", "c.toml")[0] == 0
     status, out, err = run("claim", "c.toml", *margine("margine", 3, 9000), *margine("bluefin", 3, 12000))
-    assert (status, out, "no [[claim]] is in it" in " ".join(err.split())) == (2, "", True)
+    assert (status, out, "no [[claim]] table to check against the data" in " ".join(err.split())) == (2, "", True)
 
 
 @pytest.mark.parametrize("seconds, verdict", [(30, "inconclusive"), (15, "not comparable")])

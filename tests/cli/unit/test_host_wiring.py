@@ -11,7 +11,7 @@ import pytest
 
 from ktrial.bench.guest_tools import GuestFailed, GuestPlace, GuestTools, Mode
 from ktrial.cli.app_guest import GuestHost, again, as_before, boot_to_talk
-from ktrial.cli.hosts import host_of
+from ktrial.cli.exact_host import host_of
 from ktrial.guests.kept_guest import Keeper
 from ktrial.kit.errors import BadInput, UnknownName
 
@@ -41,11 +41,11 @@ def host(word: str) -> GuestHost:
 def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
     with pytest.raises(BadInput, match="no kept guest has this name; unknown installed kernel") as caught:
         host("guest:lab").connect("user")
-    assert caught.value.hint == "`ktrial kernel boot KERNEL --keep lab` keeps one"
+    assert caught.value.hint == "`ktrial kernel boot KERNEL --keep lab` starts one"
     keeper = Keeper("other")
     with pytest.raises(BadInput) as caught:
         host("guest:6.12.7-tset").connect("user")
-    assert caught.value.hint == "did you mean 6.12.7-test?; kept are: other"
+    assert caught.value.hint == "did you mean 6.12.7-test?; kept guests: other"
     keeper.close()
 
 

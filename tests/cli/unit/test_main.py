@@ -43,7 +43,7 @@ def run(*argv: str) -> tuple[int, str, str]:
         (("apply", "vm.swappiness=1", "--for", "0"), 2, "not a duration"),
         (("statsu",), 2, "did you mean status?"),
         (("runs", "--store", "x.db"), 2, "next: ktrial --store … runs …"),
-        (("state", "diff", "--no-sudo"), 2, "--no-sudo stands before the verb, not after state diff"),
+        (("state", "diff", "--no-sudo"), 2, "--no-sudo must come before state diff"),
         (("runs", "--stor"), 2, "No such option '--stor'"),
     ],
 )

@@ -92,7 +92,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
         found = made(machine, "stock", "tuned", "--margin", "1%", "--primary", "time")
         ran = machine.run("--store", "a.db", "publish", str(found), "--data", "-o", "out")
         assert ran.status == 0, ran.err
-        assert "replaced, times: user 2;" in ran.err, "the same output is replaced once in each session"
+        assert "replaced: user (2);" in ran.err, "the same output is replaced once in each session"
     return place
 
 
@@ -284,7 +284,7 @@ def test_a_report_that_says_something_else_is_named(machine: FakeRoot, folder: P
     status, found = check(machine, folder)
     assert (status, found) == (
         1,
-        [{"kind": "file", "where": "README.md", "told": "it is not what comes out of the data"}],
+        [{"kind": "file", "where": "README.md", "told": "differs from what the data give"}],
     )
 
 
@@ -352,7 +352,7 @@ def test_names_in_the_question_are_replaced_too(machine: FakeRoot, monkeypatch: 
     found = made(machine, "stock=before.json", "t=melisande.json", "--exclude", "melisande.json#2:melisande looked")
     ran = machine.run("publish", str(found), "--data", "-o", "out")
     assert ran.status == 0, ran.err
-    assert re.search(r"replaced, times: user [1-9]", ran.err), ran.err
+    assert re.search(r"replaced: user \([1-9]", ran.err), ran.err
     assert [path for path in Path("out").rglob("*") if path.is_file() and b"melisande" in path.read_bytes()] == []
     assert "looked" in Path("out/exclusions.json").read_text()
     assert check(machine, Path("out")) == (0, [])

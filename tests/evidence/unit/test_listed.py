@@ -31,8 +31,10 @@ def test_a_changed_file_and_one_that_has_gone_are_named(folder: Path) -> None:
     (folder / "README.md").write_text("another")
     (folder / "comparison.json").unlink()
     assert list(_changed_files(folder)) == [
-        Difference(kind="hash", where="README.md", told="it was changed: it is not what SHA256SUMS says"),
-        Difference(kind="file", where="comparison.json", told="it is in SHA256SUMS and no plain file of the folder"),
+        Difference(kind="hash", where="README.md", told="changed: it differs from SHA256SUMS"),
+        Difference(
+            kind="file", where="comparison.json", told="listed in SHA256SUMS, but not a regular file in the folder"
+        ),
     ]
 
 
@@ -40,6 +42,6 @@ def test_a_list_that_cannot_be_read_is_named_alone(folder: Path) -> None:
     (folder / LIST).write_bytes(b"\xff")
     (difference,) = _changed_files(folder)
     assert (difference.kind, difference.where) == ("file", LIST)
-    assert difference.told.startswith("it cannot be read: ")
+    assert difference.told.startswith("cannot read it: ")
     (folder / LIST).unlink()
     assert len(list(_changed_files(folder))) == 1

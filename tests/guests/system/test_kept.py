@@ -45,6 +45,6 @@ def test_commands_meet_in_a_guest_that_is_kept(kept: KeptGuest, tmp_path: Path) 
     assert status == 0, errors
     assert kept.told("diagnose", str(recording))["recordings"][0]["diagnosis"]
     status, errors = kept.end()
-    assert (status, "the guest lab has ended, and all that was set in it with it" in errors) == (0, True), errors
+    assert (status, "the guest lab has ended, and its settings are gone" in errors) == (0, True), errors
     status, _, errors = kept.run("status")
     assert (status, "no kept guest has this name" in errors) == (2, True), errors

@@ -36,6 +36,6 @@ def test_what_an_exact_guest_is_booted_of_is_found_from_another_folder(
 
 
 def test_an_exact_guest_that_is_kept_is_told_to_have_another_word() -> None:
-    with pytest.raises(AgentError, match="an exact guest holds no conversation") as caught:
+    with pytest.raises(AgentError, match="cannot open a session in an exact guest") as caught:
         Asleep().open(["serve"], root=True)
-    assert caught.value.hint == "--host exact:NAME is its word"
+    assert caught.value.hint == "use --host exact:NAME"

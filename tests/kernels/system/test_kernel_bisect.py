@@ -109,7 +109,7 @@ def test_a_commit_that_does_not_build_is_left_out(tree: Path, tmp_path: Path) ->
         (["HEAD", "HEAD"], "no commit between good and bad"),
         (["nowhere", "HEAD"], "it has no commit 'nowhere'"),
         (["HEAD~1", "HEAD", "--memory", "much"], "--memory: "),
-        (["HEAD~1", "HEAD", "-p", "x=1"], "-p is for a load of the agent's"),
+        (["HEAD~1", "HEAD", "-p", "x=1"], "cannot combine -p with PROGRAM"),
     ],
 )
 def test_what_cannot_be_bisected_is_said_before_anything_is_built(
@@ -122,9 +122,9 @@ def test_what_cannot_be_bisected_is_said_before_anything_is_built(
 def test_what_is_missing_is_asked_for(tree: Path, tmp_path: Path) -> None:
     ends = ["HEAD~1", "HEAD", "--tree", str(tree)]
     for arguments, said in (
-        (["--outcome", "wakeup.p99_ns"], "--config FILE, or --build COMMAND"),
-        (["--outcome", "wakeup.p99_ns", "--build", "true"], "--build needs --image"),
-        (["--outcome", "wakeup", "--build", "true", "--image", "x"], "for example wakeup.p99_ns"),
+        (["--outcome", "wakeup.p99_ns"], "add --config FILE, or --build COMMAND"),
+        (["--outcome", "wakeup.p99_ns", "--build", "true"], "--build requires --image"),
+        (["--outcome", "wakeup", "--build", "true", "--image", "x"], "use a load, such as wakeup.p99_ns"),
         (["--outcome", "a.b", "--config", "/nowhere"], "/nowhere: no such file"),
     ):
         done = bisect(tmp_path, *ends, *arguments)

@@ -109,7 +109,7 @@ def test_a_package_lies_in_the_folder(tree: Path, tmp_path: Path) -> None:
         (("--package", "pacman"), 4, "this tree has no pacman-pkg"),
         (("--cc", "tcc-9"), 2, "tcc-9: no such program"),
         (("--cc", "sh"), 2, "neither a gcc nor a clang by its name"),
-        (("--cache", "sccache", "--distcc"), 2, "--distcc goes with ccache"),
+        (("--cache", "sccache", "--distcc"), 2, "cannot combine --distcc with sccache"),
         (("--target", "x86-64-v4"), 2, "take x86-64-v3"),
     ],
 )
@@ -226,7 +226,7 @@ def test_broken_off_and_gone_on_with(tree: Path, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=30)[1]
     assert process.returncode == 130
-    assert f"what was compiled stays in {out}: the same command goes on" in said
+    assert f"the objects stay in {out}; run the same command again to continue" in said
     shown = subprocess.run(["pgrep", "-f", f"O={out}"], capture_output=True, text=True, check=False).stdout
     assert shown == ""
     ran = run("build", str(tree), "-o", str(out), "--set", "SLOW=n", "--cache", "none")

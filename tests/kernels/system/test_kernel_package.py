@@ -148,7 +148,7 @@ def test_a_source_package_of_rpm_is_built_by_its_spec(tmp_path: Path) -> None:
     assert "/boot/vmlinuz-6.12.7" in shown.splitlines()
     assert made["environment"]["RPM_BUILD_NCPUS"] == "3"
     patched = run(str(source), "-o", str(out), "--patch", str(write_patch(tmp_path, "mine.patch")))
-    assert (patched.status, "--patch goes with Debian's packaging only" in patched.err) == (2, True)
+    assert (patched.status, "--patch supports Debian packaging only" in patched.err) == (2, True)
 
 
 def test_what_has_no_packaging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,8 +124,8 @@ def test_a_file_that_leads_out_of_the_tree_is_not_touched(tree: Path, tmp_path: 
     "argv, status, said",
     [
         (("uarch", "patch", "/nowhere"), 2, "/nowhere: is not a folder"),
-        (("uarch", "patch", ".", "--verify", "zen3"), 2, "--verify goes with --apply"),
-        (("uarch", "patch", ".", "--check", "-o", "x"), 2, "-o goes with no other mode"),
+        (("uarch", "patch", ".", "--verify", "zen3"), 2, "--verify requires --apply"),
+        (("uarch", "patch", ".", "--check", "-o", "x"), 2, "cannot combine -o with --check"),
         (("uarch", "flags", "x86-64-v4"), 2, "take x86-64-v3"),
         (("uarch", "flags", "znver"), 2, "did you mean znver"),
         (("uarch", "flags", "znver3", "--cc", "nogcc"), 2, "nogcc: no such program"),

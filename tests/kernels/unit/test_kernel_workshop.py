@@ -25,4 +25,4 @@ def test_unused_kernels_are_removed_and_named_but_those_that_somebody_builds(tmp
         fcntl.flock(lock, fcntl.LOCK_EX)
         workshop._drop_unused(tmp_path / "built-new")
     assert (old.exists(), built_in.exists()) == (False, True)
-    assert said == ["built-old was not used for 30 days: it is removed"]
+    assert said == ["removed built-old, which was not used for 30 days"]

@@ -75,7 +75,7 @@ def run(*argv: str) -> Ran:
 
 
 def test_sessions_are_listed(home: Path) -> None:
-    assert run("runs").err == f"ktrial: nothing is in {default(home)} yet\n"
+    assert run("runs").err == f"ktrial: {default(home)} is empty\n"
     fill(default(home))
     first, second = (" ".join(line.split()) for line in run("runs").out.splitlines()[2:])
     assert first == "20261122T1 2027-01-15 08:00 margine stock 6.18 1 good bench"
@@ -103,9 +103,9 @@ def test_raw_output_comes_out_as_it_was(home: Path) -> None:
     assert run("show", "20261121/1", "--raw", "stdout").out.encode() == PIPE
     assert run("show", "20261121/2", "--raw", "stderr").out.encode("utf-8", "surrogateescape") == b"\xff\x00broken"
     missing = run("show", "20261121/1", "--raw", "stderr")
-    assert (missing.status, "it has stdout" in missing.err) == (2, True)
+    assert (missing.status, "raw output: stdout" in missing.err) == (2, True)
     assert run("show", "20261121", "--raw", "stdout").status == 2
-    assert "it has runs 1 to 2" in run("show", "20261121/9").err
+    assert "runs: 1 to 2" in run("show", "20261121/9").err
     assert run("show", "x").status == 2
 
 
@@ -151,7 +151,7 @@ def test_a_bundle_is_made(home: Path) -> None:
     ran = run("bundle", "out.tar.zst")
     assert ran.status == 0
     assert "out.tar.zst: 2 sessions" in ran.err
-    assert "replaced, times:" in ran.err
+    assert "replaced: " in ran.err
     salt = home / ".local/state/ktrial/salt"
     assert (stat.S_IMODE(salt.stat().st_mode), len(salt.read_bytes())) == (0o600, 32)
     first = (home / "out.tar.zst").read_bytes()
@@ -160,7 +160,7 @@ def test_a_bundle_is_made(home: Path) -> None:
     assert (home / "out.tar.zst").read_bytes() == first
     assert list((home / ".local/state/ktrial/bundles").iterdir()) == []
     kept = run("bundle", "kept.tar.zst", "20261121", "--keep-identity")
-    assert "are in it" in kept.err
+    assert "it contains names of hosts and users" in kept.err
 
 
 def test_another_store_is_named_by_option_or_variable(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_what_cannot_be_asked_is_said_before_anything_runs(home: Path) -> None:
     status, _, err = run("blame", "--env", "A=1", "--", "true")
     assert (status, "only A changes anything here" in err) == (2, True)
     status, _, err = run("blame", "vm.swappiness=1,2", "--env", "A=1", "--", "true")
-    assert (status, "a setting has one value here" in err) == (2, True)
+    assert (status, "expected one value for each setting" in err) == (2, True)
     status, _, err = run("blame", "--env", "A=1", "--env", "B=1", "-o", "x.txt", "--", "true")
-    assert (status, "no kind of picture" in err) == (2, True)
+    assert (status, "unknown picture format" in err) == (2, True)
     assert json.loads(run("trial", "list", "--json")[1])["trials"] == []

@@ -113,7 +113,7 @@ def test_a_verdict_can_end_every_command_that_tells_one(home: Path) -> None:
     refused = run(home, "compare", name, "--margin", "5%", "--tiers")
     assert refused.status == 2
     assert (
-        f"{name} is a trial, which is judged by its protocol alone\n  next: leave --tiers, --margin out" in refused.err
+        f"{name} is a trial: its protocol decides how it is judged\n  next: leave out --tiers, --margin" in refused.err
     )
 
 
@@ -163,7 +163,7 @@ def test_a_broken_guard_is_exit_status_3(home: Path) -> None:
     assert held.status == 0, held.err
     broken = run(home, "try", "--env", "SPEED=10", "--env", "PRICE=20", *named, *QUICK, *numbers, *command)
     assert broken.status == 3, broken.err
-    assert "a guard is broken" in broken.err
+    assert "a guard tripped" in broken.err
     assert "saved as" in broken.err
 
 
@@ -238,7 +238,7 @@ def test_killed_at_a_random_moment_it_is_resumed_and_nothing_is_lost(home: Path,
     assert is_as_before()
     if victims == "agent":
         assert status == 1
-        assert f"`ktrial trial resume {trials_in(home)[0].trial}` goes on" in trial.said
+        assert f"continue with `ktrial trial resume {trials_in(home)[0].trial}`" in trial.said
     resumed = run(home, "trial", "resume")
     assert resumed.status == 0, resumed.err
     assert verdict_in(home) == "equivalent"
@@ -253,7 +253,7 @@ def test_ctrl_c_puts_everything_back_and_says_how_to_go_on(home: Path) -> None:
     trial.process.send_signal(2)
     assert trial.wait() == 130
     assert SWAPPINESS.read_text() == "60\n"
-    assert f"`ktrial trial resume {trials_in(home)[0].trial}` goes on with it" in trial.said
+    assert f"continue with `ktrial trial resume {trials_in(home)[0].trial}`" in trial.said
     assert ", not over" in run(home, "trial", "list").out
     assert run(home, "trial", "resume").status == 0
     check_nothing_is_lost(home)

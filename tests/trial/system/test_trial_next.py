@@ -270,7 +270,7 @@ def test_ctrl_c_in_a_visit_is_told_with_what_goes_on(machine: Booting) -> None:
     wait_until(lambda: len(log_of(machine.home)) > events)
     going.process.send_signal(signal.SIGINT)
     assert going.wait() == 130, going.said
-    assert f"interrupted; `ktrial trial next {due['trial']}` goes on with it" in going.said
+    assert f"interrupted; continue with `ktrial trial next {due['trial']}`" in going.said
 
 
 def test_an_edited_protocol_is_another_trial(machine: Booting) -> None:
@@ -316,4 +316,4 @@ def test_without_such_a_trial_nothing_is_due(machine: Booting) -> None:
     assert machine.begin(f"{plain}[arms.placebo]\nplacebo = true\n").status == 0
     ran = machine.run("next", "kernels")
     assert ran.status == 2
-    assert "needs nobody's hand" in ran.err
+    assert "has neither manual arms nor boots" in ran.err

@@ -31,7 +31,7 @@ def test_without_a_terminal_it_is_refused_with_what_would_help() -> None:
     with pytest.raises(Refused, match=r"effects of 30 % or more .* 5 % is lost") as caught:
         agree_to_blindness(BLIND, anyway=False, ask=True)
     assert "--budget 40 (about 1 min 0 s)" in (caught.value.hint or "")
-    assert "--anyway continues" in (caught.value.hint or "")
+    assert "add --anyway" in (caught.value.hint or "")
 
 
 def test_it_goes_on_where_that_is_wanted() -> None:

@@ -66,7 +66,7 @@ def test_an_imported_profile_can_be_planned(root: FakeRoot, tmp_path: Path) -> N
     assert root.run("profile", "import", str(script), "-o", str(output)).status == 0
     assert output.read_text() == ran.out
     again = root.run("profile", "import", str(script), "-o", str(output))
-    assert (again.status, "exists already" in again.err) == (2, True)
+    assert (again.status, "file exists" in again.err) == (2, True)
     assert root.run("profile", "import", str(script), "-o", str(output), "--force").status == 0
 
 

@@ -65,7 +65,7 @@ def test_a_device_is_never_replaced(root: FakeRoot, tmp_path: Path, force: list[
     place = tmp_path / "pipe"
     os.mkfifo(place)
     ran = root.run("state", "save", "-o", str(place), *force)
-    assert (ran.status, "a device, a pipe or a socket" in ran.err) == (2, True)
+    assert (ran.status, "got a device, pipe or socket" in ran.err) == (2, True)
     assert place.is_fifo()
 
 
@@ -140,8 +140,8 @@ def test_a_label_without_any_state_is_said(root: FakeRoot, tmp_path: Path) -> No
     [
         (["show", "nothing"], "unknown state: 'nothing'"),
         (["show", "./nothing.json"], "no such file"),
-        (["save"], "where is the state to go?"),
-        (["save", "x", "-o", "y"], "where is the state to go?"),
+        (["save"], "expected either NAME or -o FILE"),
+        (["save", "x", "-o", "y"], "expected either NAME or -o FILE"),
         (["save", "../x"], "is not a name for a state"),
         (["save", "now"], "is not a name for a state"),
         (["diff", "now", "now", "--declared", "vm.swapiness"], "did you mean vm.swappiness?"),

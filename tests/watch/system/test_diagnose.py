@@ -55,7 +55,7 @@ def test_reports_are_written_whole_or_not_at_all(flight: Path, root: FakeRoot, t
         assert ran.status == 0, ran.err
         assert (tmp_path / name).read_bytes().startswith(begin)
     assert root.run(*words, str(tmp_path / "a.svg")).status == 2
-    assert "no kind of report" in root.run(*words, str(tmp_path / "a.pdf")).err
+    assert "unknown report format" in root.run(*words, str(tmp_path / "a.pdf")).err
 
 
 def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) -> None:
@@ -71,7 +71,7 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     assert ran.status == 0, ran.err
     lines = ran.out.splitlines()
     assert "note: skipped: dmesg.log: no recording that is known" in lines
-    assert "note: skipped: older: a folder: name it too, for a recording of its own" in lines
+    assert "note: skipped: older: is a folder; name it to read it as another recording" in lines
     assert "note: skipped: gone.csv: no such file" in lines
     assert any(line.startswith("note: skipped: trace_fence.log: 'its text' is not lines") for line in lines)
     assert any(line.startswith("note: skipped: trace_long.log: it tells the time of day only") for line in lines)
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     for name in ("vmstat.csv", "frames.csv", "trace_reclaim.log", "trace_long.log"):
         (flight / name).unlink()
     ran = root.run("diagnose", str(flight))
-    assert (ran.status, "none of the 4 in it can be read: skipped: dmesg.log" in ran.err) == (2, True), ran.err
+    assert (ran.status, "cannot read any of its 4 files: skipped: dmesg.log" in ran.err) == (2, True), ran.err
 
 
 def test_frames_without_a_moment_cannot_be_put_beside_other_files(flight: Path, root: FakeRoot) -> None:
@@ -101,7 +101,7 @@ def test_a_file_without_frames_shows_what_was_at_work(flight: Path, root: FakeRo
 @pytest.mark.parametrize(
     "words, says",
     [
-        (["--utc-offset", "east"], "no offset"),
+        (["--utc-offset", "east"], "expected ±HH:MM"),
         (["--limit", "soon"], "not a duration"),
         (["--frames-began", "nan"], "expected seconds since 1970"),
         (["--frames-began", "12"], "not in the range"),

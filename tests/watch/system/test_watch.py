@@ -169,7 +169,7 @@ def test_a_killed_agent_leaves_what_it_had_handed_over_and_recover_ends_its_trac
     assert found.length_s > 0.8
     recovered = [recover(tmp_path) for _ in range(2)]
     assert instances() == []
-    assert recovered[0].stderr.count("ended the tracing of an agent that is gone") == BUFFERS
+    assert recovered[0].stderr.count("stopped the tracing of an agent that is gone") == BUFFERS
     assert [one.stdout for one in recovered] == ["", "Nothing to do.\n"]
     assert "ended" not in recovered[1].stderr
 

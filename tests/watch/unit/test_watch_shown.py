@@ -47,7 +47,7 @@ def test_why_nothing_is_traced_is_said_at_once(capsys: pytest.CaptureFixture[str
         head = {**HEAD, "absent": {"trace": why}}
         shown.handed(b"ktrial.recording/1\n" + block("H", head))
         shown.handed(many(1, 2))
-        lines = [line for line in capsys.readouterr().err.splitlines() if "no events are traced" in line]
+        lines = [line for line in capsys.readouterr().err.splitlines() if "not tracing events" in line]
         assert len(lines) == said
         assert "\x1b" not in "".join(lines)
 

@@ -44,9 +44,9 @@ def test_what_would_bring_this_machine_in_or_never_end_is_refused() -> None:
     refuse_on_host(None, log, {"nvidia": 5.0}, ends=False)
     refuse_on_host(guest, None, {"cpu": 5.0, "nvidia": 0.0}, ends=False)
     refuse_on_host(exact, None, {}, ends=True)
-    with pytest.raises(BadInput, match=r"game\.log: it lies on this machine, whose clock is not that of guest:lab"):
+    with pytest.raises(BadInput, match=r"game\.log: this file follows this machine's clock, not that of guest:lab"):
         refuse_on_host(guest, log, {}, ends=True)
-    with pytest.raises(BadInput, match="its cards are in this machine, not in guest:lab"):
+    with pytest.raises(BadInput, match="guest:lab has no NVIDIA card"):
         refuse_on_host(guest, None, {"nvidia": 5.0}, ends=True)
-    with pytest.raises(BadInput, match="exact:lab: nobody can end a watch while such a guest runs"):
+    with pytest.raises(BadInput, match="exact:lab: Ctrl-C cannot end a watch in an exact guest"):
         refuse_on_host(exact, None, {}, ends=False)

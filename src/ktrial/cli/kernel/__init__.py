@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subcommands of `ktrial kernel`: one file each."""
+"""The subcommands of `ktrial kernel`, one file each."""

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel bisect`: which commit made the difference between two kernels."""
+"""`ktrial kernel bisect`: find the commit that made the difference between two kernels."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_option, write_answer
 
 
-@click.command(short_help="Find the commit that changed what a kernel does, in exact guests.")
+@click.command(short_help="Find the commit that changed an outcome, in exact guests.")
 @click.argument("good")
 @click.argument("bad")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
@@ -23,87 +23,53 @@ from ktrial.cli.options import json_option, write_json
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set a parameter of the load. Repeatable.",
+    help="Set a parameter of the built-in load. Repeatable.",
 )
 @click.option(
     "--tree", type=click.Path(path_type=Path), default=Path(), metavar="DIR", help="Git tree.  [current folder]"
 )
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Configuration of each commit.")
 @click.option(
-    "--build", "builds", multiple=True, metavar="COMMAND", help="Command that builds, instead of make. Repeatable."
+    "--config", type=click.Path(path_type=Path), metavar="FILE", help="Kernel configuration for every commit."
 )
-@click.option("--image", metavar="PATH", help="Kernel image that the build writes, in the tree.")
+@click.option(
+    "--build", "builds", multiple=True, metavar="COMMAND", help="Build command to run instead of make. Repeatable."
+)
+@click.option("--image", metavar="PATH", help="Path in the tree of the kernel image that the build writes.")
 @click.option(
     "--build-limit", default="2h", show_default=True, metavar="TIME", help="Time limit of each build command."
 )
 @click.option(
-    "--tool", "tools", multiple=True, metavar="NAME|PATH", help="Also put this program into the guests. Repeatable."
+    "--tool", "tools", multiple=True, metavar="NAME|PATH", help="Extra program to put into the guests. Repeatable."
 )
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guests.")
 @click.option(
     "--runs", type=click.IntRange(16, 60), default=30, show_default=True, help="Maximum number of boots per commit."
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the words in which boots differ."
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Seed of the dummy boot words that make boots differ.",
 )
 @click.option("--limit", default="120s", show_default=True, metavar="TIME", help="Time limit of each guest.")
 @json_option
 @click.pass_obj
-def command(
-    app: App,
-    good: str,
-    bad: str,
-    program: tuple[str, ...],
-    outcome: str,
-    parameters: tuple[str, ...],
-    tree: Path,
-    config: Path | None,
-    builds: tuple[str, ...],
-    image: str | None,
-    build_limit: str,
-    tools: tuple[str, ...],
-    memory: str,
-    runs: int,
-    seed: int,
-    limit: str,
-    as_json: bool,
-) -> int:
-    """Find the commit after GOOD, up to BAD, that changed the outcome, by building, booting and measuring.
+def command(app: App, /, as_json: bool, **options: Any) -> int:
+    """Find the commit after GOOD, up to and including BAD, that changed the outcome.
 
     \b
     ktrial kernel bisect v6.11 v6.12 --config guest.config --outcome wakeup.p99_ns
     ktrial kernel bisect HEAD~9 HEAD --build ./mk --image bzImage --outcome ms -- ./bench
 
-    ktrial builds each commit in a copy of the tree and boots it in exact guests until the judge can say on which
-    side of half the difference it lies. It skips a commit that stays undecided, and never guesses. With PROGRAM,
-    the outcome is the number in its last line. It names a commit only if that also differs from its parent.
+    ktrial builds commits in a copy of the tree and boots them in exact guests, where a run always gives the same
+    result. It boots a commit until its outcome is clearly closer to GOOD or to BAD, and skips a commit that stays
+    undecided. With PROGRAM, the outcome is the number in the last line that PROGRAM prints. ktrial names a commit
+    only if its outcome also differs from that of its parent.
     """
     from ktrial.cli.shared.bisect import BisectQuery, run_bisect
-    from ktrial.kit.tables import columns
     from ktrial.studies.bisect.text import bisected_json, bisected_text
 
-    found = run_bisect(
-        app,
-        BisectQuery(
-            good=good,
-            bad=bad,
-            program=program,
-            outcome=outcome,
-            parameters=parameters,
-            tree=tree,
-            config=config,
-            builds=builds,
-            image=image,
-            build_limit=build_limit,
-            tools=tools,
-            memory=memory,
-            runs=runs,
-            seed=seed,
-            limit=limit,
-        ),
-    )
-    if as_json:
-        write_json(bisected_json(found))
-    else:
-        sys.stdout.write(bisected_text(found, width=columns()))
+    found = run_bisect(app, BisectQuery(**options))
+    write_answer(as_json, lambda: bisected_json(found), lambda width: bisected_text(found, width=width))
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel boot`: a kernel in a guest, with one program, in seconds."""
+"""`ktrial kernel boot`: boot a kernel in a guest and run one program there."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LIMIT = "60s"
 @click.argument("kernel")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
 @click.option(
-    "--tool", "tools", multiple=True, metavar="NAME|PATH", help="Also put this program into the guest. Repeatable."
+    "--tool", "tools", multiple=True, metavar="NAME|PATH", help="Extra program to put into the guest. Repeatable."
 )
 @click.option("--module", "modules", multiple=True, metavar="NAME", help="Load this kernel module first. Repeatable.")
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
 @click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest.  [2; 1 if exact]")
-@click.option("--append", multiple=True, metavar="WORDS", help="Add to the kernel's command line.")
+@click.option("--append", multiple=True, metavar="WORDS", help="Add words to the kernel's command line. Repeatable.")
 @click.option("--mode", type=click.Choice(_MODES), help="How to run the guest.  [kvm if it works, otherwise emulated]")
-@click.option("--keep", metavar="NAME", help="Keep the guest for `ktrial --host guest:NAME VERB` (or exact:NAME).")
+@click.option("--keep", metavar="NAME", help="Keep the guest as host for `ktrial --host guest:NAME …` (or exact:NAME).")
 @click.option("--limit", metavar="TIME", help="Time limit of the guest.  [60s; none with --keep]")
 @json_option
 @click.pass_obj
@@ -49,7 +49,7 @@ def command(
     limit: str | None,
     as_json: bool,
 ) -> int:
-    """Boot KERNEL in a guest that contains only PROGRAM, the tools named and their libraries.
+    """Boot KERNEL in a virtual machine that contains only PROGRAM, the tools that you name, and their libraries.
 
     \b
     ktrial kernel boot running
@@ -58,8 +58,8 @@ def command(
     ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab VERB
 
     KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one
-    kernel. The guest (a virtual machine) has no disk and no network. With --mode exact it runs twice, and both runs
-    must be equal to the last byte. With --keep it runs until Ctrl-C or --limit, and serves other commands.
+    kernel. The guest has no disk and no network. With --mode exact its clock counts instructions; ktrial boots it
+    twice and requires identical output. With --keep it runs until Ctrl-C or --limit and serves other commands.
 
     The exit status is PROGRAM's own; 128 plus the signal's number if a signal killed it; 127 if it does not exist,
     126 if it cannot run, 124 if --limit passed, 125 if the guest failed.
@@ -79,17 +79,17 @@ def command(
         return keep_guest(app, kernel, keep, mode, shape, (modules, tools), limit)
     found = app.kernels.images.find(kernel)
     guests = app.kernels.guests_for(found)
-    brought, started = bring_for(program, tools, guests.architecture)
+    guest_files, started = bring_for(program, tools, guests.architecture)
     loaded = take_modules(modules, found.image_path)
-    brought.files.update(loaded)
+    guest_files.files.update(loaded)
     job = Job(programs=() if started is None else (started,), modules=tuple(loaded), settle_s=settle_s(mode))
 
     def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
-        return guests.boot(found, job, brought, shape, BootLimits(limit_s, begin_limit_s))
+        return guests.boot(found, job, guest_files, shape, BootLimits(limit_s, begin_limit_s))
 
     booted = boot_in(mode, shape, seconds(limit or _LIMIT, "--limit"), boot, guests)
     if as_json:
-        write_json(guest_json(booted, found.image_path, started, tuple(brought.tools)))
+        write_json(guest_json(booted, found.image_path, started, tuple(guest_files.tools)))
     else:
         _write(app, booted, found.image_path, alone=started is None)
     if booted.run.failure is not None:
@@ -98,7 +98,7 @@ def command(
 
 
 def _write(app: App, booted: BootResult, image: str, *, alone: bool) -> None:
-    """The program's streams as they are, and beside them what there is to say about the guest."""
+    """Pass on the program's output unchanged, and report on the guest."""
     from ktrial.bench.guest_tools import EXACT_CLOCK, ODD_BOOT
     from ktrial.guests.text import guest_text
     from ktrial.kit.streams import pass_on
@@ -110,11 +110,11 @@ def _write(app: App, booted: BootResult, image: str, *, alone: bool) -> None:
     if booted.odd is not None:
         app.say(f"{ODD_BOOT}: {booted.odd}")
     if booted.twin_sha256 is not None:
-        app.say(f"two runs are the same to the last byte, SHA-256 {booted.twin_sha256}")
+        app.say(f"two runs are identical to the last byte: SHA-256 {booted.twin_sha256}")
         app.say(EXACT_CLOCK)
     if alone and run.failure is None:
         sys.stdout.write(guest_text(run, image, width=columns()))
     for refused in run.begun.unloaded if run.begun is not None else ():
-        app.say(f"the guest could not load {refused}")
+        app.say(f"the guest cannot load {refused}")
     pass_on(sys.stdout, run.stdout)
     pass_on(sys.stderr, run.stderr)

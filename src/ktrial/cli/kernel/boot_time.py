@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel boot-time`: how long a kernel takes to boot in a guest, and what in it takes long."""
+"""`ktrial kernel boot-time`: measure how long a kernel takes to boot, and which steps are slowest."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.options import json_option, seconds, write_answer
 
 if TYPE_CHECKING:
     from ktrial.bench.guest_tools import Mode
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
 _MODES = ("kvm", "emulated", "exact")
 
 
-@click.command(short_help="Tell how long a kernel takes to boot in a guest.")
+@click.command(short_help="Measure how long a kernel takes to boot in a guest.")
 @click.argument("kernel")
 @click.option("--mode", type=click.Choice(_MODES), default="exact", show_default=True, help="How to run the guest.")
 @click.option("-n", "--runs", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of boots.")
 @click.option("--memory", default="512MiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
-@click.option("--append", multiple=True, metavar="WORDS", help="Add to the kernel's command line.")
+@click.option("--append", multiple=True, metavar="WORDS", help="Add words to the kernel's command line. Repeatable.")
 @click.option(
     "--top", type=click.IntRange(0, 10_000), default=10, show_default=True, help="Number of slowest steps to show."
 )
@@ -40,17 +39,16 @@ def command(
     limit: str,
     as_json: bool,
 ) -> None:
-    """Measure how long KERNEL takes to its first process in a guest, and which steps take longest.
+    """Measure the time until KERNEL starts its first process in a guest, and list the slowest steps.
 
-    Times are the guest's own; in an exact guest they count instructions. One more boot, with initcall_debug, gives
-    the steps.
+    Times come from the guest's clock; in an exact guest that clock counts instructions. One more boot, with
+    initcall_debug, measures the steps.
     """
     import msgspec
 
     from ktrial.bench.guest_tools import GuestPlace
     from ktrial.guests.boot_time import boot_time
     from ktrial.guests.text import boot_time_text
-    from ktrial.kit.tables import columns
     from ktrial.trial.guests.model import shape_of
     from ktrial.trial.protocol.file import GuestFile
 
@@ -60,7 +58,8 @@ def command(
         kernel=kernel, shape=msgspec.structs.replace(shape, append=words), limit_s=seconds(limit, "--limit")
     )
     found = boot_time(app.kernels.lab, place, runs)
-    if as_json:
-        write_json(msgspec.structs.replace(found, calls=found.calls[:top]))
-    else:
-        sys.stdout.write(boot_time_text(found, top, width=columns()))
+    write_answer(
+        as_json,
+        lambda: msgspec.structs.replace(found, calls=found.calls[:top]),
+        lambda width: boot_time_text(found, top, width=width),
+    )

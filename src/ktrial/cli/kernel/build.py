@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel build`: a kernel from sources, proven to be what was asked for."""
+"""`ktrial kernel build`: build a kernel from sources and check that it matches the request."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import write_json
+from ktrial.cli.options import write_answer
 from ktrial.cli.shared.kernel_build import build_kernel, launcher_of
 from ktrial.cli.shared.kernel_config import Wishes, prepared, wish_options
 
@@ -21,11 +20,11 @@ _PACKAGES = ("deb", "rpm", "pacman", "tar")
 _MOST_JOBS = 1024
 
 
-@click.command(short_help="Build a kernel, and prove what was built.")
+@click.command(short_help="Build a kernel and check that it matches the request.")
 @wish_options
 @click.option("--optimise", type=click.Choice(["2", "3"]), help="Compile with -O2 or -O3.")
-@click.option("--target", metavar="TARGET", help="Compile for this CPU or level; native means this CPU.")
-@click.option("--package", type=click.Choice(_PACKAGES), help="Also build a package of this kind.")
+@click.option("--target", metavar="TARGET", help="CPU or x86-64 level to compile for; native is this CPU.")
+@click.option("--package", type=click.Choice(_PACKAGES), help="Also build a package of this format.")
 @click.option("--jobs", type=click.IntRange(1, _MOST_JOBS), help="Number of parallel compilers.  [one per CPU]")
 @click.option(
     "--cache",
@@ -46,28 +45,24 @@ def command(
     jobs: int | None,
     cache: str,
     distcc: bool,
-    **asked: Any,
+    **options: Any,
 ) -> int:
-    """Build the kernel of TREE in FOLDER, outside of the tree, with fixed time stamp, user and host.
+    """Build the kernel of TREE in FOLDER, outside the tree, with a fixed time stamp, user and host.
 
     \b
     ktrial kernel build linux.tar.xz --config tinyconfig --fragment guest -o small
     ktrial kernel build linux --config running --target zen3 --package deb -o mine
     ktrial kernel build linux --config running --fragment lto-thin -o thin
 
-    The configuration is made as by `ktrial kernel config`. Run the same command again to continue an interrupted
-    build. At the end ktrial reads compiler, flags and configuration from the result and compares them with the
-    request.
+    ktrial makes the configuration as `ktrial kernel config` does. Run the same command again to continue an
+    interrupted build. At the end ktrial reads the compiler, flags and configuration from the built kernel and
+    compares them with the request.
     """
     from ktrial.kernels.build.text import made_text
-    from ktrial.kit.tables import columns
 
-    wishes = Wishes(**asked)
+    wishes = Wishes(**options)
     launcher = launcher_of(cache, distributed=distcc)
     ready = prepared(app, wishes, target=target, optimise=optimise)
     made, before = build_kernel(app, ready, wishes, launcher=launcher, distributed=distcc, jobs=jobs, package=package)
-    if as_json:
-        write_json(made)
-    else:
-        sys.stdout.write(made_text(made, before, width=columns()))
+    write_answer(as_json, lambda: made, lambda width: made_text(made, before, width=width))
     return 0

@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel config`: a configuration from a base and what is wished for, read back symbol by symbol."""
+"""`ktrial kernel config`: make a configuration from a base and requested symbols, and read each one back."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_bytes, write_json
+from ktrial.cli.options import json_bytes, write_answer
 from ktrial.cli.shared.kernel_config import Wishes, prepared, wish_options
 
 
 @click.command(short_help="Make a configuration for a kernel tree.")
 @wish_options
 @click.pass_obj
-def command(app: App, /, as_json: bool, **asked: Any) -> int:
-    """Write FOLDER/.config for the kernel in TREE, by the tree's own merge_config.sh and olddefconfig.
+def command(app: App, /, as_json: bool, **options: Any) -> int:
+    """Write FOLDER/.config for the kernel in TREE, with the tree's own merge_config.sh and olddefconfig.
 
     \b
     ktrial kernel config linux.tar.xz --config tinyconfig --fragment guest -o small
@@ -25,23 +24,19 @@ def command(app: App, /, as_json: bool, **asked: Any) -> int:
     ktrial kernel config linux --patch bore.patch --fragment arashi-t3b -o build
 
     TREE is a folder, a git tree, a tar archive, or a linux-source package of Debian; ktrial never changes it. BASE
-    is running, distro, localmodconfig, defconfig, tinyconfig, allnoconfig, a configuration, or a kernel's image or
-    package. ktrial reads back every requested symbol; if one does not hold, it writes nothing and names the missing
-    dependency.
+    is running, distro, localmodconfig, defconfig, tinyconfig, allnoconfig, a configuration file, or a kernel's image
+    or package. ktrial reads back every requested symbol. If one is not as requested, ktrial writes nothing and names
+    the missing dependency.
     """
     from ktrial.compare.files import write_file
     from ktrial.kernels.config.text import config_json, config_text
-    from ktrial.kit.tables import columns
 
-    wishes = Wishes(**asked)
+    wishes = Wishes(**options)
     found = prepared(app, wishes)
     folder = str(wishes.output)
     wishes.output.mkdir(parents=True, exist_ok=True)
     write_file(wishes.output / ".config", found.text)
-    told = config_json(found.configured, folder)
-    write_file(wishes.output / "ktrial-config.json", json_bytes(told))
-    if as_json:
-        write_json(told)
-    else:
-        sys.stdout.write(config_text(found.configured, folder, width=columns()))
+    document = config_json(found.configured, folder)
+    write_file(wishes.output / "ktrial-config.json", json_bytes(document))
+    write_answer(as_json, lambda: document, lambda width: config_text(found.configured, folder, width=width))
     return 0

@@ -1,47 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel cpu`: what this CPU is to the compilers of this machine."""
+"""`ktrial kernel cpu`: show what compilers call this CPU, and which targets they accept."""
 
 from __future__ import annotations
-
-import sys
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import arch_option, json_option, write_json
+from ktrial.cli.options import arch_option, json_option, write_answer
 
 
-@click.command(short_help="Show what this CPU is to compilers, and what they accept.")
+@click.command(short_help="Show what compilers call this CPU, and what they accept.")
 @click.option("--cc", "names", multiple=True, metavar="PROGRAM", help="Compiler to query. Repeatable.")
 @arch_option
 @json_option
 @click.pass_obj
 def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
-    """Show the x86-64 level of this CPU, what gcc, clang and rustc call it, and which targets they accept.
+    """Show the x86-64 level of this CPU, its name in gcc, clang and rustc, and the targets that they accept.
 
-    ktrial tries each target by compiling an empty unit, once per compiler binary. It also shows what remains of a
-    target in kernel code, which may not use vector registers, from the compiler's own macros.
+    ktrial tests each target once per compiler by compiling an empty file. Kernel code may not use vector registers;
+    from the compiler's macros ktrial also shows which features of a target remain there.
 
-    With --arch arm64: the compilers that build for arm64, and the -mcpu values that they accept.
+    With --arch arm64 it shows the compilers that build for arm64, and the -mcpu values that they accept.
     """
-    from ktrial.kit.tables import columns
-
-    asked = app.kernels.compilers_for(arch)
-    compilers, rustc = asked.find(names), asked.rustc()
+    toolbox = app.kernels.compilers_for(arch)
+    compilers, rustc = toolbox.find(names), toolbox.rustc()
     if arch == "arm64":
         from ktrial.kernels.uarch.kernel_cpu_targets import arm_cpu_json, arm_cpu_text
         from ktrial.kernels.uarch.target_files import load_cpu_targets
 
-        if as_json:
-            write_json(arm_cpu_json(compilers, rustc))
-        else:
-            sys.stdout.write(arm_cpu_text(load_cpu_targets(), compilers, rustc, width=columns()))
+        write_answer(
+            as_json,
+            lambda: arm_cpu_json(compilers, rustc),
+            lambda width: arm_cpu_text(load_cpu_targets(), compilers, rustc, width=width),
+        )
         return
     from ktrial.kernels.uarch.cpu_text import cpu_json, cpu_text
     from ktrial.kernels.uarch.target_files import load_targets
 
     facts = app.user_session.facts(("cpu.model", "cpu.level"))
-    if as_json:
-        write_json(cpu_json(facts, compilers, rustc))
-    else:
-        sys.stdout.write(cpu_text(facts, load_targets(), compilers, rustc, width=columns()))
+    write_answer(
+        as_json,
+        lambda: cpu_json(facts, compilers, rustc),
+        lambda width: cpu_text(facts, load_targets(), compilers, rustc, width=width),
+    )

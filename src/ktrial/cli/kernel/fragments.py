@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel fragments`: symbols that belong together."""
+"""`ktrial kernel fragments`: list groups of symbols that belong together."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
 
 
-@click.command(short_help="List the fragments that a configuration can be made of.")
+@click.command(short_help="List configuration fragments, or print one.")
 @click.argument("name", required=False)
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:
-    """List the fragments, or write NAME as a file that merge_config.sh takes."""
+    """List the configuration fragments, or print fragment NAME as a file for merge_config.sh."""
     from ktrial.kernels.config.fragments import load_fragments
     from ktrial.kernels.config.text import fragment_text, fragments_json, fragments_text
     from ktrial.kernels.request import with_extended

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel inspect`: what a built kernel is."""
+"""`ktrial kernel inspect`: show the properties of a built kernel."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
 
 
-@click.command(short_help="Show what a built kernel is.")
+@click.command(short_help="Show the properties of a built kernel.")
 @click.argument("kernel")
-@click.option("--config", "with_config", is_flag=True, help="Write only its configuration.")
+@click.option("--config", "with_config", is_flag=True, help="Print only the configuration.")
 @json_option
 @click.pass_obj
 def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
-    """Show what KERNEL is: version, compiler, LTO, BTF, HZ, preemption, scheduler, build id.
+    """Show KERNEL's version, compiler, LTO, BTF, HZ, preemption, scheduler and build id.
 
-    KERNEL is `running`, an installed version, an image, a package, or a folder with one kernel. ktrial reads
-    everything from the kernel itself and from its configuration: inside it, beside it, in its package or tree, or
-    in /proc. It reads -march and -O in the build folder, from the command that compiled an object.
+    KERNEL is `running`, an installed version, an image, a package, or a folder with one kernel. ktrial reads the
+    kernel itself and its configuration, which may be inside it, beside it, in its package or tree, or in /proc. It
+    takes -march and -O from a compile command in the build folder.
     """
     from ktrial.kernels.build.run_build import flags_of_image
     from ktrial.kernels.images.images import read_kernel
@@ -34,7 +34,7 @@ def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
     if as_json:
         write_json(inspect_json(found, flags, with_config=with_config))
     elif with_config and found.symbols is None:
-        raise KtrialError(f"{kernel}: its configuration is neither in it nor beside it")
+        raise KtrialError(f"{kernel}: no configuration in the kernel or beside it")
     elif with_config:
         sys.stdout.write("".join(f"{name}={value}\n" for name, value in (found.symbols or {}).items()))
     else:

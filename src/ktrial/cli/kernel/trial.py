@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel trial`: kernels, boot parameters and settings compared in guests."""
+"""`ktrial kernel trial`: compare kernels, boot parameters and settings in guests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import measurable_names
-from ktrial.cli.options import dangerous_option, json_option
+from ktrial.cli.options import dangerous_option, json_option, parameter_option, seed_option
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import build_options, guest_options, guest_shape, recipe_of
 from ktrial.kit.errors import BadInput
@@ -27,40 +27,48 @@ _LIMIT_BYTES = 1 << 20
 @click.option(
     "--suite", shell_complete=measurable_names, metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure."
 )
-@click.option(
-    "-p",
-    "--parameter",
-    "given",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a parameter of the benchmark. Repeatable.",
-)
-@click.option("--primary", metavar="OUTCOME", help="Outcome that decides.")
+@parameter_option
+@click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial.")
 @click.option("--secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
 @click.option(
     "--boot",
     "boots",
     multiple=True,
     metavar="WORDS",
-    help="Add an arm with these words on the kernel's command line. Repeatable.",
+    help="Also try these words on the kernel's command line. Repeatable.",
 )
 @build_options
 @click.option(
-    "--fragment", "fragments", multiple=True, metavar="NAME|FILE", help="Add an arm with this fragment. Repeatable."
+    "--fragment",
+    "fragments",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="Also try a kernel with this fragment. Repeatable.",
 )
 @click.option(
-    "--set", "settings", multiple=True, metavar="SYMBOL=VALUE…", help="Add an arm with these symbols. Repeatable."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="SYMBOL=VALUE…",
+    help="Also try a kernel with these symbols. Repeatable.",
 )
 @click.option(
-    "--patch", "patches", multiple=True, metavar="FILE|URL", help="Add an arm with this patch or series. Repeatable."
+    "--patch",
+    "patches",
+    multiple=True,
+    metavar="FILE|URL",
+    help="Also try a kernel with this patch or series. Repeatable.",
 )
-@click.option("--placebo", is_flag=True, help="Add an arm that repeats the control.")
+@click.option("--placebo", is_flag=True, help="Also try the baseline against itself, to show what chance does.")
 @guest_options
 @click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2%]")
-@click.option("--cap", type=click.IntRange(7), metavar="BLOCKS", help="Maximum number of blocks.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the orders and words of an earlier trial."
+    "--cap",
+    type=click.IntRange(7),
+    metavar="BLOCKS",
+    help="Maximum number of blocks (one visit to each configuration).",
 )
+@seed_option()
 @click.option("--dry-run", is_flag=True, help="Print the protocol; build and boot nothing.")
 @fail_on_option
 @dangerous_option
@@ -69,7 +77,7 @@ _LIMIT_BYTES = 1 << 20
 def command(
     ctx: click.Context, /, words: tuple[str, ...], dry_run: bool, yes_dangerous: bool, as_json: bool, **options: Any
 ) -> int:
-    """Compare kernels, boot parameters and settings in guests; every visit of an arm is a boot of its own.
+    """Compare kernels, boot parameters and settings in guests (virtual machines), with a boot for each measurement.
 
     \b
     ktrial kernel trial trial.toml
@@ -77,9 +85,10 @@ def command(
     ktrial kernel trial running sched:base_slice_ns=500000,3000000 --suite wakeups-working --placebo
     ktrial kernel trial --tree linux.tar.xz --fragment hz-1000 --set PREEMPT=y --patch mine.patch --suite wakeups-busy
 
-    The first KERNEL is the control. With --tree ktrial builds it, and one more kernel for each --fragment, --set
-    and --patch; it keeps them for later trials. A protocol with a table [guest] can say the same. In exact guests
-    the clock counts instructions; the first boots of every arm are made twice and must be equal to the last byte.
+    The first KERNEL is the baseline. With --tree ktrial builds the baseline, and one more kernel for each
+    --fragment, --set and --patch; it keeps them for later trials. A protocol file with a [guest] table can describe
+    the same trial. In exact guests the clock counts instructions; ktrial makes the first boots of each configuration
+    twice and requires identical results.
     """
     from ktrial.cli.shared.guest_trials import show_protocol
     from ktrial.cli.shared.run_trial import run_file
@@ -97,10 +106,10 @@ def _read(words: tuple[str, ...]) -> TrialFile:
     from ktrial.trial.protocol.read import parse_trial_file
 
     if len(words) > 1:
-        raise BadInput(f"{words[1]}: a protocol says everything itself", hint="leave it out, or the protocol")
+        raise BadInput(f"cannot combine {words[1]} with a protocol file", hint=f"leave out {words[1]}")
     file = parse_trial_file(read_file(Path(words[0]), _LIMIT_BYTES), words[0])
     if file.guest is None:
-        raise BadInput("it has no table [guest]", file=words[0], hint="`ktrial trial run` runs it on this machine")
+        raise BadInput("no [guest] table", file=words[0], hint=f"ktrial trial run {words[0]}")
     return file
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several verbs share: it knows the App, asks and shows, and leaves the work to the packages below."""
+"""Code that several verbs share: it uses the App, prompts and prints; the other packages do the work."""

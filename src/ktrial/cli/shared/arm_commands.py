@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of arms: where their programs are, and what a killed trial has left of them."""
+"""Finds the programs of arms, and undoes the arm commands that a killed trial left behind."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
-    """Return what each arm runs: where the user stands. Raises BadInput.
+    """Return the programs that each arm runs in the current folder. Raises BadInput.
 
-    A build gets the shell's environment; commands and schedulers a clean one, which is kept with what undoes them.
+    A build gets the shell's environment. Commands and schedulers get a clean one, stored with their undo command.
     """
     environment, directory = basic_variables(os.environ), str(Path.cwd())
     shell = shell_environment(app, clean=bool(file.clean_environment)).environment
@@ -35,10 +35,7 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
         scheduler = None
         if arm.sched_ext is not None:
             scheduler = ArmScheduler(
-                argv=resolved(arm.sched_ext.run),
-                ops=arm.sched_ext.name,
-                environment=environment,
-                directory=directory,
+                argv=resolved(arm.sched_ext.run), ops=arm.sched_ext.name, environment=environment, directory=directory
             )
         return ArmExtras(
             commands=tuple(
@@ -70,9 +67,9 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
 
 
 def undo_left_commands(app: App) -> int:
-    """Undo what the commands of a killed trial have left; how many there were. The measuring lock must be held.
+    """Undo the arm commands that a killed trial left behind, and return their number.
 
-    They are this machine's: a guest has none.
+    The caller must hold the measuring lock. Guests have no such commands.
     """
     journal = app.measuring_place.commands
     if app.host is not None or not journal.left():
@@ -82,7 +79,7 @@ def undo_left_commands(app: App) -> int:
 
 
 def recover_commands(app: App) -> int:
-    """Return the same for `ktrial recover`: what belongs to a trial that goes on is left alone."""
+    """Do the same for `ktrial recover`, unless a trial is still running."""
     if app.host is not None or not app.measuring_place.commands.left():
         return 0
     try:

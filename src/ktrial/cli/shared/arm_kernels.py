@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of arms, built as `kernel build` builds them, each once in the cache."""
+"""Builds the kernels of arms as `ktrial kernel build` does, each one once, in the cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Planned(NamedTuple):
-    """What a plan stands for. `known` tells that the key says all of the sources."""
+    """What a plan needs to be built. `known`: the key identifies the sources completely."""
 
     plan: KernelPlan
     ready: PreparedKernel
@@ -47,7 +47,7 @@ def workshop_of(app: App) -> KernelBuilder:
 
 
 class KernelWorkshop:
-    """Implements `trial.guests.guest_kernels.KernelBuilder`; what is asked twice is found out once."""
+    """Implements `trial.guests.guest_kernels.KernelBuilder`; plans each recipe only once."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -55,10 +55,10 @@ class KernelWorkshop:
         self._planned: dict[bytes, _Planned] = {}
 
     def plan(self, recipe: KernelRecipe) -> KernelPlan:
-        asked = msgspec.json.encode(recipe, order="deterministic")
-        if asked not in self._planned:
-            self._planned[asked] = self._plan(recipe)
-        return self._planned[asked].plan
+        key = _recipe_key(recipe)
+        if key not in self._planned:
+            self._planned[key] = self._plan(recipe)
+        return self._planned[key].plan
 
     def _plan(self, recipe: KernelRecipe) -> _Planned:
         wishes = Wishes(
@@ -76,8 +76,8 @@ class KernelWorkshop:
         tools = tools_of(ready, launched(self._launcher))
         make = make_variables(ready.toolchain, ready.architecture, None, ready.flagged, ready.optimise)
         sure = build_key(stamped(ready.opened.source), ready.configured, tools, make)
-        said = (recipe, ready.configured.sha256, tools, str(ready.opened.folder))
-        key = sure or hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:24]
+        parts = (recipe, ready.configured.sha256, tools, str(ready.opened.folder))
+        key = sure or hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:24]
         folder = self._folder(key)
         made = self._app.kernels.built.at(folder) if sure is not None else None
         if made is not None:
@@ -102,11 +102,11 @@ class KernelWorkshop:
         try:
             check_room(self._folder("").parent, symbols, len(os.sched_getaffinity(0)))
         except Refused as error:
-            error.hint = "make room, set XDG_CACHE_HOME to a place with more, or leave out lto-thin and btf"
+            error.hint = "free some space, set XDG_CACHE_HOME to a larger disk, or leave out lto-thin and btf"
             raise
 
     def build(self, plan: KernelPlan) -> str:
-        """Return where the image is; what another process has built meanwhile is taken."""
+        """Return the path of the image; use one that another process has built meanwhile."""
         planned = self._of(plan)
         with _locked(planned.folder):
             made = self._app.kernels.built.at(planned.folder) if planned.known else None
@@ -117,24 +117,27 @@ class KernelWorkshop:
                     drop_objects(planned.folder)
                 self._drop_unused(planned.folder)
             self._app.kernels.built.use(planned.folder)
-        asked = msgspec.json.encode(plan.recipe, order="deterministic")
-        self._planned[asked] = planned._replace(plan=plan._replace(image=made.image))
+        self._planned[_recipe_key(plan.recipe)] = planned._replace(plan=plan._replace(image=made.image))
         return made.image
 
     def _drop_unused(self, used: Path) -> None:
-        """Take away what nobody used for long; what another process builds in stays."""
+        """Remove builds that were not used for long, except those that another process is building."""
         for folder in self._app.kernels.built.unused(used):
             with contextlib.suppress(Refused), _locked(folder):
                 shutil.rmtree(folder, ignore_errors=True)
-                done = "it cannot be removed whole" if folder.exists() else "it is removed"
-                self._app.say(f"{folder.name} was not used for {UNUSED_DAYS} days: {done}")
+                result = "cannot remove all of" if folder.exists() else "removed"
+                self._app.say(f"{result} {folder.name}, which was not used for {UNUSED_DAYS} days")
 
     def _of(self, plan: KernelPlan) -> _Planned:
-        return self._planned[msgspec.json.encode(plan.recipe, order="deterministic")]
+        return self._planned[_recipe_key(plan.recipe)]
+
+
+def _recipe_key(recipe: KernelRecipe) -> bytes:
+    return msgspec.json.encode(recipe, order="deterministic")
 
 
 def _compiled(ready: PreparedKernel, tools: Sequence[Tool]) -> dict[str, str]:
-    """Return what an exact guest is blind to."""
+    """Return the compile settings whose effect an exact guest does not show."""
     symbols = ready.configured.symbols
     lto = next((name for name in ("FULL", "THIN") if symbols.get(f"LTO_CLANG_{name}") == "y"), "none")
     smallest = symbols.get("CC_OPTIMIZE_FOR_SIZE") == "y"
@@ -155,5 +158,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Refused(f"another ktrial builds in {folder}", hint="wait for it, and begin again") from None
+            raise Refused(
+                f"another ktrial is building in {folder}", hint="wait until it ends, then try again"
+            ) from None
         yield

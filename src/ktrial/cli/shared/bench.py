@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial bench` needs beside its options: own commands as benchmarks, progress, events, the result file."""
+"""What `ktrial bench` and trials share: commands as benchmarks, gates, progress, the result file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.streams import tell
 
 if TYPE_CHECKING:
-    from ktrial.cli.app import App
-
-if TYPE_CHECKING:
     from ktrial.bench.benchmark import Benchmark
     from ktrial.bench.command_benchmark import OwnBenchmark, ShellCommand
     from ktrial.bench.environment import PassedEnvironment
@@ -34,23 +31,23 @@ if TYPE_CHECKING:
     from ktrial.machine.facts import FactBook
     from ktrial.machine.gates import GateLimits
 
-#: Seconds for a run of an own command, unless --limit says otherwise.
+#: Time limit of a run of a command after --, unless --limit sets another.
 _LIMIT_S = 3600.0
 _OWN_WORDS = "ktrial.own-words"
-#: What --settle alone means.
+#: The value of --settle without a value.
 SETTLE_LIMIT = "10m"
 
 
 class TakesCommand(click.Command):
-    """A command that keeps the words after `--` apart."""
+    """A click command that stores the words after `--` separately."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return the pieces with `-- CMD`, which is not an argument to click."""
+        """Add `-- CMD`, which click does not know as an argument."""
         pieces = super().collect_usage_pieces(ctx)
         return pieces if any("CMD" in piece for piece in pieces) else [*pieces, "[-- CMD…]"]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words after `--` away before click sees them."""
+        """Remove the words after `--` before click sees them."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_OWN_WORDS] = tuple(args[at + 1 :])
@@ -59,37 +56,36 @@ class TakesCommand(click.Command):
 
 
 class TakesSettle(TakesCommand):
-    """Also one whose --settle may stand without a value."""
+    """A `TakesCommand` whose --settle may have no value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give it its value; words after `--` are the command's own."""
+        """Add the default value of --settle, except after `--`."""
         end = args.index("--") if "--" in args else len(args)
         own = [f"--settle={SETTLE_LIMIT}" if word == "--settle" else word for word in args[:end]]
         return super().parse_args(ctx, [*own, *args[end:]])
 
 
 def own_words(ctx: click.Context) -> tuple[str, ...] | None:
-    """Return the words after `--`; None when there was none."""
     words: tuple[str, ...] | None = ctx.meta.get(_OWN_WORDS)
     return words
 
 
 def program_of(word: str) -> Path:
-    """Return the file of a program that the user named. Raises BadInput."""
+    """Return the path of a program that the user named. Raises BadInput."""
     found = shutil.which(word)
     if found is None:
-        raise BadInput(f"no program {word!r} can be run", hint="give its path, or a name that is in PATH")
+        raise BadInput(f"{word}: no such program", hint="give its path, or install it in PATH")
     return Path(found).parent.resolve() / Path(found).name
 
 
 def own_benchmark(
     words: Sequence[str], metrics: Sequence[str], limit_s: float, shell: PassedEnvironment
 ) -> ShellCommand:
-    """Return the user's command, run where the user stands with the shell's variables."""
+    """Return the user's command as a benchmark that runs in the current folder with the shell's variables."""
     from ktrial.bench.command_benchmark import ShellCommand, parse_metric
 
     if not words:
-        raise BadInput("no command after --", hint="for example  ktrial bench -n 5 -- make -j4")
+        raise BadInput("no command after --", hint="ktrial bench -n 5 -- make -j4")
     program = program_of(words[0])
     name = re.sub(r"[^a-z0-9]+", "-", Path(words[0]).name.lower()).strip("-") or "command"
     own = ShellCommand(
@@ -115,13 +111,13 @@ def choose(
     *,
     clean: bool = False,
 ) -> tuple[Suite, dict[str, Benchmark]]:
-    """Return what the words of the command line name: a suite, one benchmark, or a command of the user's."""
+    """Return what the command line names: a suite, one benchmark, or a command of the user."""
     from ktrial.bench.suites import find_suite
 
     if (suite is None) == (words is None):
         raise BadInput(
-            "nothing to measure" if suite is None else "either a suite or a command after --, not both",
-            hint="`ktrial bench --list` lists suites; any command:  ktrial bench -n 5 -- CMD",
+            "nothing to measure" if suite is None else "cannot combine a suite with a command after --",
+            hint="name a suite from `ktrial bench --list`, or a command:  ktrial bench -n 5 -- CMD",
         )
     if words is not None:
         shell = shell_environment(app, clean=clean or app.host is not None)
@@ -129,16 +125,16 @@ def choose(
         if app.host is not None:
             own = _in_guest(app, app.host, own)
             if not clean:
-                app.say("nothing of the shell's environment is passed into a guest; --env NAME passes a variable")
+                app.say("the guest gets none of the shell's variables; --env NAME passes one")
         return find_suite(own.name, {}, {own.name: own}), {own.name: own}
     if limit_s is not None:
-        raise BadInput("--limit is for a command after --", hint="benchmarks have limits of their own; leave it out")
+        raise BadInput("--limit requires a command after --", hint="leave out --limit: benchmarks have their own")
     if clean:
         raise BadInput(
-            "--clean-env is for a command after --", hint="benchmarks have a clean environment; leave it out"
+            "--clean-env requires a command after --", hint="leave it out: benchmarks always get a clean environment"
         )
     if metrics:
-        raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
+        raise BadInput("--metric requires a command after --", hint="add -- CMD, or leave out --metric")
     refuse_faulty(app, suite or "")
     warn_of_faulty(app)
     give_programs_of(app, suite)
@@ -146,19 +142,19 @@ def choose(
 
 
 def give_programs(app: App, benchmarks: Sequence[Benchmark], load: SuiteLoad | None = None) -> None:
-    """Have a guest that boots for this command bring the programs that these need."""
+    """Put the programs that these benchmarks need into a guest that boots for this command."""
     from ktrial.trial.guests.guest_visit import needs_disk
     from ktrial.trial.guests.programs import looked_for
 
     if app.host is None or app.host.is_kept:
         return
-    wanted = looked_for(benchmarks, load)
+    names = looked_for(benchmarks, load)
     disk = any(needs_disk(one.parameters) for one in benchmarks)
-    app.host.give(programs_here(app, wanted) if wanted else {}, disk=disk)
+    app.host.give(programs_here(app, names) if names else {}, disk=disk)
 
 
 def give_programs_of(app: App, suite: str | None) -> None:
-    """The same for a suite or a benchmark by its name, before anything is asked of the guest."""
+    """Do the same for a suite or benchmark by name, before the guest boots."""
     from ktrial.bench.suites import find_suite
 
     if app.host is not None and suite:
@@ -167,7 +163,7 @@ def give_programs_of(app: App, suite: str | None) -> None:
 
 
 def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
-    """Return the same where its program lies in the guest. Raises BadInput if the guest has it not."""
+    """Return the benchmark with its program's path in the guest. Raises BadInput if the guest lacks the program."""
     import msgspec
 
     from ktrial.bench.guest_tools import guest_path
@@ -183,22 +179,21 @@ def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
 
 
 def not_in_guest(program: str, why: str = "") -> BadInput:
-    """That a guest has not this program of this machine."""
     return BadInput(
-        f"{program.rpartition('/')[2]} is not in the guest{why}",
-        hint=f"`ktrial kernel boot KERNEL --keep NAME --tool {program}` keeps one that has it",
+        f"the guest lacks {program.rpartition('/')[2]}{why}",
+        hint=f"ktrial kernel boot KERNEL --keep NAME --tool {program}",
     )
 
 
 def refuse_faulty(app: App, name: str) -> None:
-    """Raise what is wrong with the user's own file of the suite or benchmark of that name, if anything is."""
+    """Raise the error in the user's own file of this suite or benchmark, if there is one."""
     for one in app.faulty:
         if one.name == name:
             raise one.error
 
 
 def warn_of_faulty(app: App) -> None:
-    """Name the files of own suites and benchmarks that cannot be used."""
+    """Report the user's suite and benchmark files that ktrial cannot use."""
     for one in app.faulty:
         app.say(f"skipped: {one.error.message}")
 
@@ -217,7 +212,7 @@ def order_of(
     fresh: bool,
     environment: Mapping[str, str],
 ) -> Order:
-    """What is to be measured, and by which limits it is judged; `gates` (NAME=LIMIT) go before those of the suite."""
+    """Return what to measure and under which limits; `gates` (NAME=LIMIT) override those of the suite."""
     from ktrial.bench.schedule import Order
     from ktrial.bench.suites import tasks_of
 
@@ -240,35 +235,35 @@ def order_of(
 
 
 def cpus_here(app: App, facts: FactBook, cpus: str | None) -> str | None:
-    """Those that were named, or else those that were left to this process, which is said; None if that is all."""
+    """Return the named CPUs, otherwise those that this process is confined to; None if it may use all."""
     if cpus is None and app.host is None and (cpus := cpus_left(facts)) is not None:
-        app.say(
-            f"it was started with CPUs {cpus} alone (taskset, a cpuset): all runs are on them, as with --cpus {cpus}"
-        )
+        app.say(f"ktrial is confined to CPUs {cpus} (taskset or cpuset): all runs use them, as with --cpus {cpus}")
     return cpus
 
 
 def cpus_left(facts: FactBook) -> str | None:
-    """Return the CPUs that whoever started this left to it, and so to all runs; None if that is all of them."""
+    """Return the CPUs that this process is confined to, or None if it may use all that are online."""
     online, left = frozenset(facts.value("cpu.online") or ()), os.sched_getaffinity(0)
     return ",".join(map(str, sorted(left & online))) if online and not online <= left else None
 
 
 def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
-    """Return the suite's limits with those of the command line in their place."""
+    """Return the suite's limits, overridden by those of the command line."""
     from ktrial.machine.gates import parse_gates
 
     given: dict[str, Any] = {}
     for text in gates:
         name, equals, limit = text.partition("=")
         if not equals:
-            raise BadInput(f"cannot read --gate {text!r}", hint="write NAME=LIMIT: start_temperature=8C, swap=off")
+            raise BadInput(
+                f"cannot read --gate {text!r}", hint="use NAME=LIMIT, such as start_temperature=8C or swap=off"
+            )
         given[name.strip()] = _limit(name.strip(), limit.strip())
     return parse_gates({**suite.gates, **given})
 
 
 def _limit(gate: str, text: str) -> Any:
-    """Return a limit as it stands, or the table of TOML that sets both."""
+    """Return a limit as text, or the TOML table that sets both limits of a gate."""
     import tomllib
 
     if not text.startswith("{"):
@@ -277,12 +272,11 @@ def _limit(gate: str, text: str) -> Any:
         return tomllib.loads(f"limit = {text}")["limit"]
     except tomllib.TOMLDecodeError:
         raise BadInput(
-            f"--gate {gate}: {text!r} is not a table", hint='write { suspect = "1%", refuse = "5%" }'
+            f"--gate {gate}: expected a TOML table, got {text!r}", hint='{ suspect = "1%", refuse = "5%" }'
         ) from None
 
 
 def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
-    """Show all benchmarks and suites, and what can run here."""
     from ktrial.bench.availability import examine
     from ktrial.bench.text import list_text
     from ktrial.cli.options import write_json
@@ -301,7 +295,7 @@ def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
 
 
 class BenchProgress:
-    """One line per run on stderr, as good in a log file as on a terminal; with `as_json` also events on stdout."""
+    """Writes one line per run to stderr; with `as_json` also events to stdout."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -311,9 +305,9 @@ class BenchProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the line of a run that was begun, so that an error's message has its own."""
+        """End the line of an unfinished run, so that an error message starts on a new line."""
         if self._open:
-            self._write(" not kept\n")
+            self._write(" discarded\n")
 
     def __call__(self, event: Event) -> None:
         from ktrial.bench import events
@@ -322,9 +316,9 @@ class BenchProgress:
 
         if isinstance(event, events.Began):
             expected = "" if event.expected_s is None else f", about {bench.duration(event.expected_s)}"
-            self._write(f"{event.session.suite}: {bench.runs(event.runs)}{expected}; kept in {event.where}\n")
+            self._write(f"{event.session.suite}: {bench.runs(event.runs)}{expected}; saved in {event.where}\n")
             if event.done:
-                self._write(f"goes on with what was interrupted: {bench.runs(event.done)} done\n")
+                self._write(f"resuming: {bench.runs(event.done)} already done\n")
             for hole in event.missing:
                 self._write(f"skipped: {hole.benchmark}: {hole.why}\n")
             self._write(bench.circumstances(event.session, width=columns()))
@@ -352,33 +346,40 @@ class BenchProgress:
 
 
 def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
-    """Raise BadInput for what is done around runs: nothing disturbs an exact guest, and nothing is put back in it."""
+    """Raise BadInput for waits and cleanups around runs, which make no sense in an exact guest."""
     from ktrial.bench.suite import Between
 
-    named = next((option for option, is_given in given.items() if is_given), None)
-    if named is None and suite.between != Between():
-        named = f"the suite {suite.name}"
-    if named is not None:
+    culprit = next((option for option, is_given in given.items() if is_given), None)
+    if culprit is None and suite.between != Between():
+        culprit = f"the suite {suite.name}"
+    if culprit is not None:
         raise BadInput(
-            f"{named}: nothing is waited for, or put back, around runs in an exact guest",
-            hint="leave it out; `ktrial kernel trial` boots an exact guest for each visit",
+            f"{culprit}: an exact guest cannot wait or restore anything between runs",
+            hint="leave it out, or use `ktrial kernel trial`, which boots an exact guest for each visit",
         )
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
-    """Raise BadInput before anything is done when the result could not be put there, or would replace something."""
+    """Raise BadInput, before any work, if the result cannot be written to `path` or would replace a file."""
     if path is None:
         return
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise BadInput(f"-o {path}: no such folder, or a folder itself", hint="name a file in a folder that is there")
+        raise BadInput(f"-o {path}: not a file in an existing folder", hint="name a file in an existing folder")
     if path.exists() and not path.is_file():
-        raise BadInput(f"-o {path}: a device, a pipe or a socket", hint="name a file: it is put in place as a whole")
+        raise BadInput(f"-o {path}: expected a regular file, got a device, pipe or socket", hint="name a file")
     if path.exists() and not force:
-        raise BadInput(f"-o {path}: the file exists already", hint="--force overwrites it")
+        raise BadInput(f"-o {path}: file exists", hint="add --force to overwrite it")
+
+
+def check_picture(path: Path | None, *, force: bool) -> None:
+    """Raise BadInput, before any work, if `path` is not a picture or cannot be written."""
+    if path is not None and path.suffix.lower() not in {".svg", ".png"}:
+        raise BadInput(f"-o {path}: unknown picture format", hint="name a file that ends in .svg or .png")
+    check_output(path, force=force)
 
 
 def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> None:
-    """`ktrial.bench/1`: the summary and all run records, in one file put in place in one step."""
+    """Write the summary and all run records as `ktrial.bench/1`, and replace `path` in one step."""
     import msgspec
 
     from ktrial.kit import plain_json
@@ -395,12 +396,12 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
     except OSError as error:
         part.unlink(missing_ok=True)
         raise KtrialError(
-            f"cannot write {path}: {error.strerror}", hint=f"the runs are kept in {result.where}"
+            f"cannot write {path}: {error.strerror}", hint=f"the runs are saved in {result.where}"
         ) from None
 
 
 def programs_here(app: App, names: Iterable[str]) -> dict[str, str | None]:
-    """Return where programs are on this machine, whatever the host; None if one is not here."""
+    """Return the paths of programs on this machine, whatever the host; None for a missing one."""
     from ktrial.agent.binary import find_agent
     from ktrial.agent.transport import DetachedTransport
     from ktrial.bench.run.executor import AgentExecutor

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial kernel bisect` puts together: a git tree, its builds, exact guests, the search."""
+"""Runs `ktrial kernel bisect`: it connects a git tree, its builds, exact guests and the search."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LOAD_LIMIT_S = 600
 
 
 class BisectQuery(NamedTuple):
-    """The options of the command."""
+    """The options of `ktrial kernel bisect`."""
 
     good: str
     bad: str
@@ -55,13 +55,13 @@ class BisectQuery(NamedTuple):
     limit: str
 
 
-def run_bisect(app: App, asked: BisectQuery) -> BisectAnswer:
-    commands, image = _build(asked)
-    shape, limit_s = _shape(asked), seconds(asked.limit, "--limit")
-    build_limit_s = seconds(asked.build_limit, "--build-limit")
-    name, job, brought = _work(asked)
-    history = CommitHistory(asked.tree)
-    good, bad = history.commit(asked.good), history.commit(asked.bad)
+def run_bisect(app: App, query: BisectQuery) -> BisectAnswer:
+    commands, image = _build(query)
+    shape, limit_s = _shape(query), seconds(query.limit, "--limit")
+    build_limit_s = seconds(query.build_limit, "--build-limit")
+    name, job, guest_files = _work(query)
+    history = CommitHistory(query.tree)
+    good, bad = history.commit(query.good), history.commit(query.bad)
     commits = history.between(good, bad)
     app.say(f"{len(commits)} commit{'s'[: len(commits) != 1]} between {good[:12]} and {bad[:12]}")
     with (
@@ -69,13 +69,13 @@ def run_bisect(app: App, asked: BisectQuery) -> BisectAnswer:
         CommitBuilds(history, Path(folder) / "tree", commands, image, limit_s=build_limit_s) as builds,
     ):
         kernels = _Kernels(builds, Path(folder))
-        measure = BisectMeasure(name, kernels.image, _boot(app, job, brought, shape, limit_s), asked.seed)
-        wanted = BisectRequest(good, bad, commits, asked.outcome, asked.runs, asked.seed)
-        return bisect(wanted, measure, app.say)
+        measure = BisectMeasure(name, kernels.image, _boot(app, job, guest_files, shape, limit_s), query.seed)
+        request = BisectRequest(good, bad, commits, query.outcome, query.runs, query.seed)
+        return bisect(request, measure, app.say)
 
 
 class _Kernels:
-    """Images of commits, each built once and kept in a folder."""
+    """Kernel images of commits, each built once and stored in a folder."""
 
     def __init__(self, builds: CommitBuilds, folder: Path) -> None:
         self._builds = builds
@@ -88,64 +88,63 @@ class _Kernels:
         return place.read_bytes()
 
 
-def _build(asked: BisectQuery) -> tuple[tuple[str, ...], str]:
-    """Return commands for a shell, and the file that they write."""
-    if asked.builds:
-        if asked.image is None:
-            raise BadInput("--build needs --image", hint="--image PATH is the kernel that it writes, in the tree")
-        return asked.builds, asked.image
-    if asked.config is None:
-        raise BadInput("without a configuration there is nothing to build", hint="--config FILE, or --build COMMAND")
-    if not asked.config.is_file():
-        raise BadInput("no such file", file=str(asked.config))
-    image = asked.image or _IMAGE
-    configure = f"cp {shlex.quote(str(asked.config.resolve()))} .config && make olddefconfig"
+def _build(query: BisectQuery) -> tuple[tuple[str, ...], str]:
+    if query.builds:
+        if query.image is None:
+            raise BadInput("--build requires --image", hint="add --image PATH, the kernel image that the build writes")
+        return query.builds, query.image
+    if query.config is None:
+        raise BadInput("no kernel configuration", hint="add --config FILE, or --build COMMAND and --image PATH")
+    if not query.config.is_file():
+        raise BadInput("no such file", file=str(query.config))
+    image = query.image or _IMAGE
+    configure = f"cp {shlex.quote(str(query.config.resolve()))} .config && make olddefconfig"
     return (configure, f"make -j{os.cpu_count() or 1} {shlex.quote(image.rpartition('/')[2])}"), image
 
 
-def _shape(asked: BisectQuery) -> Shape:
+def _shape(query: BisectQuery) -> Shape:
     try:
-        memory_bytes = int(parse_quantity(asked.memory, "bytes"))
+        memory_bytes = int(parse_quantity(query.memory, "bytes"))
     except ValueError as error:
         raise BadInput(f"--memory: {error}") from None
     return Shape(mode="exact", memory_bytes=memory_bytes, cpus=1)
 
 
-def _work(asked: BisectQuery) -> tuple[str, Job, GuestFiles]:
-    """Return the result that is read, what runs in the guests, and what is put into them."""
-    if asked.program:
-        if asked.parameters:
-            raise BadInput("-p is for a load of the agent's", hint="write PROGRAM's own arguments behind it")
-        brought, program = bring_for(asked.program, asked.tools)
-        name = asked.outcome.rpartition(".")[2]
+def _work(query: BisectQuery) -> tuple[str, Job, GuestFiles]:
+    """Return the name of the result, the job of the guests, and the files to put into them."""
+    if query.program:
+        if query.parameters:
+            raise BadInput("cannot combine -p with PROGRAM", hint="write PROGRAM's arguments after it")
+        guest_files, program = bring_for(query.program, query.tools)
+        name = query.outcome.rpartition(".")[2]
     else:
-        load, dot, name = asked.outcome.partition(".")
+        load, dot, name = query.outcome.partition(".")
         if not dot:
             raise BadInput(
-                f"--outcome {asked.outcome}", hint="for example wakeup.p99_ns; or give a program: -- PROGRAM"
+                f"--outcome: expected LOAD.NAME, got {query.outcome}",
+                hint="use a load, such as wakeup.p99_ns, or -- PROGRAM",
             )
-        request = {"id": 1, "do": "load", "load": load, "parameters": _parameters(asked), "limit_s": _LOAD_LIMIT_S}
-        brought, _ = bring_for((), asked.tools)
-        brought.files[_REQUESTS] = json.dumps(request).encode() + b"\n"
+        request = {"id": 1, "do": "load", "load": load, "parameters": _parameters(query), "limit_s": _LOAD_LIMIT_S}
+        guest_files, _ = bring_for((), query.tools)
+        guest_files.files[_REQUESTS] = json.dumps(request).encode() + b"\n"
         program = GuestTool(argv=("ktrial-agent", "batch", "--role", "user", _REQUESTS))
-    return name, Job(programs=() if program is None else (program,), settle_s=settle_s("exact")), brought
+    return name, Job(programs=() if program is None else (program,), settle_s=settle_s("exact")), guest_files
 
 
-def _parameters(asked: BisectQuery) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for word in asked.parameters:
+def _parameters(query: BisectQuery) -> dict[str, object]:
+    parameters: dict[str, object] = {}
+    for word in query.parameters:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise BadInput(f"-p {word}: no parameter", hint="write for example -p rate_per_s=100")
+            raise BadInput(f"-p: expected NAME=VALUE, got {word}", hint="-p rate_per_s=100")
         try:
-            found[name] = json.loads(value)
+            parameters[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-    return found
+            parameters[name] = value
+    return parameters
 
 
-def _boot(app: App, job: Job, brought: GuestFiles, shape: Shape, limit_s: float) -> Boot:
-    """Return boots the image of a commit with a word on its command line."""
+def _boot(app: App, job: Job, guest_files: GuestFiles, shape: Shape, limit_s: float) -> Boot:
 
     def boot(image: bytes, word: str, twice: bool) -> GuestRun:
         kernel = KernelFiles("a commit", "the image of a commit", image)
@@ -153,7 +152,7 @@ def _boot(app: App, job: Job, brought: GuestFiles, shape: Shape, limit_s: float)
         machine = msgspec.structs.replace(shape, append=(word,))
 
         def run(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
-            return guests.boot(kernel, job, brought, shape, BootLimits(limit_s, begin_limit_s))
+            return guests.boot(kernel, job, guest_files, shape, BootLimits(limit_s, begin_limit_s))
 
         return boot_twice(machine, limit_s, run, guests).run if twice else run(machine, limit_s)
 

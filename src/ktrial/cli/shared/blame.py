@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a blame out: one trial after the other, each kept like any trial, until the question is answered."""
+"""Runs `ktrial blame`: one trial after another, each stored like any trial, until the cause is known."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Budgets(NamedTuple):
-    """What is known of the whole set; the most blocks of a screening, and of a trial that confirms."""
+    """What is known about the whole set, and the maximum blocks of a screening and of a confirming trial."""
 
     known: KnownFacts | None
     cap: int
@@ -60,14 +60,14 @@ class Budgets(NamedTuple):
 def blame_question(
     app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
-    """Return all that was named as one arm, and what is measured."""
+    """Return all named settings as one arm, and the trial that measures them."""
     environment = dict(pair(one, "--env") for one in options["environment"])
     guest = _guest(options)
     boots, symbols = options["boots"], symbol_factors(options["settings"])
     named = words or environment or not (boots or symbols)
     arms = arms_of(words, app.catalog, environment, placebo=False) if named else {"all": ArmFile()}
     if len(arms) > 2:
-        raise BadInput("a setting has one value here", hint="`ktrial try` tries several values of one knob")
+        raise BadInput("expected one value for each setting", hint="use `ktrial try` for several values of a knob")
     arm = next(arm for name, arm in arms.items() if name != CONTROL)
     together = {name: value for one in symbols for name, value in one.symbols.items()}
     arm = msgspec.structs.replace(
@@ -92,10 +92,10 @@ def blame_question(
 
 
 def _guest(options: Mapping[str, Any]) -> GuestFile | None:
-    """Return where it is asked for, the guests that everything is tried in."""
+    """Return the guests to measure in, or None for this machine."""
     recipe = recipe_of(options, "settings")
     if recipe is not None and options["kernel"]:
-        raise BadInput("--kernel names a kernel, and --tree builds one", hint="leave one of them out")
+        raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
     kernel = recipe or options["kernel"]
     if options["guest"] or options["boots"] or kernel:
         return GuestFile(kernel=kernel or "running", **guest_shape(options))
@@ -114,9 +114,9 @@ def question_of(
     seed: int | None,
     allow_dangerous: bool,
 ) -> tuple[BlameQuestion, dict[str, str]]:
-    """Return what is asked on this machine or of its guests, and what was named and cannot have done it."""
+    """Return the question for this machine or its guests, and the named settings that cannot be the cause."""
     if not app.may_run_trials:
-        raise Refused("trials run on this machine only", hint="leave --machine-root out")
+        raise Refused("trials run on this machine only", hint="leave out --machine-root")
     if symbols:
         _check_kernels(app, symbols, template)
     give_programs_of(app, template.suite)
@@ -132,7 +132,7 @@ def question_of(
 
 
 def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> None:
-    """Raise for a combination of symbols that cannot be built; how many kernels there are is said."""
+    """Raise for a combination of symbols that cannot be built, and report the number of kernels."""
     file = combinations_of(symbols, template)
     check_trial_file(file)
     workshop = workshop_of(app)
@@ -140,11 +140,11 @@ def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> Non
     refuse_same(file, plans)
     missing = [plan for plan in plans.values() if plan.image is None]
     workshop.check_room(missing)
-    app.say(f"{len(plans)} kernels, of which {len(missing)} have to be built when they are drawn")
+    app.say(f"{len(plans)} kernels; ktrial builds {len(missing)} of them when it needs them")
 
 
 def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bool) -> Plan:
-    """Return what all of it comes to, on this machine or in a guest that has the words."""
+    """Return the plan of all settings together, on this machine or in a guest."""
     file = whole(arm, template)
     plan = partial(arm_plans, file, catalog=app.catalog, allow_dangerous=allow_dangerous)
     if file.guest is None:
@@ -161,18 +161,13 @@ def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bo
 def run_blame(
     app: App, question: BlameQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> Blame | None:
-    """To the answer; None if somebody interrupted."""
+    """Run trials until the answer is known; return None if interrupted."""
 
     def check(ready: Prepared) -> None:
         check_combinations(question, ready.file, ready.arms)
 
     course = partial(follow, question)
     return carry_out(app, course, parts, check, allow_dangerous=allow_dangerous, as_json=as_json)
-
-
-def with_left_out(blame: Blame, left_out: Mapping[str, str]) -> Blame:
-    """Return the answer with what was named and cannot have done it."""
-    return msgspec.structs.replace(blame, left_out=left_out)
 
 
 def show(blame: Blame, *, as_json: bool) -> None:
@@ -183,6 +178,5 @@ def show(blame: Blame, *, as_json: bool) -> None:
 
 
 def picture(blame: Blame, suffix: str) -> bytes:
-    """Return the coefficients as .svg or .png."""
     chart = coefficients_chart(blame.name, blame.screenings, Style(width=900))
     return (svg_bytes if suffix == ".svg" else png_bytes)(chart)

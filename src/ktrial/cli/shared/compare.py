@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verbs that compare share: words to arms, percentages, and the judge."""
+"""What comparing verbs share: they turn words into arms, read percentages, and call the judge."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import format_names
-from ktrial.cli.options import below_fps_option
+from ktrial.cli.options import F, below_fps_option, with_options
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -25,63 +25,62 @@ if TYPE_CHECKING:
     from ktrial.results.ports import ReadResults
     from ktrial.trial.record import StoredTrial
 
-F = TypeVar("F", bound=Callable[..., Any])
 _PERCENT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 _PATTERN = re.compile(r"[*?[]")
 _NAMED = re.compile(r"([^=/]+)=(.+)")
 
 
 def _once(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """Return the value of an option that counts once: a second one would leave out the first."""
     if len(given) > 1:
-        told = f"{option.opts[0]} is given twice, as {' and '.join(given)}, and only one can count"
-        raise BadInput(told, hint=f"leave one of them out; `{context.command_path} --help` tells what it takes")
+        raise BadInput(
+            f"{option.opts[0]}: expected one value, got {' and '.join(given)}",
+            hint=f"leave out all but one; see `{context.command_path} --help`",
+        )
     return given[0] if given else None
 
 
-def single(name: str, **told: Any) -> Callable[[F], F]:
-    """Return an option that is refused where it is given twice."""
-    return click.option(name, multiple=True, callback=_once, **told)
+def single(name: str, **settings: Any) -> Callable[[F], F]:
+    """Return an option that may be given only once."""
+    return click.option(name, multiple=True, callback=_once, **settings)
 
 
-def table_options(command: F) -> F:
-    for option in reversed(
-        (
-            click.option(
-                "--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Input format.  [detected]"
-            ),
-            click.option(
-                "--value",
-                "values",
-                multiple=True,
-                metavar="COLUMN",
-                help="csv: column of values, such as 'time(sec)'. Repeatable.",
-            ),
-            click.option(
-                "--where",
-                multiple=True,
-                metavar="NAME=VALUE",
-                help="Use only rows or runs with this value. Repeatable.",
-            ),
-            single("--groups", metavar="COLUMN,COLUMN", help="csv: columns of values, each a group of its own."),
-            single(
-                "--by",
-                metavar="NAME[,NAME]",
-                help="Column or attribute that names the groups.",
-            ),
-            single("--block", metavar="NAME", help="Column or attribute that runs of a block share, such as a host."),
-            single("--benchmark", metavar="COLUMN", help="csv: column that names the benchmark."),
-            single("--unit", metavar="UNIT", help="csv: unit of the values, if no header says it."),
-            single("--direction", type=click.Choice(["lower", "higher"]), help="csv: direction that is better."),
-            below_fps_option,
-        )
-    ):
-        command = option(command)
-    return command
+table_options = with_options(
+    click.option(
+        "--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Input format.  [detected]"
+    ),
+    click.option(
+        "--value",
+        "values",
+        multiple=True,
+        metavar="COLUMN",
+        help="CSV: column with the values, such as 'time(sec)'. Repeatable.",
+    ),
+    click.option(
+        "--where",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Use only rows or runs with this value. Repeatable.",
+    ),
+    single("--groups", metavar="COLUMN,COLUMN", help="CSV: columns with values, each a separate group."),
+    single("--by", metavar="NAME[,NAME]", help="Column or attribute whose value names the group of a run."),
+    single(
+        "--block",
+        metavar="NAME",
+        help="Column or attribute that pairs runs of different groups, such as a host.",
+    ),
+    single("--benchmark", metavar="COLUMN", help="CSV: column with the name of the benchmark."),
+    single("--unit", metavar="UNIT", help="CSV: unit of the values, if no header names it."),
+    single(
+        "--direction",
+        type=click.Choice(["lower", "higher"]),
+        help="CSV: whether lower or higher values are better.",
+    ),
+    below_fps_option,
+)
 
 
 def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials: bool = False) -> Gathered:
-    """Return the arms that the words name; `options` are those of `table_options`. Trials only where they may be."""
+    """Return the arms that the words name; `options` are those of `table_options`. Refuse trials unless allowed."""
     from ktrial.compare.sources import gather
     from ktrial.kit.files import read_file
     from ktrial.results.import_file import LIMIT_BYTES
@@ -91,33 +90,33 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
     found = gather([source_of(word, labels) for word in words], lambda: app.store, reading)
     if found.of_trials and not trials:
         raise BadInput(
-            f"{found.of_trials[0]} holds the runs of a trial, which is judged by its own rules",
-            hint="`ktrial trial show` tells its verdicts; `compare --pool` takes trials of several machines together",
+            f"{found.of_trials[0]} belongs to a trial, which has its own protocol",
+            hint="use `ktrial trial show` for its verdicts, or `compare --pool` for trials of several machines",
         )
     return found
 
 
 def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
-    """Return the trial that is the one word, unless a label or a session is called so."""
+    """Return the trial of that name if it is the only word and no label or session has the name."""
     if len(words) != 1 or words[0] in _Labels(app):
         return None
     kept = app.trials.named(words[0])
     return None if kept is None or kept.stored.file.screen is not None else kept.stored
 
 
-def judge_trial(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Comparison:
-    """Return a trial by its protocol, which leaves nothing to ask."""
+def judge_trial(app: App, trial: StoredTrial, options: Mapping[str, object]) -> Comparison:
+    """Judge a trial by its protocol, which allows no other options."""
     from ktrial.cli.shared.trial_outcome import load_comparison
 
-    if given := [name for name, value in asked.items() if value]:
+    if given := [name for name, value in options.items() if value]:
         raise BadInput(
-            f"{trial.trial} is a trial, which is judged by its protocol alone", hint=f"leave {', '.join(given)} out"
+            f"{trial.trial} is a trial: its protocol decides how it is judged", hint=f"leave out {', '.join(given)}"
         )
     return load_comparison(app, trial)
 
 
 def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> ReadingOptions:
-    """Return how files are read that `read` gives; `options` are those of `table_options`."""
+    """Return how to read the files that `read` returns; `options` are those of `table_options`."""
     from ktrial.compare.sources import ReadingOptions
     from ktrial.judge.model.query import ImportOptions
 
@@ -126,7 +125,7 @@ def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) 
 
 
 class _Labels:
-    """Labels of the store, looked up when a word could be one and a file as well."""
+    """Labels and sessions of the store, looked up only if a word may be one."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -135,7 +134,7 @@ class _Labels:
         return any(word in (one.label, one.session) for one in self._app.store.sessions())
 
     def session_of(self, word: str) -> str:
-        """Of the trial that is called so, unless something else is."""
+        """Return the session of the trial with this name, unless a label or session has it."""
         if word in self:
             return word
         trial = self._app.trials.named(word)
@@ -143,7 +142,7 @@ class _Labels:
 
 
 def source_of(word: str, labels: object = ()) -> ComparedSource:
-    """`LABEL`, `SESSION`, `FILE`, or one of them as `NAME=…`; a file name may be a pattern."""
+    """Parse `LABEL`, `SESSION`, `FILE`, or one of them as `NAME=…`; a file name may be a pattern."""
     from ktrial.compare.sources import ComparedSource
 
     found = _NAMED.fullmatch(word)
@@ -154,17 +153,16 @@ def source_of(word: str, labels: object = ()) -> ComparedSource:
         )
     files = _files(word)
     if files and "/" not in word and "." not in word and word in labels:  # type: ignore[operator]
-        raise BadInput(f"{word!r} is a label and a file", hint=f"write ./{word} for the file, or rename the file")
+        raise BadInput(f"{word!r} is both a label and a file", hint=f"use ./{word} for the file, or rename the file")
     return ComparedSource(word=word, name=None, target=word if files else _target(word, labels), files=files)
 
 
 def _target(word: str, labels: object) -> str:
-    """Return the session of a trial that is called so, else the word itself."""
     return labels.session_of(word) if isinstance(labels, _Labels) else word
 
 
 def _files(target: str) -> tuple[str, ...]:
-    """Return the files that a word stands for; none when it is a word of the store."""
+    """Return the files that a word names, or none if it names something in the store."""
     path = Path(target)
     if path.exists() or not _PATTERN.search(target):
         return (target,) if path.exists() or target.startswith(("/", "./", "../")) else ()
@@ -175,13 +173,13 @@ def _files(target: str) -> tuple[str, ...]:
 
 
 def share(text: str | None, option: str) -> float | None:
-    """`2%` as 0.02; bounds are above 0 and up to 1000 %."""
+    """Return `2%` as 0.02; accept more than 0 and at most 1000 %."""
     if text is None:
         return None
     found = _PERCENT.fullmatch(text.strip().removesuffix("%").rstrip())
     value = float(found[0]) / 100 if found is not None else 0.0
     if not 0 < value <= 10:
-        raise BadInput(f"{option} {text}: no percentage above 0", hint=f"write for example {option} 2%")
+        raise BadInput(f"{option}: expected a percentage above 0, got {text}", hint=f"{option} 2%")
     return value
 
 
@@ -189,13 +187,13 @@ def compared(
     app: App,
     arms: Sequence[Arm],
     control: str | None,
-    asked: CompareQuery,
+    query: CompareQuery,
     declared: Iterable[str],
     swing: float,
     *,
     assumptions: bool = True,
 ) -> Comparison:
-    """Return the comparison of these arms; `assumptions` of tests need a library that is slow to load."""
+    """Compare these arms; checking the `assumptions` of tests needs a library that is slow to load."""
     import msgspec
 
     from ktrial.compare.compare import About, compare, foreign_judge
@@ -207,7 +205,34 @@ def compared(
     keys, declarations = split_declared(given, app.catalog) if given else ((), ())
     about = About(outcomes=_outcomes(app, arms), state_changes=state_changes(first, others, declarations))
     judge = foreign_judge(swing, assumptions=assumptions)
-    return compare(first, others, msgspec.structs.replace(asked, declared=keys), about, judge)
+    return compare(first, others, msgspec.structs.replace(query, declared=keys), about, judge)
+
+
+def as_protocols_say(app: App, sessions: Sequence[str], question: AskedComparison) -> AskedComparison:
+    """Fill in what the user left open with what the protocols of these sessions' trials fixed."""
+    import msgspec
+
+    from ktrial.trial.outcome.pool import pooled_question
+
+    if not sessions:
+        return question
+    trials = []
+    for session in sessions:
+        found = app.trials.of_session(session)
+        if not found:
+            raise BadInput(
+                f"{app.store.shown} has the runs of {session} but not their trial",
+                hint="import a bundle of the trial (`ktrial bundle OUT.tar.zst TRIAL`)",
+            )
+        trials.append(found[0])
+    fixed = pooled_question(trials)
+    return msgspec.structs.replace(
+        question,
+        control=question.control or fixed.control,
+        primary=question.primary or fixed.primary,
+        margin=question.margin or fixed.margin,
+        declared=(*question.declared, *(key for key in fixed.declared if key not in question.declared)),
+    )
 
 
 def answer_comparison(
@@ -219,12 +244,12 @@ def answer_comparison(
     *,
     assumptions: bool = True,
 ) -> Comparison:
-    """Return the comparison of these arms, with the question that it answers."""
+    """Compare these arms, and store the question in the answer."""
     import msgspec
 
     from ktrial.compare.compare import CompareQuery
 
-    asked = CompareQuery(
+    query = CompareQuery(
         margin=question.margin,
         primary=question.primary,
         accepted=question.accepted,
@@ -234,25 +259,25 @@ def answer_comparison(
         reproduce=reproduce,
         versions=versions,
     )
-    found = compared(app, arms, question.control, asked, question.declared, question.spread, assumptions=assumptions)
+    found = compared(app, arms, question.control, query, question.declared, question.spread, assumptions=assumptions)
     return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256)
 
 
 def answered_again(app: App, published: Comparison, results: ReadResults, read: Callable[[str], bytes]) -> Comparison:
-    """Return the comparison as it comes out of these results and of the files that `read` gives."""
+    """Compute a comparison again from these results and the files that `read` returns."""
     import msgspec
 
     from ktrial.compare.sources import gather_again
 
     question = published.asked
-    assert question is not None, "only what carries its question is computed again"
+    assert question is not None, "without its question a comparison cannot be computed again"
     options = {"as_format": question.as_format, **msgspec.structs.asdict(question.options)}
     arms = gather_again(question.sources, results, reading_of(app, options, read))
     return answer_comparison(app, arms, question, published.reproduce, published.versions)
 
 
 def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:
-    """Return what the benchmarks whose runs these are declare; nothing is loaded for files of other tools."""
+    """Return the outcomes that the benchmarks of these runs declare; load nothing for files of other tools."""
     tools = {run.tool for arm in arms for run in arm.runs} - {None}
     if not tools:
         return {}
@@ -265,26 +290,24 @@ def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:
 
 
 def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
-    """`RUN:REASON` as RUN -> REASON; the name of a run may hold a colon itself."""
+    """Parse `RUN:REASON` into RUN -> REASON; the name of a run may contain a colon."""
     names = sorted((run.name for arm in arms for run in arm.runs), key=len, reverse=True)
     found: dict[str, str] = {}
     for word in words:
         name = next((name for name in names if word.startswith(f"{name}:")), word.partition(":")[0])
         reason = word[len(name) + 1 :].strip()
         if not reason:
-            raise BadInput(
-                f"--exclude {word}: no reason is given", hint="write RUN:REASON; both results are shown with it"
-            )
+            raise BadInput(f"--exclude: expected RUN:REASON, got {word}", hint=f"--exclude '{name}:REASON'")
         found[name] = reason
     return found
 
 
-#: Options that do not change what is found.
+#: Options that do not change the result.
 _NOT_ASKED = {"as_json", "output", "force"}
 
 
 def reproducible() -> tuple[str, ...]:
-    """Return the present command as it can be given again."""
+    """Return the current command line, to reproduce the result."""
     import shlex
 
     context = click.get_current_context()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial diagnose` reads and writes: recordings out of files and folders, reports by the ending of their name."""
+"""Reads the recordings of `ktrial diagnose` from files and folders, and makes its reports."""
 
 from __future__ import annotations
 
@@ -32,22 +32,21 @@ _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 
 def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object], count: int, *, force: bool) -> None:
-    """Refuse a name that no report of so many recordings can have, and files that are there."""
+    """Raise BadInput for a file name that does not fit the report, and for existing files."""
     if runs is None and (given := [name for name, value in for_runs.items() if value is not None]):
-        raise BadInput(f"{', '.join(given)}: for what --runs writes", hint="add  --runs FILE.csv")
+        raise BadInput(f"{' and '.join(given)} requires --runs", hint="add --runs FILE.csv")
     check_output(runs, force=force)
     if output is None:
         return
     suffix = output.suffix.lower()
     if suffix not in {".html", ".svg", ".png"}:
-        raise BadInput(f"-o {output}: no kind of report", hint="end its name in .html, .svg or .png")
+        raise BadInput(f"-o {output}: unknown report format", hint="name a file that ends in .html, .svg or .png")
     if count > 1 and suffix != ".html":
-        raise BadInput(f"-o {output}: a picture shows one recording", hint="an .html shows several")
+        raise BadInput(f"-o {output}: cannot draw several recordings in one picture", hint="use .html")
     check_output(output, force=force)
 
 
 def report(found: Sequence[tuple[Diagnosis, Sequence[str]]], suffix: str) -> bytes:
-    """Return a page, or the picture of the one recording."""
     if suffix == ".html":
         return diagnosis_page(found).encode()
     return (svg_bytes if suffix == ".svg" else png_bytes)(timeline_chart(found[0][0], Style(width=900)))
@@ -56,7 +55,7 @@ def report(found: Sequence[tuple[Diagnosis, Sequence[str]]], suffix: str) -> byt
 def recording(
     path: Path, as_format: str | None, interval_s: float | None, offset_s: float | None, began_s: float | None
 ) -> Recording:
-    """Return a file, or all files of a folder, on one clock."""
+    """Read a file, or all files of a folder, as one recording with one clock."""
     if path.is_dir():
         parts, left_out = _parts_of(path, as_format, interval_s)
     else:
@@ -75,32 +74,32 @@ def _part(file: Path, as_format: str | None, interval_s: float | None) -> Record
     try:
         return read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s)
     except UnreadableOutput as error:
-        # What a person names is input: no run has failed.
-        raise BadInput(error.message, hint="--format says what it is, where that was guessed wrongly") from None
+        # The user named this file, so it is bad input rather than a failed run.
+        raise BadInput(error.message, hint="if the detected format is wrong, name it with --format") from None
 
 
 def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> tuple[list[Recording], list[str]]:
-    """Return what can be read of a folder, and a sentence on each file that cannot."""
+    """Return the readable files of a folder, and a sentence on each file that is not."""
     parts: list[Recording] = []
     left_out: list[str] = []
     for file in sorted(folder.iterdir()):
         if file.is_dir():
-            left_out.append(f"skipped: {file.name}: a folder: name it too, for a recording of its own")
+            left_out.append(f"skipped: {file.name}: is a folder; name it to read it as another recording")
             continue
         try:
             parts.append(_part(file, as_format, interval_s))
         except BadInput as error:
             left_out.append(_left_out(file.name, error, str(file)))
     if not parts:
-        told = "no file in it" if not left_out else f"none of the {len(left_out)} in it can be read: {left_out[0]}"
-        raise BadInput(told, file=str(folder), hint="name a recording; ktrial diagnose --help lists what it reads")
+        why = "the folder is empty" if not left_out else f"cannot read any of its {len(left_out)} files: {left_out[0]}"
+        raise BadInput(why, file=str(folder), hint="name a recording; `ktrial diagnose --help` lists the formats")
     return parts, left_out
 
 
 def _together(name: str, parts: Sequence[Recording], *, may_leave_out: bool) -> tuple[Recording, list[str]]:
-    """Return the parts on one clock; of a folder without those that cannot be placed on it, and a sentence on each.
+    """Merge the parts on one clock; skip files of a folder that do not fit, with a sentence on each.
 
-    Frames are what it is all about: they are never left out.
+    Files with frames are never skipped, because a diagnosis is about frames.
     """
     left = list(parts)
     left_out: list[str] = []
@@ -121,14 +120,13 @@ def _left_out(name: str, error: BadInput, file: str) -> str:
 
 
 def _content(file: Path) -> bytes:
-    """Return what is in it; of a raw log of atop what atop prints of it."""
+    """Return the file's content; for a raw log of atop, what atop prints from it."""
     data = read_file(file, _LIMIT_BYTES)
     return print_raw_log(file) if is_atop_raw(data) else data
 
 
 def offset(text: str) -> float:
-    """Return seconds east of UTC."""
     match = _OFFSET.fullmatch(text.strip())
     if match is None or int(match[2]) > 14 or int(match[3]) > 59:
-        raise BadInput(f"--utc-offset {text}: no offset", hint="write for example +02:00")
+        raise BadInput(f"--utc-offset: expected ±HH:MM, got {text}", hint="--utc-offset +02:00")
     return (int(match[2]) * 3600.0 + int(match[3]) * 60) * (1 if match[1] == "+" else -1)

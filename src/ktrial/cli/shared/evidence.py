@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What verbs about bundles share."""
+"""Packs, imports and checks bundles, for the verbs that use them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from ktrial.judge.model.comparison import Comparison
     from ktrial.results.model import StoredSession
 
-#: Where a published folder holds what its comparison was made from.
+#: Subfolder of a published folder with the data of its comparison.
 DATA = "data"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def scrubbing_of(app: App) -> Scrubbing:
-    """Return what bundles that are made here are scrubbed with."""
     identity, salt = app.scrubbing()
     return Scrubbing(identity=identity, salt=salt, benchmarks=app.benchmarks)
 
@@ -43,12 +42,12 @@ def scrubbing_of(app: App) -> Scrubbing:
 def pack_comparison(
     app: App, published: Comparison, names: Sequence[str], *, keep_identity: bool
 ) -> tuple[BundleWriter, PackedBundle, Comparison]:
-    """A bundle, not yet written, of a comparison and what it was made from; the comparison as it comes out of it."""
+    """Pack a comparison with its data; return the unwritten bundle, and the comparison computed from it."""
     if published.trial is not None:
         return carried_trial(app, published, published.trial.trial, keep_identity=keep_identity)
 
-    wanted = dict.fromkeys((*sessions_of(question_of(published)), *names))
-    sessions = {one.session: one for one in map(app.store.session, wanted)} if wanted else {}
+    session_names = dict.fromkeys((*sessions_of(question_of(published)), *names))
+    sessions = {one.session: one for one in map(app.store.session, session_names)} if session_names else {}
     writer = app.bundles.new()
     scrubbing = None if keep_identity else scrubbing_of(app)
     made = PackedBundle(sessions=(), left=(), spoiled=())
@@ -62,10 +61,10 @@ def pack_comparison(
 def carried_trial(
     app: App, published: Comparison, name: str, *, keep_identity: bool
 ) -> tuple[BundleWriter, PackedBundle, Comparison]:
-    """Return a bundle, not yet written, of a trial; the comparison as it comes out of it."""
+    """Pack a trial; return the unwritten bundle, and the comparison computed from it."""
     kept = app.trials.named(name)
     if kept is None:
-        raise BadInput(f"the trial {name} is not in {app.store.shown}", hint="--store names where it is")
+        raise BadInput(f"{app.store.shown} has no trial {name}", hint="name the right store with --store")
     writer = app.bundles.new()
     scrubbing = None if keep_identity else scrubbing_of(app)
     made = pack([app.store.session(kept.stored.session)], app.store, writer, scrubbing, app.trials)
@@ -74,14 +73,14 @@ def carried_trial(
     wrong = same_figures(published, found)
     if wrong is not None:
         raise Refused(
-            f"the comparison is not that of the trial {name} now: {wrong.where}: {wrong.told}",
-            hint=f"`ktrial trial show {name} --json` tells it anew",
+            f"the comparison differs from the present one of trial {name}: {wrong.where}: {wrong.told}",
+            hint=f"ktrial trial show {name} --json",
         )
     return writer, made, found
 
 
 def sessions_named(app: App, names: Sequence[str]) -> list[StoredSession]:
-    """Return sessions by their names, or by the name of a trial whose runs they hold; all without a name."""
+    """Return the sessions with these names or of these trials; without names, all sessions."""
     if not names:
         return list(app.store.sessions())
     found: dict[str, StoredSession] = {}
@@ -93,29 +92,29 @@ def sessions_named(app: App, names: Sequence[str]) -> list[StoredSession]:
 
 
 def tell(app: App, output: Path, made: PackedBundle, *, kept: bool) -> None:
-    """What went into a bundle, and what to look at before it is published."""
+    """Report what a bundle contains, and what to check before publishing it."""
     sessions = "1 session" if len(made.sessions) == 1 else f"{len(made.sessions)} sessions"
     trials = f", with the trial{'s'[: len(made.trials) != 1]} {', '.join(made.trials)}" if made.trials else ""
     app.say(f"{output}: {sessions}{trials}")
     counts = Counter(made.replaced)
     for one in made.sessions:
         counts.update(one.replaced or {})
-    told = ", ".join(f"{kind} {times}" for kind, times in sorted(counts.items()))
+    replaced = ", ".join(f"{kind} ({times})" for kind, times in sorted(counts.items()))
     if kept:
-        app.say("names of hosts and users, serial numbers and MAC addresses are in it")
+        app.say("it contains names of hosts and users, serial numbers and MAC addresses")
     else:
-        app.say(f"replaced, times: {told or 'nothing'}; look through labels and own commands before you publish it")
+        app.say(f"replaced: {replaced or 'nothing'}; check labels and commands before you publish it")
     if made.left:
-        app.say(f"could be another word, so replaced only where its place tells: {', '.join(made.left)}")
+        app.say(f"replaced only in known places, because these are also ordinary words: {', '.join(made.left)}")
     if made.spoiled:
-        app.say(f"raw output that cannot be read again without the names in it: {', '.join(made.spoiled)}")
+        app.say(f"raw output that ktrial can no longer parse without these names: {', '.join(made.spoiled)}")
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether the file begins as packed by zstd, which no other result is."""
+    """Return whether the file starts like zstd data, which no other result file does."""
     try:
         if not path.is_file():
-            return False  # a pipe would be waited for
+            return False  # reading a pipe would block
         with path.open("rb") as file:
             return file.read(4) == _ZSTD
     except OSError:
@@ -124,6 +123,6 @@ def is_bundle(path: Path) -> bool:
 
 def import_bundle(app: App, path: Path, *, dry_run: bool) -> BroughtIn:
     if dry_run:
-        raise BadInput(f"{path} is a bundle, and --dry-run shows files of other tools", hint="leave --dry-run out")
+        raise BadInput(f"{path}: --dry-run does not support bundles", hint="leave out --dry-run")
 
     return bring_back(app.bundles.open(path), app.store, scrubbing_of(app), app.trials)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials in guests, from a protocol to a verdict."""
+"""Runs trials in guests, from the protocol to the verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ktrial.bench.guest_tools import GuestPlace
     from ktrial.cli.app import App
     from ktrial.judge.model.log import Protocol
-    from ktrial.trial.guests.prepare import GuestReady
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.conduct import CarriedOut
@@ -38,9 +37,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
-    """A guest that answers as root.
+    """Boot a guest, and yield a root session in it.
 
-    It has no more than the place says: what else lies in its memory changes what the kernel makes of that by itself.
+    It contains only what the place names, because anything else in its memory would change values that the kernel
+    derives from free memory.
     """
     guest = app.kernels.lab.talk(place)
     try:
@@ -53,35 +53,29 @@ def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
         guest.close()
 
 
-def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
-    """Find everything that the protocol names. Raises for what is not there."""
-    suite, benchmarks = choose(app, file.suite, None, (), None)
-    means = GuestMeans(app.kernels.lab, partial(scout, app), partial(words_of, app))
-    return prepare_in_guests(app, file, suite, benchmarks, means, allow_dangerous=allow_dangerous)
-
-
 def words_of(app: App, file: TrialFile) -> Mapping[str, str]:
-    """Return the word for each arm's kernel; those that must be built are built."""
+    """Return the word for each arm's kernel, after building those that need it."""
     return kernel_words(file, workshop_of(app), app.say)
 
 
 class InGuests:
-    """Guests that lie ready. Implements `Venue`."""
+    """Runs a trial in guests. Implements `Venue`."""
 
     def __init__(self, app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
         self._app = app
-        self._guests = prepare(app, file, allow_dangerous=allow_dangerous)
+        suite, benchmarks = choose(app, file.suite, None, (), None)
+        means = GuestMeans(app.kernels.lab, partial(scout, app), partial(words_of, app))
+        self._guests = prepare_in_guests(app, file, suite, benchmarks, means, allow_dangerous=allow_dangerous)
         self.ready = self._guests.ready
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        """Fix the protocol. The noise of guests is not measured first: exact ones have none of their own."""
+        """Fix the protocol, without measuring noise first: exact guests have none."""
         ready = self.ready
         workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
         around = outcomes_around(ready.suite)
         return Planned(protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads, around), None)
 
     def unread_gates(self, protocol: Protocol) -> Sequence[str]:
-        """None: guests have no gates."""
         return ()
 
     def begin(self, protocol: Protocol) -> StoredTrial:
@@ -91,7 +85,7 @@ class InGuests:
         return begin(self._app, self.ready, protocol, found)
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """Return the first arm whose kernel or values would not be what they were."""
+        """Return the first arm whose kernel or values have changed."""
         return next(iter(same_arms(stored.arms, self.ready.arms)), None)
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
@@ -108,7 +102,7 @@ def arms_in_guests(
     *,
     placebo: bool,
 ) -> Mapping[str, ArmFile]:
-    """The control and the arms: each kernel that is named or built, each set of boot words, what the settings say."""
+    """Return the control, and an arm for each other kernel, each set of boot words and each setting."""
     arms: dict[str, ArmFile] = {CONTROL: ArmFile()}
     if placebo:
         arms["placebo"] = ArmFile(placebo=True)
@@ -122,33 +116,32 @@ def arms_in_guests(
         of_words = arms_of(words, app.catalog, {}, placebo=False)
         if of_words[CONTROL] != ArmFile() and len(arms) > 1 + placebo:
             raise BadInput(
-                "algorithms of zram are compared with the first of them, and a kernel or boot word with none",
-                hint="put them on a trial of their own",
+                "cannot compare zram algorithms together with kernels or boot words: their baselines differ",
+                hint="run a separate trial of the zram algorithms",
             )
         arms |= of_words
     if len(arms) < 2:
         raise BadInput(
             "nothing to compare",
-            hint="a second kernel, --boot WORDS, KNOB=VALUE, --placebo, or of --tree a --fragment, --set or --patch",
+            hint="add a kernel, --boot WORDS, KNOB=VALUE or --placebo; with --tree also --fragment, --set or --patch",
         )
     return arms
 
 
 def built_arms(fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str]) -> Mapping[str, KernelChange]:
-    """An arm for each of them, by what it is called after; of fragments and symbols one word may name several."""
-    found = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
+    """Return a kernel change for each option, by its text, which may name several fragments or symbols."""
+    changes = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
     for text in settings:
         wishes = [parse_set(word) for word in text.split()]
-        found[text] = KernelChange(set={wish.symbol: wish.value for wish in wishes})
-    found |= {parse_patch(word).place.removesuffix(".patch"): KernelChange(patches=(word,)) for word in patches}
-    return found
+        changes[text] = KernelChange(set={wish.symbol: wish.value for wish in wishes})
+    changes |= {parse_patch(word).place.removesuffix(".patch"): KernelChange(patches=(word,)) for word in patches}
+    return changes
 
 
 def _name(text: str) -> str:
-    """Return what an arm is called after a kernel's word or words of a command line."""
     base = text.rstrip("/").rpartition("/")[2].removesuffix(".deb").removeprefix("linux-image-")
-    kept = "".join(character if character.isalnum() or character in "._+-" else "-" for character in base)
-    return kept.strip("._+-")[:60] or "arm"
+    name = "".join(character if character.isalnum() or character in "._+-" else "-" for character in base)
+    return name.strip("._+-")[:60] or "arm"
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:
@@ -160,7 +153,7 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 
 
 def show_protocol(app: App, file: TrialFile) -> None:
-    """The protocol as a file, on stdout; then the kernels that would be built. Raises for those that cannot be."""
+    """Print the protocol file and the kernels that would be built; raise for one that cannot be built."""
     sys.stdout.write(trial_text(file))
     sys.stdout.flush()
     look_at(app, file, allow_dangerous=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel boot --keep`: a guest that other commands use, until its terminal or a limit ends it.
+"""Runs `ktrial kernel boot --keep`: a guest that other commands use until Ctrl-C or a time limit ends it.
 
-Of an exact guest nothing runs meanwhile: what is kept is all that was said to it, with which it is booted anew.
+An exact guest does not run meanwhile. ktrial stores its conversation, and replays it at each boot.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def check(app: App, name: str, program: tuple[str, ...], *, as_json: bool) -> None:
-    """Refuse what a guest that is kept cannot have or be called."""
+    """Raise BadInput for names and options that a kept guest cannot have."""
     check_name(name)
     if name == RUNNING or name in app.kernels.images.installed():
-        raise BadInput(f"--keep {name}: this is the name of a kernel", hint="take another one: --keep lab")
+        raise BadInput(f"--keep {name}: this is the name of a kernel", hint="choose another name, such as --keep lab")
     if program:
-        raise BadInput("--keep keeps a guest for other commands; it runs no program", hint="leave one of them out")
+        raise BadInput("cannot combine --keep with PROGRAM", hint="leave out --keep or PROGRAM")
     if as_json:
-        raise BadInput("--json tells what a program did; a guest that is kept runs none", hint="leave one of them out")
+        raise BadInput("cannot combine --keep with --json", hint="leave out --keep or --json")
 
 
 def keep_guest(
@@ -44,17 +44,17 @@ def keep_guest(
     name: str,
     mode: Mode | None,
     shape: Shape,
-    brought: tuple[tuple[str, ...], tuple[str, ...]],
+    modules_and_tools: tuple[tuple[str, ...], tuple[str, ...]],
     limit: str | None,
 ) -> int:
-    """Boot it, and hand out sessions with it; `brought` are modules and tools."""
+    """Boot the guest and offer sessions with it; `modules_and_tools` are names of both."""
     limit_s = None if limit is None else seconds(limit, "--limit")
     boots = _boot_exact if mode == "exact" else _boot
     with keeper(name) as keeps:
-        guest, begun, kept = boots(app, kernel, mode, shape, *brought)
+        guest, begun, kept = boots(app, kernel, mode, shape, *modules_and_tools)
         try:
             for refused in begun.unloaded:
-                app.say(f"the guest could not load {refused}")
+                app.say(f"the guest cannot load {refused}")
             sys.stdout.write(kept_text(name, begun, kept.mode, width=columns()))
             sys.stdout.flush()
             with app.interrupts:
@@ -64,10 +64,8 @@ def keep_guest(
         finally:
             guest.close()
     if gone is not None:
-        raise GuestFailed(
-            gone, STATUS_FAILED, "what was set in it has gone with it; the same command boots another one"
-        )
-    app.say(f"the guest {name} has ended, and all that was set in it with it")
+        raise GuestFailed(gone, STATUS_FAILED, "its settings are lost; run the same command again to boot another one")
+    app.say(f"the guest {name} has ended, and its settings are gone")
     return 0
 
 
@@ -89,12 +87,12 @@ def _boot(
 def _boot_exact(
     app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
 ) -> _BootedGuest:
-    """Return one to which nothing was said yet."""
+    """Return an exact guest whose conversation is empty."""
     del mode
     lab = app.kernels.lab
     kernel = kernel_from_anywhere(kernel)
-    brought = tools_of(lab, kernel, tuple(map(tool_from_anywhere, tools)), runs_programs=True)
-    place = place_of(kernel, shape, brought, modules=modules, disk=lab.can_have_disk(kernel))
+    programs = tools_of(lab, kernel, tuple(map(tool_from_anywhere, tools)), runs_programs=True)
+    place = place_of(kernel, shape, programs, modules=modules, disk=lab.can_have_disk(kernel))
     run = Replay(lambda script: boot_with(lab, place, script, app.say)).booted()
     if run.begun is None or run.failure is not None:
         raise GuestFailed(failure_text(run), run.exit_status)
@@ -103,22 +101,22 @@ def _boot_exact(
 
 
 def kernel_from_anywhere(word: str) -> str:
-    """Return the word for a kernel, as a command that starts in another folder has to say it."""
+    """Return a kernel word that also works in another folder."""
     return word if word == RUNNING or not Path(word).exists() else str(Path(word).absolute())
 
 
 def tool_from_anywhere(word: str) -> str:
-    """Return the same for a program: a name without a slash is looked for in PATH."""
+    """Return a program word that also works in another folder; a name without a slash is found in PATH."""
     return str(Path(word).absolute()) if "/" in word else word
 
 
 class Asleep:
-    """An exact guest between two answers: nothing runs, so nothing can be opened in it, and nothing ends it."""
+    """An exact guest between two answers: it does not run, so nothing can open a session in it."""
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """Raise AgentError: its word is another one."""
+        """Raise AgentError, because only `--host exact:NAME` can use this guest."""
         del arguments, root
-        raise AgentError("lost", "an exact guest holds no conversation", hint="--host exact:NAME is its word")
+        raise AgentError("lost", "cannot open a session in an exact guest", hint="use --host exact:NAME")
 
     def kill(self, session: int) -> None: ...
 

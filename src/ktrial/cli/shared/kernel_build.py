@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of `kernel build` after its options were read. It says whose CPU time it takes, as trials do of theirs."""
+"""The steps of `ktrial kernel build`. It warns if a trial is running, because a build slows the trial down."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 def say_whom_a_build_disturbs(app: App) -> None:
-    """A trial that runs here: its runs are slower while a kernel is built."""
+    """Register this build, and warn about each running trial that it slows down."""
     machine = app.measuring_place.machine
     machine.build()
     for trial in machine.others_trying():
-        app.say(f"a trial runs on this machine, and this build takes CPU time from it: {trial}")
-        app.say("  next: Ctrl-C ends the build; what was compiled stays, and the same command goes on")
+        app.say(f"this build takes CPU time from a running trial: {trial}")
+        app.say("  next: press Ctrl-C to stop the build; run the same command later to continue it")
 
 
 def launcher_of(cache: str, *, distributed: bool) -> str | None:
-    """Return what stands before the compiler: a cache, or distcc where there is none."""
+    """Return the compiler's launcher: a cache, or distcc without a cache."""
     if cache == "auto":
         cache = "ccache" if shutil.which("ccache") else "none"
     if cache == "sccache" and distributed:
-        raise BadInput("--distcc goes with ccache, or with --cache none", hint="sccache spreads compilers by itself")
+        raise BadInput("cannot combine --distcc with sccache", hint="use --cache ccache or --cache none")
     if cache == "none":
         return "distcc" if distributed else None
     return cache
@@ -54,7 +54,7 @@ def build_kernel(
     jobs: int | None,
     package: PackageKind | None,
 ) -> tuple[KernelMade, KernelMade | None]:
-    """Check, build, read what was built, pack and note it; beside it an earlier build of the same sources."""
+    """Check, build, read back, pack and register a kernel; also return an earlier build of the same sources."""
     from ktrial.kernels.build.packages import check_packing, needed_programs
 
     more: tuple[str, ...] = ()
@@ -71,12 +71,11 @@ def build_kernel(
 
 
 def launched(launcher: str | None, *, distributed: bool = False) -> tuple[str, ...]:
-    """Return the programs that stand before the compiler."""
     return (*((launcher,) if launcher else ()), *(("distcc",) if distributed else ()))
 
 
 def tools_of(ready: PreparedKernel, more: tuple[str, ...]) -> tuple[Tool, ...]:
-    """Return the toolchain's programs. Raises where one, or one of `more`, is not here or too old."""
+    """Return the toolchain's programs; raise if one of them, or of `more`, is missing or too old."""
     from ktrial.kernels.build.toolchain import check_programs, versions
 
     check_programs(ready.toolchain, ready.configured.symbols, more)
@@ -84,9 +83,9 @@ def tools_of(ready: PreparedKernel, more: tuple[str, ...]) -> tuple[Tool, ...]:
 
 
 def stamped(source: KernelSource) -> KernelSource:
-    """With the time that the environment says, where it says one."""
-    said = os.environ.get("SOURCE_DATE_EPOCH", "")
-    return msgspec.structs.replace(source, epoch_s=int(said)) if said.isascii() and said.isdigit() else source
+    """Return the source with the time of SOURCE_DATE_EPOCH, if that is set."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return msgspec.structs.replace(source, epoch_s=int(epoch)) if epoch.isascii() and epoch.isdigit() else source
 
 
 def order_of(
@@ -100,7 +99,7 @@ def order_of(
     jobs: int | None = None,
     anyway: bool = False,
 ) -> BuildOrder:
-    """Return what is built in a folder, and what make is told there."""
+    """Return what to build in a folder, with make's variables and environment."""
     from ktrial.kernels.build.make_kernel import BuildOrder, make_environment, make_variables, with_places_left_out
 
     symbols, source = ready.configured.symbols, stamped(ready.opened.source)
@@ -130,7 +129,6 @@ def build_order(
     before: KernelMade | None = None,
     package: PackageKind | None = None,
 ) -> KernelMade:
-    """Build, read what was built, pack and note it."""
     from ktrial.kernels.build.make import Make
 
     output.mkdir(parents=True, exist_ok=True)
@@ -170,12 +168,12 @@ def _build_or_fail(
         return read_kernel(app.kernels.images, str(image)), digest
 
     say_whom_a_build_disturbs(app)
-    app.say(f"building Linux {order.source.version} in {make.out}, {order.jobs} at a time; the log is beside it")
+    app.say(f"building Linux {order.source.version} in {make.out} with {order.jobs} jobs; the log is beside it")
     with app.interrupts:
         try:
             made = make_kernel(order, build, found, lambda: read_flags(make.out), app.clock.unix_ms, str(make.out))
         except KeyboardInterrupt:
-            app.say(f"what was compiled stays in {make.out}: the same command goes on")
+            app.say(f"the objects stay in {make.out}; run the same command again to continue")
             raise
         finally:
             progress.end()

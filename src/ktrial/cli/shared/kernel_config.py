@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `kernel config` and `kernel build` are asked in the same words: sources, patches, compiler, configuration."""
+"""What `kernel config` and `kernel build` share: sources, patches, compiler, configuration, and their options."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ktrial.cli.options import cpu_level, json_option
+from ktrial.cli.options import cpu_level, json_option, with_options
 from ktrial.kit.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from ktrial.kernels.request import Configured, Fragment, Wish
     from ktrial.kernels.uarch.targets import Target
 
-F = TypeVar("F", bound=Callable[..., Any])
-_OPTIONS = (
+wish_options = with_options(
     click.argument("tree"),
     click.option(
         "-o",
@@ -33,30 +32,36 @@ _OPTIONS = (
     ),
     click.option("--config", "base", metavar="BASE", help="Base configuration.  [the .config in FOLDER]"),
     click.option(
-        "--fragment", "fragments", multiple=True, metavar="NAME|FILE", help="Fragment of symbols to add. Repeatable."
+        "--fragment",
+        "fragments",
+        multiple=True,
+        metavar="NAME|FILE",
+        help="Named group of symbols to add, or a file. Repeatable.",
     ),
     click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="SYMBOL=VALUE",
-        help="Set a symbol; wins over fragments. Repeatable.",
+        help="Set a symbol; overrides fragments. Repeatable.",
     ),
     click.option(
         "--patch",
         "patches",
         multiple=True,
         metavar="FILE|URL",
-        help="Apply a patch or series to a copy first. Repeatable.",
+        help="Patch or series to apply to a copy of TREE. Repeatable.",
     ),
-    click.option("--cc", metavar="PROGRAM", help="Compiler: gcc, or clang with all of LLVM.  [gcc]"),
-    click.option("--anyway", is_flag=True, help="Continue if symbols do not hold or room seems too small."),
+    click.option("--cc", metavar="PROGRAM", help="Compiler: gcc, or clang with the LLVM tools.  [gcc]"),
+    click.option(
+        "--anyway", is_flag=True, help="Continue although symbols are not as requested or disk space seems short."
+    ),
     json_option,
 )
 
 
 class Wishes(NamedTuple):
-    """The options as they were given."""
+    """The values of `wish_options`."""
 
     tree: str
     output: Path
@@ -69,7 +74,7 @@ class Wishes(NamedTuple):
 
 
 class PreparedKernel(NamedTuple):
-    """Sources, compiler and configuration, ready to be written or built. `flagged` is a target that flags tell."""
+    """Sources, compiler and configuration, ready to write or build. `flagged` is a target set by compiler flags."""
 
     opened: Opened
     toolchain: Toolchain
@@ -80,15 +85,8 @@ class PreparedKernel(NamedTuple):
     optimise: str | None
 
 
-def wish_options(function: F) -> F:
-    """Return all of them, in the order in which --help shows them."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
 def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: str | None = None) -> PreparedKernel:
-    """Open and patch the sources, choose the compiler, and configure. Nothing is written but to the cache."""
+    """Open and patch the sources, choose the compiler, and configure; write only to the cache."""
     from ktrial.kernels.build.make_kernel import make_variables
     from ktrial.kernels.build.toolchain import check_toolchain, choose
     from ktrial.kernels.config.fragments import load_fragments
@@ -99,28 +97,29 @@ def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: s
     files = [word for word in wishes.fragments if word not in known and Path(word).is_file()]
     chosen = with_extended([word for word in wishes.fragments if word not in files], known)
     toolchain = choose(_compiler(app, wishes.cc, chosen))
-    architecture = _architecture()
-    asked = [wish for fragment in chosen for wish in wishes_of(fragment, architecture)]
-    asked += [wish for word in files for wish in _of_file(word)]
+    machine = os.uname().machine
+    architecture = "arm64" if machine == "aarch64" else machine
+    requested = [wish for fragment in chosen for wish in wishes_of(fragment, architecture)]
+    requested += [wish for word in files for wish in _of_file(word)]
     opened = opened_with_patches(app, wishes)
     check_toolchain(toolchain, opened.folder)
     word = target or next((one.build.target for one in chosen if one.build.target), None)
     by = "--target" if target is not None else "the fragments"
     flagged, symbols = _target(app, word, toolchain, opened.folder)
-    asked += [Wish(name, value, by) for name, value in symbols.items()]
-    asked += [parse_set(setting) for setting in wishes.settings]
-    wanted = ConfigRequest(
+    requested += [Wish(name, value, by) for name, value in symbols.items()]
+    requested += [parse_set(setting) for setting in wishes.settings]
+    request = ConfigRequest(
         base=_base(wishes),
         version=opened.source.version,
         architecture=architecture,
         compiler=toolchain.variables["CC"],
         fragments=chosen,
         files=files,
-        wishes=asked,
+        wishes=requested,
     )
     known_symbols = app.kernels.symbols(opened.folder, architecture)
     with app.kernels.configuring(opened.folder, make_variables(toolchain, architecture)) as work:
-        configured = configure(wanted, known_symbols, work)
+        configured = configure(request, known_symbols, work)
         text = work.text
     if not wishes.anyway:
         check_held(configured)
@@ -129,7 +128,7 @@ def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: s
 
 
 def opened_with_patches(app: App, wishes: Wishes) -> Opened:
-    """Return the sources, with the patches on a copy; changes of a git tree are told."""
+    """Return the sources, patched in a copy; report uncommitted changes of a git tree."""
     from ktrial.kernels.source import parse_patch
 
     words = [parse_patch(word) for word in wishes.patches]
@@ -139,8 +138,8 @@ def opened_with_patches(app: App, wishes: Wishes) -> Opened:
         app.say(f"{wishes.tree} differs from its commit {(opened.source.commit or '')[:12]}: {shown}")
     patched = app.kernels.sources.patched(opened, app.kernels.patches.read(words))
     for patch in patched.source.patches:
-        told = ", ".join(f"{one.name} {one.version or ''}".strip() for one in patch.families)
-        app.say(f"applied {patch.name}{f': {told}' if told else ''}")
+        families = ", ".join(f"{one.name} {one.version or ''}".strip() for one in patch.families)
+        app.say(f"applied {patch.name}{f': {families}' if families else ''}")
     return patched
 
 
@@ -152,11 +151,11 @@ def _base(wishes: Wishes) -> str:
         return str(own)
     from ktrial.kernels.config.configure import BASES
 
-    raise BadInput("--config: what does the configuration begin with?", hint=f"{', '.join(BASES)}, or a file")
+    raise BadInput("no base configuration", hint=f"add --config with a file or one of {', '.join(BASES)}")
 
 
 def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
-    """Return what the user named, else what a fragment needs, else gcc."""
+    """Return the named compiler, otherwise the one that a fragment needs, otherwise gcc."""
     asking = next((one for one in fragments if one.build.compiler), None)
     if asking is None:
         return cc or "gcc"
@@ -165,16 +164,16 @@ def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
         found = [one.path for one in app.kernels.compilers.find() if one.kind == kind]
         if not found:
             raise BadInput(
-                f"the fragment {asking.name} needs {kind}, and none is here", hint=f"apt-get install {kind} lld"
+                f"the fragment {asking.name} needs {kind}, which is missing", hint=f"apt-get install {kind} lld"
             )
         return Path(found[0]).name
     if kind not in Path(cc).name:
-        raise Contradiction(f"the fragment {asking.name} needs {kind}, and --cc is {cc}", hint="leave one of them out")
+        raise Contradiction(f"the fragment {asking.name} needs {kind}, but --cc is {cc}", hint="leave out one of them")
     return cc
 
 
 def _target(app: App, word: str | None, toolchain: Toolchain, tree: Path) -> tuple[Target | None, Mapping[str, str]]:
-    """Return the target as flags, or as symbols where the tree has them."""
+    """Return the target as compiler flags, or as symbols if the tree has them."""
     if word is None:
         return None, {}
     from ktrial.kernels.uarch.target_files import load_targets
@@ -202,8 +201,3 @@ def _of_file(word: str) -> list[Wish]:
     except UnreadableOutput as error:
         raise BadInput(error.message) from None
     return [Wish(line.symbol, line.value, f"{word}:{line.number}") for line in lines]
-
-
-def _architecture() -> str:
-    """That of the machine here, in make's spelling."""
-    return {"aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)

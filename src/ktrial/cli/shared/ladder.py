@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ladder where it is to be tried: on this machine, or in guests, each tier on its kernel."""
+"""Prepares a ladder for this machine, or for guests with a kernel for each tier."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 
 def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return what `--kernel` says; None if nothing asks for guests."""
+    """Return the kernels of --kernel by tier, or None if no option asks for guests."""
     if not (options["guest"] or options["kernels"] or options["tree"]):
         refuse_shape(options)
         return None
     if options["kernels"] and options["tree"]:
-        raise BadInput("--kernel names kernels, and --tree builds them", hint="leave one of them out")
+        raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
     named = dict(pair(word, "--kernel") for word in options["kernels"])
     if nameless := next((tier for tier, kernel in named.items() if not kernel), None):
-        raise BadInput(f"--kernel {nameless}= names no kernel", hint=f"for example  --kernel {nameless}=./build")
+        raise BadInput(f"--kernel {nameless}=: expected TIER=KERNEL", hint=f"--kernel {nameless}=./build")
     return named
 
 
 def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
-    """Return what of the tiers is built; None without sources."""
+    """Return the patches of tiers that ktrial builds; None without sources."""
     if recipe_of(options, "patches") is None:
         return None
     patches: dict[str, tuple[str, ...]] = {}
@@ -57,15 +57,15 @@ def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
 
 
 def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:
-    """Return the same where every visit is a boot."""
+    """Return the template for guests, with a boot for each visit."""
     kernel = recipe_of(options) or kernels.get(ladder.control, "running")
     return msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
 
 
 def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
-    """Of tiers that are built, those with another kernel. Builds nothing.
+    """Let a tier whose kernel would equal the one below share that kernel. Builds nothing.
 
-    Raises for what cannot be built, and where the blocks are too few for the tiers that will surely run.
+    Raises if a kernel cannot be built, or if there are too few blocks for the tiers that are certain to run.
     """
     from ktrial.studies.ladder.ladder import ladder_trial, surely_run, with_own_kernels
 
@@ -78,7 +78,7 @@ def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
 
 
 def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
-    """Return the protocol of tiers that are built, which of their kernels are there, and what is not run."""
+    """Print the protocol, which kernels exist already, and which tiers will not run."""
     sys.stderr.write(tiers_text(ladder.not_run, {}, width=columns()))
     show_protocol(app, ladder_trial(ladder, template))
     return 0
@@ -87,7 +87,7 @@ def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
 def planned(
     app: App, ladder: Ladder, template: TrialFile, catalog: Catalog, *, allow_dangerous: bool
 ) -> dict[str, Plan]:
-    """Return what each tier changes, asked of this machine or of a guest with its kernel."""
+    """Return the plan of each tier, made on this machine or in a guest with its kernel."""
 
     def plan(machine: Machine, names: Collection[str]) -> dict[str, Plan]:
         some = ladder._replace(arms={name: ladder.arms[name] for name in names})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger of the store: brought up to date after each trial, and read by `ktrial explain` without the store."""
+"""The ledger of the store: updated after each trial, and read by `ktrial explain` without opening the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def kept_ledger(app: App) -> Ledger | None:
-    """Return what the file holds; None if there is none, or one of another version."""
+    """Return the ledger file's content, or None if it is missing or of another version."""
     data = app.ledger_file.read()
     if data is None:
         return None
@@ -31,7 +31,7 @@ def kept_ledger(app: App) -> Ledger | None:
 
 
 def kept_entries(app: App, knob: str) -> tuple[LedgerEntry, ...]:
-    """Entries of the file about one knob, nothing but it first."""
+    """Return the ledger's entries on a knob; trials of that knob alone come first."""
     ledger = kept_ledger(app)
     if ledger is None:
         return ()
@@ -41,7 +41,7 @@ def kept_entries(app: App, knob: str) -> tuple[LedgerEntry, ...]:
 
 
 def ledger_of(app: App) -> Ledger:
-    """Return the ledger of all trials of the store. Trials that are over are judged once."""
+    """Return the ledger of all trials in the store; finished trials are judged only once."""
     from ktrial.kit import plain_json
     from ktrial.studies.ledger.model import Ledger
 
@@ -60,11 +60,11 @@ def ledger_of(app: App) -> Ledger:
 
 
 def note(app: App) -> None:
-    """Bring the file up to date; what hinders that hinders nothing else."""
+    """Update the ledger file; report an error without raising it."""
     try:
         ledger_of(app)
     except KtrialError as error:
-        app.say(f"the ledger is not up to date: {error.message}")
+        app.say(f"cannot update the ledger: {error.message}")
 
 
 def _entries(app: App, stored: StoredTrial) -> tuple[LedgerEntry, ...]:
@@ -78,7 +78,7 @@ def _entries(app: App, stored: StoredTrial) -> tuple[LedgerEntry, ...]:
 
 
 def _state(app: App, stored: StoredTrial) -> MachineState | None:
-    """Return the machine as the control had it, where that was kept."""
+    """Return the stored machine state of the control, if there is one."""
     from ktrial.tuning.state.state import parse_state
 
     states = app.store.states(stored.session)

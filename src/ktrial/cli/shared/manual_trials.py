@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials whose arms a person brings about, or whose visits are boots: begun, and gone on with visit by visit."""
+"""Trials whose arms a person sets up, or whose visits are boots: starts them, and runs one visit at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from ktrial.cli.shared.trial_outcome import finish
 from ktrial.cli.shared.trial_start import prepare
 from ktrial.judge.model.log import RunEnded, protocol_in
-from ktrial.kit import interruption, plain_json
+from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, LimitPassed, Refused
 from ktrial.kit.tables import columns
 from ktrial.trial.arms.manual import Due, check_signs, is_by_hand
@@ -58,7 +58,7 @@ class Past(NamedTuple):
 
 
 def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
-    """Put a new trial on disk, and make its first visit where that arm is in force already."""
+    """Store a new trial, and make its first visit if that arm is already in force."""
     check_signs(file, app.catalog.kinds)
     app.lock_trials()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
@@ -69,9 +69,9 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     protocol = protocol_of(ready.file, ready.tasks, order_of(ready).gates, ready.seed, None, runs, around)
     TrialProgress(app.clock, as_json=as_json).announce(ready, protocol)
     stored = begin(app, ready, protocol)
-    app.say(f"begun as {stored.trial}: `ktrial trial next` makes its visits")
+    app.say(f"started {stored.trial}; run `ktrial trial next` for each visit")
     due = due_of(stored, [protocol])
-    assert due is not None, "a trial that has just begun is not over"
+    assert due is not None, "a new trial is not over"
     try:
         found = _in_force(app, stored, due, Past((), ()), None)
     except Refused:
@@ -83,11 +83,11 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
 def next_visit(
     app: App, name: str | None, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
 ) -> int:
-    """Make the visit that is due, if its arm is in force; the verdict where it was the last one."""
+    """Make the next visit if its arm is in force; print the verdict after the last one."""
     stored = _open_by_hand(app, name)
     if not is_by_hand(stored.file):
-        hint = f"`ktrial trial resume {stored.trial}` goes on with it"
-        raise BadInput(f"{stored.trial} needs nobody's hand between its visits", hint=hint)
+        hint = f"ktrial trial resume {stored.trial}"
+        raise BadInput(f"{stored.trial} has neither manual arms nor boots", hint=hint)
     if not dry_run:
         app.lock_trials()
     records = app.run_store.records(stored.session)
@@ -103,7 +103,7 @@ def next_visit(
 
 
 def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, dry_run: bool) -> Sequence[Event]:
-    """Return the log with what became of it when a head was killed, or the machine booted in a visit."""
+    """Return the log, completed if ktrial was killed or the machine rebooted during a visit."""
     log = app.trials.log(stored.trial)
     benchmarks = list(dict.fromkeys(record.benchmark for record in records))
     late = [event for event in untold(log, records, benchmarks) if not isinstance(event, RunEnded) or event.block]
@@ -117,18 +117,17 @@ def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, d
 
 
 def _tell(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None, *, as_json: bool) -> int:
-    """Only say which visit is due, and whether it could be made now."""
     try:
         _in_force(app, stored, due, past, done)
     except Refused as error:
         show(due, (), as_json=as_json, now=error.message)
     else:
-        show(due, (), as_json=as_json, now="the visit can be made")
+        show(due, (), as_json=as_json, now="ready for this visit")
     return 0
 
 
 def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None) -> ArmFound:
-    """How it is known that the arm is in force; raises Refused if it is not, or this boot or build had its visit."""
+    """Return how ktrial knows that the arm is in force; raise Refused if it is not, or for a used boot or build."""
     facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
     refuse_used_boot(due, past.records, facts.value("boot.id"))
     refuse_used_build(due, past.log, facts)
@@ -140,7 +139,7 @@ def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | N
 
 
 def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_dangerous: bool, as_json: bool) -> int:
-    """Return the visit, and those after it for which nobody has to do anything; then what is due."""
+    """Make the visit and those after it that need no person, then show what is next."""
     ready = _prepared(app, stored, due, allow_dangerous=allow_dangerous)
     rig = rig_of(app, ready)
     before = app.trials.log(stored.trial)
@@ -158,41 +157,40 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
     if due_next is None:
         return finish(app, stored, interrupted=interrupted, as_json=as_json)
     if interrupted:
-        app.say(f"{interruption.words(app.interrupts.number)}; `{due_next.command}` goes on with it")
-        return interruption.status(app.interrupts.number)
+        return app.end_interrupted(f"continue with `{due_next.command}`")
     made = [f"{arm} in block {block}, {runs} run{'s'[: runs != 1]}" for block, arm, runs in visits_made(before, after)]
     show(due_next, made, as_json=as_json)
     return 0
 
 
 def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
-    """Return what the visit needs of this machine; raises Refused if an arm would not be what it was."""
+    """Prepare this machine for the visit; raise Refused if an arm would differ from the trial's start."""
     ready = prepare(app, file_of_visit(stored.file, due), allow_dangerous=allow_dangerous)
     changed = changed_arm(stored, due, ready.arms)
     if changed is not None:
         raise Refused(
-            f"the arm {changed} would not be what it was when {stored.trial} began: the machine has changed",
-            hint="put it back as it was, or begin a new trial",
+            f"the arm {changed} would differ from when {stored.trial} started: the machine has changed",
+            hint="restore the machine, or start a new trial",
         )
     refuse_changed(stored, found_values(ready.plans))
     return ready
 
 
 def _open_by_hand(app: App, name: str | None) -> StoredTrial:
-    """Return the trial of this name; without one the newest that waits for somebody, else the newest of its kind."""
+    """Return the named trial, otherwise the newest manual one with a visit to make, otherwise the newest manual one."""
     if name is not None:
         return app.trials.find(name)
     found = [one for one in app.trials.all() if is_by_hand(one.file)]
     if not found:
         raise BadInput(
-            "no trial waits for somebody to bring an arm about",
-            hint="`ktrial trial run FILE` begins one whose protocol has manual arms or boots (docs/trial.md)",
+            "no trial with manual arms or boots",
+            hint="start one with `ktrial trial run FILE` (docs/trial.md describes its protocol)",
         )
     return next((one for one in found if due_of(one, app.trials.log(one.trial)) is not None), found[0])
 
 
 def show(due: Due, done: Sequence[str], *, as_json: bool, now: str | None = None) -> None:
-    """Whose turn it is; `now` is how the machine stands to that, where somebody looked."""
+    """Show the next visit; `now` says whether the machine is ready for it, if known."""
     if as_json:
         sys.stdout.write(plain_json.line({"event": "due", "due": due, "done": done, "now": now}))
     else:

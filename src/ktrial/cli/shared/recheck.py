@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle or a published folder, checked by `ktrial recheck`."""
+"""Checks a bundle or a published folder for `ktrial recheck`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMPARISON = "comparison.json"
 
 
 def recheck_path(app: App, path: Path) -> RecheckResult:
-    """Return all that a bundle, or a folder that was published with its data, tells once more."""
+    """Compute a bundle, or a folder published with its data, again, and return every difference."""
     again = partial(answered_again, app)
     readers = Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
     if not path.is_dir():
@@ -40,16 +40,16 @@ def recheck_path(app: App, path: Path) -> RecheckResult:
         return recheck(bundle, stored, readers).found
     if not (path / DATA).is_dir():
         raise BadInput(
-            f"{path}: it holds no {DATA}/, and so nothing that could be computed again",
-            hint="`ktrial publish … --data` writes a folder with all that its comparison was made from",
+            f"{path}: no {DATA}/ in this folder to compute the comparison from",
+            hint="publish the folder with `ktrial publish … --data`",
         )
     stored = decode_comparison(plain_file(path, _COMPARISON), str(path / _COMPARISON))
     made = recheck(app.bundles.examine(path / DATA), stored, readers)
     files = list(_changed_files(path))
     notes = made.found.notes
     if stored.versions.get("ktrial") != __version__:
-        told = f"published by ktrial {stored.versions.get('ktrial')}: README.md and charts are not made again"
-        notes = (*notes, told)
+        note = f"published by ktrial {stored.versions.get('ktrial')}: README.md and charts are not checked"
+        notes = (*notes, note)
     elif made.comparison is not None:
         files += _made_again(path, made.comparison, {one.where for one in files})
     return msgspec.structs.replace(
@@ -58,30 +58,30 @@ def recheck_path(app: App, path: Path) -> RecheckResult:
 
 
 def _changed_files(folder: Path) -> Iterator[Difference]:
-    """Yield files that are not what SHA256SUMS says."""
+    """Yield files that differ from SHA256SUMS."""
     try:
         lines = plain_file(folder, LIST).decode().splitlines()
     except (BadInput, UnicodeDecodeError) as error:
-        yield Difference(kind="file", where=LIST, told=f"it cannot be read: {error}")
+        yield Difference(kind="file", where=LIST, told=f"cannot read it: {error}")
         return
     for line in lines:
         digest, _, name = line.partition("  ")
         data = _content(folder, name)
         if data is None:
-            yield Difference(kind="file", where=name, told=f"it is in {LIST} and no plain file of the folder")
+            yield Difference(kind="file", where=name, told=f"listed in {LIST}, but not a regular file in the folder")
         elif hashlib.sha256(data).hexdigest() != digest:
-            yield Difference(kind="hash", where=name, told=f"it was changed: it is not what {LIST} says")
+            yield Difference(kind="hash", where=name, told=f"changed: it differs from {LIST}")
 
 
 def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterator[Difference]:
-    """Yield files that are not what this ktrial makes of the comparison."""
+    """Yield files that differ from what this ktrial makes from the comparison."""
     for name, data in publication(comparison, has_data=True).items():
         if name not in (LIST, _COMPARISON) and name not in known and _content(folder, name) != data:
-            yield Difference(kind="file", where=name, told="it is not what comes out of the data")
+            yield Difference(kind="file", where=name, told="differs from what the data give")
 
 
 def _content(folder: Path, name: str) -> bytes | None:
-    """Return a plain file of the folder; None if it is none, or lies elsewhere."""
+    """Return a regular file of the folder; None if it is not one, or lies elsewhere."""
     try:
         return plain_file(folder, name)
     except BadInput:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a protocol to a trial that runs: what `ktrial try` and `ktrial trial` share."""
+"""Runs trials from protocols, for `ktrial try`, `ktrial trial` and other verbs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
-    """Print a protocol and measure nothing. Raises what it would be refused for on this machine."""
+    """Print a protocol without measuring; raise if this machine would refuse it."""
     file = _in_boots(app, file)
     if file.guest is not None:
         guest_trials.show_protocol(app, file)
@@ -55,27 +55,27 @@ def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
 
 
 class Venue(Protocol):
-    """Where a trial is carried out: this machine, or guests."""
+    """Where a trial runs: this machine, or guests."""
 
     ready: Prepared
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        """Fix the protocol; with `profile` on the noise that is measured first."""
+        """Fix the protocol; with `profile`, measure the noise first."""
 
     def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
-        """Return gates that cannot hold anything off here."""
+        """Return gates that ktrial cannot check here."""
 
     def begin(self, protocol: TrialProtocol) -> StoredTrial: ...
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """Return the first arm that would not be what it was when the trial began. Raises Refused for other changes."""
+        """Return the first arm that would differ from the trial's start; raise Refused for other changes."""
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
-        """From where the trial stands until it ends or is interrupted."""
+        """Continue the trial until it ends or is interrupted."""
 
 
 class _Here:
-    """The machine itself. Implements `Venue`."""
+    """Runs a trial on this machine. Implements `Venue`."""
 
     def __init__(self, app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
         app.lock_trials()
@@ -114,7 +114,7 @@ class _Here:
 
 
 def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
-    """Return where this trial is carried out; everything that its protocol names is there."""
+    """Return where the trial runs, after finding everything that its protocol names."""
     if file.guest is None:
         return _Here(app, file, allow_dangerous=allow_dangerous)
 
@@ -124,9 +124,9 @@ def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
 def run_file(
     app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool, as_json: bool, anyway: bool = False
 ) -> int:
-    """Return a new trial, from its protocol to its verdict; where somebody must do something first, up to there.
+    """Run a new trial from its protocol to its verdict, or until a person must set up an arm.
 
-    `anyway` also where the noise hides what is looked for.
+    With `anyway` it runs even if the noise is too high to detect the effect.
     """
     file = _in_boots(app, file)
     if file.guest is None and is_by_hand(file):
@@ -154,7 +154,7 @@ def part_of_question(
     allow_dangerous: bool,
     profile: bool = False,
 ) -> tuple[StoredTrial, CarriedOut]:
-    """Carry out one of several trials that answer a question, from where it stands; `check` may refuse it."""
+    """Start or continue one of several trials that answer a question; `check` may refuse it."""
     venue = venue_of(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(venue.ready)
     if stored is not None and (changed := venue.changed(stored)) is not None:
@@ -167,11 +167,11 @@ def part_of_question(
 
 def _refusal(arm: str, stored: StoredTrial, hint: str) -> Refused:
     what = "the machine has changed" if stored.file.guest is None else "its kernel or a value changed"
-    return Refused(f"the arm {arm} would not be what it was when {stored.trial} began: {what}", hint=hint)
+    return Refused(f"the arm {arm} would differ from when {stored.trial} started: {what}", hint=hint)
 
 
 def _in_boots(app: App, file: TrialFile) -> TrialFile:
-    """The same trial; where the host is an exact guest, in boots of such guests, which then take the host's place."""
+    """Return the trial; if the host is an exact guest, with a boot for each visit instead of the host."""
     booted = app.host.in_boots(file) if app.host is not None and file.guest is None else None
     if booted is None:
         return file
@@ -180,7 +180,7 @@ def _in_boots(app: App, file: TrialFile) -> TrialFile:
 
 
 def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListener, *, as_json: bool) -> bool:
-    """Carry a trial out; whether it was interrupted. One that a limit ended is shown before that is said."""
+    """Run a trial to its end; return whether it was interrupted. Show it before raising LimitPassed."""
     try:
         return venue.carry_on(stored, listen).interrupted
     except LimitPassed:
@@ -189,7 +189,6 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
 
 
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
-    """Go on with a trial of the store, with exactly what was fixed."""
     log = app.trials.log(stored.trial)
     judgement = judgement_of(log)
     if judgement.next.action == "stop" and isinstance(log[-1], TrialEnd):
@@ -199,7 +198,7 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
         return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
     venue = venue_of(app, stored.file, allow_dangerous=allow_dangerous)
     if (changed := venue.changed(stored)) is not None:
-        raise _refusal(changed, stored, hint="put it back as it was, or begin a new trial")
+        raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         listen.announce(venue.ready, protocol_in(log), judgement)
@@ -208,7 +207,7 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
 
 
 def extend_trial(app: App, stored: StoredTrial, blocks: int, *, allow_dangerous: bool, as_json: bool) -> int:
-    """Go on beyond the end of a trial that had declared it."""
+    """Continue a finished trial whose protocol allows it."""
     extendable(stored.trial, app.trials.log(stored.trial), blocks)
     app.lock_trials()
     app.trials.append(stored.trial, [Extended(blocks=blocks)])
@@ -220,7 +219,7 @@ def write_report(found: Comparison, path: Path) -> None:
 
 
 def recheck_trial(app: App, stored: StoredTrial) -> list[str]:
-    """Everything of which a trial of the store can be convicted: by its log, its records and their raw output."""
+    """Return every contradiction in a stored trial: in its log, its records and their raw output."""
     found = [f"{one.where}: {one.told}" for one in trial_differences(kept_trial(app, stored), app.store)]
     for run in reparse([stored.session], app.store, app.benchmarks):
         broken = [run.unread] if run.unread is not None and run.unread.startswith(BROKEN) else []

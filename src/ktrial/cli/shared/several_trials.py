@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions that several trials answer, one after the other; they go on from the store.
+"""Questions that several trials answer one after another; an interrupted question continues from the store.
 
-A course says from its trials so far which one comes next, or what the answer is.
+A `Follow` function returns the next trial, or the answer, given the trials so far.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Follow = Callable[[Sequence[BlamePart]], TrialFile | Answer]
 def find_unfinished(
     app: App, question: Question, title: str, follow: Callable[[Question, Sequence[BlamePart]], TrialFile | Answer]
 ) -> tuple[Question, list[BlamePart]]:
-    """The newest question of the store that asks the same and is not answered, with its trials; else this one."""
+    """Return the newest unanswered question in the store that equals this one, with its trials; otherwise this one."""
     for name, seed, parts in iter_started(app, title):
         same = msgspec.structs.replace(question, name=name, seed=seed)
         course = partial(follow, same)
@@ -43,33 +43,33 @@ def find_unfinished(
 
 
 def iter_started(app: App, title: str) -> Iterator[tuple[str, int, list[BlamePart]]]:
-    """Questions of this title in the store, the newest first: name, seed and trials so far."""
+    """Yield the stored questions of this title, the newest first: name, seed and trials so far."""
     groups: dict[str, list[StoredTrial]] = {}
     for stored in app.trials.all():
         if stored.file.part is not None and stored.file.part.rpartition("-")[0] == title:
             groups.setdefault(stored.file.part, []).append(stored)
     for name, group in groups.items():
-        # Each trial of a question has the next seed; the clock may have been set back between two of them.
+        # Order by seed, which each trial of a question increments: the clock may have been set back.
         ordered = sorted(group, key=lambda one: one.file.design.seed or 0)
         yield name, ordered[0].file.design.seed or 0, [part_of(app, stored) for stored in ordered]
 
 
 def belongs(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
-    """Return whether these trials are the beginning of this very question."""
+    """Return whether these are the first trials of this question."""
     for number, part in enumerate(parts):
-        wanted = follow(parts[:number])
-        if not isinstance(wanted, TrialFile) or _question_of(wanted) != _question_of(part.file):
+        expected = follow(parts[:number])
+        if not isinstance(expected, TrialFile) or _question_of(expected) != _question_of(part.file):
             return False
     return True
 
 
 def is_open(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
-    """Return whether a trial is missing for the answer."""
+    """Return whether the answer needs another trial."""
     return isinstance(follow(parts), TrialFile) or not _is_over(parts[-1])
 
 
 def _question_of(file: TrialFile) -> TrialFile:
-    """Return what is asked for, without the marks that the machine put on it."""
+    """Return the protocol without the placebo marks that ktrial adds on a machine."""
     plain = {name: msgspec.structs.replace(arm, placebo=False) for name, arm in file.arms.items()}
     return msgspec.structs.replace(file, arms=plain)
 
@@ -79,7 +79,6 @@ def _is_over(part: BlamePart) -> bool:
 
 
 def part_of(app: App, stored: StoredTrial) -> BlamePart:
-    """Return a trial of the store as a part of a question."""
     log = app.trials.log(stored.trial)
     protocol = protocol_in(log)
     return BlamePart(
@@ -100,7 +99,7 @@ def carry_out(
     allow_dangerous: bool,
     as_json: bool,
 ) -> Answer | None:
-    """To the answer; None if somebody interrupted. `check` refuses a trial before its first run."""
+    """Run trials until the answer is known; return None if interrupted. `check` may refuse a trial before it runs."""
     done = list(parts)
     first = follow(done)
     if isinstance(first, TrialFile) and first.guest is None:
@@ -108,11 +107,11 @@ def carry_out(
     stored = app.trials.find(done.pop().trial) if done and not _is_over(done[-1]) else None
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
-        while isinstance(wanted := follow(done), TrialFile):
-            stored, carried = part_of_question(app, wanted, stored, check, listen, allow_dangerous=allow_dangerous)
+        while isinstance(following := follow(done), TrialFile):
+            stored, carried = part_of_question(app, following, stored, check, listen, allow_dangerous=allow_dangerous)
             if carried.interrupted:
                 return None
             done.append(part_of(app, stored))
             stored = None
     note(app)
-    return wanted
+    return following

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the verbs that write the protocol of a trial from their arguments."""
+"""Options of the verbs that make a trial protocol from their arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ktrial.cli.completion import measurable_names
-from ktrial.cli.options import anyway_option, dangerous_option, json_option
+from ktrial.cli.options import (
+    anyway_option,
+    budget_option,
+    dangerous_option,
+    json_option,
+    metric_option,
+    parameter_option,
+    seed_option,
+    with_options,
+)
 from ktrial.cli.shared.command_environment import clean_env_option, named_variables
 from ktrial.kit.errors import BadInput
 
@@ -17,124 +26,85 @@ if TYPE_CHECKING:
     from ktrial.trial.guests.recipe import KernelRecipe
     from ktrial.trial.protocol.file import TrialFile
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-#: Options by the names of their parameters, where those are others.
+#: Option names that differ from their parameter names.
 _WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch"}
-_MEASURED = (
+
+measured_options = with_options(
     click.option(
         "--suite",
         shell_complete=measurable_names,
         metavar="SUITE|BENCHMARK",
-        help="Suite or benchmark to measure (or a command after --).",
+        help="Suite or benchmark to measure (or put a command after --).",
     ),
-    click.option(
-        "--metric",
-        "metrics",
-        multiple=True,
-        metavar="SPEC",
-        help="Read a number that CMD prints: NAME:lower=REGEX. Repeatable.",
-    ),
+    metric_option,
     click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]"),
     clean_env_option,
-    click.option(
-        "-p",
-        "--parameter",
-        "given",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Set a parameter of the benchmark. Repeatable.",
-    ),
-    click.option("--primary", metavar="OUTCOME", help="Outcome that decides."),
+    parameter_option,
+    click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial."),
 )
-_GUEST = (
-    click.option("--mode", type=click.Choice(("exact", "emulated", "kvm")), help="How to run guests.  [exact]"),
+guest_options = with_options(
+    click.option(
+        "--mode",
+        type=click.Choice(("exact", "emulated", "kvm")),
+        help="How to run guests; exact makes time deterministic.  [exact]",
+    ),
     click.option("--memory", metavar="SIZE", help="Memory of each guest.  [512MiB]"),
     click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest.  [2; 1 if exact]"),
-    click.option("--workloads", type=click.IntRange(1, 100), help="Number of seeds per boot.  [1]"),
+    click.option("--workloads", type=click.IntRange(1, 100), help="Number of workload seeds per boot.  [1]"),
 )
-_BUILT = (
-    click.option("--tree", metavar="TREE", help="Build the kernels from these sources."),
-    click.option("--config", metavar="BASE", help="Base configuration of all kernels.  [tinyconfig]"),
-    click.option("--common", multiple=True, metavar="NAME|FILE", help="Fragment added to all kernels.  [guest]"),
-    click.option("--cc", metavar="PROGRAM", help="Compiler of all kernels.  [gcc]"),
+build_options = with_options(
+    click.option("--tree", metavar="TREE", help="Kernel sources to build the kernels from."),
+    click.option("--config", metavar="BASE", help="Base configuration for all kernels.  [tinyconfig]"),
+    click.option(
+        "--common",
+        multiple=True,
+        metavar="NAME|FILE",
+        help="Configuration fragment for all kernels. Repeatable.  [guest]",
+    ),
+    click.option("--cc", metavar="PROGRAM", help="Compiler for all kernels.  [gcc]"),
 )
-_DESIGNED = (
+designed_options = with_options(
     click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding."),
     click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2%]"),
-    click.option(
-        "--budget",
-        default="default",
-        show_default=True,
-        metavar="NAME|BLOCKS",
-        help="Maximum number of blocks: quick, default, thorough or a number.",
-    ),
+    budget_option,
     click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the trial."),
-    click.option(
-        "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the run order of an earlier trial."
-    ),
-    click.option(
-        "--no-profile", is_flag=True, help="Skip the noise profile; plan the cap from the first seven blocks."
-    ),
+    seed_option(),
+    click.option("--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks."),
     anyway_option,
-    click.option("--dry-run", is_flag=True, help="Print the protocol, check it here, measure nothing."),
+    click.option("--dry-run", is_flag=True, help="Print the protocol and check it here; measure nothing."),
     dangerous_option,
     json_option,
 )
 
 
-def measured_options(command: F) -> F:
-    return _with(_MEASURED, command)
-
-
-def guest_options(command: F) -> F:
-    return _with(_GUEST, command)
-
-
 def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of them that were given, as fields of `GuestFile`."""
-    asked = {name: options[name] for name in ("mode", "memory", "cpus", "workloads")}
-    return {name: value for name, value in asked.items() if value is not None}
-
-
-def build_options(command: F) -> F:
-    return _with(_BUILT, command)
+    names = ("mode", "memory", "cpus", "workloads")
+    return {name: options[name] for name in names if options[name] is not None}
 
 
 def recipe_of(options: Mapping[str, Any], *needing: str) -> KernelRecipe | None:
-    """Return what they say; None without sources. `needing` are further options that mean nothing then."""
+    """Return the recipe of `build_options`, or None without --tree, which `needing` (other options) require too."""
     from ktrial.trial.guests.recipe import CONFIG, FRAGMENTS, KernelRecipe
 
     tree, config, common, cc = (options[name] for name in ("tree", "config", "common", "cc"))
     if tree is None:
         if given := next((name for name in ("config", "common", "cc", *needing) if options[name]), None):
-            raise BadInput(f"--{_WORDS.get(given, given)} is for kernels that are built", hint="--tree names sources")
+            raise BadInput(f"--{_WORDS.get(given, given)} requires --tree", hint="add --tree with kernel sources")
         return None
-    usual = FRAGMENTS if config is None else ()
-    return KernelRecipe(tree=tree, config=config or CONFIG, fragments=common or usual, cc=cc)
+    fragments = common or (FRAGMENTS if config is None else ())
+    return KernelRecipe(tree=tree, config=config or CONFIG, fragments=fragments, cc=cc)
 
 
 def refuse_shape(options: Mapping[str, Any]) -> None:
-    """Raise BadInput if one was given, and nothing is tried in guests."""
     if given := guest_shape(options):
-        raise BadInput(f"--{next(iter(given))} is for guests", hint="--guest tries it in guests")
-
-
-def designed_options(command: F) -> F:
-    return _with(_DESIGNED, command)
-
-
-def _with(options: tuple[Callable[[F], F], ...], command: F) -> F:
-    for option in reversed(options):
-        command = option(command)
-    return command
+        raise BadInput(f"--{next(iter(given))} requires --guest", hint="add --guest")
 
 
 def protocol_file(
     name: str, suite: str | None, own: tuple[str, ...] | None, options: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """Return the protocol that these options ask for; `more` are the fields that the verb knows."""
+    """Return the protocol that these options describe; `more` are fields that the verb sets."""
     from ktrial.trial.protocol.from_words import pair
 
     return template_file(
@@ -152,7 +122,7 @@ def protocol_file(
 def template_file(
     name: str, own: tuple[str, ...] | None, options: Mapping[str, Any], design: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """Return what all such verbs take alike: a command of one's own, the effect that is looked for, and times."""
+    """Return a protocol with what all these verbs share: the command, the effect to detect, and times."""
     import msgspec
 
     from ktrial.trial.protocol.file import DesignFile, TrialFile
@@ -172,6 +142,5 @@ def template_file(
 
 
 def budget_of(options: Mapping[str, Any]) -> int | str:
-    """`--budget`: a name, or a number of blocks."""
-    said: str = options["budget"]
-    return int(said) if said.isdigit() else said
+    budget: str = options["budget"]
+    return int(budget) if budget.isdigit() else budget

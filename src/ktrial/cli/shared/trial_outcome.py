@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial came to, shown."""
+"""Shows the result of a trial."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.cli.shared.fail_on import refuse
 from ktrial.cli.shared.ledger import note
 from ktrial.compare.files import read_comparison
 from ktrial.evidence.recheck_trial import told_again
-from ktrial.kit import interruption, plain_json
+from ktrial.kit import plain_json
 from ktrial.kit.errors import GuardTripped
 from ktrial.kit.tables import columns
 from ktrial.reports.terminal import comparison_text
@@ -44,30 +44,27 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         sys.stdout.write(text)
     if interrupted:
         resume = f"{again(app.host)} trial resume {stored.trial}"
-        app.say(f"{interruption.words(app.interrupts.number)}; `{resume}` goes on with it")
-        return interruption.status(app.interrupts.number)
+        return app.end_interrupted(f"continue with `{resume}`")
     if found is not None:
         say_next(app, stored, found)
     left = "" if is_by_hand(stored.file) or stored.file.guest is not None else f"; {as_before(app.host)}"
     app.say(f"saved as {stored.trial}{left}")
     if found is not None:
         if broken := broken_guards(found):
-            raise GuardTripped(f"a guard is broken: {broken[0]}")
+            raise GuardTripped(f"a guard tripped: {broken[0]}")
         refuse(app, found)
     return 0
 
 
 def say_next(app: App, stored: StoredTrial, found: Comparison) -> None:
-    """What the trial itself says is to be done otherwise."""
+    """Say what to change in the next trial, if this one shows it."""
     if any(finding.kind == "carry-over" for finding in _findings(found)):
         longer_s = max(2 * stored.settle_s, 1.0)
-        app.say(
-            f"next: an effect reached into the next visit; the same trial with --settle {longer_s:g}s shows it whole"
-        )
+        app.say(f"next: an effect lasted into the next visit; run the same trial with --settle {longer_s:g}s")
 
 
 def broken_guards(found: Comparison) -> list[str]:
-    """Return what is surely worse by more than its guard allows."""
+    """Return the outcomes that are clearly worse than their guard allows."""
     return [one.sentence for one in _findings(found) if one.kind == "guard-broken"]
 
 
@@ -81,12 +78,11 @@ def load_comparison(app: App, stored: StoredTrial) -> Comparison:
 
 def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
     kept = app.trials.named(stored.trial)
-    assert kept is not None, "it was found a moment ago"
+    assert kept is not None, "the caller has just found it"
     return kept
 
 
 def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool) -> None:
-    """What a trial found; with everything, also outcomes that were not asked for."""
     if stored.file.screen is not None:
         screening(app, stored, as_json=as_json)
         return
@@ -100,7 +96,7 @@ def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool
 
 
 def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
-    """Show a trial that looks for the setting that did it."""
+    """Show a trial that screens settings for the one responsible."""
     log = app.trials.log(stored.trial)
     found = judgement_of(log)
     if as_json:
@@ -111,7 +107,6 @@ def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
 
 
 def comparison_named(app: App, what: str) -> Comparison:
-    """Return the comparison of a file, or of a trial of the store."""
     if what == "-" or what.endswith(".json") or Path(what).exists():
         return read_comparison(Path(what))
     return load_comparison(app, app.trials.find(what))

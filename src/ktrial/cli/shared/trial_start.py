@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every trial is asked before its first run."""
+"""Checks and prepares a trial before its first run."""
 
 from __future__ import annotations
 
@@ -26,28 +26,26 @@ if TYPE_CHECKING:
 
 
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
-    """Find everything that the protocol names, on this machine. Raises for what is not there."""
+    """Find everything that the protocol names on this machine; raise for what is missing."""
     if not app.may_run_trials:
-        raise Refused("trials run on this machine only", hint="leave --machine-root out")
+        raise Refused("trials run on this machine only", hint="leave out --machine-root")
     if app.host is not None:
         app.host.check_trial()
     undo_left_commands(app)
     suite, benchmarks = choose(
         app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
     )
-    # Not of the executor: what it starts by then would not be exposed.
+    # Do not ask the executor, because programs that it starts now would not get the right OOM score.
     facts = app.best_session("planning the arms").facts()
     file = msgspec.structs.replace(file, cpus=cpus_here(app, facts, file.cpus))
     extras = extras_of(app, file)
     if extras and app.host is not None:
-        raise BadInput(
-            f"the arm {next(iter(extras))} runs programs, which a guest has none of", hint="leave --host out"
-        )
+        raise BadInput(f"the arm {next(iter(extras))} runs programs, which a guest lacks", hint="leave out --host")
     return trial_ready.prepare(app, file, suite, benchmarks, extras, allow_dangerous=allow_dangerous)
 
 
 def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
-    """Raise what a trial would be refused for, as far as looking shows it; of one in guests, what it would measure."""
+    """Raise the errors of a trial that need no measurement; for guests check only what it would measure."""
     suite, benchmarks = choose(
         app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
     )
@@ -58,14 +56,14 @@ def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
 
 
 def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> None:
-    """A trial that cannot see what is looked for begins only if that is wanted."""
+    """Raise Refused if the trial cannot detect the effect and the user does not want to continue anyway."""
     if anyway:
         return
     if not ask or not is_terminal():
         raise Refused(
             f"this trial detects {sight_text(forecast)}",
-            hint=f"{more_text(forecast)}; --anyway continues, and still detects larger effects",
+            hint=f"{more_text(forecast)}; or add --anyway to detect larger effects only",
         )
 
     sys.stderr.write(paragraph(more_text(forecast), width=columns()) + "\n")
-    must_agree("Continue anyway, and look only for larger effects?")
+    must_agree("Continue anyway and look only for larger effects?")

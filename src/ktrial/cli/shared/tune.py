@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a tuning out: its trials, the one transaction that keeps what was proven, and the receipt."""
+"""Runs `ktrial tune`: its trials, the transaction that applies proven settings, and the receipt."""
 
 from __future__ import annotations
 
 import secrets
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +14,6 @@ from ktrial.bench.availability import examine_with
 from ktrial.bench.suites import find_suite
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.bench import give_programs_of, refuse_faulty
-from ktrial.cli.shared.several_trials import carry_out
 from ktrial.cli.shared.trial_options import budget_of, template_file
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnknownName
@@ -24,17 +22,14 @@ from ktrial.machine.transactions import IN_FORCE, UNFINISHED, unfinished
 from ktrial.studies.goals import Goal, Measure
 from ktrial.studies.suggest import candidates_of
 from ktrial.studies.tune.model import TuneQuestion
-from ktrial.studies.tune.select import follow, groups_of
+from ktrial.studies.tune.select import groups_of
 from ktrial.studies.tune.text import receipt_text
 from ktrial.trial.protocol.from_words import pair
 from ktrial.tuning.plans.confirm import must_agree
 from ktrial.tuning.plans.resolve import apply_plan, make_plan
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ktrial.cli.app import App
-    from ktrial.studies.blame.model import BlamePart
     from ktrial.studies.goals import Candidate
     from ktrial.studies.tune.model import TuneReceipt
 
@@ -42,9 +37,9 @@ if TYPE_CHECKING:
 def tune_question(
     app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[str, TuneQuestion, dict[str, str]]:
-    """Return what is to be tried here, and what cannot be measured."""
+    """Return what to try here, and what cannot be measured."""
     if not app.may_run_trials:
-        raise Refused("trials run on this machine only", hint="leave --machine-root out")
+        raise Refused("trials run on this machine only", hint="leave out --machine-root")
     goal = _goal(app, name, own, options)
     for one in goal.measure:
         give_programs_of(app, one.suite)
@@ -54,8 +49,8 @@ def tune_question(
         candidates, unready = _measurable(app, candidates)
         left_out |= unready
     if not candidates:
-        told = "; ".join(f"{one}: {why}" for one, why in left_out.items())
-        raise BadInput(f"nothing of {name} would change anything here that can be measured", hint=told or None)
+        reasons = "; ".join(f"{one}: {why}" for one, why in left_out.items())
+        raise BadInput(f"no setting of {name} has an effect here that ktrial can measure", hint=reasons or None)
     guards = dict(pair(one, "--guard") for one in options["guards"])
     template = template_file(name, own, options, {"budget": budget_of(options)}, guards=guards, arms={})
     groups = groups_of(candidates[: options["most"]], template)
@@ -68,7 +63,7 @@ def tune_question(
 
 
 def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]) -> Goal:
-    """The goal, measured otherwise where the command line says so; a profile is one with --suite or a command."""
+    """Return the goal, measured as the command line says; a profile needs --suite or a command."""
     elsewhere = None
     if own is not None or options["suite"] is not None:
         elsewhere = Measure(knobs=("*",), suite=options["suite"] or "", primary=options["primary"] or "")
@@ -76,16 +71,18 @@ def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, A
         goal = app.goals[name]
         return goal if elsewhere is None else msgspec.structs.replace(goal, measure=(elsewhere,))
     if name not in app.catalog.profiles:
-        raise UnknownName("goal or profile", name, (*app.goals, *app.catalog.profiles), hint="`ktrial suggest`")
+        raise UnknownName(
+            "goal or profile", name, (*app.goals, *app.catalog.profiles), hint="run `ktrial suggest` to list goals"
+        )
     if elsewhere is None:
         raise BadInput(
-            f"{name} is a profile: what tells whether it helps?", hint="--suite NAME --primary OUTCOME, or -- CMD"
+            f"nothing to measure for the profile {name}", hint="add --suite NAME --primary OUTCOME, or -- CMD"
         )
     return Goal(name=name, what=app.catalog.profiles[name].summary, measure=(elsewhere,), profiles=(name,))
 
 
 def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candidate], dict[str, str]]:
-    """Return those whose benchmarks can run here, and why others cannot."""
+    """Return the candidates whose benchmarks can run here, and why others cannot."""
     why: dict[str, str] = {}
     for suite in dict.fromkeys(one.measure.suite for one in candidates):
         refuse_faulty(app, suite)
@@ -96,17 +93,8 @@ def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candida
     return [one for one in candidates if one.measure.suite not in why], why
 
 
-def carry_on_tuning(
-    app: App, question: TuneQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
-) -> TuneReceipt | None:
-    """Return all trials; None if somebody interrupted."""
-    return carry_out(
-        app, partial(follow, question), parts, lambda _: None, allow_dangerous=allow_dangerous, as_json=as_json
-    )
-
-
 def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool) -> TuneReceipt:
-    """Put all that is kept into force, in one transaction that stays."""
+    """Apply all proven settings in one permanent transaction."""
     words = [f"{address}={value}" for address, value in receipt.kept.items()]
     if ask and is_terminal():
         must_agree(f"Apply {' '.join(words)}?")
@@ -114,18 +102,14 @@ def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool)
     plan, _ = make_plan(root, app.catalog, words, allow_dangerous=allow_dangerous)
     if plan.refusals:
         first = plan.refusals[0]
-        raise KtrialError(f"{first.address} cannot be kept: {first.reason}", hint="nothing was applied")
+        raise KtrialError(f"cannot apply {first.address}: {first.reason}", hint="nothing was applied")
     done = apply_plan(root, plan, {"kind": "keep"})
     failed = [step for step in done.steps if step.outcome not in IN_FORCE]
     if done.state != "applied" or failed:
-        said = f"{failed[0].path}: {failed[0].message}" if failed else done.state
-        hint = unfinished(done) if done.state == UNFINISHED else "all is as it was"
-        raise KtrialError(f"what was proven could not be applied: {said}", hint=hint)
+        why = f"{failed[0].path}: {failed[0].message}" if failed else done.state
+        hint = unfinished(done) if done.state == UNFINISHED else "everything has been restored"
+        raise KtrialError(f"cannot apply the proven settings: {why}", hint=hint)
     return msgspec.structs.replace(receipt, transaction=done.transaction)
-
-
-def keep_receipt(app: App, receipt: TuneReceipt) -> Path:
-    return app.receipts.save(receipt.name, plain_json.document(receipt))
 
 
 def show(receipt: TuneReceipt, *, as_json: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial watch` needs beside its options: rates and limits from words, the folder, lines and events."""
+"""What `ktrial watch` shares: it parses rates and limits, chooses the folder, and prints lines and events."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
     from ktrial.cli.app_guest import GuestHost
     from ktrial.recordings.watching import MachineView, TracedEvent
 
-#: Name of a recording's file within its folder.
+#: File name of a recording in its folder.
 RECORDING = "recording.ktr"
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:Hz)?")
 
 
 def rates(words: Sequence[str]) -> dict[str, float]:
-    """`vmstat_all=50Hz` for each source. Raises BadInput."""
-    found = {}
+    """Parse `vmstat_all=50Hz` for each source. Raises BadInput."""
+    rate_of = {}
     for word in words:
         source, equals, rate = word.partition("=")
         match = _RATE.fullmatch(rate)
         if not equals or match is None:
-            raise BadInput(f"--rate {word!r} is not SOURCE=HZ", hint="such as  --rate cpu=50Hz  or  --rate zones=0")
-        found[source] = float(match[1])
-    return found
+            raise BadInput(f"--rate: expected SOURCE=HZ, got {word!r}", hint="--rate cpu=50Hz")
+        rate_of[source] = float(match[1])
+    return rate_of
 
 
 def least(words: Sequence[str]) -> dict[str, float]:
-    """`block-io=10ms` for each kind, `block-io:vda=2ms` for one device. Raises BadInput."""
-    found = {}
+    """Parse `block-io=10ms` for each kind, `block-io:vda=2ms` for one device. Raises BadInput."""
+    limits = {}
     for word in words:
         kind, equals, length = word.partition("=")
         if not equals:
-            raise BadInput(f"--above {word!r} is not KIND=TIME", hint="such as  --above block-io=10ms")
-        found[kind] = short_seconds(length, "--above")
-    return found
+            raise BadInput(f"--above: expected KIND=TIME, got {word!r}", hint="--above block-io=10ms")
+        limits[kind] = short_seconds(length, "--above")
+    return limits
 
 
 def short_seconds(text: str, option: str) -> float:
-    """`500us`, `10ms`, or what other times are written as."""
+    """Return `500us`, `10ms` or any other time in seconds."""
     for suffix, factor in (("ms", 1e-3), ("us", 1e-6)):
         number = text.removesuffix(suffix)
         if number != text:
@@ -67,53 +67,48 @@ def short_seconds(text: str, option: str) -> float:
 
 
 def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None, *, here: bool = True) -> Path:
-    """The folder that is asked for, or a new one named after now, on a disk that is not watched where there is one.
+    """Return the wanted folder, or a new one named after the time, on a disk that is not watched if possible.
 
-    Where it is not `here` that something is watched, no disk of this machine is.
+    Without `here` the watch is elsewhere, and no disk of this machine is watched.
     """
     if wanted is not None:
         return wanted
-
-    usual = state_folder() / "recordings"
-    place = recording_place(usual, paths_of(words, pid)) if here else usual
+    default = state_folder() / "recordings"
+    place = recording_place(default, paths_of(words, pid)) if here else default
     return place / time.strftime("%Y-%m-%dT%H-%M-%S")
 
 
 def refuse_on_host(
     host: GuestHost | None, frames_from: Path | None, wanted: Mapping[str, float], *, ends: bool
 ) -> None:
-    """Raise BadInput for what would bring this machine into the recording of a guest, or would never end there.
+    """Raise BadInput for options that would mix this machine into a guest's recording, or never end there.
 
-    `ends`: with a program, or after a time.
+    `ends`: the watch ends with a program or after a time.
     """
     if host is None:
         return
     if frames_from is not None:
         raise BadInput(
-            f"--frames-from {frames_from}: it lies on this machine, whose clock is not that of {host.word}",
-            hint="--frame-loop draws frames in the guest",
+            f"--frames-from {frames_from}: this file follows this machine's clock, not that of {host.word}",
+            hint="use --frame-loop, which draws frames in the guest",
         )
     if wanted.get("nvidia"):
         raise BadInput(
-            f"--rate nvidia={wanted['nvidia']:g}: its cards are in this machine, not in {host.word}",
-            hint="leave it out",
+            f"--rate nvidia={wanted['nvidia']:g}: {host.word} has no NVIDIA card", hint="leave out --rate nvidia"
         )
     if host.is_exact and not ends:
-        raise BadInput(
-            f"--host {host.word}: nobody can end a watch while such a guest runs",
-            hint="give --for, such as  --for 1m",
-        )
+        raise BadInput(f"--host {host.word}: Ctrl-C cannot end a watch in an exact guest", hint="add --for 1m")
 
 
 def untraced(why: str) -> str:
-    """Said at the beginning: after hours it is too late to do something about it."""
-    return clean(f"no events are traced: {why}") + "\n"
+    """Return a warning for the start of a watch, when the user can still do something about it."""
+    return clean(f"not tracing events: {why}") + "\n"
 
 
 class WatchShown:
-    """Lines for people, or events for programs, while it goes on.
+    """Prints lines for people, or events for programs, during a watch.
 
-    The events of a line are those that were handed over since the line before: all that are kept, none twice.
+    Each line has the events since the line before, every one exactly once.
     """
 
     def __init__(self, every_s: float, *, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One watch from its begin to the sum at its end, for a person or for a program.
+"""Runs one watch from its start to the summary, for a person or a program.
 
-The live view is drawn in place on a terminal, of what is recorded anyway.
+On a terminal it draws a live view of what it records.
 """
 
 from __future__ import annotations
@@ -40,24 +40,19 @@ if TYPE_CHECKING:
 
 
 def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:
-    """Return whether to draw: asked for, or on a terminal that a program which is started does not write to as well."""
+    """Return whether to draw: if wanted, or on a terminal that the started program does not write to."""
     can = is_live(sys.stderr, os.environ) and not as_json
     return can and (wanted if wanted is not None else not shares_terminal)
 
 
 class LivePicture:
-    """Draws once a second on stderr; `frames_told` says that a log tells frames."""
+    """Draws once a second on stderr; `frames_told`: a log contains frames."""
 
     def __init__(
-        self,
-        title: str,
-        symptoms: Mapping[str, Symptom],
-        *,
-        program: bool,
-        frames_told: bool = False,
+        self, title: str, symptoms: Mapping[str, Symptom], *, program: bool, frames_told: bool = False
     ) -> None:
         self._title = title
-        self._told = False
+        self._has_warned = False
         self._live = LiveWatch(symptoms, program=program, frames_told=frames_told)
         self._view = LiveLines(lambda text: draw(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
         self._cpu_s = time.process_time()
@@ -68,12 +63,12 @@ class LivePicture:
 
     def handed(self, data: bytes) -> None:
         self._live.handed(data)
-        if not self._told and self._live.why_untraced is not None:
-            self._told = True
+        if not self._has_warned and self._live.why_untraced is not None:
+            self._has_warned = True
             self._view.say(untraced(self._live.why_untraced))
 
     def ended(self) -> None:
-        """The last picture stays, with what came at the end."""
+        """Draw the last picture, which stays on the terminal."""
         self._draw()
 
     def frames(self, frames: Sequence[tuple[int, float]]) -> None:
@@ -86,7 +81,7 @@ class LivePicture:
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says. `live`: to draw in place; None: as it fits."""
+    """The options of `ktrial watch`. `live`: whether to draw in place; None: ktrial decides."""
 
     wanted: WatchRequest
     words: tuple[str, ...] | None
@@ -101,34 +96,34 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool
 
 
-def watch_session(app: App, asked: WatchOptions) -> None:
-    """Watch, and tell the sum. Raises BadInput, AgentError."""
-    rates = dict(asked.wanted.rates)
-    nvidia_hz, limit_s = rates.pop("nvidia", None), asked.wanted.limit_s
-    pattern = None if asked.pattern is None else FramePattern(asked.pattern)
-    tail: LineTail | LinesAtEnd | None = None if asked.frames_from is None else LineTail(asked.frames_from)
+def watch_session(app: App, options: WatchOptions) -> None:
+    """Watch, and print the summary. Raises BadInput, AgentError."""
+    rates = dict(options.wanted.rates)
+    nvidia_hz, limit_s = rates.pop("nvidia", None), options.wanted.limit_s
+    pattern = None if options.pattern is None else FramePattern(options.pattern)
+    tail: LineTail | LinesAtEnd | None = None if options.frames_from is None else LineTail(options.frames_from)
     program = None
-    if asked.words is not None:
+    if options.words is not None:
         program = watched_program(
-            app, asked.words, limit_s, variables=asked.variables, clean=asked.clean_env, as_json=asked.as_json
+            app, options.words, limit_s, variables=options.variables, clean=options.clean_env, as_json=options.as_json
         )
-    told_by = str(asked.frames_from)
-    if asked.loop is not None:
+    told_by = str(options.frames_from)
+    if options.loop is not None:
         pattern, told_by = FramePattern(LINES), "the frame loop"
-        program, tail = frame_loop(app, asked.loop, limit_s)
-    drawing = _shows(app, asked, frames_told=pattern is not None)
+        program, tail = frame_loop(app, options.loop, limit_s)
+    drawing = _shows(app, options, frames_told=pattern is not None)
     kept = None
     if tail is not None and pattern is not None:
-        kept = KeptFrames(tail, pattern, told_by, asked.file.parent, drawing)
+        kept = KeptFrames(tail, pattern, told_by, options.file.parent, drawing)
     shows: Looks = kept or drawing
-    wanted = msgspec.structs.replace(asked.wanted, rates=rates)
+    request = msgspec.structs.replace(options.wanted, rates=rates)
     if program is not None:
-        wanted = msgspec.structs.replace(wanted, process=program.pid, command=program.command)
+        request = msgspec.structs.replace(request, process=program.pid, command=program.command)
     cpu_s = time.process_time()
     try:
-        watching = app.watching(asked.file, nvidia_hz)
+        watching = app.watching(options.file, nvidia_hz)
         with app.interrupts:
-            ended, status = watch(watching, wanted, shows, program=program)
+            ended, status = watch(watching, request, shows, program=program)
         shows.ended()
     finally:
         if program is not None:
@@ -136,32 +131,31 @@ def watch_session(app: App, asked: WatchOptions) -> None:
         if kept is not None:
             kept.stop()
     head_cpu_s = time.process_time() - cpu_s if app.host is None else None
-    file = asked.file
+    file = options.file
     stream, error_s = (None, 0.0) if kept is None else (kept.stream, kept.error_s)
     recording, findings = read_back(file.read_bytes(), str(file), ended, stream, error_s)
     findings = (*findings, *crowded_disk(recording, disk_of(file.parent) if app.host is None else None, ended.bytes))
     if kept is not None:
         findings = (*findings, *lost_lines(kept.lost))
-    if asked.as_json:
-        told = {"event": "ended", "file": str(file), "exit_status": status, "head_cpu_s": head_cpu_s}
-        write_json({**told, "ended": msgspec.to_builtins(ended), "findings": msgspec.to_builtins(findings)})
+    if options.as_json:
+        event = {"event": "ended", "file": str(file), "exit_status": status, "head_cpu_s": head_cpu_s}
+        write_json({**event, "ended": msgspec.to_builtins(ended), "findings": msgspec.to_builtins(findings)})
     else:
         sys.stdout.write(summary(ended, str(file), findings, head_cpu_s, columns()))
 
 
-def _shows(app: App, asked: WatchOptions, *, frames_told: bool) -> TellsFrames:
+def _shows(app: App, options: WatchOptions, *, frames_told: bool) -> TellsFrames:
+    shares = options.words is not None and (sys.stdout.isatty() or sys.stderr.isatty())
+    if not draws(options.live, as_json=options.as_json, shares_terminal=shares):
+        return WatchShown(options.every_s, as_json=options.as_json)
 
-    shares = asked.words is not None and (sys.stdout.isatty() or sys.stderr.isatty())
-    if not draws(asked.live, as_json=asked.as_json, shares_terminal=shares):
-        return WatchShown(asked.every_s, as_json=asked.as_json)
-
-    process = asked.wanted.process
-    title = " ".join(asked.words) if asked.words else "the machine" if process is None else f"process {process}"
-    if asked.loop is not None:
-        title = f"frames of ktrial's own, {asked.loop}"
+    process = options.wanted.process
+    title = " ".join(options.words) if options.words else "the machine" if process is None else f"process {process}"
+    if options.loop is not None:
+        title = f"ktrial's frame loop, {options.loop}"
     return LivePicture(
         title,
         load_symptoms(app.catalog),
-        program=asked.words is not None or process is not None or asked.loop is not None,
+        program=options.words is not None or process is not None or options.loop is not None,
         frames_told=frames_told,
     )

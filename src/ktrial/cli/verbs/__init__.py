@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs, found by walking this folder: a new verb is a new file with a `command` and nothing else."""
+"""The verbs: each module in this package defines one as `command`, so a new verb is one new file."""

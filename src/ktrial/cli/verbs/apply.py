@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial apply`: write settings as one transaction that can be undone."""
+"""`ktrial apply`: apply settings as one reversible transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 @click.command(short_help="Apply a profile or settings as one transaction.")
 @settings_argument
 @click.option("--for", "for_", metavar="TIME", help="Revert after TIME (30s, 10m, 1h) unless confirmed.")
-@click.option("--confirm", metavar="TIME", help="Ask whether to keep them; revert if unanswered for TIME.")
+@click.option(
+    "--confirm", metavar="TIME", help="Ask whether to keep the settings; revert after TIME without an answer."
+)
 @click.option("--keep-going", is_flag=True, help="Apply what works and report the rest, instead of all or nothing.")
 @yes_option
 @dangerous_option
@@ -45,7 +47,7 @@ def command(
     yes_dangerous: bool,
     as_json: bool,
 ) -> int:
-    """Apply a profile or settings. Old values are on disk before the first write; `ktrial revert` restores them.
+    """Apply a profile or settings. ktrial saves the old values first; `ktrial revert` restores them.
 
     \b
     sudo ./ktrial apply vm.swappiness=10
@@ -80,13 +82,13 @@ def command(
     if for_:
         from ktrial.cli.app_guest import again
 
-        app.say(f"reverts by itself in {for_}; `{again(app.host)} confirm {transaction}` keeps it")
+        app.say(f"reverts in {for_}; keep it with `{again(app.host)} confirm {transaction}`")
     return 0
 
 
 def _lease(for_: str | None, confirm: str | None) -> dict[str, Any]:
     if for_ and confirm:
-        raise BadInput("--for and --confirm exclude each other", hint="--confirm asks; --for only waits")
+        raise BadInput("cannot combine --for with --confirm", hint="use --confirm to be asked, --for to wait only")
     if not (for_ or confirm):
         return {"kind": "keep"}
     lease_s = seconds(for_ or confirm or "", "--for" if for_ else "--confirm")
@@ -94,7 +96,7 @@ def _lease(for_: str | None, confirm: str | None) -> dict[str, Any]:
 
 
 def _carry_out(root: AgentSession, plan: Plan, lease: dict[str, Any], *, keep_going: bool, as_json: bool) -> int | None:
-    """Apply and say what came of it: the transaction, or None when nothing is in force."""
+    """Apply the plan and report the result; return the transaction, or None if nothing is in force."""
     from ktrial.kit.tables import columns
     from ktrial.machine.transactions import IN_FORCE, Applied, decode_reply
     from ktrial.tuning.plans.confirm import held_back, put_back
@@ -117,12 +119,12 @@ def _carry_out(root: AgentSession, plan: Plan, lease: dict[str, Any], *, keep_go
 
 
 def _nothing(app: App, plan: Plan, as_json: bool) -> int:
-    """Return nothing to write: done when all is as wanted, status 1 when all that was asked for was left out."""
+    """Return 0 if all settings are in force already, and 1 if all were skipped."""
     if as_json:
         write_json({"schema": "ktrial.applied/1", "transaction": None, "state": "nothing-to-do", "steps": []})
     if not plan.refusals or plan.same:
         return 0
-    app.say("nothing is in force" if as_json else "nothing of this is in force here; the reasons are above")
+    app.say("nothing was applied" if as_json else "nothing was applied; the reasons are above")
     return 1
 
 
@@ -131,4 +133,6 @@ def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
 
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:
-        raise Refused(f"dangerous: {', '.join(dangerous)}", hint="read `ktrial explain`; --yes-dangerous applies it")
+        raise Refused(
+            f"dangerous: {', '.join(dangerous)}", hint=f"read `ktrial explain {dangerous[0]}`, then add --yes-dangerous"
+        )

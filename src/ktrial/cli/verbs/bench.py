@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial bench`: measure this machine."""
+"""`ktrial bench`: run benchmarks on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import measurable_names
-from ktrial.cli.options import json_option, seconds
+from ktrial.cli.options import json_option, metric_option, output_option, seconds
 from ktrial.cli.shared.bench import (
     BenchProgress,
     TakesSettle,
@@ -25,7 +25,6 @@ from ktrial.cli.shared.bench import (
     write_result,
 )
 from ktrial.cli.shared.command_environment import clean_env_option, env_option, named_variables
-from ktrial.kit import interruption
 from ktrial.kit.errors import BadInput, Refused
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 EXIT_PARTIAL = 1
 
 
-@click.command(cls=TakesSettle, short_help="Measure: a suite, one benchmark, or any command.")
+@click.command(cls=TakesSettle, short_help="Measure a suite, a benchmark, or any command.")
 @click.argument("suite", shell_complete=measurable_names, required=False, metavar="[SUITE|BENCHMARK|-- CMD…]")
 @click.option(
     "-n",
@@ -48,40 +47,37 @@ EXIT_PARTIAL = 1
     help="Number of runs of each benchmark.",
 )
 @click.option("--label", metavar="NAME", help="Name of the configuration, stored with each run.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write all runs as JSON to FILE.")
+@output_option("Write all runs as JSON to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--cpus", metavar="LIST", help="Pin runs to these CPUs: 0,2-3, little or big.")
 @click.option(
     "-p", "--parameter", "given", multiple=True, metavar="[BENCHMARK:]NAME=VALUE", help="Set a parameter. Repeatable."
 )
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    metavar="SPEC",
-    help="Read a number that CMD prints: NAME:lower=REGEX or =$.PATH. Repeatable.",
-)
+@metric_option
 @env_option
 @clean_env_option
 @click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Reproduce the run order of an earlier measurement."
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="N",
+    help="Seed of an earlier measurement whose run order to reproduce.",
 )
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted measurement.")
-@click.option("--when-idle", is_flag=True, help="Run only while nobody uses the machine; repeat disturbed runs.")
+@click.option("--when-idle", is_flag=True, help="Run only while the machine is idle; repeat disturbed runs.")
 @click.option(
     "--settle",
     metavar="[=LIMIT]",
-    help="Wait until it is as cool and idle as before the first run, at most LIMIT.  [10m]",
+    help="Before each run, wait until the machine is as cool and idle as at the first, at most LIMIT.  [10m]",
 )
 @click.option(
     "--gate",
     "gates",
     multiple=True,
     metavar="NAME=LIMIT",
-    help="Limit for a condition: start_temperature=8C. Repeatable.",
+    help="Machine condition that a run needs, such as start_temperature=8C. Repeatable.",
 )
-@click.option("--tools", metavar="container[=IMAGE]", help="Take the tools from a container's image.")
+@click.option("--tools", metavar="container[=IMAGE]", help="Run benchmark tools from a container image.")
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and whether they can run here.")
 @json_option
 @click.pass_context
@@ -102,9 +98,9 @@ def command(
     settle: str | None,
     gates: tuple[str, ...],
     as_json: bool,
-    **asked: Any,
+    **options: Any,
 ) -> int:
-    """Run benchmarks in rounds, each in random order, and store every run the moment it ends.
+    """Run benchmarks in rounds, in random order, and store each run as soon as it ends.
 
     \b
     ktrial bench quick
@@ -121,13 +117,13 @@ def command(
     if listing:
         return list_benchmarks(app, tools, as_json)
     if tools is not None and words is not None:
-        raise BadInput("--tools is for the tools of benchmarks, not for a command after --", hint="leave it out")
+        raise BadInput("cannot combine --tools with a command after --", hint="leave out --tools")
     environment = named_variables(variables)
     limit_s = None if limit is None else seconds(limit, "--limit")
     chosen, benchmarks = choose(app, suite, words, metrics, limit_s, clean=clean_env)
     chosen = with_parameters(chosen, benchmarks, given)
     if not app.may_run_trials:
-        raise Refused("benchmarks run on machines, not in folders", hint="leave --machine-root out")
+        raise Refused("benchmarks run on machines, not in folders", hint="leave out --machine-root")
     exact = app.host is not None and app.host.is_exact
     if exact:
         refuse_around(chosen, {"--when-idle": when_idle, "--settle": settle is not None, "--gate": bool(gates)})
@@ -137,7 +133,7 @@ def command(
     app.lock_runs()
     executor = app.executor_in(tools)
     facts = executor.facts()
-    order = order_of(app, chosen, benchmarks, facts, gates=gates, environment=environment, **asked)
+    order = order_of(app, chosen, benchmarks, facts, gates=gates, environment=environment, **options)
     around = None if exact else surroundings(app, chosen, order, when_idle=when_idle, settle_s=settle_s)
     listen = BenchProgress(as_json=as_json)
     with app.interrupts, listen:
@@ -158,7 +154,6 @@ def _finish(app: App, result: Result, records: Sequence[RunRecord], output: Path
     holes = [(hole.benchmark, hole.why, hole.next) for hole in result.holes]
     sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
     if result.interrupted:
-        kept = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
-        app.say(f"{interruption.words(app.interrupts.number)}; {kept} kept in {result.where}")
-        return interruption.status(app.interrupts.number)
+        count = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
+        return app.end_interrupted(f"{count} saved in {result.where}")
     return EXIT_PARTIAL if holes else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial blame`: which of several settings did it."""
+"""`ktrial blame`: find which of several settings is responsible for an effect."""
 
 from __future__ import annotations
 
@@ -11,48 +11,55 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
-from ktrial.cli.options import dangerous_option, json_option
-from ktrial.cli.shared.bench import TakesCommand, check_output, own_words
+from ktrial.cli.options import dangerous_option, json_option, output_option, seed_option
+from ktrial.cli.shared.bench import TakesCommand, check_picture, own_words
 from ktrial.cli.shared.trial_options import build_options, guest_options, measured_options
-from ktrial.kit.errors import BadInput
 
 
-@click.command(cls=TakesCommand, short_help="Find which of several settings did it.")
+@click.command(cls=TakesCommand, short_help="Find which of several settings is responsible.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
 @click.option(
-    "--profile", "profiles", multiple=True, metavar="PROFILE", help="Profile whose settings are the candidates."
+    "--profile",
+    "profiles",
+    multiple=True,
+    metavar="PROFILE",
+    help="Profile whose settings are the suspects. Repeatable.",
 )
 @measured_options
-@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also look at this outcome. Repeatable.")
+@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
 @click.option(
     "--known",
     type=click.Choice(["better", "worse", "either"]),
-    help="Known effect of all settings together; measured first if omitted. `either` looks on both sides.",
+    help="Known effect of all settings together.  [measured first]",
 )
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding.")
 @click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2%]")
 @click.option(
-    "--budget", type=click.IntRange(7, 60), default=25, show_default=True, help="Number of blocks of each trial."
+    "--budget",
+    type=click.IntRange(7, 60),
+    default=25,
+    show_default=True,
+    help="Maximum number of blocks (rounds) of each trial.",
 )
 @click.option(
-    "--cap", type=click.IntRange(12, 72), default=72, show_default=True, help="Maximum number of blocks of a screening."
+    "--cap",
+    type=click.IntRange(12, 72),
+    default=72,
+    show_default=True,
+    help="Maximum number of blocks (rounds) to find suspects.",
 )
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
 @click.option(
-    "--env",
-    "environment",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Add a variable to the benchmark's environment. Repeatable.",
+    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Environment variable to suspect too. Repeatable."
 )
-@click.option("--guest", is_flag=True, help="Measure in guests; every visit is a boot.")
+@click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
 @click.option(
     "--boot",
     "boots",
     multiple=True,
     metavar="WORDS",
-    help="In guests: words for the kernel's command line. Repeatable.",
+    help="In guests: words of the kernel's command line to suspect too. Repeatable.",
 )
 @click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
 @build_options
@@ -61,16 +68,14 @@ from ktrial.kit.errors import BadInput
     "settings",
     multiple=True,
     metavar="SYMBOL=VALUE…",
-    help="With --tree: Kconfig symbols to set. Repeatable, at most 4.",
+    help="With --tree: Kconfig symbols to suspect too. Repeatable, at most 4.",
 )
 @guest_options
-@click.option("--seed", type=click.IntRange(0, 2**62), metavar="N", help="Reproduce the run order of an earlier trial.")
+@seed_option(2**62)
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Draw a picture to FILE: .svg or .png."
-)
+@output_option("Draw a chart to FILE: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--dry-run", is_flag=True, help="Show which settings it would tell apart; measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the suspects; measure nothing.")
 @dangerous_option
 @json_option
 @click.pass_context
@@ -84,10 +89,12 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     ktrial blame --boot nohz=off --boot highres=off --boot threadirqs --suite wakeups-busy
     ktrial blame --tree linux.tar.xz --set HZ_100=y --set PREEMPT=y vm.swappiness=10 --suite wakeups-busy
 
-    Each block runs a random half of the settings and the other half, so that every block measures every setting. A
-    trial then confirms each suspect. Run the same command again to resume.
+    Each block (round) measures a random half of the settings, then the other half, so that it measures every
+    setting. Then a trial confirms each suspect. Run the same command again to resume.
     """
-    from ktrial.cli.shared.blame import Budgets, blame_question, picture, question_of, run_blame, show, with_left_out
+    import msgspec
+
+    from ktrial.cli.shared.blame import Budgets, blame_question, picture, question_of, run_blame, show
     from ktrial.cli.shared.several_trials import find_unfinished
     from ktrial.cli.shared.trial_start import look_at
     from ktrial.compare.files import write_file
@@ -98,9 +105,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
 
     app: App = ctx.obj
     output: Path | None = options["output"]
-    if output is not None and output.suffix.lower() not in {".svg", ".png"}:
-        raise BadInput(f"-o {output}: no kind of picture", hint="end its name in .svg or .png")
-    check_output(output, force=options["force"])
+    check_picture(output, force=options["force"])
     arm, template = blame_question(app, (*profiles, *words), own_words(ctx), options)
     dangerous = options["yes_dangerous"]
     question, left_out = question_of(
@@ -120,13 +125,10 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     question, parts = (question, []) if options["fresh"] else find_unfinished(app, question, template.name, follow)
     found = run_blame(app, question, parts, allow_dangerous=dangerous, as_json=options["as_json"])
     if found is None:
-        from ktrial.kit import interruption
-
-        app.say(f"{interruption.words(app.interrupts.number)}; the same command goes on with it")
-        return interruption.status(app.interrupts.number)
-    found = with_left_out(found, left_out)
+        return app.end_interrupted("run the same command again to continue")
+    found = msgspec.structs.replace(found, left_out=left_out)
     show(found, as_json=options["as_json"])
     if output is not None and found.screenings:
         write_file(output, picture(found, output.suffix.lower()))
-        app.say(f"written: {output}")
+        app.say(f"wrote {output}")
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial bundle`: sessions with all that is kept of them, as one file."""
+"""`ktrial bundle`: pack sessions with all their data into one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ktrial.kit.errors import BadInput
     "--comparison",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Pack a comparison with its data, for `ktrial recheck`.",
+    help="Comparison to pack with its data, for `ktrial recheck`.",
 )
 @click.option("--keep-identity", is_flag=True, help="Keep names of hosts and users, serial numbers and MAC addresses.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
@@ -36,14 +36,14 @@ def command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Pack all sessions, or those named, with records, order, raw output, states and versions, into OUT.tar.zst.
+    """Pack all sessions, or those that you name, into OUT.tar.zst: records, run order, raw output, states, versions.
 
-    ktrial packs each session with its trials (protocol, log, noise profile). Name a trial to pack its session.
+    Each session includes its trials (protocol, log, noise profile). Name a trial to pack its session.
 
-    Placeholders replace names of hosts and users, serial numbers and MAC addresses, in raw output too; numbers
-    stay. `ktrial import OUT.tar.zst` adds the sessions to another store.
+    ktrial replaces names of hosts and users, serial numbers and MAC addresses with placeholders, in raw output too.
+    It does not change numbers. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
-    --comparison packs a comparison and its data; ktrial computes it again from the packed data.
+    With --comparison ktrial packs a comparison with its data, after computing it again from the packed data.
     """
     from ktrial.cli.shared.evidence import pack_comparison, scrubbing_of, sessions_named, tell
     from ktrial.evidence.pack import make_bundle
@@ -61,7 +61,7 @@ def command(
         store = app.store
         chosen = sessions_named(app, sessions)
         if not chosen:
-            raise BadInput(f"nothing is in {store.shown} yet", hint="`ktrial bench` measures")
+            raise BadInput(f"{store.shown} is empty", hint="run `ktrial bench` to measure something")
         scrubbing = None if keep_identity else scrubbing_of(app)
         made = make_bundle(output, chosen, store, app.bundles.new(), scrubbing, app.trials)
     if as_json:

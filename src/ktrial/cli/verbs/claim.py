@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial claim`: is what somebody says of results true of them."""
+"""`ktrial claim`: check whether data support a claim about them."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import result_names
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_option, write_answer
 from ktrial.cli.shared.compare import compared, gathered, share, table_options
 from ktrial.kit.errors import BadInput, GuardTripped
 
@@ -53,19 +52,19 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Check each claim against data: supported, refuted, not supported, at odds with them, or undecided.
+    """Check whether data support or refute a claim, such as "latency p50 -43%".
 
     \b
     ktrial claim 'latency p50 -43%' stock bore
     ktrial claim 'throughput 1.8x' stock=before.json bore=after.json
     ktrial claim claims.toml stock bore
 
-    A file may also contain printed figures ([[change]], [[tukey]]), which need no data.
+    The answer for each claim is supported, refuted, not supported, at odds with the data, or undecided. A claim file
+    may also contain published figures ([[change]], [[tukey]]), which ktrial checks without data.
     """
     from ktrial.compare.claims.text import claims_text
     from ktrial.compare.compare import CompareQuery
     from ktrial.judge.model.claim import parse_claim
-    from ktrial.kit.tables import columns
 
     file = _file(claim)
     place = claim if claim.endswith(".toml") else None
@@ -73,23 +72,24 @@ def command(
         with _locate_errors(place, "claim", number):
             parse_claim(one.says)
     if file.claim and not words:
-        raise BadInput("the data that the claim is about are not named", hint="ktrial claim CLAIM CONTROL ARM")
+        raise BadInput("no data to check the claim against", hint="ktrial claim CLAIM BASELINE OTHER")
     if words and not file.claim:
         raise BadInput(
-            "no [[claim]] is in it, so nothing in it is about data",
+            "no [[claim]] table to check against the data",
             file=place,
-            hint="leave the data out, or write what is claimed of them in a [[claim]] table",
+            hint="leave out the data, or add a [[claim]] table",
         )
     found = None
     if file.claim:
-        asked = CompareQuery(margin=share(margin, "--margin"), accepted=accepted, keep_repeats=True)
+        query = CompareQuery(margin=share(margin, "--margin"), accepted=accepted, keep_repeats=True)
         arms = gathered(app, words, options).arms
-        found = compared(app, arms, control, asked, declared, swing=0.25, assumptions=False)
+        found = compared(app, arms, control, query, declared, swing=0.25, assumptions=False)
     results = _results(file, found, place)
-    if as_json:
-        write_json({"schema": "ktrial.claims/1", "source": file.source, "about": file.about, "results": results})
-    else:
-        sys.stdout.write(claims_text(results, file.source, width=columns()))
+    write_answer(
+        as_json,
+        lambda: {"schema": "ktrial.claims/1", "source": file.source, "about": file.about, "results": results},
+        lambda width: claims_text(results, file.source, width=width),
+    )
     refuted = [one for one in results if one.status == "refuted"]
     if fail_on is not None and refuted:
         raise GuardTripped(f"{len(refuted)} refuted: {refuted[0].claim}")
@@ -97,7 +97,6 @@ def command(
 
 
 def _file(claim: str) -> ClaimFile:
-    """Return the claims of a file, or the one on the command line."""
     from ktrial.compare.claims.file import ClaimFile, DataClaim, parse_claim_file
     from ktrial.kit.files import read_file
 
@@ -124,7 +123,7 @@ def _results(file: ClaimFile, found: Comparison | None, place: str | None) -> li
 
 @contextmanager
 def _locate_errors(file: str | None, table: str, number: int | None = None) -> Iterator[None]:
-    """What is wrong with a claim of a file, with where it stands there."""
+    """Add the file and the table to errors in a claim."""
     try:
         yield
     except BadInput as error:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial compare`: what results support, and what they do not."""
+"""`ktrial compare`: compare results, and say what they support."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +10,8 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import result_names
-from ktrial.cli.options import json_bytes, json_option, write_json
+from ktrial.cli.options import json_bytes, json_option, output_option, write_answer
+from ktrial.cli.shared.bench import check_output
 from ktrial.cli.shared.compare import gathered, judge_trial, share, table_options, trial_of
 from ktrial.cli.shared.fail_on import fail_on_option, refuse
 from ktrial.kit.errors import BadInput, Contradiction
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     "words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE|TRIAL…"
 )
 @click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
-@click.option("--tiers", is_flag=True, help="Also compare each arm with the one before it.")
-@click.option("--pool", is_flag=True, help="Compare on each machine, then over all of them.")
+@click.option("--tiers", is_flag=True, help="Also compare each configuration with the one before it.")
+@click.option("--pool", is_flag=True, help="Compare on each machine, then across all machines.")
 @click.option("--margin", metavar="2%", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
 @click.option("--primary", metavar="OUTCOME", help="Outcome that you chose before measuring.")
 @click.option(
@@ -45,15 +45,11 @@ if TYPE_CHECKING:
     help="Show the result without and with this run. Repeatable.",
 )
 @fail_on_option
-@click.option("--spread", default="25%", metavar="25%", help="Flag arms whose (max - min) / median exceeds this.")
-@table_options
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write JSON to FILE, for report and publish.",
+    "--spread", default="25%", metavar="25%", help="Warn if (max - min) / median of a configuration exceeds this."
 )
+@table_options
+@output_option("Also write JSON to FILE, for report and publish.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
 @click.pass_obj
@@ -75,7 +71,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Compare labels or sessions of the store, or result files of ktrial, hyperfine, Go and others, or tables.
+    """Compare stored results, or result files of ktrial, hyperfine, Go and other tools, or CSV tables.
 
     \b
     ktrial compare stock tuned --declared vm.swappiness
@@ -85,18 +81,18 @@ def command(
     ktrial compare swappiness-10-3fa9c1 --fail-on worse
     ktrial compare results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
-    Files are not stored. Several files with one NAME form one arm; a name may be a pattern: stock='run-*.json'.
+    Several files with the same NAME form one configuration; a file name may be a pattern: stock='run-*.json'.
+    ktrial does not store the files.
     """
-    from ktrial.cli.shared.bench import check_output
-    from ktrial.cli.shared.compare import answer_comparison, exclusions, reproducible, versions
-    from ktrial.cli.shared.pooled_trials import as_protocols_say
+    from ktrial.cli.shared.compare import answer_comparison, as_protocols_say, exclusions, reproducible, versions
     from ktrial.judge.model.query import AskedComparison, ImportOptions
 
     check_output(output, force=force)
+    pooled = _check_options(accepted, pool=pool, tiers=tiers)
     if not pool and (trial := trial_of(app, words)) is not None:
-        asked: dict[str, object] = {"--control": control, "--tiers": tiers, "--margin": margin, "--primary": primary}
-        asked |= {"--declared": declared, "--accept": accepted, "--exclude": excluded}
-        return _print_comparison(app, judge_trial(app, trial, asked), output, as_json=as_json)
+        given: dict[str, object] = {"--control": control, "--tiers": tiers, "--margin": margin, "--primary": primary}
+        given |= {"--declared": declared, "--accept": accepted, "--exclude": excluded}
+        return _print_comparison(app, judge_trial(app, trial, given), output, as_json=as_json)
     there = gathered(app, words, options, trials=pool)
     question = AskedComparison(
         sources=there.sources,
@@ -106,11 +102,11 @@ def command(
         margin=share(margin, "--margin"),
         primary=primary,
         declared=declared,
-        accepted=_reason(accepted),
+        accepted=accepted,
         tiers=tiers,
-        pool=_pool(pool, tiers=tiers),
+        pool=pooled,
         excluded=exclusions(excluded, there.arms),
-        spread=_share_of(spread),
+        spread=share(spread, "--spread") or 0.0,
     )
     question = as_protocols_say(app, there.of_trials, question)
     found = answer_comparison(
@@ -119,40 +115,26 @@ def command(
     return _print_comparison(app, found, output, as_json=as_json)
 
 
-def _pool(asked: bool, *, tiers: bool) -> Literal[True] | UnsetType:
+def _check_options(accepted: str | None, *, pool: bool, tiers: bool) -> Literal[True] | UnsetType:
     from msgspec import UNSET
 
-    if asked and tiers:
-        raise Contradiction("--pool and --tiers", hint="compare the tiers two by two, each with --pool")
-    return asked or UNSET
-
-
-def _share_of(spread: str) -> float:
-    found = share(spread, "--spread")
-    assert found is not None, "it has a default"
-    return found
-
-
-def _reason(accepted: str | None) -> str | None:
     if accepted is not None and not accepted.strip():
-        raise BadInput("--accept needs a reason", hint="it is printed with the result")
-    return accepted
+        raise BadInput("--accept requires a reason", hint="--accept 'REASON to print in the report'")
+    if pool and tiers:
+        raise Contradiction("cannot combine --pool with --tiers", hint="compare two tiers at a time with --pool")
+    return pool or UNSET
 
 
 def _print_comparison(app: App, found: Comparison, output: Path | None, *, as_json: bool) -> int:
     from ktrial.compare.files import write_file
-    from ktrial.kit.tables import columns
     from ktrial.reports.terminal import comparison_text
 
     if output is not None:
         write_file(output, json_bytes(found))
-    if as_json:
-        write_json(found)
-    else:
-        sys.stdout.write(comparison_text(found, width=columns()))
+    write_answer(as_json, lambda: found, lambda width: comparison_text(found, width=width))
     refuse(app, found)
     if not any(one.contrasts for one in found.outcomes):
         raise BadInput(
-            "nothing was compared", hint="`ktrial show` and `ktrial import --dry-run` tell which outcomes there are"
+            "no outcome in common to compare", hint="list outcomes with `ktrial show` or `ktrial import --dry-run`"
         )
     return 0

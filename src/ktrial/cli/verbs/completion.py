@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial completion`: completion for the shell."""
+"""`ktrial completion`: print a shell completion script."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 import click
 
 
-@click.command(short_help="Print shell completion.")
+@click.command(short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
     \b
     ktrial completion bash > ~/.local/share/bash-completion/completions/ktrial

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial confirm`: keep what was applied for a limited time."""
+"""`ktrial confirm`: keep a transaction that would revert after a time limit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ktrial.cli.app import App
 from ktrial.cli.app_guest import again
 
 
-@click.command(short_help="Keep a transaction that would revert by itself.")
+@click.command(short_help="Keep a transaction that has a time limit.")
 @click.argument("transaction", type=int)
 @click.pass_obj
 def command(app: App, transaction: int) -> None:
-    """Turn the lease of transaction N into `keep`: it stays until reverted or reboot."""
+    """Keep a transaction of `apply --for` or `--confirm` until you revert it or reboot."""
     app.root_session(f"confirming transaction {transaction}").request("confirm", transaction=transaction)
-    app.say(f"transaction {transaction} is kept; `{again(app.host)} revert` undoes it")
+    app.say(f"transaction {transaction} stays; undo it with `{again(app.host)} revert`")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial diagnose`: what the kernel was doing when it stuttered."""
+"""`ktrial diagnose`: find what the kernel was doing during stutters."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import below_fps_option, json_option, seconds, write_json
+from ktrial.cli.options import below_fps_option, json_option, output_option, seconds, write_json
 from ktrial.kit.errors import BadInput
 
 
-@click.command(short_help="Find what the kernel did when it stuttered.")
+@click.command(short_help="Find what the kernel was doing during stutters.")
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING…")
 @click.option("--limit", metavar="TIME", help="Count frames slower than this as late, such as 50ms.  [outliers]")
 @click.option("--format", "as_format", metavar="FORMAT", help="Input format.  [detected]")
@@ -24,20 +24,14 @@ from ktrial.kit.errors import BadInput
     "--frames-began",
     type=click.FloatRange(1e9, 4.1e9),
     metavar="SECONDS",
-    help="Start of a frame log, in seconds since 1970.",
+    help="Start time of a frame log, in seconds since 1970.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write a report to FILE: .html, .svg or .png.",
-)
+@output_option("Also write a report to FILE: .html, .svg or .png.")
 @click.option(
     "--runs",
     type=click.Path(path_type=Path),
     metavar="CSV",
-    help="Write the figures of each recording, for `ktrial compare`.",
+    help="Also write the figures of each recording to CSV, for `ktrial compare`.",
 )
 @below_fps_option
 @click.option("--label", metavar="NAME", help="Label for --runs.  [file name]")
@@ -59,7 +53,7 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Find stutters, the causes that coincide with them more often than chance allows, and settings to try.
+    """Find stutters, what coincides with them more often than chance explains, and settings to try.
 
     \b
     ktrial diagnose flight/            # all files of a folder are one recording
@@ -67,8 +61,8 @@ def command(
     ktrial diagnose --interval 1s vmstat.log
     ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
 
-    `ktrial watch -o DIR` makes a recording. ktrial also reads vmstat, sadf -j, atop's raw logs, MangoHud logs, and
-    the tables and reclaim lines of the micro-stutter suite.
+    Make a recording with `ktrial watch -o DIR`. ktrial also reads vmstat, sadf -j, atop's raw logs, MangoHud logs,
+    and the tables and reclaim lines of the micro-stutter suite.
     """
     from ktrial.cli.shared.diagnose import check, offset, recording, report
     from ktrial.compare.files import write_file
@@ -97,9 +91,9 @@ def command(
         found.append(with_proposals(diagnosis, symptoms, one, app.user_session, app.catalog))
     if output is not None:
         write_file(output, report(found, output.suffix.lower()))
-        app.say(f"written: {output}")
+        app.say(f"wrote {output}")
     if as_json:
-        told = [{"diagnosis": one, "not_proposed": left_out} for one, left_out in found]
-        write_json({"schema": "ktrial.diagnosis/1", "recordings": told})
+        documents = [{"diagnosis": one, "not_proposed": left_out} for one, left_out in found]
+        write_json({"schema": "ktrial.diagnosis/1", "recordings": documents})
         return
     sys.stdout.write(diagnoses_text(found, width=columns()))

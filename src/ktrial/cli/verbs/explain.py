@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial explain`: what a knob does, its price, and what speaks for it."""
+"""`ktrial explain`: explain a knob's effect, price and evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, knob: str, as_json: bool) -> None:
-    """Explain one knob: what it does, what it costs, what is in force here and what that means, and the evidence."""
+    """Explain a knob (a setting of the kernel): what it does and costs, its value here, and the evidence."""
     import msgspec
 
     from ktrial.cli.shared.ledger import kept_entries
@@ -31,8 +31,8 @@ def command(app: App, knob: str, as_json: bool) -> None:
     answer = explain(app.user_session, entry, app.catalog.kinds, parse_address(knob).selector)
     entries = kept_entries(app, entry.id)
     if as_json:
-        told = {**msgspec.to_builtins(entry), "here": answer.values, "inert_here": answer.inert, "measured": entries}
-        write_json({"schema": "ktrial.knob/1", **told})
+        fields = {**msgspec.to_builtins(entry), "here": answer.values, "inert_here": answer.inert, "measured": entries}
+        write_json({"schema": "ktrial.knob/1", **fields})
         return
     sys.stdout.write(
         knob_text(entry, app.catalog.sources, answer.state, answer.facts, answer.default, answer.inert, width=columns())

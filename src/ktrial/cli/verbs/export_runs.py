@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial export-runs`: results in other tools' formats."""
+"""`ktrial export-runs`: write results in other tools' formats."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,8 +10,10 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import session_names
+from ktrial.cli.options import output_option
 from ktrial.cli.shared.bench import check_output
-from ktrial.kit.errors import KtrialError, UnknownName
+from ktrial.compare.files import write_file
+from ktrial.kit.errors import UnknownName
 from ktrial.results.exporters import run_formats
 
 
@@ -30,15 +31,13 @@ def _formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     shell_complete=_formats,
     help="Output format.",
 )
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of stdout."
-)
+@output_option("Write to FILE instead of stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | None, force: bool) -> int:
     """Export sessions as hyperfine JSON, Go benchmark text, margine-bench-kernel/1 JSON, or tidy CSV.
 
-    ktrial reports on stderr what a format cannot hold. `ktrial bundle` keeps everything.
+    ktrial lists on stderr what a format cannot represent. `ktrial bundle` keeps everything.
 
     \b
     ktrial export-runs 20261121T2 --format csv -o results.csv
@@ -64,17 +63,7 @@ def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | No
         sys.stdout.flush()
         sys.stdout.buffer.write(made.data)
     else:
-        _put(output, made.data)
+        write_file(output, made.data)
     for text in made.left_out:
         app.say(f"not in {format_}: {text}")
     return 0
-
-
-def _put(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.rename(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise KtrialError(f"cannot write {path}: {error.strerror}") from None

@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial frames`: statistics of frame logs, and a launch option that records one."""
+"""`ktrial frames`: compute statistics of frame logs, or run a game and log its frames."""
 
 from __future__ import annotations
 
 import math
 import shutil
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import below_fps_option, json_option, seconds, write_json
-from ktrial.cli.shared.bench import TakesCommand, check_output, own_words, write_result
-from ktrial.cli.shared.command_environment import clean_env_option, env_option, refuse_without_command
+from ktrial.cli.options import below_fps_option, json_option, output_option, seconds, write_answer
+from ktrial.cli.shared.bench import TakesCommand, check_output, own_words, program_of, write_result
+from ktrial.cli.shared.command_environment import (
+    clean_env_option,
+    env_option,
+    named_variables,
+    refuse_without_command,
+    started_environment,
+)
 from ktrial.kit.errors import BadInput, BadRun, Refused
 
 if TYPE_CHECKING:
@@ -26,21 +31,19 @@ if TYPE_CHECKING:
 EXIT_BY_SIGNAL = 128
 
 
-@click.command(cls=TakesCommand, short_help="Compute frame statistics of logs, or of a game.")
+@click.command(cls=TakesCommand, short_help="Show frame statistics of logs, or of a game.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE…|-- CMD…]")
 @click.option("--label", metavar="NAME", help="Name of the configuration, stored with the run.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also write the run as JSON to FILE."
-)
+@output_option("Also write the run as JSON to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--duration", metavar="TIME", help="Stop logging after TIME; needed before MangoHud 0.7.")
-@click.option("--program", metavar="NAME", help="Use the capture of this process if there are several.")
+@click.option("--program", metavar="NAME", help="Process whose log to use if there are several.")
 @click.option(
     "--captures",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Also look for the capture in FOLDER. Repeatable.",
+    help="Folder in which to look for the log too. Repeatable.",
 )
 @env_option
 @clean_env_option
@@ -61,12 +64,12 @@ def command(
     below_fps: float | None,
     as_json: bool,
 ) -> int:
-    """Show frame time statistics of MangoHud and X-Plane logs, each with its definition.
+    """Show frame time statistics of MangoHud and X-Plane logs, with the definition of each figure.
 
-    For logs that sample the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry) it shows the mean.
+    For logs that only sample the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry) it shows the mean.
 
     As a launch option of Steam, Lutris or Flatpak it runs the game under MangoHud, logs every frame, and stores the
-    run. For a command with --fps_test=N, X-Plane's own test, it reads the Log.txt.
+    run. For a command with --fps_test=N (X-Plane's own test) it reads Log.txt instead.
 
     \b
     ktrial frames capture.csv
@@ -76,23 +79,36 @@ def command(
     words = own_words(ctx)
     if bool(files) == (words is not None):
         raise BadInput(
-            "nothing to read" if not files else "either files or a command after --, not both",
-            hint="ktrial frames capture.csv, or  ktrial frames -- GAME",
+            "nothing to read" if not files else "cannot combine files with a command after --",
+            hint="ktrial frames capture.csv, or: ktrial frames -- GAME",
         )
     if words is None:
         refuse_without_command(variables, clean=clean_env)
         return _read(files, below_fps, as_json)
-    from ktrial.cli.shared.frame_game import game_of
-
     app: App = ctx.obj
     if not app.on_this_machine:
-        raise Refused("games run on this machine only", hint="leave --machine-root out")
+        raise Refused("games run on this machine only", hint="leave out --machine-root")
     check_output(output, force=force)
     limit_s = None if duration is None else max(1, math.ceil(seconds(duration, "--duration")))
-    game = game_of(
+    game = _game(
         words, variables, clean=clean_env, label=label, program=program, duration_s=limit_s, below_fps=below_fps
     )
     return _play(app, game, captures, output, as_json)
+
+
+def _game(words: Sequence[str], variables: Sequence[str], *, clean: bool, **more: Any) -> Game:
+    from ktrial.watch.frames import Game
+
+    if not words:
+        raise BadInput("no command after --", hint="ktrial frames -- glxgears")
+    return Game(
+        argv=(str(program_of(words[0])), *words[1:]),
+        environment=started_environment(variables, clean=clean),
+        named=frozenset(named_variables(variables)),
+        directory=str(Path.cwd()),
+        own_test=any(word.startswith("--fps_test=") for word in words),
+        **more,
+    )
 
 
 def _read(files: Sequence[Path], below_fps: float | None, as_json: bool) -> int:
@@ -105,28 +121,25 @@ def _read(files: Sequence[Path], below_fps: float | None, as_json: bool) -> int:
 
 
 def _show(reports: Sequence[FrameReport], as_json: bool) -> None:
-    from ktrial.kit.tables import columns
     from ktrial.watch.frames_text import frames_document, frames_text
 
-    if as_json:
-        write_json(frames_document(reports))
-    else:
-        sys.stdout.write(frames_text(reports, width=columns()))
+    write_answer(as_json, lambda: frames_document(reports), lambda width: frames_text(reports, width=width))
 
 
 def _play(app: App, game: Game, folders: Sequence[Path], output: Path | None, as_json: bool) -> int:
+    from ktrial.bench.run.foreground import AttachedLauncher, Captures, FreshLog
     from ktrial.watch.frames import Arena, how_it_ended, play, result_of
 
     app.lock_runs()
     arena = Arena(
-        launcher=app.frame_logs.launcher,
+        launcher=AttachedLauncher(),
         store=app.run_store,
         clock=app.clock,
-        captures=app.frame_logs.captures(folders),
+        captures=app.close_at_end(Captures(app.measuring_place.work, folders)),
         facts=app.executor.facts(),
         agent_version=app.executor.agent_version,
         mangohud=shutil.which("mangohud"),
-        log=app.frame_logs.fresh(Path(game.argv[0]).parent / "Log.txt") if game.own_test else None,
+        log=FreshLog(Path(game.argv[0]).parent / "Log.txt") if game.own_test else None,
     )
     ended, played = play(game, arena, quiet=as_json)
     if isinstance(played, BadRun):

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial history`: an outcome over the sessions of the store."""
+"""`ktrial history`: show an outcome over the stored sessions."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_option, output_option, write_answer
 from ktrial.compare.files import write_file
-from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.compare.history.model import History
@@ -27,9 +25,7 @@ if TYPE_CHECKING:
     default="session",
     help="Show one value per session or per kernel.",
 )
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it to FILE: .svg or .png."
-)
+@output_option("Also draw it to FILE: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
 @click.pass_obj
@@ -40,31 +36,19 @@ def command(app: App, outcome: str, label: str | None, by: Any, output: Path | N
     ktrial history wakeup.p99 --label nightly
     ktrial history p99 --by kernel
 
-    For each change it shows the effect, and what else is known to differ between the two sessions.
+    For each change it shows the size of the effect, and what else differs between the two sessions.
     """
+    from ktrial.cli.shared.bench import check_picture
     from ktrial.compare.history.history import history
     from ktrial.compare.history.text import history_text
-    from ktrial.kit.tables import columns
 
-    if output is not None:
-        _check(output, force=force)
+    check_picture(output, force=force)
     found = history(outcome, app.store, label=label, by=by)
     if output is not None:
         write_file(output, _picture(found, output))
-        app.say(f"written: {output}")
-    if as_json:
-        write_json(found)
-    else:
-        sys.stdout.write(history_text(found, width=columns()))
+        app.say(f"wrote {output}")
+    write_answer(as_json, lambda: found, lambda width: history_text(found, width=width))
     return 0
-
-
-def _check(output: Path, *, force: bool) -> None:
-    from ktrial.cli.shared.bench import check_output
-
-    if output.suffix.lower() not in (".svg", ".png"):
-        raise BadInput(f"-o {output}: no kind of picture", hint="end its name in .svg or .png")
-    check_output(output, force=force)
 
 
 def _picture(found: History, output: Path) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial import`: results of other tools into the store."""
+"""`ktrial import`: import results of other tools into the store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ktrial.cli.options import json_option, write_json
 from ktrial.cli.shared.compare import table_options
 
 
-@click.command(short_help="Bring in results of other tools.")
+@click.command(short_help="Import results of other tools.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 @click.option("--label", metavar="NAME", help="Name of the configuration that was measured.")
 @table_options
-@click.option("--again", is_flag=True, help="Import a file again that is stored already.")
+@click.option("--again", is_flag=True, help="Import a file even if it was imported before.")
 @click.option("--dry-run", is_flag=True, help="Show what would be imported; store nothing.")
 @json_option
 @click.pass_obj
@@ -31,17 +31,17 @@ def command(
     again: bool,
     dry_run: bool,
     as_json: bool,
-    **told: Any,
+    **options: Any,
 ) -> int:
-    """Import result files of other tools, one session for each group in a file.
+    """Import result files of other tools as sessions, one for each group in a file.
 
     \b
     ktrial import --label stock before.json
     ktrial import results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
     Formats: hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, MangoHud, Phoronix,
-    mmtests, lkp, margine, CSV, and bundles of ktrial. ktrial detects the format from the content; files may be
-    packed with gzip.
+    mmtests, lkp, margine, CSV, and bundles of ktrial. ktrial detects the format from the content. Files may be
+    compressed with gzip.
     """
     from ktrial.cli.shared.evidence import import_bundle, is_bundle
     from ktrial.judge.model.query import ImportOptions
@@ -50,9 +50,9 @@ def command(
     from ktrial.results.import_file import LIMIT_BYTES, ForeignFile, ImportRequest, bring_in
     from ktrial.results.import_text import imported_text
 
-    options = ImportOptions.given({"label": label, **told})
-    wanted = ImportRequest(options=options, as_format=as_format, again=again, dry_run=dry_run)
-    brought = []
+    importing = ImportOptions.given({"label": label, **options})
+    request = ImportRequest(options=importing, as_format=as_format, again=again, dry_run=dry_run)
+    imported = []
     bundles = {}
     try:
         for path in files:
@@ -60,15 +60,14 @@ def command(
                 bundles[str(path)] = import_bundle(app, path, dry_run=dry_run)
                 continue
             file = ForeignFile(str(path), read_file(path, LIMIT_BYTES))
-            brought.append(bring_in(file, wanted, app.importers, app.store, app.clock.unix_ms))
+            imported.append(bring_in(file, request, app.importers, app.store, app.clock.unix_ms))
     finally:
-        if as_json and (brought or bundles):
-            write_json({"schema": "ktrial.imported/1", "dry_run": dry_run, "files": brought, "bundles": bundles})
-        elif brought:
-            sys.stdout.write(imported_text(brought, dry_run=dry_run, width=columns()))
+        if as_json and (imported or bundles):
+            write_json({"schema": "ktrial.imported/1", "dry_run": dry_run, "files": imported, "bundles": bundles})
+        elif imported:
+            sys.stdout.write(imported_text(imported, dry_run=dry_run, width=columns()))
         for name, back in bundles.items():
             trials = f", with {', '.join(back.trials)}" if back.trials else ""
-            app.say(
-                f"{name}: {len(back.imported)} sessions brought back{trials}, {len(back.skipped)} were there already"
-            )
+            sessions = f"{len(back.imported)} session{'s'[: len(back.imported) != 1]}"
+            app.say(f"{name}: imported {sessions}{trials}; {len(back.skipped)} already in the store")
     return 0

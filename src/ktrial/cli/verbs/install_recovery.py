@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial install-recovery`: a unit that recovers early at every boot."""
+"""`ktrial install-recovery`: install a systemd unit that recovers early at every boot."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
 
 
-@click.command(short_help="Recover automatically at every boot.")
-@click.option("--remove", is_flag=True, help="Remove both.")
+@click.command(short_help="Restore interrupted changes at every boot.")
+@click.option("--remove", is_flag=True, help="Remove the unit and the copy of the agent.")
 @json_option
 @click.pass_obj
 def command(app: App, remove: bool, as_json: bool) -> None:
-    """Install a root-owned copy of the agent and an early systemd unit, or remove them."""
-    purpose = "taking the recovery unit away" if remove else "installing the recovery unit"
+    """Install a systemd unit that runs `ktrial recover` early at every boot, with a root-owned copy of the agent."""
+    purpose = "removing the recovery unit" if remove else "installing the recovery unit"
     answer = app.root_session(purpose).request("recovery", install=not remove)
     if as_json:
         write_json({"schema": "ktrial.recovery/1", **answer})
         return
-    verb = "taken away" if remove else "in place"
-    sys.stdout.write("".join(f"{verb}: {path}\n" for path in answer["files"]) or "nothing to take away\n")
+    verb = "removed" if remove else "installed"
+    sys.stdout.write("".join(f"{verb}: {path}\n" for path in answer["files"]) or "nothing to remove\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel`: kernels for this machine, and what they are."""
+"""`ktrial kernel`: inspect, configure, build, compare and boot kernels."""
 
 from __future__ import annotations
 
@@ -9,12 +9,6 @@ from ktrial.cli import kernel
 from ktrial.cli.group import FolderGroup
 
 
-class KernelCommands(FolderGroup):
-    """The files of `cli/kernel/`."""
-
-    package = kernel
-
-
-@click.command(cls=KernelCommands, short_help="Inspect, configure, build, compare and boot kernels.")
+@click.command(cls=FolderGroup, package=kernel, short_help="Inspect, configure, build, compare and boot kernels.")
 def command() -> None:
-    """Build kernels for this machine, prove what was built, and compare kernels."""
+    """Inspect, configure, build, compare and boot kernels."""

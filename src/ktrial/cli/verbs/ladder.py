@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial ladder`: profiles stacked in tiers, each against the one before it."""
+"""`ktrial ladder`: compare profiles stacked in tiers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ktrial.cli.shared.trial_options import (
 from ktrial.kit.errors import BadInput, Refused
 
 
-@click.command(cls=TakesCommand, short_help="Try profiles stacked in tiers, each against the last.")
+@click.command(cls=TakesCommand, short_help="Compare profiles stacked in tiers, each with the one below.")
 @click.argument("name", shell_complete=profile_names, metavar="LADDER|FILE")
 @measured_options
 @env_option
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
-@click.option("--guest", is_flag=True, help="Measure in guests; every visit is a boot.")
+@click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
 @click.option(
     "--kernel", "kernels", multiple=True, metavar="TIER=KERNEL", help="Kernel for a tier, in guests. Repeatable."
 )
@@ -39,7 +39,7 @@ from ktrial.kit.errors import BadInput, Refused
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, name: str, **options: Any) -> int:
-    """Compare tiers of settings: each stands on those below, and is compared with the tier below and the lowest.
+    """Compare tiers of settings. Each tier adds to the one below; ktrial compares it with that one and the lowest.
 
     \b
     ktrial ladder arashi --suite arashi --primary schbench.wakeup-p99
@@ -47,9 +47,9 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     ktrial ladder arashi --kernel T0=6.12.117+deb12-amd64 --kernel T1=./t1 --suite wakeups-busy
     ktrial ladder arashi --tree linux.tar.xz --mode emulated --suite wakeups-busy
 
-    All tiers run in the same blocks, in random order. ktrial lists tiers that need a boot or a build as not run. In
-    guests they run too, with the kernels that you name, or with kernels that ktrial builds (--tree), each on top of
-    those below. Exact guests skip tiers that change the compiler or its flags; use --mode emulated or kvm.
+    Each block (round) runs all tiers in random order. On this machine ktrial skips and lists tiers that need a boot
+    or a build. In guests they run too, on the kernels that you name, or on kernels that ktrial builds (--tree). Exact
+    guests skip tiers that change the compiler or its flags; use --mode emulated or kvm for those.
     """
     from ktrial.cli.shared import guest_trials
     from ktrial.cli.shared import ladder as command_line
@@ -62,7 +62,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     app: App = ctx.obj
     own = own_words(ctx)
     if not app.may_run_trials:
-        raise Refused("trials run on this machine only", hint="leave --machine-root out")
+        raise Refused("trials run on this machine only", hint="leave out --machine-root")
     catalog, (ladder_name,) = app.catalog_for((name,))
     kernels = command_line.kernels_of_tiers(options)
     built = command_line.built_tiers(options)
@@ -70,7 +70,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     suite = options["suite"] or (ladder_name if own is None and ladder_name in app.suites else None)
     if suite is None and own is None:
         refuse_faulty(app, ladder_name)
-        raise BadInput("what is to be measured?", hint=f"--suite NAME, or a command:  ktrial ladder {name} -- CMD")
+        raise BadInput("nothing to measure", hint=f"add --suite NAME, or a command:  ktrial ladder {name} -- CMD")
     template = protocol_file(f"ladder-{ladder_name}"[:60], suite, own, options, secondary=options["secondary"], arms={})
     if kernels is not None:
         template = command_line.in_guests(template, ladder, kernels, options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial ledger`: everything that was tried here."""
+"""`ktrial ledger`: list everything that was tried on this machine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ktrial.kit.errors import Contradiction
 
 @click.command(short_help="List everything that was tried here.")
 @click.argument("knob", required=False, shell_complete=knob_names, metavar="[KNOB]")
-@click.option("--markdown", is_flag=True, help="Write Markdown.")
+@click.option("--markdown", is_flag=True, help="Write Markdown to stdout.")
 @json_option
 @click.pass_obj
 def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
-    """Show everything that was tried here, or of one knob: verdict, date, and whether it is in force.
+    """List every setting that was tried here, or the trials of one knob: verdict, date, and whether it is in force.
 
     A later trial of the same settings supersedes or refutes an earlier one; both stay in the list.
     """
@@ -30,16 +30,16 @@ def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
     from ktrial.studies.ledger.text import ledger_markdown, ledger_text
 
     if markdown and as_json:
-        raise Contradiction("--markdown and --json are two formats", hint="leave one of both out")
+        raise Contradiction("cannot combine --markdown with --json", hint="leave out one of them")
     entries = ledger_of(app).entries
     if knob is not None:
         entries = of_knob(entries, knob)
     now = now_of(app.user_session, entries, app.catalog.knobs)
     if as_json:
-        told = [
+        documents = [
             {"entry": one, "standing": standing(one, now), "changed_since": changed_since(one, now)} for one in entries
         ]
-        write_json({"schema": "ktrial.ledger-now/1", "now": now, "entries": told})
+        write_json({"schema": "ktrial.ledger-now/1", "now": now, "entries": documents})
     elif markdown:
         sys.stdout.write(ledger_markdown(entries, now))
     else:

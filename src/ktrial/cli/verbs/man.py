@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial man`: the manual page."""
+"""`ktrial man`: print the manual page."""
 
 from __future__ import annotations
 

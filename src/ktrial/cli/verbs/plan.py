@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial plan`: what applying would do here, without doing it."""
+"""`ktrial plan`: show what `ktrial apply` would change."""
 
 from __future__ import annotations
-
-import sys
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import dangerous_option, json_option, settings_argument, write_json
+from ktrial.cli.options import dangerous_option, json_option, settings_argument, write_answer
 
 
 @click.command(short_help="Show what a profile or settings would change here.")
@@ -17,7 +15,7 @@ from ktrial.cli.options import dangerous_option, json_option, settings_argument,
 @json_option
 @click.pass_obj
 def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool) -> None:
-    """Show what a profile or settings would change on this machine, and what is skipped and why.
+    """Show what a profile or settings would change on this machine, and what ktrial would skip and why.
 
     \b
     ktrial plan vm.swappiness=10
@@ -25,14 +23,10 @@ def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool
     ktrial plan ./mine.toml
     ktrial plan 'queue:scheduler@[rotational=false]=none'
     """
-    from ktrial.kit.tables import columns
     from ktrial.tuning.plans.plan_text import plan_json, plan_text
     from ktrial.tuning.plans.resolve import make_plan
 
     machine = app.best_session("reading all values")
     catalog, names = app.catalog_for(words)
     plan, facts = make_plan(machine, catalog, names, allow_dangerous=yes_dangerous)
-    if as_json:
-        write_json(plan_json(plan))
-    else:
-        sys.stdout.write(plan_text(plan, catalog.knobs, facts, width=columns()))
+    write_answer(as_json, lambda: plan_json(plan), lambda width: plan_text(plan, catalog.knobs, facts, width=width))

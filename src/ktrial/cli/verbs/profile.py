@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial profile`: profiles from what people have."""
+"""`ktrial profile`: make profiles from existing settings."""
 
 from __future__ import annotations
 
@@ -11,35 +11,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_option, output_option, write_json
 from ktrial.kit.errors import BadInput
 from ktrial.kit.files import why_unread
 
 if TYPE_CHECKING:
     from ktrial.tuning.origin.formats.lines import Unread
 
-#: All formats that are read; written out here so that `--help` loads no reader.
-FORMATS = (
-    "sysctl.d",
-    "udev",
-    "tuned",
-    "shell",
-    "command-line",
-    "modprobe.d",
-    "tmpfiles.d",
-    "zram-generator",
-    "list",
-)
+#: All input formats, listed here so that `--help` loads no reader.
+FORMATS = ("sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list")
 
 
-@click.group(short_help="Turn the settings you have into a profile.")
+@click.group(short_help="Turn your existing settings into a profile.")
 def command() -> None:
-    """Make profiles."""
+    """Make profiles from existing settings."""
 
 
-@command.command(name="import", short_help="Turn a foreign file into a profile.")
+@command.command(name="import", short_help="Turn a settings file into a profile.")
 @click.argument("file", metavar="FILE|-")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to FILE instead of stdout.")
+@output_option("Write to FILE instead of stdout.")
 @click.option("--name", help="Name of the profile.  [the file's name]")
 @click.option(
     "--format",
@@ -56,14 +46,15 @@ def import_file(
 ) -> None:
     """Turn a sysctl.d file, script, udev rule, TuneD profile, command line or pasted list into a profile.
 
-    Scripts are read, never run.
-
-    The profile goes to stdout or to FILE; ktrial names on stderr what it could not read.
+    ktrial reads scripts without running them. It writes the profile to stdout or to FILE, and lists on stderr what it
+    did not understand.
     """
+    import msgspec
+
     from ktrial.tuning.origin.import_profile import import_profile
 
     if output is not None and output.exists() and not force:
-        raise BadInput(f"{output} exists already", hint="give another name, or --force to overwrite it")
+        raise BadInput(f"{output}: file exists", hint="choose another name, or add --force to overwrite it")
     imported = import_profile(_content(file), file, app.catalog, name=name, as_format=as_format)
     count = len(imported.profile.setting)
     app.say(f"read as {imported.sniffed.format} ({imported.sniffed.reason}): {count} setting{'s'[: count != 1]}")
@@ -72,11 +63,11 @@ def import_file(
     for note in imported.notes:
         app.say(note)
     if imported.profile.name in app.catalog.profiles:
-        app.say(f"a profile called {imported.profile.name} exists already: give another --name before you keep it")
+        app.say(f"a profile named {imported.profile.name} exists already; use --name to choose another name")
     if output is not None:
         _write(output, imported.toml)
     elif as_json:
-        write_json({"schema": "ktrial.import/1", **_json(imported)})
+        write_json({"schema": "ktrial.import/1", **msgspec.to_builtins(imported)})
     else:
         sys.stdout.write(imported.toml)
 
@@ -92,7 +83,7 @@ def _write(output: Path, text: str) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"cannot write it: {error.strerror}", file=str(output)) from None
+        raise BadInput(f"cannot write the file: {error.strerror}", file=str(output)) from None
 
 
 def _name_lines(what: str, lines: Iterable[Unread]) -> None:
@@ -101,9 +92,3 @@ def _name_lines(what: str, lines: Iterable[Unread]) -> None:
         print(f"  {place}:{line.line_number}: {what}: {line.reason}", file=sys.stderr)
         if line.text:
             print(f"    {line.text}", file=sys.stderr)
-
-
-def _json(imported: Any) -> dict[str, Any]:
-    import msgspec
-
-    return dict(msgspec.to_builtins(imported))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial profiles`: the list of profiles, or one in full."""
+"""`ktrial profiles`: list profiles, or show one in full."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ktrial.kit.errors import UnknownName
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:
-    """List all profiles, or show NAME: every setting with its reason, source and notes."""
+    """List all profiles (named sets of settings), or show every setting of NAME with its reason and source."""
     import msgspec
 
     from ktrial.kit.tables import columns
@@ -28,7 +28,7 @@ def command(app: App, name: str | None, as_json: bool) -> None:
     profiles = catalog.profiles
     name = names[0] if names else None
     if name is not None and name not in profiles:
-        raise UnknownName("profile", name, profiles, hint="`ktrial profiles` lists them")
+        raise UnknownName("profile", name, profiles, hint="run `ktrial profiles` to list them")
     if as_json:
         chosen = [profiles[name]] if name is not None else list(profiles.values())
         write_json({"schema": "ktrial.profiles/1", "profiles": [msgspec.to_builtins(profile) for profile in chosen]})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial publish`: a comparison as files for a repository."""
+"""`ktrial publish`: write a comparison as files for a git repository."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ktrial.kit.errors import BadInput
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
 @click.pass_obj
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
-    """Write a folder for a repository: README.md, charts, a JSON file for each run, exclusions, reproduce.sh.
+    """Write a folder for a git repository: README.md, charts, a JSON file for each run, exclusions, reproduce.sh.
 
-    --data adds the sessions with their raw output, without names of hosts and users, and publishes the comparison
-    that these data give.
+    --data adds the sessions with their raw output, without names of hosts and users, and computes the published
+    comparison from them.
 
-    The same comparison gives the same bytes. --force replaces earlier published files; files that somebody changed,
-    and all others, stay.
+    The same comparison always gives the same files. --force replaces files that an earlier publication wrote, but
+    leaves files that somebody changed, and all others, alone.
 
     \b
     ktrial compare stock tuned -o found.json
@@ -40,7 +40,7 @@ def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, 
     from ktrial.reports.publish import LIST, publication
 
     if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not force)):
-        raise BadInput(f"-o {output}: not an empty folder", hint="name another one; --force publishes into it")
+        raise BadInput(f"-o {output}: not an empty folder", hint="name another folder, or add --force")
     comparison = comparison_named(app, what)
     if not data:
         files = publication(comparison)

@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial recheck`: every number of a report computed again from its raw data."""
+"""`ktrial recheck`: recompute every number of a report from its raw data."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_option, write_answer
 
 EXIT_DIFFERS = 1
 
 
-@click.command(short_help="Compute a report again from its raw data and compare.")
+@click.command(short_help="Recompute a report from its raw data and compare.")
 @click.argument("path", type=click.Path(path_type=Path), metavar="BUNDLE|FOLDER")
 @json_option
 @click.pass_obj
 def command(app: App, path: Path, as_json: bool) -> int:
-    """Read the raw output in BUNDLE again, compute its comparison again, and show every difference.
+    """Parse the raw output in BUNDLE again, recompute its comparison, and show every difference.
 
-    FOLDER is one that `ktrial publish --data` wrote. ktrial stores nothing and uses none of this machine's results.
-    It names each difference by run, or by outcome, arm and field, and ends with status 1 if there is one.
+    FOLDER is a folder that `ktrial publish --data` wrote. ktrial stores nothing and uses none of this machine's
+    results. The exit status is 1 if anything differs.
 
     \b
     ktrial bundle --comparison found.json found.tar.zst
@@ -30,11 +29,7 @@ def command(app: App, path: Path, as_json: bool) -> int:
     """
     from ktrial.cli.shared.recheck import recheck_path
     from ktrial.evidence.differences import rechecked_text
-    from ktrial.kit.tables import columns
 
     found = recheck_path(app, path)
-    if as_json:
-        write_json(found)
-    else:
-        sys.stdout.write(rechecked_text(found, width=columns()))
+    write_answer(as_json, lambda: found, lambda width: rechecked_text(found, width=width))
     return EXIT_DIFFERS if found.differences else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial recover`: finish what an interrupted apply or revert began."""
+"""`ktrial recover`: finish an interrupted apply or revert."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
 
 
-@click.command(short_help="Finish what an interrupted apply or revert began.")
+@click.command(short_help="Finish an interrupted apply or revert.")
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:
-    """Restore the values that an interrupted command changed: after kill -9, a power cut or a lost agent.
+    """Restore the values that an interrupted command changed, for example after kill -9 or a power cut.
 
-    It also undoes arm commands that a killed trial left behind.
+    It also undoes the commands of a trial that was killed.
     """
     from ktrial.cli.shared.arm_commands import recover_commands
     from ktrial.kit.tables import columns
@@ -28,7 +28,7 @@ def command(app: App, as_json: bool) -> int:
     answer = app.root_session("recovering").request("recover")
     done = decode_reply("recover", answer, RevertReply)
     for name in done.traces:
-        app.say(f"ended the tracing of an agent that is gone: {name}")
+        app.say(f"stopped the tracing of an agent that is gone: {name}")
     if as_json:
         write_json({"schema": "ktrial.reverted/1", **answer})
     elif done.transactions or not (undone or done.traces):

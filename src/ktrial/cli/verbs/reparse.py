@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial reparse`: raw output read again."""
+"""`ktrial reparse`: parse stored raw output again."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ EXIT_CHANGED = 1
 @json_option
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], as_json: bool) -> int:
-    """Read the raw output of all runs, or of some sessions, with today's readers, and show what changes.
+    """Parse the stored raw output of all runs, or of some sessions, with this version of ktrial.
 
-    If a stored number would change, it says which and ends with status 1. It writes nothing. (`ktrial recheck` does
-    this for a bundle or a published folder, `ktrial trial recheck` for a trial of the store.)
+    It shows which stored numbers would change, and writes nothing. The exit status is 1 if one would change.
+    (`ktrial recheck` does this for a bundle or a published folder, `ktrial trial recheck` for a stored trial.)
     """
     from ktrial.evidence.reparse import reparse
     from ktrial.kit.tables import columns

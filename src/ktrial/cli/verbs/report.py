@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial report`: a comparison as a page, as Markdown, as a picture, as a build server's test results."""
+"""`ktrial report`: write a comparison as HTML, Markdown, a picture or JUnit XML."""
 
 from __future__ import annotations
 
@@ -30,19 +30,21 @@ _WIDE, _NARROW = 900, 400
     type=click.Path(path_type=Path),
     metavar="FILE",
     required=True,
-    help="File to write; its ending is the format.",
+    help="File to write; its extension selects the format.",
 )
-@click.option("--chart", "name", metavar="NAME", help="Chart of .svg and .png: forest (all effects), runs, …")
-@click.option("--outcome", metavar="OUTCOME", help="Outcome to show.  [the first one]")
-@click.option("--summary", is_flag=True, help="Markdown: only a few lines, for a build step's summary.")
+@click.option(
+    "--chart", "name", metavar="NAME", help="For .svg and .png: chart to draw, such as forest (all effects) or runs."
+)
+@click.option("--outcome", metavar="OUTCOME", help="For .svg and .png: outcome to draw.  [the first one]")
+@click.option("--summary", is_flag=True, help="Write a few lines of Markdown, for the summary of a CI step.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
 def command(
     app: App, what: str, output: Path, name: str | None, outcome: str | None, summary: bool, force: bool
 ) -> int:
-    """Write a trial, or the result of `ktrial compare -o`, as .html, .md, .svg, .png, or .xml for build servers.
+    """Write a trial, or the result of `ktrial compare -o`, as .html, .md, .svg, .png, or .xml (JUnit).
 
-    The page is one file that works offline and loads nothing.
+    The HTML report is one file that works offline.
 
     \b
     ktrial compare stock tuned -o found.json
@@ -53,7 +55,7 @@ def command(
     """
     ending = ".md" if summary else output.suffix.lower()
     if ending not in _ENDINGS:
-        raise BadInput(f"-o {output}: no kind of report", hint=f"end its name in one of {', '.join(_ENDINGS)}")
+        raise BadInput(f"-o {output}: unknown report format", hint=f"name a file that ends in {', '.join(_ENDINGS)}")
     check_output(output, force=force)
     from ktrial.cli.shared.trial_outcome import comparison_named
     from ktrial.reports.charts import left_out
@@ -61,9 +63,9 @@ def command(
     comparison = comparison_named(app, what)
 
     write_file(output, _report_bytes(comparison, ending, name, outcome, summary=summary))
-    for told in left_out():
-        app.say(told)
-    app.say(f"written: {output}")
+    for warning in left_out():
+        app.say(warning)
+    app.say(f"wrote {output}")
     return 0
 
 
@@ -88,19 +90,19 @@ def _report_bytes(
 
 
 def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Chart:
-    """Return the chart of that name; without one that of all effects, or the first there is."""
+    """Return the named chart, by default the one of all effects, or else the first."""
     from ktrial.reports.charts import comparison_charts, outcome_charts
     from ktrial.reports.charts.drawing import Style
     from ktrial.reports.order import by_weight
 
     outcomes = {one.name: one for one in by_weight(comparison.outcomes)}
     if outcome is not None and outcome not in outcomes:
-        raise UnknownName("outcome", outcome, outcomes, hint=f"it has {', '.join(outcomes)}")
+        raise UnknownName("outcome", outcome, outcomes, hint=f"outcomes: {', '.join(outcomes)}")
     charts = {chart.name: chart for chart in comparison_charts(comparison, Style(width=_WIDE))}
     chosen = outcomes[outcome] if outcome is not None else next(iter(outcomes.values()), None)
     if chosen is not None:
         charts |= {chart.name: chart for chart in outcome_charts(comparison, chosen, Style(width=_NARROW))}
     name = name or next(iter(charts), "forest")
     if name not in charts:
-        raise UnknownName("chart", name, charts, hint=f"these data have {', '.join(charts) or 'none'}")
+        raise UnknownName("chart", name, charts, hint=f"charts of these data: {', '.join(charts) or 'none'}")
     return charts[name]

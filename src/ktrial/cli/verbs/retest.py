@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial retest`: a trial once more, as the machine is now."""
+"""`ktrial retest`: repeat a trial on the machine as it is now."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ktrial.cli.options import dangerous_option, json_option
 from ktrial.cli.shared.fail_on import fail_on_option
 
 
-@click.command(short_help="Repeat a trial as the machine is now.")
+@click.command(short_help="Repeat a trial on the machine as it is now.")
 @click.argument("what", required=False, shell_complete=retest_names, metavar="[KNOB|TRIAL]")
-@click.option("--no-profile", is_flag=True, help="Skip the noise profile; plan the cap from the first seven blocks.")
+@click.option("--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks.")
 @fail_on_option
 @dangerous_option
 @json_option
 @click.pass_obj
 def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, as_json: bool) -> int:
-    """Repeat a trial with a seed of its own: the newest one of a knob, or one by its name.
+    """Repeat a trial in a new random order: the newest trial of KNOB, or TRIAL.
 
-    Without a name it repeats the newest trial that was measured under other settings. The earlier trial stays;
-    `ktrial ledger` shows which one was superseded or refuted.
+    Without an argument it repeats the newest trial that was measured under other settings than the present ones. The
+    earlier trial stays; `ktrial ledger` shows which one was superseded or refuted.
     """
     from ktrial.cli.shared.ledger import ledger_of
     from ktrial.cli.shared.run_trial import run_file
@@ -32,6 +32,6 @@ def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, a
     entries = ledger_of(app).entries
     now = now_of(app.user_session, entries, app.catalog.knobs)
     stored = app.trials.find(choose_trial(what, entries, now))
-    app.say(f"{stored.trial} once more")
+    app.say(f"repeating {stored.trial}")
     file = again(stored.file)
     return run_file(app, file, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json, anyway=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial runs`: what the store keeps."""
+"""`ktrial runs`: list the stored sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, label: str | None, suite: str | None, as_json: bool) -> int:
-    """List the sessions in the store, the newest first, with the number of their runs."""
+    """List the stored sessions (all runs of one measurement or import), the newest first."""
     from ktrial.kit.tables import columns
     from ktrial.results.text import sessions_text
 
@@ -31,5 +31,5 @@ def command(app: App, label: str | None, suite: str | None, as_json: bool) -> in
     elif chosen:
         sys.stdout.write(sessions_text(chosen, width=columns()))
     else:
-        app.say(f"no such session in {app.store.shown}" if label or suite else f"nothing is in {app.store.shown} yet")
+        app.say(f"no such session in {app.store.shown}" if label or suite else f"{app.store.shown} is empty")
     return 0

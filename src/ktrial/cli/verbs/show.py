@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial show`: one session or one run of the store."""
+"""`ktrial show`: show a stored session or run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show a session, a run, or a run's raw output.")
 @click.argument("place", shell_complete=session_names, metavar="SESSION[/RUN]")
-@click.option("--raw", "name", metavar="NAME", help="Write this raw output to stdout: stdout, files/….")
+@click.option("--raw", "name", metavar="NAME", help="Raw output to print, such as stdout or files/….")
 @json_option
 @click.pass_obj
 def command(app: App, place: str, name: str | None, as_json: bool) -> int:
-    """Show a session with its outcomes, or one of its runs with its whole record.
+    """Show a session (all runs of one measurement) with its outcomes, or one run with its full record.
 
-    The start of a session's name is enough if it is unique.
+    You may shorten a session's name as long as it is unique.
 
     \b
     ktrial show 20261121T2
@@ -39,12 +39,12 @@ def command(app: App, place: str, name: str | None, as_json: bool) -> int:
     session = app.store.session(session_name if slash else place)
     if not slash:
         if name is not None:
-            raise BadInput("--raw needs a run", hint=f"ktrial show {session.session}/1 --raw {name}")
+            raise BadInput("--raw requires a run", hint=f"ktrial show {session.session}/1 --raw {name}")
         runs = list(app.store.runs(session.session))
         found, doubts = summaries(runs), kept_findings(session, runs)
         if as_json:
-            told = {"session": session, "summaries": found, "findings": doubts, "runs": runs}
-            write_json({"schema": "ktrial.session/1", **told})
+            fields = {"session": session, "summaries": found, "findings": doubts, "runs": runs}
+            write_json({"schema": "ktrial.session/1", **fields})
         else:
             sys.stdout.write(session_text(session, found, runs, doubts, width=columns()))
         return 0
@@ -62,14 +62,14 @@ def _find(app: App, session: str, number: str) -> StoredRun:
     runs = {str(run.number): run for run in app.store.runs(session)}
     if number not in runs:
         listed = f"1 to {max(map(int, runs))}" if runs else "none"
-        raise UnknownName(f"run of {session}", number, (), hint=f"it has runs {listed}")
+        raise UnknownName(f"run of {session}", number, (), hint=f"runs: {listed}")
     return runs[number]
 
 
 def _write_raw(app: App, run: StoredRun, name: str) -> None:
     if name not in run.raw:
         listed = ", ".join(sorted(run.raw)) or "none"
-        raise UnknownName(f"raw output of {run.session}/{run.number}", name, run.raw, hint=f"it has {listed}")
+        raise UnknownName(f"raw output of {run.session}/{run.number}", name, run.raw, hint=f"raw output: {listed}")
     sys.stdout.flush()
     sys.stdout.buffer.write(app.store.raw(run.raw[name]))
     sys.stdout.buffer.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial state`: the whole tunable state of this machine, kept and compared."""
+"""`ktrial state`: save, show and compare the tunable state of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import knob_names
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_option, output_option, write_answer, write_json
 from ktrial.kit.errors import AgentError, BadInput, GuardTripped
 
 if TYPE_CHECKING:
@@ -23,50 +23,46 @@ _PURPOSE = "reading the state of this machine"
 _SIDE = "NAME|FILE|SESSION[:PLACE]|LABEL[:PLACE]|now"
 
 
-@click.group(short_help="Save, show and compare the tunable state.")
+@click.group(short_help="Save, show and compare all settings of the machine.")
 def command() -> None:
-    """Save, show and compare the tunable state: knobs, /proc/sys, modules, kernel command line, services."""
+    """Save, show and compare the machine's tunable state: knobs, /proc/sys, modules, kernel command line, services."""
 
 
-@command.command(short_help="Keep the present state.")
+@command.command(short_help="Save the present state.")
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead.")
+@output_option("Write to FILE instead of NAME.")
 @click.option("--force", is_flag=True, help="Overwrite NAME or FILE.")
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
-    """Save the present state under NAME, or in a file. Root sees more: debugfs, and what only root may read."""
+    """Save the present state under NAME or in FILE. As root it includes debugfs and other root-only files."""
     from ktrial.cli.shared.bench import check_output
     from ktrial.tuning.state.saved import write_whole
 
     if (name is None) == (output is None):
-        raise BadInput("where is the state to go?", hint="give a NAME, or -o FILE")
+        raise BadInput("expected either NAME or -o FILE", hint="ktrial state save NAME")
     check_output(output, force=force)
     if name is not None and app.saved_states.has(name) and not force:
-        raise BadInput(f"a state is kept as {name!r} already", hint="choose another name, or --force replaces it")
+        raise BadInput(f"state {name!r} exists already", hint="choose another name, or add --force to replace it")
     state = _now(app)
     if output is not None:
         write_whole(output, state.canonical())
     place = output if name is None else app.saved_states.save(name, state.canonical())
-    app.say(f"{len(state.knobs)} knobs and {len(state.files)} files are in {place}")
+    app.say(f"saved {len(state.knobs)} knobs and {len(state.files)} files in {place}")
 
 
-@command.command(short_help="Show a state in short.")
+@command.command(short_help="Show a summary of a state.")
 @click.argument("which", default=_NOW, metavar=f"[{_SIDE}]")
 @json_option
 @click.pass_obj
 def show(app: App, which: str, as_json: bool) -> None:
-    """Show a state in brief; with --json all of it (`ktrial.state/1`)."""
-    from ktrial.kit.tables import columns
+    """Show a summary of a state; --json shows all of it (`ktrial.state/1`)."""
     from ktrial.tuning.state.state_text import state_text
 
     state, _ = _state(app, which)
-    if as_json:
-        write_json(state)
-    else:
-        sys.stdout.write(state_text(state, width=columns()))
+    write_answer(as_json, lambda: state, lambda width: state_text(state, width=width))
 
 
-@command.command(short_help="Name each difference of two states.")
+@command.command(short_help="Show every difference between two states.")
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
 @click.option(
@@ -81,7 +77,7 @@ def show(app: App, which: str, as_json: bool) -> None:
     "plans",
     multiple=True,
     metavar="PROFILE|FILE|KNOB=VALUE",
-    help="Plan whose settings are meant to differ. Repeatable.",
+    help="Profile or setting that is meant to differ. Repeatable.",
 )
 @click.option("--fail-on", type=click.Choice(["undeclared"]), help="Exit with 3 if a difference is undeclared.")
 @json_option
@@ -95,11 +91,11 @@ def diff(
     fail_on: str | None,
     as_json: bool,
 ) -> None:
-    """Show each difference of two states, and whether it was declared.
+    """Show every difference between two states, and whether it was intended (declared).
 
-    A state is a saved NAME, a FILE, `now`, a session of the store (SESSION:PLACE where it has several), or a label: the
-    newest state that was kept under it.
-    Declared are the knobs of --declared and --plan, and those that a transaction in force has changed.
+    BEFORE and AFTER are each a saved NAME, a FILE, `now`, a stored session (SESSION:PLACE if it has several states),
+    or a label, which means its newest state. Differences are declared if --declared or --plan names them, or if
+    `ktrial apply` made them and they are still in force.
     """
     from ktrial.kit.tables import columns
     from ktrial.tuning.state.snapshot import compare_states
@@ -117,11 +113,11 @@ def diff(
         sys.stdout.write(difference_text(found, (before, after), notes, width=columns()))
     if fail_on is not None and found.undeclared:
         count = len(found.undeclared)
-        raise GuardTripped(f"{count} difference{'s'[: count != 1]} that nothing declared")
+        raise GuardTripped(f"{count} undeclared difference{'s'[: count != 1]}")
 
 
 def _declarations(app: App, declared: tuple[str, ...], plans: tuple[str, ...]) -> tuple[list[Declaration], list[str]]:
-    """Return all that was meant to change, and why more cannot be told."""
+    """Return the declared differences, and notes on what ktrial cannot read."""
     from ktrial.tuning.plans.resolve import requests_from
     from ktrial.tuning.state.snapshot import declared_knobs, declared_settings, declared_transactions
 
@@ -134,7 +130,7 @@ def _declarations(app: App, declared: tuple[str, ...], plans: tuple[str, ...]) -
     except AgentError as error:
         if error.kind == "lost":
             raise
-        return found, [f"Transactions in force do not count as declared: {error.message}."]
+        return found, [f"Changes by `ktrial apply` do not count as declared: {error.message}."]
 
 
 def _now(app: App) -> MachineState:
@@ -144,7 +140,7 @@ def _now(app: App) -> MachineState:
 
 
 def _state(app: App, which: str) -> tuple[MachineState, str | None]:
-    """Return the state that a word names, and where in the store it was found."""
+    """Return the state that a word names, and its place in the store if it is there."""
     from ktrial.tuning.state.saved import read_limited
     from ktrial.tuning.state.state import parse_state
 

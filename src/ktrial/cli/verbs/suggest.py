@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial suggest`: what could be tried on this machine."""
+"""`ktrial suggest`: list settings worth a try on this machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ktrial.cli.options import json_option, write_json
     "name",
     shell_complete=goal_names,
     metavar="GOAL",
-    help="Goal: gaming, latency, throughput, battery, quiet, or your own.",
+    help="Goal to suggest for: gaming, latency, throughput, battery, quiet, or your own.",
 )
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:
-    """Suggest settings of the catalog's profiles and goals that would change something on this machine.
+    """Suggest settings from profiles and goals that would change something on this machine.
 
-    For each it shows the price, the evidence for and against, and the command that tests it. It applies nothing.
+    For each it shows the price, the evidence for and against, and a command to test it. It applies nothing.
     """
     from ktrial.cli.shared.ledger import kept_ledger
     from ktrial.kit.errors import UnknownName
@@ -35,7 +35,7 @@ def command(app: App, name: str | None, as_json: bool) -> None:
 
     goals = app.goals
     if name is not None and name not in goals:
-        raise UnknownName("goal", name, goals, hint=f"goals are {', '.join(goals)}")
+        raise UnknownName("goal", name, goals, hint=f"goals: {', '.join(goals)}")
     chosen = list(goals.values()) if name is None else [goals[name]]
     machine = app.best_session("reading all values")
     found = candidates_of(chosen, machine, app.catalog)
@@ -43,9 +43,14 @@ def command(app: App, name: str | None, as_json: bool) -> None:
     entries = ledger.entries if ledger is not None else ()
     pairs = [(one, tried_here(one, entries)) for one in found.candidates]
     if as_json:
-        told = [{"candidate": one, "try": one.try_line, "here": entry} for one, entry in pairs]
+        documents = [{"candidate": one, "try": one.try_line, "here": entry} for one, entry in pairs]
         write_json(
-            {"schema": "ktrial.suggestions/1", "candidates": told, "not_here": found.not_here, "inert": found.inert}
+            {
+                "schema": "ktrial.suggestions/1",
+                "candidates": documents,
+                "not_here": found.not_here,
+                "inert": found.inert,
+            }
         )
     else:
         sys.stdout.write(suggestions_text(pairs, app.catalog.sources, found.not_here, found.inert, width=columns()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial tools`: benchmark tools that no package holds."""
+"""`ktrial tools`: build benchmark tools that distributions do not package."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ktrial.cli.options import json_option, write_json
 from ktrial.kit.errors import KtrialError, UnknownName
 
 
-@click.group(short_help="Build benchmark tools that no package holds.")
+@click.group(short_help="Build benchmark tools that have no package.")
 def command() -> None:
-    """Get, list and remove benchmark tools that no package holds.
+    """Build, list and remove benchmark tools that distributions do not package.
 
     Only `get` and `container` download anything.
     """
 
 
-@command.command(name="list", short_help="What can be built, and what is there.")
+@command.command(name="list", short_help="List tools that can be built, and those that are.")
 @json_option
 @click.pass_obj
 def list_tools(app: App, as_json: bool) -> int:
-    """List the tools that can be built, and the builds that are there with their source."""
+    """List the tools that ktrial can build, and the built ones with their source."""
     from ktrial.bench.tool_files import load_recipes
     from ktrial.bench.tools_text import list_text
     from ktrial.kit.tables import columns
@@ -49,20 +49,23 @@ def list_tools(app: App, as_json: bool) -> int:
 @command.command(short_help="Download and build a tool.")
 @click.argument("name", shell_complete=tool_names)
 @click.option(
-    "--from", "place", metavar="URL|PATH", help="Source to use instead of upstream: https address, folder or archive."
+    "--from",
+    "place",
+    metavar="URL|PATH",
+    help="Source to use instead of upstream: git or https address, folder or archive.",
 )
 @click.option("--accept-sha256", metavar="HEX", help="Required SHA-256 of the archive given with --from.")
 @click.pass_obj
 def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> int:
-    """Download a tool's pinned commit, check it, and build it for this user.
+    """Download a tool at the commit that ktrial has pinned, verify it, and build it for this user.
 
     \b
     ktrial tools get schbench
     ktrial tools get schbench --from ~/src/schbench
     ktrial tools get schbench --from https://example.org/schbench.tar.gz --accept-sha256 HEX
 
-    ktrial fetches the pinned commit with git from upstream, or from another git address. It builds a git checkout
-    at its last commit, and any other folder as it is.
+    With --from, ktrial fetches the pinned commit from another git address; or it builds a git checkout at its last
+    commit, an archive, or any other folder as it is.
     """
     from ktrial.bench.build_tool import get_tool
     from ktrial.bench.tool_files import load_recipes
@@ -71,7 +74,7 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
 
     recipes = load_recipes()
     if name not in recipes:
-        raise UnknownName("tool", name, recipes, hint="`ktrial tools list` shows what can be built")
+        raise UnknownName("tool", name, recipes, hint="run `ktrial tools list` to list them")
     recipe = recipes[name]
     app.say(f"getting {name}, {recipe.licence}, from {place or recipe.upstream}")
     with app.tools.workshop as workshop:
@@ -80,12 +83,12 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
     return 0
 
 
-@command.command(short_help="Make the container image of --tools container.")
+@command.command(short_help="Make the image for `ktrial bench --tools container`.")
 @click.option("--base", metavar="IMAGE", help="Debian or Ubuntu image to start from.  [Debian stable]")
 @click.option("--runtime", type=click.Choice(["podman", "docker"]), help="Container runtime.  [the first one found]")
 @click.pass_obj
 def container(app: App, base: str | None, runtime: Any) -> int:
-    """Make the image that `ktrial bench --tools container` takes by default: Debian with the packaged tools.
+    """Make the default image of `ktrial bench --tools container`: Debian with the packaged benchmark tools.
 
     This downloads the base image and the packages.
     """
@@ -99,10 +102,10 @@ def container(app: App, base: str | None, runtime: Any) -> int:
     return 0
 
 
-@command.command(short_help="Take a tool away that was built.")
+@command.command(short_help="Remove a tool that ktrial built.")
 @click.argument("name", shell_complete=tool_names)
 @click.pass_obj
 def remove(app: App, name: str) -> int:
-    """Remove a tool that `get` built."""
+    """Remove a tool that `ktrial tools get` built."""
     sys.stdout.write(f"removed: {app.tools.box.remove(name)}\n")
     return 0

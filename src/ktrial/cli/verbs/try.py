@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial try`: whether a setting is any good on this machine."""
+"""`ktrial try`: measure whether settings help on this machine."""
 
 from __future__ import annotations
 
@@ -9,38 +9,29 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
+from ktrial.cli.options import guard_option
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import designed_options, measured_options, protocol_file
 
 
-@click.command(cls=TakesCommand, short_help="Put a setting or a profile on trial.")
+@click.command(cls=TakesCommand, short_help="Measure whether a setting or profile helps here.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
 @click.option("--set", "settings", multiple=True, metavar="KNOB=VALUE[,…]", help="Same as KNOB=VALUE. Repeatable.")
 @click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="Same as PROFILE. Repeatable.")
 @measured_options
-@click.option(
-    "--guard",
-    "guards",
-    multiple=True,
-    metavar="OUTCOME=SHARE",
-    help="Outcome that must not get worse by more than SHARE. Repeatable.",
-)
+@guard_option
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
 @click.option(
-    "--env",
-    "environment",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Add an arm with this environment variable. Repeatable.",
+    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Also try this environment variable. Repeatable."
 )
-@click.option("--placebo", is_flag=True, help="Add an arm that changes nothing.")
+@click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
 @click.option("--name", metavar="NAME", help="Name of the trial.")
 @fail_on_option
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> int:
-    """Try settings against the machine as it is, in randomised blocks, and restore everything afterwards.
+    """Compare settings with the machine as it is, in random order, and restore everything afterwards.
 
     \b
     ktrial try vm.swappiness=10 --suite memory-pressure

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial uninstall`: take everything away."""
+"""`ktrial uninstall`: revert all changes and remove ktrial's files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ktrial.cli.app import App
 from ktrial.cli.options import is_terminal, yes_option
 
 
-@click.command(short_help="Revert all and remove what ktrial made.")
+@click.command(short_help="Revert all changes and remove ktrial's files.")
 @click.option("--force", is_flag=True, help="Also restore values that another program has changed since.")
 @yes_option
 @click.pass_obj
 def command(app: App, force: bool, yes: bool) -> int:
-    """Revert every transaction, remove the recovery unit, the journal, the cache, the built tools and the environment.
+    """Revert every transaction, and remove the recovery unit, journal, cache, built tools and Python environment.
 
-    ktrial keeps your own knobs, profiles and results, and the checkout, and lists them at the end.
+    ktrial keeps the checkout and your own knobs, profiles and results, and lists them at the end.
     """
     from ktrial.agent.checkout import remaining_files, remove_own_files
     from ktrial.kit.tables import columns
@@ -27,7 +27,7 @@ def command(app: App, force: bool, yes: bool) -> int:
     from ktrial.tuning.plans.uninstall import uninstall
 
     if not yes and is_terminal():
-        must_agree("Revert all and remove ktrial's unit, journal, cache, built tools and environment?")
+        must_agree("Revert all changes and remove ktrial's unit, journal, cache, built tools and environment?")
     gone = uninstall(app.root_session("reverting all and removing the journal and the unit"), force=force)
     sys.stdout.write(revert_text(gone.reverted, width=columns()))
     removed = [*gone.files, *(remove_own_files() if app.on_this_machine else [])]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial watch`: record what a machine or a program goes through."""
+"""`ktrial watch`: record pressure, stalls and kernel events."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from ktrial.kit.errors import BadInput, Refused
 from ktrial.recordings.frame_loop import KINDS
 
 
-@click.command(cls=TakesCommand, short_help="Record pressures, stalls and what the kernel does.")
+@click.command(cls=TakesCommand, short_help="Record pressure, stalls and kernel events.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Watch this process and what it starts.")
-@click.option("--thread", type=click.IntRange(min=1), metavar="T", help="Thread that draws frames.  [the first one]")
+@click.option(
+    "--thread", type=click.IntRange(min=1), metavar="T", help="Thread of P that draws frames.  [the first one]"
+)
 @click.option("--for", "length", metavar="TIME", help="Stop after TIME.  [when the program ends, or at Ctrl-C]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the recording.")
 @click.option(
@@ -26,10 +28,10 @@ from ktrial.recordings.frame_loop import KINDS
     "rate_words",
     multiple=True,
     metavar="SOURCE=HZ",
-    help="Rate at which to read a source; 0 turns it off. Repeatable.",
+    help="Rate at which to read a source; 0 disables it. Repeatable.",
 )
 @click.option(
-    "--above", multiple=True, metavar="KIND=TIME", help="Record events of a kind from this length on. Repeatable."
+    "--above", multiple=True, metavar="KIND=TIME", help="Minimum length of recorded events of a kind. Repeatable."
 )
 @click.option("--no-trace", is_flag=True, help="Do not trace kernel events.")
 @click.option(
@@ -38,18 +40,18 @@ from ktrial.recordings.frame_loop import KINDS
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="Pattern of a frame's line, with a group s, ms, us, ns or fps, and `at` for its end.",
+    help="Regular expression of a frame's line, with a group s, ms, us, ns or fps, and `at` for its end.",
 )
 @click.option(
     "--frame-loop",
     "loop",
     type=click.Choice(list(KINDS)),
-    help="Draw frames with ktrial itself: alone, or beside a load on memory.",
+    help="Let ktrial draw frames itself, alone (calm) or under memory pressure.",
 )
 @env_option
 @clean_env_option
 @click.option("--every", default="5s", show_default=True, metavar="TIME", help="Interval between two lines of text.")
-@click.option("--live/--plain", "live", default=None, help="Draw in place, or write plain lines.  [whichever fits]")
+@click.option("--live/--plain", "live", default=None, help="Draw in place, or print lines.  [in place on a terminal]")
 @json_option
 @click.pass_context
 def command(
@@ -68,13 +70,13 @@ def command(
     every: str,
     **passed: Any,
 ) -> int:
-    """Record counters, pressure and kernel events until a program or a time ends.
+    """Record counters, pressure and kernel events until a program ends, a time passes, or you press Ctrl-C.
 
-    Events (direct reclaim, slow disk requests, delays of threads) need root; without it there are only samples.
-    The recording is on disk as it grows, even after a kill -9. `ktrial diagnose DIR` evaluates it.
+    Kernel events (direct reclaim, slow disk requests, delayed threads) need root; without it ktrial records only
+    counters. The recording is on disk as it grows, even after a kill -9. Evaluate it with `ktrial diagnose DIR`.
 
-    On a terminal it draws pressure, the phase and the last stutters in place. If the program writes to the same
-    terminal, it draws only with --live.
+    On a terminal ktrial draws pressure, the phase and the latest stutters in place. If the program writes to the same
+    terminal, ktrial draws only with --live.
 
     \b
     ktrial watch -- ./game
@@ -88,11 +90,11 @@ def command(
     app: App = ctx.obj
     if (words := own_words(ctx)) is None:
         refuse_without_command(passed["variables"], clean=passed["clean_env"])
-    _refuse_what_excludes_itself(pid, words, frames_from, pattern, loop)
+    _refuse_contradictions(pid, words, frames_from, pattern, loop)
     refuse_on_host(app.host, frames_from, rates(rate_words), ends=length is not None or words is not None)
     if not app.may_run_trials:
-        raise Refused("machines can be watched, folders cannot", hint="leave --machine-root out")
-    wanted = WatchRequest(
+        raise Refused("cannot watch a folder", hint="leave out --machine-root")
+    request = WatchRequest(
         limit_s=LONGEST_S if length is None else seconds(length, "--for"),
         process=pid,
         frame_thread=thread,
@@ -100,8 +102,8 @@ def command(
         least_s=least(above),
         trace=not no_trace,
     )
-    asked = WatchOptions(
-        wanted=wanted,
+    watch_options = WatchOptions(
+        wanted=request,
         words=words,
         file=new_folder(output, words, pid, here=app.host is None) / RECORDING,
         frames_from=frames_from,
@@ -110,19 +112,19 @@ def command(
         every_s=seconds(every, "--every"),
         **passed,
     )
-    watch_session(app, asked)
+    watch_session(app, watch_options)
     return 0
 
 
-def _refuse_what_excludes_itself(
+def _refuse_contradictions(
     pid: int | None, words: tuple[str, ...] | None, frames_from: Path | None, pattern: str | None, loop: str | None
 ) -> None:
     if words is not None and (pid is not None or not words):
-        raise BadInput("give either --pid or a program after --", hint="ktrial watch -- PROGRAM")
+        raise BadInput("expected either --pid or a program after --", hint="ktrial watch -- PROGRAM")
     if loop is not None and (pid is not None or words is not None or frames_from is not None):
         raise BadInput(
             "cannot combine --frame-loop with --pid, --frames-from or a program: ktrial draws the frames itself",
             hint="leave out --pid, --frames-from and the program after --",
         )
     if (frames_from is None) != (pattern is None):
-        raise BadInput("--frames-from and --pattern go together")
+        raise BadInput("--frames-from and --pattern require each other", hint="add the missing one")

@@ -1,31 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial watermarks`: how early kswapd wakes, under settings side by side."""
+"""`ktrial watermarks`: compare how early kswapd wakes under different settings."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
-from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.options import json_option, seconds, write_answer
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.watch.watermarks import Lead, WatermarkLayout
 
 
-_TALKS = "--host guest:KERNEL measures it in a guest that talks"
+_TALKS = "use --host guest:KERNEL"
 
 
 @click.command(short_help="Show how early kswapd wakes under each setting.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE[+KNOB=VALUE]…]")
-@click.option("--lead", metavar="SIZE|TIME", help="Compute the setting for this lead: 2GiB, or 500ms with a rate.")
-@click.option("--rate", metavar="SIZE", help="Memory allocated per second, for lead times: 2GiB.")
+@click.option(
+    "--lead",
+    metavar="SIZE|TIME",
+    help="How early kswapd should wake, to compute the setting: 2GiB, or 500ms with a rate.",
+)
+@click.option("--rate", metavar="SIZE", help="Memory allocated per second, such as 2GiB, for --lead TIME.")
 @click.option("--measure", metavar="TIME", help="Measure the peak allocation rate over TIME, while the workload runs.")
-@click.option("--memory", metavar="SIZE", help="Memory of a PC to compute for, instead of this machine: 96GiB.")
+@click.option("--memory", metavar="SIZE", help="Compute for a PC with this much memory, such as 96GiB.")
 @json_option
 @click.pass_obj
 def command(
@@ -37,40 +40,36 @@ def command(
     memory: str | None,
     as_json: bool,
 ) -> None:
-    """Show the watermarks of each zone under this and other settings: reserve, lead, memory kept free.
+    """Show at how much free memory the kernel starts to reclaim (kswapd), now and under other settings.
 
     \b
     ktrial watermarks vm.watermark_scale_factor=125,500
     ktrial watermarks micro-stutter-watermarks vm.min_free_kbytes=3145728+vm.watermark_scale_factor=125
     ktrial watermarks --lead 500ms --measure 30s
 
-    ktrial computes like the kernel, in whole pages, and changes nothing.
+    For each memory zone it shows the watermarks, the lead of kswapd over allocations, and the memory kept free. It
+    computes them as the kernel does, in whole pages, and changes nothing.
     """
-    from ktrial.kit.tables import columns
+    import msgspec
+
     from ktrial.watch.watermarks import compare, layout_elsewhere, layout_here
     from ktrial.watch.watermarks_text import watermarks_text
 
     if measure is not None and (rate is not None or memory is not None):
-        raise BadInput(f"--measure and {'--rate' if rate else '--memory'} exclude each other", hint="choose one")
+        raise BadInput(f"cannot combine --measure with {'--rate' if rate else '--memory'}", hint="choose one")
     if measure is not None and app.host is not None and app.host.is_exact:
-        raise BadInput("--measure looks on while time passes here, of which an exact guest sees nothing", hint=_TALKS)
+        raise BadInput("--measure needs real time to pass, which it does not in an exact guest", hint=_TALKS)
     catalog, names = app.catalog_for(words)
-    wanted = None if lead is None else _lead(lead)
+    wanted_lead = None if lead is None else _lead(lead)
     given = None if rate is None else (_size(rate, "--rate"), "as given")
     measured_s = None if measure is None else seconds(measure, "--measure")
     here = layout_here(app.user_session) if memory is None else layout_elsewhere(_size(memory, "--memory"), catalog)
-    found = compare(here, names, catalog, lead=wanted, rate=given or _measure_rate(app, here, measured_s))
-    if as_json:
-        write_json({"schema": "ktrial.watermarks/1", **_fields(found)})
-    else:
-        sys.stdout.write(watermarks_text(found, width=columns()))
-
-
-def _fields(found: object) -> dict[str, object]:
-    import msgspec
-
-    told: dict[str, object] = msgspec.to_builtins(found)
-    return told
+    found = compare(here, names, catalog, lead=wanted_lead, rate=given or _measure_rate(app, here, measured_s))
+    write_answer(
+        as_json,
+        lambda: {"schema": "ktrial.watermarks/1", **msgspec.to_builtins(found)},
+        lambda width: watermarks_text(found, width=width),
+    )
 
 
 def _measure_rate(app: App, here: WatermarkLayout, duration_s: float | None) -> tuple[float, str] | None:
@@ -80,8 +79,8 @@ def _measure_rate(app: App, here: WatermarkLayout, duration_s: float | None) -> 
         return None
     peak = peak_rate(app.user_session, app.clock, duration_s, here.page_bytes)
     if peak <= 0:
-        raise BadInput("nothing was allocated in that time", hint="measure while the workload runs, or give --rate")
-    return peak, f"the peak over a tenth of a second within {duration_s:g} s (taken and not given back of itself)"
+        raise BadInput("no memory was allocated in that time", hint="measure while the workload runs, or use --rate")
+    return peak, f"the peak over 0.1 s within {duration_s:g} s (allocations minus voluntary frees)"
 
 
 def _lead(text: str) -> Lead:
@@ -98,7 +97,7 @@ def _size(text: str, option: str) -> float:
     try:
         size = parse_quantity(text, "bytes")
     except ValueError as error:
-        raise BadInput(f"{option} {text}: {error}", hint=f"for example {option} 2GiB") from None
+        raise BadInput(f"{option} {text}: {error}", hint=f"{option} 2GiB") from None
     if not 4096 <= size < 2**60:
-        raise BadInput(f"{option} {text}: not a size of memory", hint=f"for example {option} 2GiB")
+        raise BadInput(f"{option} {text}: not a plausible amount of memory", hint=f"{option} 2GiB")
     return size

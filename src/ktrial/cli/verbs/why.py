@@ -1,30 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial why`: who set a knob."""
+"""`ktrial why`: show who set a knob."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import knob_names
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_option, write_answer
 
 if TYPE_CHECKING:
     from ktrial.tuning.origin.origin import Origin
 
 
-@click.command(short_help="Say who set a knob.")
+@click.command(short_help="Show who set a knob.")
 @click.argument("knobs", shell_complete=knob_names, nargs=-1, required=True, metavar="KNOB…")
 @json_option
 @click.pass_obj
 def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
-    """Show who set a knob: the file and line that won and what it overrode, a daemon, ktrial itself, or nobody."""
+    """Show who set a knob: a file and line (and what it overrides), a daemon, ktrial itself, or nobody."""
     from ktrial.kit.errors import UnknownName
-    from ktrial.kit.tables import columns
     from ktrial.tuning.knobs.address import parse_address, selects
     from ktrial.tuning.knobs.find import find_knob
     from ktrial.tuning.knobs.knob import INSTANCE_FACTS
@@ -32,12 +29,12 @@ def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
     from ktrial.tuning.origin.why import FACTS, origins
     from ktrial.tuning.origin.why_text import origins_json, origins_text
 
-    wanted = [(parse_address(name), find_knob(name, app.catalog.knobs)) for name in knobs]
+    selected = [(parse_address(name), find_knob(name, app.catalog.knobs)) for name in knobs]
     machine = app.best_session("looking for who set a knob")
     claims = gather(machine)
     facts = machine.facts(FACTS)
     found: list[Origin] = []
-    for address, knob in wanted:
+    for address, knob in selected:
         selector = address.selector
         here = origins(machine, app.catalog, [knob], claims, facts, [selector])
         source = INSTANCE_FACTS.get(knob.placeholders[0], "") if knob.placeholders else ""
@@ -50,14 +47,14 @@ def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
         ]
         if not meant and selector is not None:
             raise UnknownName(
-                f"instance of {knob.id}", selector, labels.values(), hint=f"here: {_join_labels(labels.values())}"
+                f"instance of {knob.id}",
+                selector,
+                labels.values(),
+                hint=f"here: {', '.join(filter(None, labels.values())) or 'none'}",
             )
         found += meant
-    if as_json:
-        write_json(origins_json(found, claims.untold))
-    else:
-        sys.stdout.write(origins_text(found, claims.untold, width=columns()))
-
-
-def _join_labels(labels: Iterable[str]) -> str:
-    return ", ".join(label for label in labels if label) or "it has none"
+    write_answer(
+        as_json,
+        lambda: origins_json(found, claims.untold),
+        lambda width: origins_text(found, claims.untold, width=width),
+    )

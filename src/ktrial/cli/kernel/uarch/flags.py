@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel uarch flags`: a target for a tree without a patch."""
+"""`ktrial kernel uarch flags`: print the compiler flags of a target, for a tree without the patch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ktrial.kit.errors import BadInput
 _ARM_COMPILER = "aarch64-linux-gnu-gcc"
 
 
-@click.command(short_help="The flags of a target, for a tree without a patch.")
+@click.command(short_help="Print the compiler flags of a target.")
 @click.argument("target", metavar="TARGET")
-@click.option("--tune", metavar="TARGET", help="Optimise for this CPU; the result still runs wherever TARGET does.")
-@click.option("--cc", metavar="PROGRAM", help=f"Compiler that must accept it: gcc, or {_ARM_COMPILER}.")
+@click.option("--tune", metavar="TARGET", help="CPU to optimise for; the kernel still runs wherever TARGET does.")
+@click.option("--cc", metavar="PROGRAM", help=f"Compiler that must accept the flags.  [gcc, or {_ARM_COMPILER}]")
 @arch_option
 @json_option
 @click.pass_obj
 def command(app: App, target: str, tune: str | None, cc: str | None, arch: str, as_json: bool) -> int:
-    """Print the compiler flags of a target as lines for a shell; the sources stay unchanged.
+    """Print the compiler flags of a target as shell lines, for a kernel tree that stays unchanged.
 
     \b
     eval "$(ktrial kernel uarch flags x86-64-v3 --tune znver3)"
@@ -30,22 +30,22 @@ def command(app: App, target: str, tune: str | None, cc: str | None, arch: str, 
     eval "$(ktrial kernel uarch flags native)"
     eval "$(ktrial kernel uarch flags --arch arm64 --cc clang neoverse-n1)"
 
-    `native` becomes the compiler's name for this CPU, so that the command says what was built.
+    ktrial replaces `native` with the compiler's name for this CPU.
 
-    The kernel's build puts these flags last, so that they win over its own. Its .config does not show them.
+    The kernel's build appends these flags to its own, so they take precedence. The .config does not show them.
     """
-    told, flags = _of_cpu(app, target, tune, cc) if arch == "arm64" else _of_march(app, target, tune, cc)
+    fields, flags = _of_cpu(app, target, tune, cc) if arch == "arm64" else _of_march(app, target, tune, cc)
     if as_json:
-        write_json({"schema": "ktrial.kernel-flags/1", "architecture": arch, **told, "make": flags})
+        write_json({"schema": "ktrial.kernel-flags/1", "architecture": arch, **fields, "make": flags})
     else:
         sys.stdout.write("".join(f"export {name}='{' '.join(words)}'\n" for name, words in flags.items()))
     return 0
 
 
-Told = tuple[dict[str, str | None], dict[str, tuple[str, ...]]]
+TargetFlags = tuple[dict[str, str | None], dict[str, tuple[str, ...]]]
 
 
-def _of_march(app: App, word: str, tune: str | None, cc: str | None) -> Told:
+def _of_march(app: App, word: str, tune: str | None, cc: str | None) -> TargetFlags:
     from ktrial.kernels.uarch.target_files import load_targets
     from ktrial.kernels.uarch.targets import build_flags, find_target, native_target, native_words
     from ktrial.kernels.uarch.verify import check_accepted
@@ -60,17 +60,17 @@ def _of_march(app: App, word: str, tune: str | None, cc: str | None) -> Told:
         app.say(native_words(compiler, chosen))
     for one in filter(None, (chosen, tuned)):
         check_accepted(one, compiler)
-    asked = {"target": chosen.name, "tune": None if tuned is None else tuned.name}
-    return {**asked, "compiler": f"{compiler.kind} {compiler.version}"}, build_flags(chosen, tuned)
+    names = {"target": chosen.name, "tune": None if tuned is None else tuned.name}
+    return {**names, "compiler": f"{compiler.kind} {compiler.version}"}, build_flags(chosen, tuned)
 
 
-def _of_cpu(app: App, word: str, tune: str | None, cc: str | None) -> Told:
+def _of_cpu(app: App, word: str, tune: str | None, cc: str | None) -> TargetFlags:
     from ktrial.kernels.uarch.arm_targets import cpu_flags, find_cpu_target
     from ktrial.kernels.uarch.target_files import load_cpu_targets
     from ktrial.kernels.uarch.verify import check_cpu_accepted
 
     if tune is not None:
-        raise BadInput("--tune goes with x86_64 only", hint="-mcpu says both what runs and what is fast")
+        raise BadInput("--tune requires --arch x86_64", hint="leave out --tune: -mcpu already includes the tuning")
     chosen = find_cpu_target(word, load_cpu_targets())
     (compiler,) = app.kernels.compilers_for("arm64").find([cc or _ARM_COMPILER])
     check_cpu_accepted(chosen, compiler)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel uarch patch`: a patch that adds the targets to any kernel tree."""
+"""`ktrial kernel uarch patch`: make a patch that adds the targets to a kernel tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_option, output_option, write_answer, write_json
 from ktrial.compare.files import write_file
 from ktrial.kit.errors import BadInput
 
@@ -19,16 +19,14 @@ if TYPE_CHECKING:
     from ktrial.kernels.uarch.patch import UarchPatch
 
 
-@click.command(short_help="Make the patch that adds all targets to a kernel tree.")
+@click.command(short_help="Make a patch that adds all targets to a kernel tree.")
 @click.argument("folder", metavar="TREE", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of stdout."
-)
+@output_option("Write to FILE instead of stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--apply", "mode", flag_value="apply", help="Apply the patch to the tree.")
 @click.option("--reverse", "mode", flag_value="reverse", help="Remove the patch from the tree.")
-@click.option("--check", "mode", flag_value="check", help="Show what the tree is and whether a patch can be made.")
-@click.option("--verify", "target", metavar="TARGET", help="With --apply: then prove that a kernel builds for TARGET.")
+@click.option("--check", "mode", flag_value="check", help="Show the tree's version and whether ktrial can patch it.")
+@click.option("--verify", "target", metavar="TARGET", help="With --apply: then check that the tree builds for TARGET.")
 @click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="Compiler for --verify.")
 @json_option
 @click.pass_obj
@@ -42,18 +40,19 @@ def command(
     cc: str,
     as_json: bool,
 ) -> int:
-    """Make the patch for the kernel in TREE, from the tree's own structure: Linux 4.19 and newer.
+    """Make a patch that lets you choose the CPU that the kernel in TREE is compiled for (Linux 4.19 or newer).
 
     The patch goes to stdout or to FILE, for `patch -p1`; only --apply and --reverse change the tree. It adds a
-    choice of x86-64 levels and microarchitectures, with the compilers that each needs. Without a choice the kernel
-    is compiled as before. ktrial refuses a tree that already has such a choice from CachyOS, Zen or TKG.
+    Kconfig choice of x86-64 levels and microarchitectures, each with the compilers that it needs. The default choice
+    compiles the kernel as without the patch. ktrial refuses a tree that already has such a choice from CachyOS, Zen
+    or TKG.
     """
     if target is not None and mode != "apply":
-        raise BadInput("--verify goes with --apply", hint="`ktrial kernel uarch verify TREE TARGET` does it alone")
+        raise BadInput("--verify requires --apply", hint=f"ktrial kernel uarch verify {folder} {target}")
     if output is not None and mode is not None:
-        raise BadInput("-o goes with no other mode", hint="make the patch first, then --apply it")
+        raise BadInput(f"cannot combine -o with --{mode}", hint="leave out -o")
     if output is not None and output.exists() and not force:
-        raise BadInput(f"{output} exists already", hint="give another name, or --force to overwrite it")
+        raise BadInput(f"{output}: file exists", hint="choose another name, or add --force to overwrite it")
     tree = app.kernels.tree(folder)
     if mode == "check":
         return _check(tree, as_json)
@@ -62,7 +61,7 @@ def command(
         _write(app, tree, patch, mode, as_json)
     elif output is not None:
         write_file(output, patch.text.encode())
-        app.say(f"written: {output}, for Linux {patch.tree.version}")
+        app.say(f"wrote {output} for Linux {patch.tree.version}")
     elif as_json:
         write_json({"schema": "ktrial.kernel-patch/1", "tree": patch.tree, "patch": patch.text})
     else:
@@ -76,7 +75,7 @@ def command(
 
 def _write(app: App, tree: SourceTree, patch: UarchPatch, mode: str, as_json: bool) -> None:
     tree.write(patch)
-    done = "applied to" if mode == "apply" else "taken out of"
+    done = "applied to" if mode == "apply" else "removed from"
     app.say(f"{done} Linux {patch.tree.version} in {tree.folder}: {', '.join(sorted(patch.after))}")
     if as_json and mode == "reverse":
         write_json({"schema": "ktrial.kernel-patch/1", "tree": patch.tree, "patch": patch.text})
@@ -84,15 +83,13 @@ def _write(app: App, tree: SourceTree, patch: UarchPatch, mode: str, as_json: bo
 
 def _check(tree: SourceTree, as_json: bool) -> int:
     from ktrial.kernels.uarch.targets_text import tree_text
-    from ktrial.kit.tables import columns
 
     found = tree.survey()
     if found.applied:
         tree.reverse()
     elif not found.carries:
         tree.patch()
-    if as_json:
-        write_json({"schema": "ktrial.kernel-tree/1", "tree": found})
-    else:
-        sys.stdout.write(tree_text(found, width=columns()))
+    write_answer(
+        as_json, lambda: {"schema": "ktrial.kernel-tree/1", "tree": found}, lambda width: tree_text(found, width=width)
+    )
     return 0

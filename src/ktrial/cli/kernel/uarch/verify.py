@@ -1,40 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel uarch verify`: prove that a tree builds for a target."""
+"""`ktrial kernel uarch verify`: check that a tree builds for a target."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import cpu_level, json_option, write_json
+from ktrial.cli.options import cpu_level, json_option, write_answer
 
 if TYPE_CHECKING:
     from ktrial.kernels.build.tree import SourceTree
 
 
-@click.command(short_help="Prove that a kernel tree builds for a target.")
+@click.command(short_help="Check that a kernel tree builds for a target.")
 @click.argument("folder", metavar="TREE", type=click.Path(path_type=Path))
 @click.argument("target", metavar="TARGET")
 @click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="Compiler to use.")
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Base configuration.")
-@click.option("--rust", is_flag=True, help="Enable Rust, and prove one Rust object too.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Base configuration.  [a minimal one]")
+@click.option("--rust", is_flag=True, help="Enable Rust, and also check one Rust object.")
 @json_option
 @click.pass_obj
 def command(app: App, folder: Path, target: str, cc: str, config: Path | None, rust: bool, as_json: bool) -> int:
-    """Configure TREE for TARGET outside of it, read the symbols back, and compile one object.
+    """Configure TREE for TARGET in a folder outside it, read the symbols back, and compile one object.
 
     \b
     ktrial kernel uarch verify linux-6.12 znver3
     ktrial kernel uarch verify linux-6.12 x86-64-v3 --cc clang
     ktrial kernel uarch verify linux-6.12 native
 
-    The object's command must contain the wanted -march once and no other; if Rust is on, a Rust object's command
-    the wanted -Ctarget-cpu. ktrial refuses a target that the compiler or the tree cannot give. The configuration
-    starts nearly empty, or from FILE.
+    The compile command must contain the right -march once and no other. With Rust, the command of a Rust object must
+    contain the right -Ctarget-cpu. ktrial refuses a target that the compiler or the tree does not support.
     """
     return verify_target(app, app.kernels.tree(folder), target, cc, config=config, rust=rust, as_json=as_json)
 
@@ -53,7 +51,6 @@ def verify_target(
     from ktrial.kernels.uarch.targets import find_target, native_entry, native_target
     from ktrial.kernels.uarch.targets_text import verified_text
     from ktrial.kernels.uarch.verify import verify_target
-    from ktrial.kit.tables import columns
 
     targets = load_targets()
     (compiler,) = app.kernels.compilers.find([cc])
@@ -64,8 +61,9 @@ def verify_target(
         target = find_target(word, targets)
     with app.kernels.probe_build(tree.folder, cc, config) as build:
         found = verify_target(target, targets, tree.survey(), compiler, build, level, rust=rust)
-    if as_json:
-        write_json({"schema": "ktrial.kernel-verified/1", "verified": found})
-    else:
-        sys.stdout.write(verified_text(found, width=columns()))
+    write_answer(
+        as_json,
+        lambda: {"schema": "ktrial.kernel-verified/1", "verified": found},
+        lambda width: verified_text(found, width=width),
+    )
     return 0
