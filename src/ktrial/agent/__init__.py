@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root helper as the head sees it: its binary, its session, its clock."""
+"""The agent (the Rust helper) as the Python head sees it: its binary, its sessions, its clock."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the agent's binary: a fixed list of places, never a search through PATH."""
+"""Find the agent's binary in a fixed list of places; PATH is never searched."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ AGENT_NAME = "ktrial-agent"
 
 
 class AgentNotFound(KtrialError):
-    """No agent in any of the places that are looked at; the message lists them all."""
+    """No executable agent exists; the message lists the places that were checked."""
 
     def __init__(self, places: tuple[Path, ...]) -> None:
         listed = "".join(f"\n  {place}" for place in places)
         super().__init__(
-            f"no executable {AGENT_NAME} in any of the places that ktrial looks at:{listed}",
-            hint="in a checkout run ./ktrial once, it builds the agent; an installed ktrial must be installed again",
+            f"cannot find an executable {AGENT_NAME}; looked in:{listed}",
+            hint="in a checkout, run ./ktrial to build the agent; otherwise reinstall ktrial",
         )
         self.places = places
 
 
 def find_agent(package: Path | None = None) -> Path:
-    """Return the agent that belongs to the package in the folder `package` (by default the running one)."""
+    """Return the agent of the package in folder `package` (default: the running one), or raise AgentNotFound."""
     places = agent_places(package or Path(__file__).resolve().parent.parent)
     for place in places:
         if place.is_file() and os.access(place, os.X_OK):
@@ -33,7 +33,7 @@ def find_agent(package: Path | None = None) -> Path:
 
 
 def agent_places(package: Path) -> tuple[Path, ...]:
-    """Where the agent of the package in this folder may be, in order: the checkout's own build, the wheel's copy."""
+    """Return where the agent of `package` may be, in order: the checkout's own build, the wheel's copy."""
     installed = package / "_bin" / AGENT_NAME
     if package.parent.name == "src":
         return (package.parent.parent / ".setup" / "bin" / AGENT_NAME, installed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the set-up and the head made for this user, and taking it away."""
+"""Files that the set-up and ktrial created for this user, and their removal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def checkout_folder() -> Path | None:
 
 
 def remove_own_files() -> list[str]:
-    """Remove the cache, the tools that were built, and what the set-up made inside the checkout; says which folders."""
+    """Remove the cache, the tools that ktrial built and the set-up's files in the checkout; return their folders."""
     checkout = checkout_folder()
     made = [checkout / name for name in _MADE_BY_SETUP] if checkout is not None else []
     if checkout is not None:
@@ -37,7 +37,7 @@ def remove_own_files() -> list[str]:
 
 
 def remaining_files() -> list[str]:
-    """Return what is the user's own and stays."""
+    """Return the folders that belong to the user and that `remove_own_files` leaves alone."""
     checkout = checkout_folder()
     own = [config_folder(), state_folder(), *([checkout] if checkout is not None else [])]
     return [str(folder) for folder in own if folder.exists()]

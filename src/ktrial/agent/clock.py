@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The head's clocks. Durations and orders come from the monotonic one; the other is for people."""
+"""The head's clocks: the monotonic one for durations and orders, the wall clock for people only."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 
 from ktrial.agent.interrupts import Interrupts
 
-#: Looks of which the one that was interrupted least counts.
+#: Of this many attempts the fastest one is used: an interrupted attempt is inaccurate.
 _LOOKS = 3
 
 
 class SystemClock:
-    """Implements `machine.ports.Clock`; a Ctrl-C that `interrupts` notes ends a sleep."""
+    """Implement `machine.ports.Clock`; a Ctrl-C that `interrupts` receives ends a sleep."""
 
     def __init__(self, interrupts: Interrupts | None = None) -> None:
         self._interrupts = interrupts or Interrupts()
@@ -24,7 +24,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def slept_s(self) -> float:
-        """Seconds that the machine was suspended since it was started; `machine.suspend` compares two of them."""
+        """Return how long the machine has been suspended since boot; `machine.suspend` compares two such values."""
         return min(_offset_ns() for _ in range(_LOOKS))[1] / 1e9
 
     def sleep(self, seconds: float) -> None:
@@ -34,7 +34,7 @@ class SystemClock:
 
 
 def _offset_ns() -> tuple[int, int]:
-    """Return how long a look took, and by how much the clock that counts suspends is ahead of the one that does not."""
+    """Return how long the reading took, and how far the boot clock (which counts suspends) is ahead."""
     before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

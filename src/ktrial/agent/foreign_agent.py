@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent for guests of another architecture than this machine's: in a checkout it is built when it is needed."""
+"""The agent for guests of another architecture; a checkout builds it on demand."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from ktrial.kit.errors import KtrialError
 from ktrial.agent.binary import AGENT_NAME, find_agent
 
-#: What the agent is made of, in a checkout.
+#: Sources of the agent in a checkout.
 _SOURCES = ("agent/Cargo.toml", "agent/Cargo.lock", "agent/.cargo", "agent/src")
 Build = Callable[[Path, str], bool]
 
 
 def agent_for(architecture: str, package: Path | None = None, build: Build | None = None) -> Path:
-    """Return the agent for a machine of this kind. Raises KtrialError if there is none and none can be built."""
+    """Return the agent for `architecture`. Raises KtrialError if it does not exist and cannot be built."""
     if architecture == platform.machine():
         return find_agent(package)
     folder = package or Path(__file__).resolve().parent.parent
@@ -30,20 +30,20 @@ def agent_for(architecture: str, package: Path | None = None, build: Build | Non
     own = checkout / ".setup" / "bin" / name
     if not _is_current(own, checkout) and not (build or _build)(checkout, architecture):
         raise KtrialError(
-            f"there is no agent for {architecture} that is as new as its sources, and it cannot be built here",
-            hint=f"install what is named above, or put one there that was built elsewhere: {own}",
+            f"cannot build the agent for {architecture} on this machine",
+            hint=f"install what is named above, or copy an agent that was built elsewhere to {own}",
         )
     return _there(own, architecture, "start it again")
 
 
 def _there(place: Path, architecture: str, hint: str) -> Path:
     if not (place.is_file() and os.access(place, os.X_OK)):
-        raise KtrialError(f"guests of {architecture} need an agent of theirs; there is no {place}", hint=hint)
+        raise KtrialError(f"cannot run guests of {architecture}: no agent for them at {place}", hint=hint)
     return place
 
 
 def _is_current(agent: Path, checkout: Path) -> bool:
-    """Return whether it is there and nothing that it is made of is newer."""
+    """Return whether the agent exists and is newer than all of its sources."""
     try:
         built_ns = agent.stat().st_mtime_ns
     except OSError:
@@ -54,7 +54,7 @@ def _is_current(agent: Path, checkout: Path) -> bool:
 
 
 def _build(checkout: Path, architecture: str) -> bool:
-    """Return whether the set-up could build it; what it says goes to stderr."""
+    """Build the agent with the set-up script, whose output goes to stderr; return whether that worked."""
     script = checkout / "setup" / "agent.sh"
     command = ["/bin/sh", str(script), str(checkout), architecture]
     return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False, cwd=checkout).returncode == 0

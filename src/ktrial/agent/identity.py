@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tells on this machine and its users, and the secret with which placeholders for it are made."""
+"""Names that identify this machine and its users, and the secret from which their placeholders are derived."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SERIALS = (
     "etc/machine-id",
 )
 _MACS = "sys/class/net/*/address"
-#: Users of people; below are those of the system.
+#: Range of user ids that belong to people; lower ones belong to the system.
 _FIRST_USER, _LAST_USER = 1000, 60_000
 _SALT_BYTES = 32
 
 
 def identity(root: Path = Path("/")) -> Identity:
-    """Return names of this machine and its users, as far as this user may read them."""
+    """Return the names, serial numbers and MAC addresses of this machine and its users that this user may read."""
     people = {entry.pw_name for entry in pwd.getpwall() if _FIRST_USER <= entry.pw_uid <= _LAST_USER}
     with contextlib.suppress(KeyError):
         people.add(pwd.getpwuid(os.geteuid()).pw_name)
@@ -40,7 +40,7 @@ def identity(root: Path = Path("/")) -> Identity:
 
 
 def salt(path: Path) -> bytes:
-    """Return the secret in this file, made at the first use: placeholders are the same in all bundles of this user."""
+    """Return the secret in `path`, created on first use: all bundles of a user share their placeholders."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -54,7 +54,7 @@ def salt(path: Path) -> bytes:
                     part.unlink()
         return path.read_bytes()
     except OSError as error:
-        hint = "free some space, or set XDG_STATE_HOME to a folder that you may write"
+        hint = "free some disk space, or set XDG_STATE_HOME to a writable folder"
         raise KtrialError(f"cannot write {path}: {error.strerror}", hint=hint) from None
 
 

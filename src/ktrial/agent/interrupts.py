@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C and its like as something noticed in waits made for it, that never breaks into what is being written."""
+"""Deliver Ctrl-C and other requests to end only at chosen waits, so that they never interrupt a write."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Self
 
-#: So many of them break in wherever it is: the way out of a wait that nobody made for it.
+#: This many signals raise KeyboardInterrupt at once: the way out when nothing calls `wait` or `check`.
 _PATIENCE = 3
-#: Seconds between two looks of whoever watches.
+#: Seconds between two calls of `watch`.
 _WATCH_EACH_S = 1.0
-#: Who wants the head to end: Ctrl-C, a supervisor or `kill`, a terminal that has gone.
+#: Signals that ask the head to end: Ctrl-C, a supervisor or `kill`, a closed terminal.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """In its `with` block SIGINT, SIGTERM and SIGHUP are only noted; `wait` and `check` raise the KeyboardInterrupt.
+    """Record SIGINT, SIGTERM and SIGHUP within the `with` block; `wait` and `check` raise KeyboardInterrupt for them.
 
-    Outside, in other threads, and for those that the caller ignores, nothing is changed. The KeyboardInterrupt holds
-    the signal's number, and so does `number` from then on. A block within its block changes nothing.
+    Nothing changes outside the block, in other threads and for signals that the caller ignores. The KeyboardInterrupt
+    carries the signal's number; `number` keeps it. Nested blocks have no further effect.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Interrupts:
         self._noted = 0
         self._depth = 0
         self.number: int = signal.SIGINT
-        #: Called about once a second while something is waited for; what it raises ends the wait.
+        #: Called about once a second during a wait; an exception that it raises ends the wait.
         self.watch: Callable[[], None] | None = None
         self._looked_s = -_WATCH_EACH_S
 
@@ -63,7 +63,7 @@ class Interrupts:
                 os.close(descriptor)
 
     def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool:
-        """Wait until one of them can be read, or `limit_s` is over (then False); an answer goes before a signal."""
+        """Wait until a descriptor is readable (True) or `limit_s` has passed (False). Data take precedence over signals."""
         own = [self._pipe[0]] if self._pipe is not None else []
         end_s = None if limit_s is None else time.monotonic() + limit_s
         while True:
@@ -78,13 +78,13 @@ class Interrupts:
                 return False
 
     def _look(self) -> None:
-        """Let whoever watches look, not more than once in its time."""
+        """Call `watch`, at most once per `_WATCH_EACH_S`."""
         if self.watch is not None and time.monotonic() - self._looked_s >= _WATCH_EACH_S:
             self._looked_s = time.monotonic()
             self.watch()
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt when one of the signals came since the last time."""
+        """Raise KeyboardInterrupt if a signal has arrived since the last check."""
         if self._pipe is None:
             return
         try:

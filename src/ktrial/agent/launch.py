@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A start as root that the launcher of a checkout did not make: that of an installed ktrial.
+"""Start an installed ktrial as root the way a checkout's launcher does it.
 
-The agent does then what it does for the launcher: it makes sure that all is root's alone, gives root up where somebody
-asked for it on their own behalf, and starts this command line anew.
+The agent checks that only root can change the files involved, gives up root if the command was started on behalf of
+another user, and then starts the same command line again.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from ktrial.agent.root import check_trusted, invoking_user
 
 
 def launch_anew() -> None:
-    """Become the same command by way of the agent, where it has not come that way; does not return then.
+    """Replace this process by the same command started through the agent, unless that has already happened.
 
-    Raises PrivilegeMissing for what is not root's alone.
+    Raises PrivilegeMissing if somebody other than root could change the agent.
     """
     user = invoking_user()
     if user is None and os.environ.pop(LAUNCHED, "") == "root":
         return
     if user is None and checkout_folder() is not None:
-        return  # somebody started this very Python with a checkout's sources: there is a launcher for all else
+        return  # Python was started directly on a checkout's sources: for everything else there is the launcher
     agent = find_agent()
     try:
         check_trusted(agent, 0)
     except Refused as refused:
         raise PrivilegeMissing(
-            refused.message, hint="start ktrial without sudo: it asks for root itself, for what needs it"
+            refused.message, hint="start ktrial without sudo: it asks for root when a step needs it"
         ) from None
     os.execv(agent, launch_command(agent, user, sys.orig_argv[1:]))
 

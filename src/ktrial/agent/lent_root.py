@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root sessions of a head that has given root up: `ktrial-agent lend`, still root, starts them for it.
+"""Root sessions for a head that has given up root: `ktrial-agent lend`, which is still root, starts them.
 
-The launcher gave this process one end of a socket. A message on it is a JSON object, with the standard input and output
-of the session to start.
+The launcher gave this process one end of a socket. Each message on it is a JSON object, sent together with the
+standard input and output of the session to start.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import msgspec
 from ktrial.kit.errors import AgentError
 from ktrial.agent.transport import PipeTransport, Transport
 
-#: Set by `ktrial-agent launch`: the number of the socket, or another word where root was kept.
+#: `ktrial-agent launch` sets this to the number of the socket, or to "root" if this process is still root.
 LAUNCHED = "KTRIAL_LAUNCHED"
 
 
 class LentRoot:
-    """The helper, as long as this process lives."""
+    """Client of the helper, which lives as long as this process."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
     def start(self, state: str | None = None) -> Transport:
-        """Start a root session, with its journals in the folder `state`. Raises AgentError."""
+        """Start a root session that keeps its journals in the folder `state`. Raises AgentError."""
         theirs_in, to_agent = os.pipe()
         from_agent, theirs_out = os.pipe()
         try:
@@ -37,8 +37,8 @@ class LentRoot:
         except OSError as error:
             os.close(to_agent)
             os.close(from_agent)
-            why = f"the helper that lends root is gone: {error.strerror}"
-            raise AgentError("lost", why, hint="start ktrial anew") from None
+            why = f"cannot start a root session: the helper that lends root has ended: {error.strerror}"
+            raise AgentError("lost", why, hint="start ktrial again") from None
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
@@ -46,7 +46,7 @@ class LentRoot:
 
 
 def lent_root() -> LentRoot | None:
-    """Return the helper that the launcher left; nothing that this process starts gets hold of it."""
+    """Return the helper that the launcher left; child processes do not inherit its socket."""
     told = os.environ.pop(LAUNCHED, "")
     if not told.isdecimal() or os.geteuid() == 0:
         return None
@@ -62,7 +62,7 @@ def lent_root() -> LentRoot | None:
 
 
 def _made_by(end: socket.socket) -> int:
-    """Return the user who made the pair that this end is of."""
+    """Return the user id that created the socket pair."""
     form = "3i"
     told = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
     return int(struct.unpack(form, told)[1])

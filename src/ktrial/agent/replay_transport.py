@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent in an exact guest: what it answers comes of booting the guest anew with all that was said to it."""
+"""An agent in an exact guest: each answer comes from booting the guest again and replaying all requests so far."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from ktrial.agent.interrupts import Interrupts
 
 
 class Conversation(Protocol):
-    """Sessions of a guest that is booted for each answer."""
+    """The sessions of a guest that is booted anew for each answer."""
 
     def write(self, session: int, data: bytes) -> None:
         ...
 
     def hang_up(self, session: int) -> None:
-        """The end of what an agent reads."""
+        """End the input of the session's agent."""
 
     def let_end(self, session: int) -> None:
-        """What follows is said when the agent has ended."""
+        """Require the agent to end before the next message is sent."""
 
     def answer(self, session: int) -> bytes:
-        """Return the next line that an agent says."""
+        """Return the next line that the agent writes."""
 
     def rest(self, session: int) -> list[bytes]:
-        """Return all that it says up to the end of a request."""
+        """Return all lines up to the end of the request."""
 
 
 class _Asked(msgspec.Struct):
     do: str
 
 
-#: Requests that end by themselves and tell what comes until then: after their begin all of it is had at once.
+#: Requests that send progress until they end by themselves: once begun, all their lines are fetched at once.
 _GO_ON = frozenset({"watch"})
 
 
 class ReplayedTransport:
-    """Implements `Detached`: nothing runs between two answers, so there is nothing to wait for, or to kill."""
+    """Implement `Detached`: nothing runs between two answers, so there is nothing to wait for or to kill."""
 
     asker: str | None = None
 
@@ -47,7 +47,7 @@ class ReplayedTransport:
         self._talk = talk
         self._session = session
         self._answers: deque[bytes] = deque()
-        #: Whether the request goes on, and whether it was told that it has begun.
+        #: Whether the current request sends progress, and whether its first line has been fetched.
         self._goes_on = self._has_begun = False
         self._hung_up = False
         self._closed = False
@@ -59,18 +59,18 @@ class ReplayedTransport:
         self._talk.write(self._session, line)
 
     def receive(self, limit_s: float | None = None) -> bytes:
-        """Read one reply line; `limit_s` is for agents that share this machine's time."""
+        """Return one reply line; `limit_s` is ignored, because the guest's time is not this machine's."""
         del limit_s
-        self._have()
+        self._fetch()
         return self._answers.popleft()
 
     def wait(self, interrupts: Interrupts) -> None:
-        """Have the answer; a Ctrl-C meanwhile ends the waiting."""
-        self._have()
+        """Fetch the answer; raises KeyboardInterrupt if a Ctrl-C came meanwhile."""
+        self._fetch()
         interrupts.check()
 
-    def _have(self) -> None:
-        """Boot for an answer where none is there."""
+    def _fetch(self) -> None:
+        """Boot the guest for an answer unless one is waiting."""
         if self._answers:
             return
         if self._has_begun:
@@ -85,7 +85,7 @@ class ReplayedTransport:
             self._talk.hang_up(self._session)
 
     def close(self) -> int | None:
-        """End the agent's input; what follows is said when it has ended."""
+        """End the agent's input; the next message is sent after the agent has ended."""
         self.hang_up()
         if not self._closed:
             self._closed = True
@@ -99,5 +99,5 @@ class ReplayedTransport:
         self.close()
 
     def answered(self) -> bool:
-        """Return whether there is something to read: it was asked for by then."""
+        """Return whether an answer is waiting; it was fetched earlier."""
         return bool(self._answers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a root agent comes to be: directly, or through sudo and its like; `lent_root` is the other way."""
+"""Start a root agent directly or through sudo, doas or pkexec; `lent_root` is the other way."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ASKERS = (("sudo", ("--",)), ("doas", ("--",)), ("pkexec", ()))
 
 
 def can_ask() -> bool:
-    """Return whether there is a program that may make a user root."""
+    """Return whether sudo, doas or pkexec is installed."""
     return any(shutil.which(name, path=_SYSTEM_PATH) for name, _ in _ASKERS)
 
 
 def invoking_user() -> int | None:
-    """Return the user who ran sudo, pkexec or doas, when this process is root on somebody else's behalf.
+    """Return the user who ran sudo, pkexec or doas if this process is root on behalf of another user.
 
-    Raises PrivilegeMissing if it cannot be told who that is: root is never taken for granted then.
+    Raises PrivilegeMissing if that user is unknown or ambiguous; root is never assumed in this case.
     """
     if os.geteuid() != 0:
         return None
@@ -37,21 +37,21 @@ def invoking_user() -> int | None:
             entry = pwd.getpwnam(value) if name == "DOAS_USER" else pwd.getpwuid(int(value))
         except (KeyError, ValueError, OverflowError):
             raise PrivilegeMissing(
-                f"root was asked for by a user whom this system does not know ({name}={value})",
+                f"cannot run as root: the invoking user is unknown to this system ({name}={value})",
                 hint="start ktrial as a user of this system",
             ) from None
         found.add(entry.pw_uid)
     found.discard(0)
     if len(found) > 1:
         listed = ", ".join(f"{name}={value}" for name, value in told.items())
-        raise PrivilegeMissing(f"root was asked for by two users ({listed})", hint="unset those that are not true")
+        raise PrivilegeMissing(f"cannot run as root: two invoking users ({listed})", hint="unset the wrong ones")
     return found.pop() if found else None
 
 
 def root_transport(
     agent: Path, arguments: Sequence[str], purpose: str, *, may_ask: bool, say: Callable[[str], None]
 ) -> Transport:
-    """Start the agent as root, asking through sudo, doas or pkexec where needed; says what for."""
+    """Start the agent as root, through sudo, doas or pkexec if needed; `purpose` is announced with `say`."""
     argv = [str(agent), *arguments]
     if os.geteuid() == 0:
         check_trusted(agent, 0)
@@ -59,7 +59,7 @@ def root_transport(
     if not may_ask:
         raise PrivilegeMissing(
             f"{purpose} needs root, and --no-sudo forbids asking for it",
-            hint="leave out --no-sudo, or run  sudo ./ktrial …; plan, explain, why and doctor work without",
+            hint="omit --no-sudo, or run  sudo ./ktrial …; plan, explain, why and doctor work without root",
         )
     check_trusted(agent, os.getuid())
     for name, options in _ASKERS:
@@ -69,12 +69,12 @@ def root_transport(
             return ProcessTransport([program, *options, *argv], asker=name)
     raise PrivilegeMissing(
         f"{purpose} needs root, and neither sudo, doas nor pkexec is installed",
-        hint="run ktrial as root; plan, explain, why and doctor work without",
+        hint="run ktrial as root; plan, explain, why and doctor work without it",
     )
 
 
 def check_trusted(agent: Path, uid: int) -> None:
-    """Refuse an agent that somebody else than root and the user `uid` could have changed."""
+    """Raise Refused if a user other than root and `uid` could change the agent or a folder above it."""
     name, private_group = _user(uid)
     for path in (agent.resolve(), *agent.resolve().parents):
         status = path.stat()
@@ -83,13 +83,13 @@ def check_trusted(agent: Path, uid: int) -> None:
         group = status.st_mode & stat.S_IWGRP and status.st_gid not in {0, private_group}
         if status.st_uid not in {0, uid} or others or group:
             raise Refused(
-                f"{path} can be changed by somebody else, so the agent in it is not run as root",
-                hint=f"give it to {name} alone (chown, chmod go-w), or use a checkout of your own",
+                f"cannot run the agent as root: {path} can be changed by somebody else",
+                hint=f"make {name} its only writer (chown, chmod go-w), or use a checkout of your own",
             )
 
 
 def _user(uid: int) -> tuple[str, int | None]:
-    """Return the user's name, and the group that nobody else is in."""
+    """Return the user's name and their private group, if they have one."""
     try:
         entry = pwd.getpwuid(uid)
         group = grp.getgrgid(entry.pw_gid)

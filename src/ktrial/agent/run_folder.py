@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private folders of runs: where they may lie in memory, and how they are taken away."""
+"""Private folders of runs: where they may lie in memory, and how they are removed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ktrial.agent.user_folders import state_folder
 
 _NAME = "ktrial-work"
 _RUN = "run-"
-#: Where root looks besides XDG_RUNTIME_DIR.
+#: Where root looks in addition to XDG_RUNTIME_DIR.
 ROOTS_OWN = Path("/run")
 _OF_USERS = Path("/run/user")
 
 
 def own_tmpfs() -> Path:
-    """The folder on a tmpfs that nobody else may write: below XDG_RUNTIME_DIR, /run/user, or root's below /run."""
+    """Return the folder for runs on this user's private tmpfs: in XDG_RUNTIME_DIR, /run/user or, for root, /run."""
     mounts = Path(MOUNTS).read_text(encoding="utf-8", errors="surrogateescape")
     for place in _places():
         if (
@@ -34,25 +34,25 @@ def own_tmpfs() -> Path:
         ):
             return place / _NAME
     raise KtrialError(
-        "this benchmark needs a private tmpfs, and this user has none",
+        "cannot run this benchmark: it needs a private tmpfs, and this user has none",
         hint="set XDG_RUNTIME_DIR to a folder of yours on a tmpfs: mkdir -m 700 /dev/shm/NAME",
     )
 
 
 def private_place(name: str) -> Path:
-    """A folder of that name below one of this user's own that goes with the session, or else beside the results."""
+    """Return folder `name` in the user's runtime folder, which lasts as long as the login, or in the state folder."""
     own = (place for place in _places() if place.is_dir() and place.stat().st_uid == os.geteuid())
     return next(own, state_folder()) / name
 
 
 def _places() -> tuple[Path, ...]:
-    """Where such folders may be. sudo drops XDG_RUNTIME_DIR from the environment: systemd's own place is tried too."""
+    """Return the candidates. sudo drops XDG_RUNTIME_DIR from the environment, so systemd's default is included."""
     stated, user = os.environ.get("XDG_RUNTIME_DIR"), os.geteuid()
     return (*([Path(stated)] if stated else []), *([ROOTS_OWN] if user == 0 else []), _OF_USERS / str(user))
 
 
 def work_folders(work: Path) -> list[Path]:
-    """Return every folder in which private ones are made, made themselves where they are not there yet."""
+    """Return all folders in which private ones are created, and create those that are missing."""
     folders = [work]
     if any(place.is_dir() for place in _places()):
         with contextlib.suppress(KtrialError):
@@ -63,28 +63,27 @@ def work_folders(work: Path) -> list[Path]:
 
 
 class PrivateFolder:
-    """The folder of one run. Nobody takes it for a leftover while this process has it, whatever its results' folder."""
+    """The folder of one run, locked so that no other process removes it as a leftover."""
 
     def __init__(self, work: Path) -> None:
-        """A fresh one. Raises OSError."""
+        """Create the folder in `work`. Raises OSError."""
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _alone_in(work):
             self.path = Path(tempfile.mkdtemp(prefix=_RUN, dir=work))
             self._held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            with contextlib.suppress(OSError):  # a file system of the network may know no locks of folders
+            with contextlib.suppress(OSError):  # network file systems may not support locks on folders
                 fcntl.flock(self._held, fcntl.LOCK_SH)
 
     def remove(self) -> None:
-        """Take it away with all that is in it."""
         remove(self.path)
         os.close(self._held)
 
 
 def remove_leftovers(work: Path) -> None:
-    """Take away the private directories of runs whose head was killed; the caller holds the lock of all runs there.
+    """Remove the private folders of killed runs; the caller holds the lock of all runs in `work`.
 
-    That lock lies with the results. Folders in memory are those of all whose session is the same: there only what
-    nobody holds is taken away.
+    That lock belongs to the results in `work`. Folders in memory are shared by all of the user's results, so there only
+    folders that no process has locked are removed.
     """
     left = list(work.glob(f"{_RUN}*"))
     for place in (place / _NAME for place in _places()):
@@ -96,7 +95,7 @@ def remove_leftovers(work: Path) -> None:
 
 
 def _is_own(place: Path) -> bool:
-    """Whether it is a folder of this user's, and no link: another user could lead root elsewhere, or let it wait."""
+    """Return whether `place` is this user's own folder and no link, with which another user could redirect root."""
     try:
         status = place.lstat()
     except OSError:
@@ -106,7 +105,7 @@ def _is_own(place: Path) -> bool:
 
 @contextlib.contextmanager
 def _alone_in(place: Path) -> Iterator[None]:
-    """Others make no folder there and look for none meanwhile."""
+    """Keep other processes from creating or removing run folders in `place`."""
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
@@ -125,7 +124,7 @@ def _is_held(folder: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system that knows no locks of folders: nobody could hold it
+    except OSError:  # the file system does not support locks on folders, so nobody can hold one
         return False
     finally:
         os.close(descriptor)
@@ -133,7 +132,7 @@ def _is_held(folder: Path) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """Also what the run made unreadable for its own user. What stays is taken away before the next measurement."""
+    """Remove `folder`, even parts that the run made unreadable. The next measurement removes what is left."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         for place, names, _ in os.walk(folder):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session with an agent: requests out, typed answers in."""
+"""A session with an agent: send requests, return typed answers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ktrial.machine.reading import Reading
 T = TypeVar("T")
 PROTOCOL_VERSION = 1
 _HELLO_LIMIT_S = 10.0
-#: Seconds within which an agent tells that what it was asked for has begun, and ends what it was told to end.
-_TOLD_LIMIT_S = 60.0
+#: Seconds that an agent has to confirm the begin of a request, or to end one on request.
+_CONFIRM_LIMIT_S = 60.0
 _SPECIAL: dict[str, type[AgentError]] = {"bad-request": BadRequest, "busy": Busy, "conflict": StalePlan}
 
 
 class AgentSession:
-    """Speaks protocol version 1 over a transport; implements `machine.ports.Machine`.
+    """Speak protocol version 1 over a transport; implements `machine.ports.Machine`.
 
-    `hello_limit_s` is for the agent's first answer, and what must start before it.
+    `hello_limit_s` limits the time until the agent's first answer, including whatever must start before it.
     """
 
     def __init__(self, transport: Transport, *, hello_limit_s: float = _HELLO_LIMIT_S) -> None:
@@ -45,7 +45,7 @@ class AgentSession:
             self.close()
             raise AgentError(
                 "version",
-                f"the agent is version {self.hello.get('agent')}, this is ktrial {__version__}",
+                f"cannot use the agent: it has version {self.hello.get('agent')}, this is ktrial {__version__}",
                 hint=BUILD_ANEW,
             )
 
@@ -54,12 +54,12 @@ class AgentSession:
         return bool(self.hello.get("role") == "root")
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send one request and return the content of its `ok`. Raises AgentError and its kin."""
+        """Send one request and return its `ok` content. Raises AgentError or a subclass."""
         self.send(do, **fields)
         return self.receive(do)
 
     def send(self, do: str, **fields: Any) -> None:
-        """Send one request; `receive` gets its reply."""
+        """Send one request; `receive` returns its reply."""
         self._next_id += 1
         line = msgspec.json.encode({"id": self._next_id, "do": do, **fields}) + b"\n"
         try:
@@ -68,31 +68,31 @@ class AgentSession:
             raise self._lost(do, error.strerror or str(error)) from None
 
     def wait(self, interrupts: Interrupts) -> None:
-        """Wait for the reply to the request sent last; raises KeyboardInterrupt at a Ctrl-C."""
+        """Wait for the reply to the latest request; raises KeyboardInterrupt on Ctrl-C."""
         self._transport.wait(interrupts)
 
     def hang_up(self) -> None:
-        """End the agent's input: what it runs ends, and it still replies."""
+        """End the agent's input: it stops what it runs and still replies."""
         self._transport.hang_up()
 
     def receive(self, do: str) -> dict[str, Any]:
-        """Return the content of the `ok` of the reply to the request sent last."""
-        # A person who is asked for a password may take time; an agent alone answers at once.
+        """Return the `ok` content of the reply to the latest request."""
+        # A person who must type a password may take a while; an agent alone answers at once.
         limit_s = self._hello_limit_s if do == "hello" and self._transport.asker is None else None
         return self._content(do, limit_s)
 
     def receive_begun(self, do: str) -> None:
-        """Wait until the agent tells that the request sent last has begun. Raises AgentError."""
-        if not self._reply(do, _TOLD_LIMIT_S).begun:
-            raise self._lost(do, "it has ended before it began", hangs=True)
+        """Wait until the agent confirms that the latest request has begun. Raises AgentError."""
+        if not self._reply(do, _CONFIRM_LIMIT_S).begun:
+            raise self._lost(do, "it ended before it began", hangs=True)
 
     def receive_stopped(self, do: str) -> int | dict[str, Any]:
-        """Return the number of a command that is stopped; where it could not begin, its reply. Raises AgentError."""
-        reply = self._reply(do, _TOLD_LIMIT_S)
+        """Return the process id of a command that the agent has stopped, or its reply if the command could not start."""
+        reply = self._reply(do, _CONFIRM_LIMIT_S)
         if reply.pid is not None:
             return reply.pid
         if reply.ok is None:
-            raise self._lost(do, "its answer is not one of the protocol: neither a number nor an end", hangs=True)
+            raise self._lost(do, "invalid answer: expected a process id or an end", hangs=True)
         return reply.ok
 
     @property
@@ -100,32 +100,32 @@ class AgentSession:
         return self._next_id
 
     def receive_next(self, do: str, number: int | None = None) -> Progress | dict[str, Any]:
-        """Return the next line of a request that goes on: its progress, or at its end the content of its `ok`.
+        """Return the next line of a running request: its progress or, at its end, its `ok` content.
 
-        `number` says which request, where another one was sent meanwhile to end it.
+        `number` identifies the request if another one has been sent since, to end it.
         """
         reply = self._reply(do, None, number)
         if reply.ok is not None:
             return reply.ok
         if reply.chunk is None and reply.seen is None:
-            raise self._lost(do, "its answer is not one of the protocol: neither progress nor an end", hangs=True)
+            raise self._lost(do, "invalid answer: expected progress or an end", hangs=True)
         return Progress(chunk=reply.chunk, seen=reply.seen)
 
     def receive_last(self, do: str) -> dict[str, Any]:
-        """Return the content of the `ok` of a request that was told to end."""
-        return self._content(do, _TOLD_LIMIT_S)
+        """Return the `ok` content of a request that was asked to end."""
+        return self._content(do, _CONFIRM_LIMIT_S)
 
     def _content(self, do: str, limit_s: float | None) -> dict[str, Any]:
         ok = self._reply(do, limit_s).ok
         if ok is None:
-            raise self._lost(do, "its answer is not one of the protocol: neither `ok` nor `error`", hangs=True)
+            raise self._lost(do, "invalid answer: expected `ok` or `error`", hangs=True)
         return ok
 
     def _reply(self, do: str, limit_s: float | None, number: int | None = None) -> _Reply:
         try:
             answer = self._transport.receive(limit_s)
         except TimeoutError:
-            raise self._lost(do, f"it does not answer within {limit_s:g} s", hangs=True) from None
+            raise self._lost(do, f"no answer within {limit_s:g} s", hangs=True) from None
         except OSError as error:
             raise self._lost(do, error.strerror or str(error)) from None
         if not answer.endswith(b"\n"):
@@ -133,7 +133,7 @@ class AgentSession:
         try:
             reply = decode_as(answer, _Reply)
         except msgspec.DecodeError as error:
-            raise self._lost(do, f"its answer is not one of the protocol: {error}", hangs=True) from None
+            raise self._lost(do, f"invalid answer: {error}", hangs=True) from None
         if reply.error is not None:
             raise _error(reply.error)
         if reply.id != (self._next_id if number is None else number):
@@ -145,7 +145,7 @@ class AgentSession:
         return FactBook(self._decode_as("facts", answer, _Facts).facts)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-        """Return paths that fit each pattern (`*` within one path component)."""
+        """Return the paths that match each pattern (`*` stays within one path component)."""
         if not patterns:
             return {}
         answer = self.request("list", patterns=list(dict.fromkeys(patterns)))
@@ -159,22 +159,22 @@ class AgentSession:
         try:
             return {value.path: _reading(value) for value in values}
         except ValueError as error:
-            raise self._lost("read", f"its answer cannot be read: {error}") from None
+            raise self._lost("read", f"invalid answer: {error}") from None
 
     def _decode_as(self, do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
         try:
             return msgspec.convert(answer, shape)
         except msgspec.ValidationError as error:
-            raise self._lost(do, f"its answer is not as agreed: {error}") from None
+            raise self._lost(do, f"invalid answer: {error}") from None
 
     def close(self) -> None:
-        """End the session; leases that end with it are ended by the agent."""
+        """End the session; the agent also ends the leases that belong to it."""
         if self._open:
             self._open = False
             self._transport.close()
 
     def _lost(self, do: str, why: str, *, hangs: bool = False) -> AgentError:
-        """Return the agent cannot be talked to any more. `hangs`: it may still run, and is not waited for."""
+        """End the session and return the error to raise. An agent that `hangs` is not waited for."""
         self._open = False
         status = None
         if hangs:
@@ -186,16 +186,16 @@ class AgentSession:
         if do == "hello" and asker is not None and not hangs:
             return RootNotGranted(f"{asker} did not start the agent as root{ended}")
         if do == "hello":
-            return AgentError("lost", f"the agent does not work: {why}{ended}", hint=BUILD_ANEW)
+            return AgentError("lost", f"cannot use the agent: {why}{ended}", hint=BUILD_ANEW)
         return AgentError(
             "lost",
-            f"the agent was lost during {do!r}: {why}{ended}",
-            hint="`ktrial recover` finishes what it had begun",
+            f"lost the agent during {do!r}: {why}{ended}",
+            hint="run `ktrial recover` to finish what the agent had begun",
         )
 
 
 class _Reply(msgspec.Struct):
-    """One line of an agent."""
+    """One line from an agent."""
 
     id: int | None
     ok: dict[str, Any] | None = None
@@ -207,14 +207,14 @@ class _Reply(msgspec.Struct):
 
 
 class Progress(msgspec.Struct):
-    """A line of an agent that goes on: bytes to be kept, or what it sees now."""
+    """A progress line of a running request: bytes to store, or what the agent sees now."""
 
     chunk: str | Base64 | None = None
     seen: dict[str, Any] | None = None
 
 
 class _ReplyError(msgspec.Struct):
-    """Why a request failed."""
+    """The reason why a request failed."""
 
     kind: str
     message: str
@@ -222,7 +222,7 @@ class _ReplyError(msgspec.Struct):
 
 
 class RootNotGranted(AgentError, PrivilegeMissing):
-    """sudo or its like said no, or was not answered; it has said why itself."""
+    """sudo, doas or pkexec refused or got no answer; it has already printed why."""
 
     exit_status = 5
 
@@ -230,8 +230,7 @@ class RootNotGranted(AgentError, PrivilegeMissing):
         super().__init__(
             "privilege",
             message,
-            hint="run it from a terminal, as a user who may become root; "
-            "plan, explain, why, doctor and demo work without",
+            hint="run it in a terminal, as a user who may become root; plan, explain, why, doctor and demo work without root",
         )
 
 
@@ -277,7 +276,7 @@ def _reading(value: _Value) -> Reading | None:
 
 def _error(error: _ReplyError) -> AgentError:
     if error.kind == "not-found":
-        return NoSuchTransaction(error.kind, error.message, hint="`ktrial status` lists those in force")
+        return NoSuchTransaction(error.kind, error.message, hint="`ktrial status` lists the active ones")
     if error.kind in _SPECIAL:
         return _SPECIAL[error.kind](error.kind, error.message, hint=error.hint)
     if error.kind == "privilege":
@@ -286,6 +285,6 @@ def _error(error: _ReplyError) -> AgentError:
 
 
 class AgentNeedsRoot(AgentError, PrivilegeMissing):
-    """The agent says that the step needs root."""
+    """The agent reports that a step needs root."""
 
     exit_status = 5

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries an agent's stdio. Everything above is the same for a local agent, one behind sudo, and others to come."""
+"""Transports for an agent's standard input and output: a child process, one behind sudo, a guest's agent."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from typing import Protocol
 from ktrial.kit.errors import AgentError
 from ktrial.agent.interrupts import Interrupts
 
-BUILD_ANEW = "remove .setup and run ./ktrial, which builds the agent anew; an installed ktrial must be installed again"
+BUILD_ANEW = "remove .setup and run ./ktrial to rebuild the agent; if ktrial is installed, reinstall it"
 _CHUNK_BYTES = 1 << 16
-#: Seconds that a detached agent may take to end what it runs: SIGTERM, 5 seconds, SIGKILL, 5 seconds.
+#: Seconds that a detached agent has to end its commands: SIGTERM, 5 seconds, SIGKILL, 5 seconds.
 PATIENCE_S = 11.0
 
 
 class Transport(Protocol):
-    """A running agent's two pipes."""
+    """The two pipes of a running agent."""
 
     @property
     def asker(self) -> str | None:
-        """The program that may ask a person before it starts the agent; None when nobody is asked."""
+        """The program that may ask for a password before it starts the agent, if any."""
 
     def send(self, line: bytes) -> None:
-        """Write one request line. Raises OSError when the agent is gone."""
+        """Write one request line. Raises OSError if the agent has ended."""
 
     def receive(self, limit_s: float | None = None) -> bytes:
-        """Read one reply line; empty when the agent is gone. Raises TimeoutError after `limit_s`."""
+        """Return one reply line, or nothing if the agent has ended. Raises TimeoutError after `limit_s`."""
 
     def wait(self, interrupts: Interrupts) -> None:
-        """Wait for the answer; raises KeyboardInterrupt at a Ctrl-C."""
+        """Wait for the answer; raises KeyboardInterrupt on Ctrl-C."""
 
     def hang_up(self) -> None:
-        """End the agent's input and wait for nothing: what it runs `while_connected` ends."""
+        """End the agent's input without waiting; commands that it runs `while_connected` end."""
 
     def close(self) -> int | None:
-        """End the agent's input and wait for it: its exit status, None if that cannot be known."""
+        """End the agent's input and wait for the agent; return its exit status if that can be known."""
 
     def abandon(self) -> None:
-        """Let go of an agent that does not answer."""
+        """Give up on an agent that does not answer."""
 
 
 class Detached(Transport, Protocol):
-    """An agent that a Ctrl-C on the terminal does not reach."""
+    """An agent that a Ctrl-C in the terminal does not reach."""
 
     def answered(self) -> bool:
-        """Return whether there is something to read, or the agent is gone."""
+        """Return whether there is something to read, or the agent has ended."""
 
     def finish(self) -> None:
-        """Hang up; an agent that does not end in time is killed."""
+        """End the agent's input, and kill an agent that does not end in time."""
 
 
 class PipeTransport:
-    """An agent that somebody else started for us, reached through two pipes; `child` when it is a child of ours."""
+    """An agent that another program started, reached through two pipes; `child` is its pid if it is our child."""
 
     asker: str | None = None
 
@@ -96,16 +96,13 @@ class PipeTransport:
         return os.read(self._from_agent, _CHUNK_BYTES)
 
     def wait(self, interrupts: Interrupts) -> None:
-        """Wait for the answer; a Ctrl-C ends the waiting."""
         if not self._read and self._from_agent is not None:
             interrupts.wait([self._from_agent])
 
     def hang_up(self) -> None:
-        """End the agent's input and wait for nothing."""
         self._end_input()
 
     def close(self) -> int | None:
-        """End the agent's input and wait for it."""
         self._end_input()
         while self._chunk(None):
             pass
@@ -113,7 +110,6 @@ class PipeTransport:
         return self._wait()
 
     def abandon(self) -> None:
-        """Let go of it: it finds its input ended."""
         self._end_input()
         self._end_output()
 
@@ -139,7 +135,7 @@ class PipeTransport:
 
 
 class ProcessTransport(PipeTransport):
-    """An agent started as a child process. Its stderr is the user's."""
+    """An agent that runs as a child process and shares the user's stderr."""
 
     def __init__(self, argv: Sequence[str], *, asker: str | None = None, detached: bool = False) -> None:
         self.asker = asker
@@ -161,7 +157,7 @@ class ProcessTransport(PipeTransport):
         self._process.stdout.close()
 
     def abandon(self) -> None:
-        """End it the hard way, where this user may."""
+        """Kill the agent if this user may."""
         super().abandon()
         with contextlib.suppress(PermissionError):
             self._process.kill()
@@ -172,13 +168,13 @@ class ProcessTransport(PipeTransport):
 
 
 class DetachedTransport(ProcessTransport):
-    """An agent that a Ctrl-C on the terminal does not reach: the head ends it, and what it runs, in order."""
+    """An agent that a Ctrl-C in the terminal does not reach: the head ends it and its commands in order."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         super().__init__(argv, detached=True)
 
     def abandon(self) -> None:
-        """End it, but not before what it runs."""
+        """Wait for the agent's commands to end before killing it."""
         self.finish()
 
     def finish(self) -> None:

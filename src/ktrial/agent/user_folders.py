@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a user's own files live (XDG base directories)."""
+"""The user's own folders (XDG base directories)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def _folder(variable: str, fallback: str) -> Path:
 
 
 def _home() -> Path:
-    """HOME, else what the system says of this user; never a folder below the working directory."""
+    """Return HOME or, without it, the home in the user database; never a folder relative to the working directory."""
     home = os.environ.get("HOME", "")
     if home.startswith("/"):
         return Path(home)
     try:
         return Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:
-        return Path("/proc/nonexistent")  # cannot be made, so nothing is kept
+        return Path("/proc/nonexistent")  # nobody can create it, so nothing is stored
 
 
 def config_folder() -> Path:
@@ -30,7 +30,7 @@ def config_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Return what can be made again at any time."""
+    """Return the folder for files that can be recreated at any time."""
     return _folder("XDG_CACHE_HOME", ".cache")
 
 
@@ -39,12 +39,12 @@ def state_folder() -> Path:
 
 
 def reports_folder() -> Path:
-    """Pages that were written without a name being asked for."""
+    """Return the folder for reports that the user did not name."""
     return _folder("XDG_DATA_HOME", ".local/share") / "reports"
 
 
 def tools_folder() -> Path:
-    """Return tools that were built for this user, which can be built again."""
+    """Return the folder for tools that ktrial built for this user and can build again."""
     return _folder("XDG_DATA_HOME", ".local/share") / "tools"
 
 

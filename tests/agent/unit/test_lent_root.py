@@ -40,7 +40,7 @@ def test_a_session_is_asked_for_with_its_two_ends(pair: tuple[socket.socket, soc
 def test_a_helper_that_is_gone_is_told(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     theirs.close()
-    with pytest.raises(AgentError, match="the helper that lends root is gone"):
+    with pytest.raises(AgentError, match="the helper that lends root has ended"):
         LentRoot(ours).start()
 
 

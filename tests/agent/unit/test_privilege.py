@@ -62,7 +62,7 @@ def test_an_invoking_user_who_cannot_be_told_is_no_root(monkeypatch: pytest.Monk
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    with pytest.raises(PrivilegeMissing, match="root was asked for by"):
+    with pytest.raises(PrivilegeMissing, match="cannot run as root: "):
         invoking_user()
 
 

@@ -59,7 +59,7 @@ def test_a_session_over_it() -> None:
 def test_an_agent_that_ends_is_lost() -> None:
     talk = Talk(HELLO, b"")
     session = AgentSession(ReplayedTransport(talk, 7))
-    with pytest.raises(AgentError, match="the agent was lost during 'facts'"):
+    with pytest.raises(AgentError, match="lost the agent during 'facts'"):
         session.request("facts")
 
 

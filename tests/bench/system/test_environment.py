@@ -217,21 +217,21 @@ PROTOCOL_2 = (
     '"hint": "install head and agent of the same release"}}'
 )
 FAKES = {
-    "another-version": (f"read line; echo '{HELLO % '9.9.9'}'; cat >/dev/null", ("version 9.9.9", "builds the agent")),
+    "another-version": (f"read line; echo '{HELLO % '9.9.9'}'; cat >/dev/null", ("version 9.9.9", "rebuild the agent")),
     "another-protocol": (f"read line; echo '{PROTOCOL_2}'; cat >/dev/null", ("speaks protocol 1", "same release")),
-    "garbage": ("read line; echo garbage; sleep 60", ("not one of the protocol", "builds the agent")),
-    "bytes": (r"read line; printf '\377\376\000\n'; sleep 60", ("not one of the protocol", "builds the agent")),
-    "other-json": ("read line; echo '[1, 2]'; sleep 60", ("not one of the protocol", "builds the agent")),
-    "wrong-types": ("""read line; echo '{"id": 1, "error": 7}'; sleep 60""", ("not one of the protocol", "agent")),
+    "garbage": ("read line; echo garbage; sleep 60", ("invalid answer", "rebuild the agent")),
+    "bytes": (r"read line; printf '\377\376\000\n'; sleep 60", ("invalid answer", "rebuild the agent")),
+    "other-json": ("read line; echo '[1, 2]'; sleep 60", ("invalid answer", "rebuild the agent")),
+    "wrong-types": ("""read line; echo '{"id": 1, "error": 7}'; sleep 60""", ("invalid answer", "agent")),
     "wrong-id": (
         f"read line; echo '{(HELLO % '0.1.0').replace('1', '77', 1)}'; sleep 60",
         ("another request", "agent"),
     ),
-    "half-a-line": ("read line; printf '{\"id\": 1'", ("ended without an answer", "builds the agent")),
-    "dies": ("exit 3", ("exit status 3", "builds the agent")),
-    "dies-by-signal": ("kill -SEGV $$", ("killed by signal 11", "builds the agent")),
-    "silent": ("sleep 60", ("does not answer within", "builds the agent")),
-    "not-a-program": ("", ("cannot start", "builds the agent")),
+    "half-a-line": ("read line; printf '{\"id\": 1'", ("ended without an answer", "rebuild the agent")),
+    "dies": ("exit 3", ("exit status 3", "rebuild the agent")),
+    "dies-by-signal": ("kill -SEGV $$", ("killed by signal 11", "rebuild the agent")),
+    "silent": ("sleep 60", ("no answer within", "rebuild the agent")),
+    "not-a-program": ("", ("cannot start", "rebuild the agent")),
 }
 
 
