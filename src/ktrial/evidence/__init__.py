@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles of evidence, and checking them again."""
+"""Bundles of evidence: pack, unpack and recheck them."""

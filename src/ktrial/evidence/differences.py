@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recheck found, `ktrial.rechecked/1`, and how two comparisons differ, field by field."""
+"""The result of a recheck, `ktrial.rechecked/1`, and the differences between two comparisons, field by field."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import msgspec
 from ktrial.judge.model.comparison import Comparison
 from ktrial.kit.tables import labelled, paragraph
 
-#: Numbers that differ by less, relatively, are equal.
+#: Numbers whose relative difference is smaller count as equal.
 TOLERANCE = 1e-9
-#: `hash`: bytes are not what their digest says; `measurement`: raw output gives another number than is kept;
-#: `question`, `comparison`: what is published does not follow; `file`: a published file is not what is made of it.
-#: `protocol`: a trial's is not what was fixed; `trial`: an order, a verdict or a run of its log does not come out.
+#: `hash`: a file does not match its digest. `measurement`: raw output yields another number than the stored one.
+#: `question`, `comparison`: the published one does not follow from the data. `file`: a published file differs from the
+#: one generated from it. `protocol`: it changed after the trial began. `trial`: an order, a verdict or a run is wrong.
 Kind = Literal["hash", "measurement", "question", "comparison", "file", "protocol", "trial"]
 _LONG = 120
 _NOTHING = object()
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that does not come out again: where it stands, and what is stored and recomputed there."""
+    """One thing that a recheck cannot reproduce: its place, and the stored and the recomputed value."""
 
     kind: Kind
     where: str
@@ -32,14 +32,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadData(msgspec.Struct, frozen=True, kw_only=True):
-    """A run whose raw output could not be read again, with the reason."""
+    """A run whose raw output could not be re-read, with the reason."""
 
     run: str
     reason: str
 
 
 class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`runs` were looked at, `unread` of them not read again. `question_sha256` is null without a comparison."""
+    """`runs` counts all runs, `unread` lists those not re-read. `question_sha256` is null without a comparison."""
 
     schema: Literal["ktrial.rechecked/1"] = "ktrial.rechecked/1"
     file: str
@@ -52,20 +52,20 @@ class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def comparison_differences(stored: Comparison, again: Comparison) -> Iterator[Difference]:
-    """Yield every field of the one that is another one in the other, named by outcome, arm and run."""
+    """Yield each field that differs, named by outcome, arm and run."""
     for where, was, now in _walk(_plain(stored), _plain(again), ""):
         yield Difference(kind="comparison", where=where, told=_both(was, now))
 
 
 def same_figures(stored: Comparison, again: Comparison) -> Difference | None:
-    """Return the first number or verdict that differs; names may be other ones."""
+    """Return the first number or verdict that differs; names may differ."""
     for where, was, now in _walk(_figures(stored), _figures(again), ""):
         return Difference(kind="comparison", where=where, told=_both(was, now))
     return None
 
 
 def _plain(comparison: Comparison) -> Any:
-    """As JSON has it; the question has a digest of its own."""
+    """Return the comparison as JSON data, without the question, which has a digest of its own."""
     return msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(comparison, asked=None, asked_sha256=None)))
 
 
@@ -99,7 +99,7 @@ def _walk(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _below(where: str, name: str) -> str:
-    """`outcome wakeup.p99, arm bore: effect.low`: what names itself needs no name of its list."""
+    """Extend a place such as `outcome wakeup.p99, arm bore: effect.low`; entries with a name omit their list's name."""
     head, colon, last = where.rpartition(": ")
     if name.startswith("#"):
         return f"{where}{name}"
@@ -109,7 +109,7 @@ def _below(where: str, name: str) -> str:
 
 
 def _by_subject(values: Sequence[Any]) -> dict[str, Any]:
-    """List entries by what they are about, so that one that is missing does not make all others differ."""
+    """Key list entries by their subject, so that one missing entry does not make all later ones differ."""
     counted: Counter[str] = Counter()
     found = {}
     for number, value in enumerate(values, 1):
@@ -143,13 +143,13 @@ def _equal(was: Any, now: Any) -> bool:
 
 
 def _both(was: Any, now: Any) -> str:
-    """Both values; of long texts the part from shortly before they differ."""
+    """Return both values; long texts are cut to the part around the first difference."""
     texts = ["nothing" if value is _NOTHING else msgspec.json.encode(value).decode() for value in (was, now)]
     if max(map(len, texts)) > _LONG:
         differ = next((place for place, (one, other) in enumerate(zip(*texts, strict=False)) if one != other), None)
         start = max(0, (min(map(len, texts)) if differ is None else differ) - _LONG // 2)
         texts = [_shorten(text, start) for text in texts]
-    return f"{texts[0]} is stored, {texts[1]} comes out"
+    return f"stored {texts[0]}, recomputed {texts[1]}"
 
 
 def _shorten(text: str, start: int) -> str:
@@ -157,17 +157,17 @@ def _shorten(text: str, start: int) -> str:
     return f"{'…' if start else ''}{part}{'…' if start + _LONG < len(text) else ''}"
 
 
-#: More differences are in the JSON alone; of each kind as many are shown.
+#: The text shows this many differences of each kind; the JSON holds all.
 _MOST_OF_A_KIND = 12
 
 
 def rechecked_text(found: RecheckResult, *, width: int) -> str:
-    """Return what was read, each difference, and the answer last."""
+    """Return what was read, each difference and, at the end, the answer."""
     lines = [labelled("file", found.file, width=width)]
-    lines.append(labelled("runs", f"{found.runs}, {found.runs - len(found.unread)} read again", width=width))
+    lines.append(labelled("runs", f"{found.runs}, {found.runs - len(found.unread)} re-read", width=width))
     if found.question_sha256 is not None:
         lines.append(labelled("question", f"SHA-256 {found.question_sha256}", width=width))
-        lines.append(labelled("outcomes", f"{found.outcomes} computed again", width=width))
+        lines.append(labelled("outcomes", f"{found.outcomes} recomputed", width=width))
     reasons = Counter(one.reason for one in found.unread)
     lines += [labelled("not read", f"{count} runs: {reason}", width=width) for reason, count in reasons.items()]
     lines += [labelled("note", note, width=width) for note in found.notes]
@@ -178,7 +178,7 @@ def rechecked_text(found: RecheckResult, *, width: int) -> str:
             lines += ["", paragraph(f"{one.where}", width=width), paragraph(one.told, width=width, indent="  ")]
     for kind, count in shown.items():
         if count > _MOST_OF_A_KIND:
-            lines += ["", f"{count - _MOST_OF_A_KIND} more of the kind {kind}; --json has all"]
+            lines += ["", f"{count - _MOST_OF_A_KIND} more of kind {kind}; --json lists all"]
     count = len(found.differences)
     answer = "all equal" if not count else f"{count} difference{'s'[: count != 1]}"
     return "\n".join([*lines, "", answer]) + "\n"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles as files: a tar of plain files in one zstd frame, the same bytes for the same content.
+"""Bundles as files: a tar of plain files in one zstd frame. Equal content gives equal bytes.
 
-What is read is not trusted: nothing but plain files with the names that a bundle has, listed in its manifest with their
-sizes and digests, is unpacked, and only into a private folder.
+A bundle is not trusted when it is read. Only plain files with names that a bundle may contain, and whose sizes and
+digests the manifest lists, are unpacked, and only into a private folder.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from ktrial.kit.json_strict import decode_as
 _LEVEL = 10
 _BLOCK = 512
 _CHUNK = 1 << 20
-#: So little is unpacked at a time that the most that it can become stays small: 4 bytes make 128 KiB at most.
+#: Compressed bytes read at a time. It bounds what one step can unpack: 4 bytes become 128 KiB at most.
 _PACKED_CHUNK = 1 << 10
-#: Memory that a frame may ask for.
+#: Memory that a zstd frame may request.
 _WINDOW_BYTES = 128 << 20
 _KINDS = {
     tarfile.SYMTYPE: "a symbolic link",
@@ -60,7 +60,7 @@ _KINDS = {
 
 
 class BundleFolder:
-    """A private folder in which bundles are put together and taken apart."""
+    """A private folder in which bundles are packed and unpacked."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -70,11 +70,11 @@ class BundleFolder:
         return BundleWriter(self._private())
 
     def examine(self, path: Path) -> UnpackedBundle:
-        """Return the bundle in this file or folder; members that are not what their digest says are only noted."""
+        """Return the bundle in a file or folder; members that do not match their digest are only recorded."""
         return _opened_folder(path) if path.is_dir() else self._open(path, damaged_too=True)
 
     def open(self, path: Path) -> UnpackedBundle:
-        """Return the bundle in this file, checked as a whole; raises BadInput for one that is not in order."""
+        """Return the bundle in a file after checking all of it. Raises BadInput for an invalid bundle."""
         return self._open(path, damaged_too=False)
 
     def _open(self, path: Path, *, damaged_too: bool) -> UnpackedBundle:
@@ -103,7 +103,7 @@ class BundleFolder:
         return made
 
     def _remove_leftovers(self) -> None:
-        """Take away what processes left that were killed."""
+        """Remove the folders of processes that were killed."""
         for folder in self._folder.iterdir():
             process = folder.name.partition("-")[0]
             if process.isdecimal() and not Path(f"/proc/{process}").exists():
@@ -111,14 +111,14 @@ class BundleFolder:
 
 
 class BundleWriter:
-    """Collects members, then writes them."""
+    """Collect members, then write them as a bundle."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._members: dict[str, BundleMember] = {}
 
     def raw(self, data: bytes) -> str:
-        """Put raw bytes in, once; their digest."""
+        """Add raw bytes unless they are already there; return their digest."""
         digest = hashlib.sha256(data).hexdigest()
         if f"raw/{digest}" not in self._members:
             self.member(f"raw/{digest}", [data])
@@ -134,7 +134,7 @@ class BundleWriter:
         self._members[name] = BundleMember(digest.hexdigest(), size)
 
     def opened(self, sessions: Iterable[Packed]) -> UnpackedBundle:
-        """Return what was put in so far, to be read again."""
+        """Return what has been added so far, for reading."""
         return UnpackedBundle("the bundle", partial(_place, self._folder), self._manifest(sessions))
 
     def files(self, sessions: Iterable[Packed]) -> dict[str, bytes]:
@@ -146,7 +146,7 @@ class BundleWriter:
         return Manifest(sessions=tuple(sessions), members=dict(sorted(self._members.items())))
 
     def write(self, path: Path, sessions: Iterable[Packed]) -> None:
-        """Write the bundle: the whole file or none."""
+        """Write the bundle atomically: the whole file or nothing."""
         manifest = self._manifest(sessions)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         with self._writing(path):
@@ -176,11 +176,11 @@ class BundleWriter:
         try:
             yield
         except OSError as error:
-            raise KtrialError(f"cannot write {path}: {error.strerror}", hint="free some space") from None
+            raise KtrialError(f"cannot write {path}: {error.strerror}", hint="free some disk space") from None
 
 
 class UnpackedBundle:
-    """A bundle whose members are all there; those that are not what the manifest says are `damaged`."""
+    """A complete bundle; `damaged` are the members that do not match the manifest."""
 
     def __init__(
         self, shown: str, place: Callable[[str], Path], manifest: Manifest, damaged: Iterable[str] = ()
@@ -216,13 +216,13 @@ class UnpackedBundle:
 
 
 def _opened_folder(path: Path) -> UnpackedBundle:
-    """Return a bundle whose members are files of a folder: plain ones, with the names that members have."""
+    """Return the bundle whose members are the plain files of a folder."""
     shown = str(path)
     manifest = _manifest(plain_file(path.parent, f"{path.name}/{MANIFEST}"), shown)
     damaged = set()
     for name, listed in manifest.members.items():
         if MEMBER.fullmatch(name) is None:
-            raise BadInput(f"{shown}: {name!r}: no such file belongs to a bundle")
+            raise BadInput(f"{shown}: {name!r} is not a file of a bundle")
         digest = hashlib.sha256(plain_file(path, name)).hexdigest()
         own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
         if not digest == listed.sha256 == own:
@@ -231,25 +231,25 @@ def _opened_folder(path: Path) -> UnpackedBundle:
 
 
 def plain_file(folder: Path, name: str) -> bytes:
-    """Return the content of a file of a folder that is not trusted: nothing outside of it is read, nor what never ends.
+    """Return the content of a file in an untrusted folder. Nothing outside of the folder and no endless file is read.
 
     Raises BadInput if there is no such file.
     """
     parts, place = Path(name).parts, folder / name
     if Path(name).is_absolute() or ".." in parts:
-        raise BadInput(f"{name}: a name that leads elsewhere")
+        raise BadInput(f"{name}: the path leads outside the bundle")
     if any(folder.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1)):
-        raise BadInput(f"{place}: a symbolic link; a bundle holds plain files only")
+        raise BadInput(f"{place}: a symbolic link; a bundle contains plain files only")
     try:
         if place.stat().st_size > LARGEST_BUNDLE_BYTES or not place.is_file():
-            raise BadInput(f"{place}: no file that belongs to a bundle")
+            raise BadInput(f"{place}: not a plain file, or too large for a bundle")
         return place.read_bytes()
     except OSError as error:
-        raise BadInput(f"{place}: {error.strerror}", hint="is it the whole folder that was published?") from None
+        raise BadInput(f"{place}: {error.strerror}", hint="check that the published folder is complete") from None
 
 
 def _place(folder: Path, name: str) -> Path:
-    """Return where a member lies: one flat folder, so that no name can lead elsewhere."""
+    """Return the path of a member: all lie in one flat folder, so that no name can lead outside."""
     return folder / name.replace("/", "+")
 
 
@@ -261,7 +261,7 @@ def _header(name: str, size: int) -> tarfile.TarInfo:
 
 
 class _Frame:
-    """The content of a zstd frame, a piece at a time; knows whether the frame was whole and the last thing there."""
+    """The content of a zstd frame, read piece by piece; checks that the frame is complete and nothing follows it."""
 
     def __init__(self, file: IO[bytes], shown: str) -> None:
         self._file = file
@@ -271,37 +271,37 @@ class _Frame:
         self._given = 0
 
     def exactly(self, size: int) -> bytes:
-        """So many bytes; BadInput when there are fewer."""
+        """Return the next `size` bytes. Raises BadInput if there are fewer."""
         while len(self._ready) < size:
             if not self._more():
-                raise BadInput(f"{self._shown}: it ends too early: a bundle that was cut off")
+                raise BadInput(f"{self._shown}: the bundle is truncated")
         data = bytes(self._ready[:size])
         del self._ready[:size]
         return data
 
     def end(self) -> None:
-        """Raise BadInput unless nothing but zeros follows."""
+        """Raise BadInput unless only zeros follow."""
         while self._ready or self._more():
             if self._ready.strip(b"\0"):
-                raise BadInput(f"{self._shown}: something follows the end of the archive")
+                raise BadInput(f"{self._shown}: unexpected data after the archive")
             self._ready.clear()
         if self._unpacker.unused_data or self._file.read(1):
-            raise BadInput(f"{self._shown}: something follows the end of the bundle")
+            raise BadInput(f"{self._shown}: unexpected data after the bundle")
 
     def _more(self) -> bool:
-        """Unpack a little; False at the end."""
+        """Unpack a little more; return False at the end."""
         if self._unpacker.eof:
             return False
         packed = self._file.read(_PACKED_CHUNK)
         if not packed:
-            raise BadInput(f"{self._shown}: it ends too early: a bundle that was cut off")
+            raise BadInput(f"{self._shown}: the bundle is truncated")
         try:
             found = self._unpacker.decompress(packed)
         except zstandard.ZstdError as error:
-            raise BadInput(f"{self._shown}: no bundle, or a damaged one: {error}") from None
+            raise BadInput(f"{self._shown}: not a bundle, or a damaged one: {error}") from None
         self._given += len(found)
         if self._given > LARGEST_BUNDLE_BYTES + MOST_MEMBERS * 2 * _BLOCK:
-            raise BadInput(f"{self._shown}: it unpacks to more than {LARGEST_BUNDLE_BYTES >> 30} GiB")
+            raise BadInput(f"{self._shown}: the bundle unpacks to more than {LARGEST_BUNDLE_BYTES >> 30} GiB")
         self._ready += found
         return True
 
@@ -310,63 +310,63 @@ def _unpack(file: IO[bytes], shown: str, folder: Path, *, damaged_too: bool) -> 
     frame = _Frame(file, shown)
     name, size = _next(frame, shown) or ("", 0)
     if name != MANIFEST:
-        raise BadInput(f"{shown}: it does not begin with {MANIFEST}: no bundle of ktrial")
+        raise BadInput(f"{shown}: not a ktrial bundle: it does not begin with {MANIFEST}")
     manifest = _manifest(b"".join(_content(frame, size)), shown)
     missing, damaged = dict(manifest.members), set()
     while (found := _next(frame, shown)) is not None:
         name, size = found
         listed = missing.pop(name, None)
         if listed is None:
-            twice = "stands there twice" if name in manifest.members else "is not in the manifest"
-            raise BadInput(f"{shown}: {name} {twice}")
+            problem = "occurs twice" if name in manifest.members else "is not in the manifest"
+            raise BadInput(f"{shown}: {name} {problem}")
         if listed.size_bytes != size:
-            raise BadInput(f"{shown}: {name} has {size} bytes, and {listed.size_bytes} in the manifest")
+            raise BadInput(f"{shown}: {name} has {size} bytes, the manifest says {listed.size_bytes}")
         if not _keep(frame, folder, name, listed):
             damaged.add(name)
             if not damaged_too:
-                raise BadInput(f"{shown}: {name} is not what its digest says: a damaged bundle")
+                raise BadInput(f"{shown}: {name} does not match its digest: the bundle is damaged")
     frame.end()
     if missing:
-        raise BadInput(f"{shown}: {next(iter(missing))} is in the manifest and not in the bundle: was it cut off?")
+        raise BadInput(f"{shown}: {next(iter(missing))} is missing: the bundle may be truncated")
     return UnpackedBundle(shown, partial(_place, folder), manifest, damaged)
 
 
 def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
-    """Name and size of the next member; None at the end."""
+    """Return name and size of the next member, or None at the end."""
     block = frame.exactly(_BLOCK)
     if not block.strip(b"\0"):
         return None
     try:
         info = tarfile.TarInfo.frombuf(block, "ascii", "strict")
     except (tarfile.HeaderError, UnicodeDecodeError, ValueError) as error:
-        raise BadInput(f"{shown}: no bundle, or a damaged one: {error}") from None
+        raise BadInput(f"{shown}: not a bundle, or a damaged one: {error}") from None
     name = info.name
     if info.type != tarfile.REGTYPE:
         raise BadInput(
-            f"{shown}: {name!r} is {_KINDS.get(info.type, 'no plain file')}; a bundle holds plain files only"
+            f"{shown}: {name!r} is {_KINDS.get(info.type, 'no plain file')}; a bundle contains plain files only"
         )
     if name != MANIFEST and MEMBER.fullmatch(name) is None:
-        leads = "a name that leads elsewhere" if name.startswith("/") or ".." in name.split("/") else "no such file"
-        raise BadInput(f"{shown}: {name!r}: {leads}; nothing was unpacked")
+        leads = "outside the bundle" if name.startswith("/") or ".." in name.split("/") else "to no file of a bundle"
+        raise BadInput(f"{shown}: {name!r} leads {leads}; nothing was unpacked")
     largest = LARGEST_BUNDLE_BYTES if name.endswith("/runs.jsonl") else LARGEST_BYTES
     if not 0 <= info.size <= largest:
-        raise BadInput(f"{shown}: {name} is said to have {info.size} bytes; the limit is {largest}")
+        raise BadInput(f"{shown}: {name} claims to have {info.size} bytes; the limit is {largest}")
     return name, info.size
 
 
 def _content(frame: _Frame, size: int) -> Iterator[bytes]:
-    """Yield the content of a member in pieces, without what fills its last block."""
+    """Yield the content of a member in pieces, without the padding of its last block."""
     left = size
     while left:
         piece = frame.exactly(min(left, _CHUNK))
         left -= len(piece)
         yield piece
     if frame.exactly(-size % _BLOCK).strip(b"\0"):
-        raise BadInput("something is hidden behind the end of a member: a damaged bundle")
+        raise BadInput("unexpected data after a member: the bundle is damaged")
 
 
 def _keep(frame: _Frame, folder: Path, name: str, listed: BundleMember) -> bool:
-    """Put a member in its place; whether it is what its digest says."""
+    """Write a member to the folder; return whether it matches its digest."""
     digest = hashlib.sha256()
     try:
         with _place(folder, name).open("xb") as file:
@@ -374,31 +374,31 @@ def _keep(frame: _Frame, folder: Path, name: str, listed: BundleMember) -> bool:
                 digest.update(piece)
                 file.write(piece)
     except OSError as error:
-        raise KtrialError(f"cannot write {folder}: {error.strerror}", hint="free some space") from None
+        raise KtrialError(f"cannot write {folder}: {error.strerror}", hint="free some disk space") from None
     own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
     return digest.hexdigest() == listed.sha256 == own
 
 
 def _manifest(data: bytes, shown: str) -> Manifest:
-    """Return the manifest, its claims checked against the limits."""
+    """Return the manifest after checking its sizes and counts against the limits."""
     try:
         document = decode_as(data, object)
         schema = document.get("schema") if isinstance(document, Mapping) else None
         if isinstance(schema, str) and schema != SCHEMA and schema.startswith(SCHEMA.partition("/")[0]):
-            raise BadInput(f"{shown}: made by a newer ktrial: it is a {schema}", hint="use that ktrial")
+            raise BadInput(f"{shown}: a newer ktrial wrote this bundle ({schema})", hint="update ktrial")
         manifest = msgspec.convert(document, Manifest)
     except msgspec.DecodeError as error:
-        raise BadInput(f"{shown}: {MANIFEST} cannot be read: {error}") from None
+        raise BadInput(f"{shown}: cannot read {MANIFEST}: {error}") from None
     wanted = [
         f"{folder_of(one.session)}/{name}" for one in manifest.sessions for name in ("runs.jsonl", "session.json")
     ]
     there = [name for name in manifest.members if name.startswith("sessions/")]
     if sorted(wanted) != sorted(there):
-        raise BadInput(f"{shown}: {MANIFEST} names other sessions than it lists files of")
+        raise BadInput(f"{shown}: the sessions and the files in {MANIFEST} do not match")
     total = sum(max(0, one.size_bytes) for one in manifest.members.values())
     if total > LARGEST_BUNDLE_BYTES or len(manifest.members) > MOST_MEMBERS:
         raise BadInput(
-            f"{shown}: it unpacks to {total} bytes in {len(manifest.members)} files; the limits are "
+            f"{shown}: the bundle unpacks to {total} bytes in {len(manifest.members)} files; the limits are "
             f"{LARGEST_BUNDLE_BYTES} and {MOST_MEMBERS}"
         )
     return manifest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle: sessions with all that is kept of them, in one file, `ktrial.bundle/1`."""
+"""The bundle format `ktrial.bundle/1`: sessions with all their data in one file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ktrial.results.model import RunState
 
 SCHEMA = "ktrial.bundle/1"
 MANIFEST = "manifest.json"
-#: The comparison that the sessions belong to, where a bundle is of one; files that were compared lie in `raw/`.
+#: The comparison that the sessions belong to, if the bundle has one; the compared files are in `raw/`.
 COMPARISON = "comparison.json"
-#: What is loaded whole is never larger; a file of runs may be, a line of it not.
+#: Limit for everything that is loaded as a whole; files of runs may be larger, but not their lines.
 LARGEST_BYTES = 256 << 20
-#: All of a bundle, unpacked.
+#: Limit for a whole bundle, unpacked.
 LARGEST_BUNDLE_BYTES = 16 << 30
 MOST_MEMBERS = 1_000_000
-#: What to do about a bundle that is not in order.
-ANEW = "nothing was imported; get it once more from where you have it, or have it made anew"
-#: Every name that a member may have.
+#: Hint for an invalid bundle.
+ANEW = "nothing was imported; fetch the bundle again, or ask its author for a new one"
+#: All names that a member may have.
 MEMBER = re.compile(
     r"comparison\.json|raw/[0-9a-f]{64}|sessions/[A-Za-z0-9_%-][A-Za-z0-9._%-]{0,99}/(?:session\.json|runs\.jsonl)"
     r"|trials/[A-Za-z0-9_%-][A-Za-z0-9._%-]{0,199}/(?:trial\.json|log\.jsonl|noise\.json)"
@@ -38,14 +38,14 @@ class BundleMember(msgspec.Struct, frozen=True):
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
-    """One session in the manifest. `replaced` counts by kind what was replaced; null: nothing was looked for."""
+    """One session in the manifest. `replaced` counts the replaced names by kind; null if none were searched for."""
 
     session: str
     replaced: Mapping[str, int] | None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The first member. Every other member is listed, with the digest of its bytes as they are in the bundle."""
+    """The first member. It lists every other member with the digest of its bytes in the bundle."""
 
     schema: Literal["ktrial.bundle/1"] = "ktrial.bundle/1"
     sessions: tuple[Packed, ...]
@@ -53,7 +53,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundledSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`session.json`. `origin` is that of the first store; `states` are places with digests of `raw/`."""
+    """`session.json`. `origin` is that in the first store; `states` maps places to digests in `raw/`."""
 
     session: str
     suite: str
@@ -68,7 +68,7 @@ class BundledSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class BundledRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of `runs.jsonl`. `raw` are names with digests of `raw/`."""
+    """One line of `runs.jsonl`. `raw` maps names to digests in `raw/`."""
 
     number: int
     benchmark: str
@@ -80,17 +80,17 @@ class BundledRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def folder_of(session: str) -> str:
-    """`sessions/NAME`, with what a file's name should not hold written as `%41`."""
+    """Return `sessions/NAME`, with characters that a file name should not contain written as `%41`."""
     return f"sessions/{_quoted(session)}"
 
 
 def trial_folder_of(trial: str) -> str:
-    """`trials/NAME`, likewise."""
+    """Return `trials/NAME`, quoted like a session's folder."""
     return f"trials/{_quoted(trial)}"
 
 
 def trials_of(members: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the trials whose files are among these."""
+    """Return the names of the trials that have files among `members`."""
     folders = {name.split("/")[1] for name in members if name.startswith("trials/")}
     return tuple(sorted(urllib.parse.unquote(folder) for folder in folders))
 

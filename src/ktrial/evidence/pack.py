@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles: sessions out of a store into one file, without what tells on somebody, and back into a store."""
+"""Pack sessions from a store into a bundle, without names that identify people, and import them again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ktrial.results.model import StoredRun, StoredSession
 from ktrial.results.ports import Results
 from ktrial.trial.kept_trial import KeptTrial, cleaned
 
-#: Facts of a machine in which a name of it may stand.
+#: Facts that may contain the machine's name.
 _TELLING_FACTS = frozenset(("kernel.command_line", "kernel.version"))
 
 
 class Sink(Protocol):
-    """Takes the members of a bundle."""
+    """Accept the members of a bundle."""
 
     def raw(self, data: bytes) -> str: ...
 
@@ -36,16 +36,16 @@ class Sink(Protocol):
 
 
 class Writer(Sink, Protocol):
-    """Makes a bundle."""
+    """Create a bundle."""
 
     def opened(self, sessions: Iterable[Packed]) -> Bundle:
-        """Return what was put in so far."""
+        """Return what has been added so far."""
 
     def write(self, path: Path, sessions: Iterable[Packed]) -> None: ...
 
 
 class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be taken out, the secret of the placeholders, and the adapters that must still read what is left."""
+    """The names to replace, the secret for their placeholders, and the adapters that must still read the rest."""
 
     identity: Identity
     salt: bytes
@@ -53,10 +53,10 @@ class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PackedBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """What went into a bundle. `left` are names that could not be told from other words, except by their place.
+    """The content of a new bundle. `left` are names that look like other words and are replaced in some places only.
 
-    `spoiled` are runs whose raw output no longer gives their numbers without the names in it. `replaced` counts what
-    was replaced outside of the sessions, in compared files and in what was asked of them.
+    `spoiled` are runs whose raw output no longer yields their numbers once names are replaced. `replaced` counts the
+    names replaced outside of the sessions, in compared files and in the question of the comparison.
     """
 
     sessions: tuple[Packed, ...]
@@ -67,7 +67,7 @@ class PackedBundle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BroughtIn(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out of a bundle: sessions that are new, and those that were there already, the same."""
+    """The result of an import: new sessions and trials, and the sessions that the store already had."""
 
     imported: tuple[str, ...]
     skipped: tuple[str, ...]
@@ -82,7 +82,7 @@ def make_bundle(
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None = None,
 ) -> PackedBundle:
-    """Write the sessions, and the trials that rest on them, to a file; without `scrubbing` as they are."""
+    """Write the sessions and the trials that use them to a file; without `scrubbing` all names stay in."""
     made = pack(sessions, results, writer, scrubbing, trials)
     writer.write(path, made.sessions)
     return made
@@ -95,11 +95,14 @@ def pack(
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None = None,
 ) -> PackedBundle:
-    """Put the sessions, and the trials that rest on them, into a bundle that is written later."""
+    """Add the sessions and the trials that use them to a bundle that the caller writes later."""
     packed, left, spoiled, names = [], set(), [], []
     for session in sorted(sessions, key=lambda one: one.session):
         if session.runs.get("running"):
-            raise Refused(f"{session.session} is being measured", hint="wait for its end, or name other sessions")
+            raise Refused(
+                f"cannot pack {session.session}: it is still being measured",
+                hint="wait until it ends, or name other sessions",
+            )
         rest = () if trials is None else trials.of_session(session.session)
         one = _Packing(session, results, scrubbing, rest)
         one.put(writer)
@@ -113,9 +116,9 @@ def pack(
 def bring_back(
     bundle: Bundle, results: Results, scrubbing: Scrubbing | None, trials: TrialKeeper | None = None
 ) -> BroughtIn:
-    """Put sessions and trials of a bundle into a store: nothing unless every one is new or there already, the same.
+    """Import the sessions and trials of a bundle. Refuses all if the store has one of them with other content.
 
-    `scrubbing` is what a bundle made here would be scrubbed with: a session that comes back so is the same.
+    `scrubbing` is what a bundle made here would use: it lets a scrubbed session be recognised as one of this store.
     """
     there = {one.session: one for one in results.sessions()}
     imported, skipped = [], []
@@ -129,8 +132,8 @@ def bring_back(
             packings.append(same)
         else:
             raise Refused(
-                f"{bundle.shown}: session {packed.session} is in the store already, and not the same",
-                hint="nothing was imported; import it into another store:  ktrial --store FILE import …",
+                f"{bundle.shown}: session {packed.session} is already in the store with other content",
+                hint="nothing was imported; use another store:  ktrial --store FILE import …",
             )
     fresh = () if trials is None else new_trials(bundle, trials, (kept for one in packings for kept in one.trials))
     for session in imported:
@@ -146,7 +149,7 @@ def bring_back(
 
 
 def _checked(bundle: Bundle, packed: Packed) -> BundledSession:
-    """Return a session with all its runs in order; raises BadInput."""
+    """Return a session after checking all its runs. Raises BadInput."""
     try:
         session = session_of(bundle, packed)
         for _ in runs_of(bundle, session):
@@ -157,7 +160,7 @@ def _checked(bundle: Bundle, packed: Packed) -> BundledSession:
 
 
 class _Packing:
-    """One session with its trials on its way into a bundle."""
+    """One session with its trials, to be added to a bundle."""
 
     def __init__(
         self,
@@ -179,7 +182,7 @@ class _Packing:
         self.spoiled: list[str] = []
         if self._scrubbing is not None:
             self._scrubber = self._learned(self._scrubbing)
-        #: The trials as they go into it, and the hash of each protocol by the one that it had.
+        #: The trials as the bundle gets them; `_hashes` maps the old hash of each protocol to the new one.
         self.trials = tuple(cleaned(kept, self._clean) for kept in self._kept)
         self._hashes = {
             was.stored.protocol_sha256: now.stored.protocol_sha256
@@ -188,7 +191,7 @@ class _Packing:
 
     @property
     def left(self) -> set[str]:
-        """Names that could not be told from other words."""
+        """Names that look like other words and may remain."""
         return self._scrubber.left if self._scrubber is not None else set()
 
     def put(self, sink: Sink) -> None:
@@ -237,16 +240,16 @@ class _Packing:
         return scrubber
 
     def _closed(self, digest: str, error: BadInput) -> Refused:
-        """Nobody knows whose names stand in what cannot be opened."""
+        """Return the error for raw output that cannot be decoded, so nobody knows whose names it contains."""
         places = (f"run {run.number}, {name}" for run in self._runs() for name in run.raw if run.raw[name] == digest)
         where = next(places, "")
         return Refused(
-            f"{self._session.session}: the raw output of {where or 'its states'} may hold names: {error.message}",
-            hint="--keep-identity packs it as it is, with all names; or name other sessions",
+            f"{self._session.session}: the raw output of {where or 'its states'} may contain names: {error.message}",
+            hint="use --keep-identity to pack it unchanged with all names, or name other sessions",
         )
 
     def _names(self) -> set[str]:
-        """Names of results and words of the machine's facts: no name of a person or a host is looked for in them."""
+        """Return names of results and words of the facts, which are never taken for names of people or hosts."""
         names = {self._session.suite}
         for run in self._runs():
             names |= {run.benchmark, str((run.document or {}).get("tool")), *(one.outcome for one in run.measurements)}
@@ -286,15 +289,15 @@ class _Packing:
         )
 
     def _guarded(self, run: StoredRun) -> bool:
-        """Return whether the numbers of the run must come out of its raw output again."""
+        """Return whether the numbers of the run must still follow from its scrubbed raw output."""
         if self._scrubbing is None or run.state != "ok":
             return False
         return reparse_run(run, {}, self._scrubbing.benchmarks).unread is None
 
     def _changes_numbers(self, run: StoredRun, clean: Any, raw: Mapping[str, bytes], *, places_only: bool) -> bool:
-        """Return whether the run's raw output gives other numbers without the names in it."""
-        assert self._scrubbing is not None, "only a session that is scrubbed is guarded"
-        assert self._scrubber is not None, "it has a scrubber then"
+        """Return whether the run's raw output yields other numbers once names are replaced."""
+        assert self._scrubbing is not None, "only scrubbed sessions are guarded"
+        assert self._scrubber is not None, "scrubbing creates a scrubber"
         counted = Counter(self._scrubber.replaced)
         without = {
             name: packed_raw.scrubbed(data, self._scrubber, places_only=places_only) for name, data in raw.items()
@@ -307,11 +310,11 @@ class _Packing:
         try:
             before = read_again(run, raw, benchmarks)[1:]
         except (KeyError, TypeError, AttributeError, ValueError):
-            return False  # no record of a measurement: nothing is read from its output
+            return False  # not the record of a measurement, so its output is never re-read
         return before != read_again(after, without, benchmarks)[1:]
 
     def _put(self, digest: str, sink: Sink, *, places_only: bool = False) -> tuple[str, int]:
-        """Raw bytes into the bundle, scrubbed once; their digest and size there."""
+        """Add raw bytes to the bundle, scrubbed once; return their digest and size there."""
         key = (digest, places_only)
         if key not in self._done:
             data = self._results.raw(digest)
@@ -325,7 +328,7 @@ class _Packing:
 
 
 class _Digests:
-    """A sink that keeps the digests of members alone."""
+    """A sink that keeps only the digests of members."""
 
     def __init__(self) -> None:
         self.members: dict[str, str] = {}
@@ -347,7 +350,7 @@ def _same(
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None,
 ) -> _Packing | None:
-    """How the store's session is the bundle's: as it is, or as it would go into a bundle; None if it is neither."""
+    """Return the store's session, unchanged or scrubbed, if it equals the bundle's; otherwise None."""
     rest = () if trials is None else trials.of_session(session.session)
     folder = folder_of(session.session)
     wanted = {name: one.sha256 for name, one in bundle.manifest.members.items() if name.startswith(f"{folder}/")}

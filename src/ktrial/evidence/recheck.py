@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recheck: raw output read again, the comparison computed again, and all that does not come out, named."""
+"""Recheck a bundle: re-read its raw output, recompute its comparison and name every difference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ktrial.tuning.catalog.model import Catalog
 
 
 class Readers(msgspec.Struct, frozen=True, kw_only=True):
-    """What reads raw output and files of other tools again, and computes a comparison again."""
+    """Everything that is needed to re-read raw output and imported files and to recompute a comparison."""
 
     benchmarks: Mapping[str, Benchmark]
     importers: Mapping[str, Importer]
@@ -35,14 +35,14 @@ class Readers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recomputed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, and the comparison as it comes out; null where there is none, or none can be computed."""
+    """The result of a recheck, and the recomputed comparison if there is one."""
 
     found: RecheckResult
     comparison: Comparison | None
 
 
 def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> Recomputed:
-    """Return all of a bundle, and the comparison that was made from it."""
+    """Check everything in a bundle, and the comparison that was made from it."""
     results = BundleResults(bundle)
     differences = list(_damaged(bundle, results))
     unread: list[UnreadData] = []
@@ -77,18 +77,18 @@ def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> R
 def _notes(published: Comparison | None, trials: Sequence[KeptTrial]) -> tuple[str, ...]:
     if trials:
         return tuple(map(trial_note, trials))
-    return () if published is not None else ("it holds no comparison: only raw output was read again",)
+    return () if published is not None else ("the bundle contains no comparison: only raw output was re-read",)
 
 
 def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], list[Difference]]:
-    """Return all trials that can be read, and what they are convicted of."""
+    """Return all readable trials, and all faults found in any of them."""
     found: list[KeptTrial] = []
     wrong: list[Difference] = []
     for name in bundle.trials:
         try:
             trial = trial_in(bundle, name)
         except BadInput as error:
-            wrong.append(Difference(kind="trial", where=f"trial {name}", told=f"it cannot be read: {error}"))
+            wrong.append(Difference(kind="trial", where=f"trial {name}", told=f"cannot read it: {error}"))
             continue
         found.append(trial)
         wrong += trial_differences(trial, results)
@@ -98,21 +98,21 @@ def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], li
 def _trial(
     published: Comparison, name: str, trials: Sequence[KeptTrial], results: BundleResults, readers: Readers
 ) -> tuple[list[Difference], Comparison | None]:
-    """Return the comparison that a trial is, against the one that comes out of its log."""
+    """Return the differences between a trial's published comparison and the one recomputed from its log."""
     kept = next((one for one in trials if one.stored.trial == name), None)
     if kept is None:
-        told = f"it is of the trial {name}, which is not in the bundle"
+        told = f"it belongs to the trial {name}, which is not in the bundle"
         return [Difference(kind="comparison", where="the comparison", told=told)], None
     try:
         again = told_again(kept, results, readers.benchmarks, readers.catalog)
     except KtrialError as error:
-        told = f"it cannot be computed again: {error.message}"
+        told = f"cannot recompute it: {error.message}"
         return [Difference(kind="comparison", where="the comparison", told=told)], None
     return list(comparison_differences(published, again)), again
 
 
 def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
-    """Yield members whose bytes are not what their digest says, by the runs that they belong to."""
+    """Yield the members that do not match their digest, named by the runs that they belong to."""
     for member in sorted(bundle.damaged):
         digest = member.removeprefix("raw/")
         places = [
@@ -130,19 +130,19 @@ def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
                 if of_state == digest
             ),
             *(
-                f"{session.session}, {'its runs' if member.endswith('runs.jsonl') else 'what is told of it'}"
+                f"{session.session}, {'its runs' if member.endswith('runs.jsonl') else 'its description'}"
                 for session in results.sessions()
                 if member.startswith(f"{folder_of(session.session)}/")
             ),
         ]
         for place in places or ["the comparison" if member == COMPARISON else f"a compared file, {digest[:12]}…"]:
             yield Difference(
-                kind="hash", where=_place(member, place), told=f"{member} was changed: it is not what its digest says"
+                kind="hash", where=_place(member, place), told=f"{member} was changed: it does not match its digest"
             )
 
 
 def _place(member: str, place: str) -> str:
-    """Return where a file of a trial belongs to."""
+    """Return the trial and the part of it that a member belongs to, or `place` for other members."""
     if not member.startswith("trials/"):
         return place
     part = {"trial.json": "its protocol", "log.jsonl": "its log"}.get(member.rpartition("/")[2], "its noise profile")
@@ -170,14 +170,12 @@ def _session(
 def _imported(
     session: StoredSession, runs: tuple[StoredRun, ...], results: BundleResults, readers: Readers
 ) -> Iterator[Difference | UnreadData]:
-    """Yield runs of another tool, from the file that is kept beside the first of them."""
+    """Re-read the runs of another tool from the imported file, which is stored with the first of them."""
     digest = next((run.raw["file"] for run in runs if "file" in run.raw), None)
     document = session.document
     if digest is None or "options" not in document:
         for run in runs:
-            yield UnreadData(
-                run=f"{run.session}/{run.number}", reason="the file that it was imported from is not there"
-            )
+            yield UnreadData(run=f"{run.session}/{run.number}", reason="the imported file is missing")
         return
     try:
         wanted = ImportRequest(
@@ -185,9 +183,7 @@ def _imported(
         )
         read = read_results(ForeignFile(document["file"], results.raw(digest)), wanted, readers.importers)
     except (BadInput, msgspec.ValidationError, KeyError) as error:
-        yield Difference(
-            kind="measurement", where=f"{session.session}, its file", told=f"now it cannot be read: {error}"
-        )
+        yield Difference(kind="measurement", where=f"{session.session}, its file", told=f"cannot read it: {error}")
         return
     numbered = {run.number: run for run in read.runs}
     for run in runs:
@@ -197,19 +193,19 @@ def _imported(
 
 
 def _foreign_changes(run: StoredRun, now: ForeignRun | None, *, whole: bool) -> Iterator[str]:
-    """Yield what the file tells otherwise of a run; where names were replaced its attributes may be other ones."""
+    """Yield how a run differs from the file; `whole` includes attributes, in which names may have been replaced."""
     if now is None:
-        yield "the file has no such run"
+        yield "the file does not contain this run"
         return
     kept = {one.outcome: (one.value, one.unit, one.direction, one.original) for one in run.measurements}
     told = {one.outcome: (one.value, one.unit, one.direction, one.original) for one in now.measurements}
     for outcome in dict.fromkeys((*kept, *told)):
         if kept.get(outcome) != told.get(outcome):
-            yield f"{outcome}: {kept.get(outcome, 'nothing')} is stored, {told.get(outcome, 'nothing')} is in the file"
+            yield f"{outcome}: stored {kept.get(outcome, 'nothing')}, the file has {told.get(outcome, 'nothing')}"
     document, again = dict(run.document or {}), document_of(now)
     for name in ("block", "part_of", "failure", "attributes", "in_order") if whole else ():
         if document.get(name) != again.get(name):
-            yield f"{name}: {document.get(name)} is stored, {again.get(name)} is in the file"
+            yield f"{name}: stored {document.get(name)}, the file has {again.get(name)}"
 
 
 def _comparison(
@@ -218,12 +214,12 @@ def _comparison(
     question = question_of(published)
     found = []
     if question.sha256 != published.asked_sha256:
-        told = f"its digest is {question.sha256}, and {published.asked_sha256} is stored: it was changed"
+        told = f"its digest is {question.sha256}, but {published.asked_sha256} is stored: it was changed"
         found.append(Difference(kind="question", where="the question", told=told))
     digests = {file.path: file.sha256 for source in question.sources for file in source.files}
     try:
         again = readers.again(published, results, lambda path: results.raw(digests[path]))
     except KtrialError as error:
-        told = f"it cannot be computed again: {error.message}"
+        told = f"cannot recompute it: {error.message}"
         return [*found, Difference(kind="comparison", where="the comparison", told=told)], None
     return [*found, *comparison_differences(published, again)], again

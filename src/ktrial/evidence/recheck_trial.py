@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recheck of a trial: its protocol against its hash, every order against the seed, every verdict against the runs."""
+"""Recheck a trial: its protocol against its hash, its orders against the seed, its verdicts against the runs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ from ktrial.tuning.catalog.model import Catalog
 
 
 def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
-    """Return the records of a trial's runs, as far as they have ended.
+    """Return the records of a trial's finished runs.
 
-    Raises KtrialError if its session is not there, or a record is none.
+    Raises KtrialError if its session is missing or a record is invalid.
     """
     session = next((one for one in results.sessions() if one.session == kept.stored.session), None)
     if session is None:
-        raise KtrialError(f"the runs of {kept.stored.trial} are not in the store", hint="--store names where they are")
+        raise KtrialError(
+            f"cannot find the runs of {kept.stored.trial} in the store", hint="name their store with --store"
+        )
     found: list[RunRecord] = []
     for run in results.runs(session.session):
         try:
@@ -50,7 +52,7 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
 def told_again(
     kept: KeptTrial, results: ReadResults, benchmarks: Mapping[str, Benchmark], catalog: Catalog
 ) -> Comparison:
-    """Return the comparison that a trial is, from its log, its runs and the states of its arms."""
+    """Recompute a trial's comparison from its log, its runs and the states of its arms."""
     stored = kept.stored
     records = records_in(kept, results)
     places = results.states(stored.session)
@@ -63,25 +65,25 @@ def told_again(
 
 
 def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Difference]:
-    """Yield all that a trial can be convicted of."""
+    """Yield every fault that can be found in a trial."""
     name, stored = kept.stored.trial, kept.stored
     if kept.sha256 != stored.protocol_sha256:
-        told = f"its hash is {kept.sha256}, and {stored.protocol_sha256} was fixed before the first run: it was changed"
+        told = f"its hash is {kept.sha256}, but {stored.protocol_sha256} was fixed before the first run: it was changed"
         yield Difference(kind="protocol", where=f"trial {name}, its protocol", told=told)
     if set(stored.arms) != {one.name for one in kept.protocol.arms}:
-        told = "the arms of the log are not those that were tried"
+        told = "the arms of the trial are not those of its protocol"
         yield Difference(kind="protocol", where=f"trial {name}, its protocol", told=told)
     if kept.noise is not None:
         for outcome, values in kept.protocol.profile.items():
             if kept.noise.differences.get(outcome) != values:
-                told = f"{outcome}: the protocol holds other A/A differences than the noise profile"
+                told = f"{outcome}: the protocol's A/A differences are not those of the noise profile"
                 yield Difference(kind="protocol", where=f"trial {name}, its noise profile", told=told)
     try:
         for finding in audited(kept.log):
             kind = "an order" if finding.kind == "order-not-drawn" else "a verdict"
             yield Difference(kind="trial", where=f"trial {name}, {kind}", told=finding.sentence)
     except KtrialError as error:
-        yield Difference(kind="trial", where=f"trial {name}, its log", told=f"it cannot be judged: {error.message}")
+        yield Difference(kind="trial", where=f"trial {name}, its log", told=f"cannot judge it: {error.message}")
         return
     try:
         records = records_in(kept, results)
@@ -100,9 +102,9 @@ def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Differe
 
 
 def _left_out(kept: KeptTrial, records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
-    """Good runs of blocks that count of which the log says nothing, although it goes on after them or is over.
+    """Yield good runs of valid blocks that the log omits although it continues after them or has ended.
 
-    The last runs of a trial that was killed may be missing: `resume` takes them up.
+    The last runs of a killed trial may be missing from the log: `resume` picks them up.
     """
     told = {one.run for visit in visits_of(kept.log, records).values() for one in visit.values()}
     is_over = isinstance(kept.log[-1], TrialEnd)
@@ -114,11 +116,11 @@ def _left_out(kept: KeptTrial, records: Sequence[RunRecord]) -> Iterator[tuple[i
         if place is None or place.block is None or place.block in voided or one.run in told or one.run > last:
             continue
         if not (one.exit.interrupted or one.void) and one.run in whole:
-            yield one.run, f"a run of {place.arm} in block {place.block} that the log leaves out"
+            yield one.run, f"the log omits this run of {place.arm} in block {place.block}"
 
 
 def _whole_visits(kept: KeptTrial, records: Sequence[RunRecord]) -> set[int]:
-    """Return runs of visits that every benchmark of the trial took part in: others were broken off, and made again."""
+    """Return the runs of visits in which every benchmark ran; other visits were interrupted and repeated."""
     visits = visits_of(kept.log, records).values()
     benchmarks = max((set(visit) for visit in visits), key=len, default=set())
     found: set[int] = set()
@@ -137,6 +139,6 @@ def trial_note(kept: KeptTrial) -> str:
     looks = sum(isinstance(event, Looked) for event in kept.log)
     runs = sum(isinstance(event, RunEnded) for event in kept.log)
     return (
-        f"trial {kept.stored.trial}: {orders} orders drawn again from the seed, {looks} times the verdicts reached "
-        f"again from {runs} runs"
+        f"trial {kept.stored.trial}: redrew {orders} orders from the seed, "
+        f"recomputed the verdicts of {looks} looks from {runs} runs"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reparse: raw output that was kept, read again by the present adapters, against what was kept of it."""
+"""Re-parse stored raw output with the current adapters and compare the result with the stored one."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ktrial.results.model import StoredRun
 from ktrial.results.ports import Results
 from ktrial.watch.frames import read_frames
 
-#: How the failure of a run begins whose output was cut when it was captured: no later reading makes that good.
+#: Start of the failure text of a run whose output was cut when it was captured, which no re-reading can repair.
 _CUT = "printed more than is captured"
-#: How the failure of a run begins that was disturbed, is void, or whose background load or arm failed.
+#: Starts of the failure texts of runs that were disturbed or void, or whose background load or arm failed.
 _AROUND_IT = ("input during the run", "the background load", f"{VOID}: ", f"{EJECTED}: ")
-#: Why a record of ktrial's own cannot be followed: one of a newer ktrial, or one that somebody has changed.
-BROKEN = "its record is not as ktrial writes it"
-#: Outcomes that are measured around the run, not read from its output.
+#: Start of the reason if a record is invalid: a newer ktrial wrote it, or somebody changed it.
+BROKEN = "invalid run record"
+#: Outcomes that are measured from outside and not read from the output.
 _AROUND = (LOAD_THROUGHPUT.name, "energy.", "power.")
 
 
 class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
-    """One run read again. `unread` says why it could not be; without it `changes` say what is different now."""
+    """One re-read run. `unread` says why it could not be re-read; otherwise `changes` lists what differs now."""
 
     session: str
     run: int
@@ -62,7 +62,7 @@ def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[st
 def read_again(
     run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark]
 ) -> tuple[ParsedRun, tuple[KeptMeasurement, ...], str | None]:
-    """Return what the present adapter makes of it: all, the measurements with their units, or why there are none."""
+    """Return what the current adapter reads: everything, the measurements with units, and why there are none."""
     document = run.document or {}
     output = _output(document, raw)
     try:
@@ -80,21 +80,21 @@ def read_again(
 
 
 def _why_not(run: StoredRun, benchmarks: Mapping[str, Benchmark]) -> str | None:
-    """Return why there is nothing to read again."""
+    """Return why the run cannot be re-read, if so."""
     document = run.document
     if document is None:
-        return f"the run was {run.state}: it has no record"
+        return f"the run was {run.state} and has no record"
     if document.get("schema") != "ktrial.run/1":
-        return "it was imported: the file that it came from is its raw output"
+        return "imported run: its raw output is the imported file"
     if _is_frames(document):
-        return None if any(name.startswith("files/") for name in run.raw) else "it has no capture"
+        return None if any(name.startswith("files/") for name in run.raw) else "the run has no frame capture"
     tool = document["tool"]
     if tool not in benchmarks:
         return f"unknown benchmark {tool}: a command after --, or one that no longer exists"
     known = {one.name for one in benchmarks[tool].outcomes}
     foreign = [one.outcome for one in run.measurements if one.outcome not in known and not _is_around(one.outcome)]
     if foreign and not known & {one.outcome for one in run.measurements}:
-        return f"{tool} was another benchmark then: it measured {', '.join(foreign)}"
+        return f"{tool} has changed: at that time it measured {', '.join(foreign)}"
     return None
 
 
@@ -129,7 +129,7 @@ def _output(document: Mapping[str, Any], raw: Mapping[str, bytes]) -> RawOutput:
 
 
 def _frames(output: RawOutput, below_fps: float | None) -> tuple[ParsedRun, Mapping[str, Any]]:
-    """Return the capture with most frames, as it was chosen when the game was run."""
+    """Return the capture with the most frames; the original run chose it the same way."""
     reports, errors = [], []
     for name, data in output.files.items():
         try:
@@ -150,10 +150,10 @@ def _changes(
     before = document["failure"]
     if before is not None:
         if failure is None and not _spoiled(document):
-            yield f"it had failed ({before}); now it gives {', '.join(_show_value(one) for one in measured)}"
+            yield f"the run had failed ({before}); now it yields {', '.join(_show_value(one) for one in measured)}"
         return
     if failure is not None:
-        yield f"it gave {', '.join(_show_value(one) for one in run.measurements)}; now it fails: {failure}"
+        yield f"the run yielded {', '.join(_show_value(one) for one in run.measurements)}; now it fails: {failure}"
         return
     shown = {one.outcome: _show_value(one) for one in measured}
     kept = {one.outcome: _show_value(one) for one in run.measurements}
@@ -163,7 +163,7 @@ def _changes(
         if was.get(key) != now.get(key):
             yield f"details.{key}: {_brief(was.get(key))}, now {_brief(now.get(key))}"
     if missing := [note for note in parsed.notes if note not in document["notes"]]:
-        yield f"a new note: {'; '.join(missing)}"
+        yield f"new note: {'; '.join(missing)}"
 
 
 def _differing(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _differing(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 
 def _spoiled(document: Mapping[str, Any]) -> bool:
-    """Return whether the run failed for what happened around it, although its output was good."""
+    """Return whether the run failed because of something around it, although its output was good."""
     unprepared = any(not one["ok"] for one in document.get("prepared") or ())
     return unprepared or document["failure"].startswith(_AROUND_IT)
 

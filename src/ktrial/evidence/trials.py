@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials in bundles: their protocol, their log and their noise profile, beside the session with their runs."""
+"""Trials in bundles: protocol, log and noise profile, stored beside the session with their runs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _TRIAL, _LOG, _NOISE = "trial.json", "log.jsonl", "noise.json"
 
 
 class TrialKeeper(Protocol):
-    """Where trials are kept."""
+    """Storage for trials."""
 
     def of_session(self, session: str) -> Sequence[KeptTrial]: ...
 
     def named(self, name: str) -> KeptTrial | None: ...
 
     def bring(self, trials: Iterable[KeptTrial]) -> None:
-        """Keep trials that were made elsewhere, all or none."""
+        """Store trials that were made elsewhere, all or none."""
 
 
 def members_of(kept: KeptTrial) -> dict[str, bytes]:
@@ -44,12 +44,12 @@ def members_of(kept: KeptTrial) -> dict[str, bytes]:
 
 
 def trials_in(bundle: Bundle) -> tuple[KeptTrial, ...]:
-    """Return all trials of a bundle; raises BadInput for one that is not in order."""
+    """Return all trials of a bundle. Raises BadInput for an invalid one."""
     return tuple(trial_in(bundle, name) for name in bundle.trials)
 
 
 def trial_in(bundle: Bundle, name: str) -> KeptTrial:
-    """Return one of them; raises BadInput for one that is not in order."""
+    """Return one trial of a bundle. Raises BadInput if it is invalid."""
     where = f"{bundle.shown}: {trial_folder_of(name)}"
     data = {part: bundle.trial(name, part) for part in (_TRIAL, _LOG, _NOISE)}
     document, log, noise = data[_TRIAL], data[_LOG], data[_NOISE]
@@ -61,17 +61,17 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
     except msgspec.DecodeError as error:
         raise BadInput(f"{where}: {error}") from None
     if not log.endswith(b"\n"):
-        raise BadInput(f"{where}/{_LOG}: its last line was cut off")
+        raise BadInput(f"{where}/{_LOG}: the last line is truncated")
     kept = KeptTrial(stored=stored, log=decode(log, f"{where}/{_LOG}"), noise=profile)
     if stored.trial != name or stored.session not in {one.session for one in bundle.manifest.sessions}:
-        raise BadInput(f"{where}: it is another trial, or the session with its runs is not in the bundle")
+        raise BadInput(f"{where}: it describes another trial, or the session with its runs is not in the bundle")
     return kept
 
 
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
-    """Return the trials of a bundle that are not kept yet; `packed` are the kept ones as they would go into a bundle.
+    """Return the trials of a bundle that the store lacks; `packed` are stored trials as a bundle would contain them.
 
-    Raises Refused for one that is kept and not the same.
+    Raises Refused for a trial that is stored with other content.
     """
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []
@@ -81,24 +81,24 @@ def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial])
             found.append(kept)
         elif _weight(kept) not in (_weight(there), ways.get(kept.stored.trial)):
             raise Refused(
-                f"{bundle.shown}: trial {kept.stored.trial} is in the store already, and not the same",
-                hint="nothing was imported; import it into another store:  ktrial --store FILE import …",
+                f"{bundle.shown}: trial {kept.stored.trial} is already in the store with other content",
+                hint="nothing was imported; use another store:  ktrial --store FILE import …",
             )
     return tuple(found)
 
 
 def _weight(kept: KeptTrial) -> tuple[bytes, bytes]:
-    """Return what two trials must share to be the same. A noise profile is not brought into another store."""
+    """Return what must agree in equal trials. Noise profiles are not imported, so they do not count."""
     return msgspec.json.encode(kept.stored, order="sorted"), encode(kept.log)
 
 
 def check_same_verdicts(before: KeptTrial, after: KeptTrial) -> None:
-    """Raise where names that were replaced would change a verdict."""
+    """Raise KtrialError if replacing names would change a verdict."""
     from ktrial.judge.judge import judge
 
     was, now = (judge(one.log) for one in (before, after))
     if [(one.verdict, one.effect) for one in was.judged] != [(one.verdict, one.effect) for one in now.judged]:
         raise KtrialError(
-            f"{before.stored.trial} would have other verdicts without the names in it",
-            hint="--keep-identity packs it as it is, with all names",
+            f"cannot scrub {before.stored.trial}: without the names it would have other verdicts",
+            hint="use --keep-identity to pack it unchanged with all names",
         )

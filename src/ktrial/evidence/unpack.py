@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles as they are read: sessions and runs, each checked, and a whole bundle as results."""
+"""Read bundles: sessions and runs, each checked, and a whole bundle as a source of results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.kit.json_strict import decode_as
 from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
 
-#: In the document of a session that came in a bundle: where it was first, and what was replaced.
+#: Key in the document of an imported session: its first origin, and how many names were replaced.
 CAME = "bundle"
 
 
 class Bundle(Protocol):
-    """A bundle that was read and found in order."""
+    """A bundle that has been read and checked."""
 
     @property
     def shown(self) -> str: ...
@@ -27,14 +27,14 @@ class Bundle(Protocol):
     def manifest(self) -> Manifest: ...
 
     def session(self, name: str) -> bytes:
-        """`session.json` of a session."""
+        """Return the `session.json` of a session."""
 
     def runs(self, name: str) -> Iterator[bytes]: ...
 
     def raw(self, digest: str) -> bytes: ...
 
     def comparison(self) -> bytes | None:
-        """Return the comparison that it is of."""
+        """Return the comparison that the bundle contains, if any."""
 
     @property
     def trials(self) -> tuple[str, ...]: ...
@@ -43,25 +43,25 @@ class Bundle(Protocol):
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Members that are not what their digest says, where such are allowed."""
+        """Members that do not match their digest, if the reader accepts such."""
 
 
 def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
-    """Return a session that the manifest names; raises BadInput for one that is not in order."""
+    """Return a session that the manifest names. Raises BadInput if it is invalid."""
     where = f"{bundle.shown}: {folder_of(packed.session)}/session.json"
     try:
         session = decode_as(bundle.session(packed.session), BundledSession)
     except msgspec.DecodeError as error:
         raise BadInput(f"{where}: {error}") from None
     if session.session != packed.session or session.replaced != packed.replaced:
-        raise BadInput(f"{where}: it is not the session that the manifest names")
+        raise BadInput(f"{where}: not the session that the manifest names")
     for digest in session.states.values():
         _check_there(bundle, digest, where)
     return session
 
 
 def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
-    """Yield the runs with their raw output, which is read when it is asked for."""
+    """Yield the runs with their raw output, which is read on access."""
     seen: set[int] = set()
     for line, data in enumerate(bundle.runs(session.session), 1):
         where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"
@@ -72,7 +72,7 @@ def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun
         except (msgspec.DecodeError, TypeError) as error:
             raise BadInput(f"{where}: {error}") from None
         if run.number in seen or run.state == "running":
-            raise BadInput(f"{where}: run {run.number} stands there twice, or still runs")
+            raise BadInput(f"{where}: run {run.number} occurs twice, or is still running")
         seen.add(run.number)
         for digest in run.raw.values():
             _check_there(bundle, digest, where)
@@ -93,22 +93,22 @@ def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun
 
 def _check_there(bundle: Bundle, digest: str, where: str) -> None:
     if f"raw/{digest}" not in bundle.manifest.members:
-        raise BadInput(f"{where}: its raw output {digest[:12]}… is not in the bundle")
+        raise BadInput(f"{where}: raw output {digest[:12]}… is not in the bundle")
 
 
 def _check_raw(run: BundledRun, where: str) -> None:
-    """What the record says of the raw output must be what there is."""
+    """Raise BadInput if the record lists other raw output than the run has."""
     told = (run.document or {}).get("raw")
     if told is None:
         return
     if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) for one in told.values()):
-        raise BadInput(f"{where}: raw is not a table")
+        raise BadInput(f"{where}: raw: expected a table")
     if {name: one.get("sha256") for name, one in told.items()} != dict(run.raw):
-        raise BadInput(f"{where}: its record tells of other raw output than there is")
+        raise BadInput(f"{where}: the record lists other raw output than the run has")
 
 
 class _Raw(Mapping[str, bytes]):
-    """Raw output of one run, read from the bundle when it is asked for."""
+    """Raw output of one run, read from the bundle on access."""
 
     def __init__(self, bundle: Bundle, names: Mapping[str, str]) -> None:
         self._bundle = bundle
@@ -125,13 +125,13 @@ class _Raw(Mapping[str, bytes]):
 
 
 def imported_session(session: BundledSession) -> StoredSession:
-    """Return a session as a store keeps it that it was brought to."""
+    """Return a session as the store that imports it keeps it."""
     came = {"origin": session.origin, "replaced": session.replaced}
     return msgspec.structs.replace(first(session), origin=CAME, document={**session.document, CAME: came})
 
 
 def first(session: BundledSession) -> StoredSession:
-    """Return a session as the store had it that it was measured into."""
+    """Return a session as the store in which it was measured had it."""
     return StoredSession(
         session=session.session,
         suite=session.suite,
@@ -146,7 +146,7 @@ def first(session: BundledSession) -> StoredSession:
 
 
 class BundleResults:
-    """A bundle as `ReadResults`: its sessions as they first were."""
+    """A bundle as `ReadResults`, with its sessions in their original form."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
@@ -160,12 +160,12 @@ class BundleResults:
 
     def raw(self, digest: str) -> bytes:
         if f"raw/{digest}" not in self._bundle.manifest.members:
-            raise UnknownName("raw output", digest, (), hint="the bundle does not hold it")
+            raise UnknownName("raw output", digest, (), hint="the bundle does not contain it")
         return self._bundle.raw(digest)
 
     def states(self, session: str) -> dict[str, str]:
         return dict(self._sessions[session].states)
 
     def is_scrubbed(self, session: str) -> bool:
-        """Return whether names were replaced in it."""
+        """Return whether names were replaced in the session."""
         return bool(self._sessions[session].replaced)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison into a bundle with all that it was made from, so that somebody else can compute it again."""
+"""Add a comparison and everything it was made from to a bundle, so that others can recompute it."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.scrub import Scrubber
 from ktrial.results.ports import ReadResults
 
-#: Computes a comparison again, from results and from files by their names.
+#: Recomputes a comparison from results and from files by name.
 Again = Callable[[Comparison, ReadResults, Callable[[str], bytes]], Comparison]
 
 
 class CarriedComparison(NamedTuple):
-    """The comparison that was carried, and how many names of which kind were replaced in it and in its files."""
+    """A packed comparison, and how many names of each kind were replaced in it and in its files."""
 
     comparison: Comparison
     replaced: Mapping[str, int]
 
 
 def question_of(published: Comparison) -> AskedComparison:
-    """Return the question of a comparison; raises BadInput if it has none."""
+    """Return the question of a comparison. Raises BadInput if it has none."""
     if published.asked is None:
         raise BadInput(
-            "the comparison does not hold its question, so nobody could compute it again",
-            hint="make it anew with this ktrial: `ktrial compare … --json`",
+            "cannot recompute the comparison: it does not contain its question",
+            hint="create it again with this ktrial: `ktrial compare … --json`",
         )
     return published.asked
 
 
 def sessions_of(question: AskedComparison) -> tuple[str, ...]:
-    """Return the sessions of the store that it is about."""
+    """Return the sessions of the store that the question names."""
     return tuple(dict.fromkeys(name for source in question.sources for name in source.sessions))
 
 
@@ -54,9 +54,9 @@ def carry(
     packed: Sequence[Packed],
     scrubbing: Scrubbing | None,
 ) -> CarriedComparison:
-    """Put the compared files beside the packed sessions; the comparison as it comes out of what is in the bundle now.
+    """Add the compared files to a bundle with `packed` sessions; return the comparison recomputed from the bundle.
 
-    Raises Refused when other figures or verdicts come out than were published.
+    Raises Refused if its figures or verdicts differ from the published ones.
     """
     question = question_of(published)
     datas = {file.path: _checked(file, read) for source in question.sources for file in source.files}
@@ -76,9 +76,9 @@ def carry(
         wrong = next(comparison_differences(published, found), None)
     if wrong is not None:
         raise Refused(
-            f"the comparison does not come out of what is packed: {wrong.where}: {wrong.told}",
-            hint="compare again, and pack that one"
-            + ("" if scrubber is None else "; --keep-identity packs all as it is, with all names"),
+            f"recomputing the comparison from the bundle gives another result: {wrong.where}: {wrong.told}",
+            hint="compare again and pack the new comparison"
+            + ("" if scrubber is None else "; or use --keep-identity to pack everything unchanged with all names"),
         )
     return CarriedComparison(
         found, {} if scrubber is None else {str(kind): times for kind, times in scrubber.replaced.items()}
@@ -88,7 +88,9 @@ def carry(
 def _checked(file: AskedFile, read: Callable[[str], bytes]) -> bytes:
     data = read(file.path)
     if hashlib.sha256(data).hexdigest() != file.sha256:
-        raise Refused(f"{file.path} is not what it was when it was compared", hint="compare again, and pack that one")
+        raise Refused(
+            f"{file.path} has changed since it was compared", hint="compare again and pack the new comparison"
+        )
     return data
 
 
@@ -102,7 +104,7 @@ def _scrubber(scrubbing: Scrubbing, published: Comparison, datas: Sequence[bytes
 
 
 def _clean(question: AskedComparison, scrubber: Scrubber, digests: dict[str, str]) -> AskedComparison:
-    """Return the question without names; digests are those of the files as they are packed."""
+    """Return the question without names and with the digests of the packed files."""
     told = msgspec.to_builtins(question)
     told["excluded"] = {}
     for source in told["sources"]:

@@ -114,7 +114,7 @@ def test_errors_of_the_agent(kind: str, error: type[Exception]) -> None:
 def test_an_agent_that_goes_away_is_named_with_the_next_step() -> None:
     agent, script = session()
     script._status = -9
-    with pytest.raises(AgentError, match=r"lost during 'apply'.*killed by signal 9") as caught:
+    with pytest.raises(AgentError, match=r"lost the agent during 'apply'.*killed by signal 9") as caught:
         agent.request("apply")
     assert "ktrial recover" in str(caught.value.hint)
     agent.close()

@@ -35,16 +35,16 @@ def test_zeros_may_follow_the_last_member_and_nothing_else() -> None:
     found = frame(b"a" + b"\0" * 3 * BLOCK)
     assert found.exactly(1) == b"a"
     found.end()
-    with pytest.raises(BadInput, match="something follows the end of the archive"):
+    with pytest.raises(BadInput, match="unexpected data after the archive"):
         frame(b"\0" * BLOCK + b"x").end()
-    with pytest.raises(BadInput, match="something follows the end of the bundle"):
+    with pytest.raises(BadInput, match="unexpected data after the bundle"):
         frame(b"\0" * BLOCK, after=b"x").end()
 
 
 def test_what_a_chunk_has_already_given_is_looked_at_too() -> None:
     found = frame(b"ab")
     assert found.exactly(1) == b"a"
-    with pytest.raises(BadInput, match="something follows the end of the archive"):
+    with pytest.raises(BadInput, match="unexpected data after the archive"):
         found.end()
 
 
@@ -59,7 +59,7 @@ def test_all_that_was_unpacked_counts_towards_the_limit(monkeypatch: pytest.Monk
     monkeypatch.setattr(file, "_PACKED_CHUNK", 8)
     most = random.Random(1).randbytes(100 + 2 * 2 * BLOCK)
     assert frame(most).exactly(len(most)) == most
-    with pytest.raises(BadInput, match="it unpacks to more than"):
+    with pytest.raises(BadInput, match="the bundle unpacks to more than"):
         frame(most + b"x").exactly(len(most) + 1)
 
 
@@ -73,7 +73,7 @@ def test_members_of_no_bytes_and_of_the_most_are_taken(monkeypatch: pytest.Monke
     monkeypatch.setattr(file, "LARGEST_BYTES", 7)
     assert _next(frame(header(0)), "b") == (MANIFEST, 0)
     assert _next(frame(header(7)), "b") == (MANIFEST, 7)
-    with pytest.raises(BadInput, match=r"is said to have 8 bytes; the limit is 7"):
+    with pytest.raises(BadInput, match=r"claims to have 8 bytes; the limit is 7"):
         _next(frame(header(8)), "b")
 
 
@@ -99,7 +99,7 @@ def test_a_bundle_that_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Pa
     (tmp_path / "taken" / "x").touch()
     with pytest.raises(KtrialError, match=r"cannot write .*taken: ") as caught:
         writer.write(tmp_path / "taken", ())
-    assert caught.value.hint == "free some space"
+    assert caught.value.hint == "free some disk space"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "work"]
     shutil.rmtree(tmp_path / "work")
     bundles.close()  # what is away is not a fault
@@ -127,12 +127,12 @@ def test_a_file_of_a_published_folder_lies_in_it(tmp_path: Path, monkeypatch: py
     folder.mkdir()
     (folder / "inside").write_bytes(b"1234567")
     for name in (str(tmp_path / "outside"), "../outside"):
-        with pytest.raises(BadInput, match="a name that leads elsewhere"):
+        with pytest.raises(BadInput, match="the path leads outside the bundle"):
             plain_file(folder, name)
     monkeypatch.setattr(file, "LARGEST_BUNDLE_BYTES", 7)
     assert plain_file(folder, "inside") == b"1234567"
     monkeypatch.setattr(file, "LARGEST_BUNDLE_BYTES", 6)
-    with pytest.raises(BadInput, match="no file that belongs to a bundle"):
+    with pytest.raises(BadInput, match="not a plain file, or too large for a bundle"):
         plain_file(folder, "inside")
 
 
@@ -144,7 +144,7 @@ def test_a_published_folder_has_no_other_files_than_a_bundle(tmp_path: Path) -> 
         (folder / name).write_bytes(
             data.replace(b'"members": {}', b'"members": {"notes": {"sha256": "", "size_bytes": 1}}')
         )
-    with pytest.raises(BadInput, match="'notes': no such file belongs to a bundle"):
+    with pytest.raises(BadInput, match="'notes' is not a file of a bundle"):
         bundles.examine(folder)
 
 

@@ -129,20 +129,20 @@ def test_what_was_rechecked_is_told_with_the_answer_last() -> None:
     shown = [line for number in range(12) for line in ("", f"run {number}", "  1 is stored")]
     assert rechecked_text(found, width=80).splitlines() == [
         "file        found.tar.zst",
-        "runs        5, 3 read again",
+        "runs        5, 3 re-read",
         "question    SHA-256 ab",
-        "outcomes    3 computed again",
+        "outcomes    3 recomputed",
         "not read    2 runs: no reader",
         "note        the store is newer",
         *shown,
         *("", "raw", "  bytes differ"),
-        *("", "2 more of the kind measurement; --json has all"),
+        *("", "2 more of kind measurement; --json lists all"),
         *("", "15 differences"),
     ]
     only = msgspec.structs.replace(found, question_sha256=None, differences=differences[:1], unread=(), notes=())
     assert rechecked_text(only, width=80).splitlines() == [
         "file        found.tar.zst",
-        "runs        5, 5 read again",
+        "runs        5, 5 re-read",
         *("", "run 0", "  1 is stored", "", "1 difference"),
     ]
     assert rechecked_text(msgspec.structs.replace(only, differences=()), width=80).endswith("\n\nall equal\n")
@@ -151,18 +151,18 @@ def test_what_was_rechecked_is_told_with_the_answer_last() -> None:
 def test_true_is_no_number() -> None:
     one, other = (msgspec.structs.replace(MADE, findings=(finding(value),)) for value in (True, 1.0))
     (found,) = comparison_differences(one, other)
-    assert found.told == "true is stored, 1.0 comes out"
+    assert found.told == "stored true, recomputed 1.0"
 
 
 def test_of_texts_of_two_lengths_the_end_is_shown() -> None:
     long = "a" * 300
     one, other = (msgspec.structs.replace(MADE, title=text) for text in (long, f"{long}b"))
     (found,) = comparison_differences(one, other)
-    stored, again = found.told.split(" is stored, ")
-    assert stored.startswith("…a")
-    assert again.removesuffix(" comes out").endswith('ab"')
+    stored, again = found.told.split(", recomputed ")
+    assert stored.startswith("stored …a")
+    assert again.endswith('ab"')
     (found,) = comparison_differences(msgspec.structs.replace(MADE, title=f"b{long}"), other)
-    assert found.told.startswith('"b'), "where they differ from the first letter on, from there"
+    assert found.told.startswith('stored "b'), "where they differ from the first letter on, from there"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from tests.support.stores import a_record, a_run, a_session
 from tests.support.told_trials import a_trial
 
 TIME = {"outcome": "time", "value": 1.5, "unit": "s", "direction": "lower", "original": "1.5 s"}
-NOTE = "it holds no comparison: only raw output was read again"
+NOTE = "the bundle contains no comparison: only raw output was re-read"
 
 
 def digest_of(data: bytes) -> str:
@@ -146,7 +146,7 @@ def test_all_runs_of_all_sessions_are_looked_at() -> None:
         ("measurement", "s2/1, tool"),
         ("measurement", "s2/3, tool"),
     ]
-    assert found.differences[1].told.startswith("its record is not as ktrial writes it: ")
+    assert found.differences[1].told.startswith("invalid run record: ")
     assert [one.run for one in found.unread] == ["s2/2"]
     assert found.unread[0].reason.startswith("unknown benchmark make")
 
@@ -160,7 +160,7 @@ def test_all_runs_of_all_sessions_are_looked_at() -> None:
         (f"raw/{digest_of(b'time 1.5')}", ["s1/1, raw output stdout"]),
         (f"raw/{digest_of(b'state')}", ["s1, the machine's state (control)", "s2, the machine's state (case)"]),
         ("sessions/s1/runs.jsonl", ["s1, its runs"]),
-        ("sessions/s1/session.json", ["s1, what is told of it"]),
+        ("sessions/s1/session.json", ["s1, its description"]),
         ("comparison.json", ["the comparison"]),
         (f"raw/{digest_of(b'a file')}", [f"a compared file, {digest_of(b'a file')[:12]}…"]),
         ("trials/t/trial.json", ["trial t, its protocol"]),
@@ -175,7 +175,7 @@ def test_a_member_that_was_changed_is_named_by_what_it_belongs_to(member: str, w
     older = {"started_unix_ms": 1, "states": {"case": digest_of(b"state")}}
     bundle.add(a_record(1, "tool", measurements=[TIME]), session="s2", raw={"stdout": b" time 1.5"}, **older)
     bundle.damaged = frozenset({member})
-    told = f"{member} was changed: it is not what its digest says"
+    told = f"{member} was changed: it does not match its digest"
     found = [one for one in checked(bundle).differences if one.kind == "hash"]
     assert found == [Difference(kind="hash", where=place, told=told) for place in where]
 
@@ -219,7 +219,7 @@ def test_an_import_that_reads_the_same_is_in_order() -> None:
 @pytest.mark.parametrize("lacking", [{"raw": {}}, {"document": {"format": "other", "file": "r.txt"}}])
 def test_imported_runs_without_their_file_or_how_it_was_read_are_unread(lacking: Any) -> None:
     found = checked(imported(RUN, SECOND, **lacking), found=results())
-    reason = "the file that it was imported from is not there"
+    reason = "the imported file is missing"
     assert (found.differences, found.unread) == (
         (),
         tuple(UnreadData(run=f"s1/{one}", reason=reason) for one in (1, 2)),
@@ -238,7 +238,7 @@ def test_imported_runs_without_their_file_or_how_it_was_read_are_unread(lacking:
 def test_a_file_that_cannot_be_read_any_more_is_named(document: Mapping[str, Any], told: str) -> None:
     (found,) = checked(imported(RUN, document=document)).differences
     assert (found.kind, found.where) == ("measurement", "s1, its file")
-    assert found.told.startswith("now it cannot be read: ")
+    assert found.told.startswith("cannot read it: ")
     assert told in found.told
 
 
@@ -255,7 +255,7 @@ FACTS: dict[str, Any] = {
 def test_what_is_told_of_a_run_is_compared_where_no_name_was_replaced(name: str, replaced: Any) -> None:
     now = msgspec.structs.replace(RUN, **FACTS[name])
     found = checked(imported(RUN, replaced=replaced), found=results(now)).differences
-    told = f"{name}: {getattr(RUN, name)} is stored, {getattr(now, name)} is in the file"
+    told = f"{name}: stored {getattr(RUN, name)}, the file has {getattr(now, name)}"
     where = "s1/1, theirs"
     assert found == (() if replaced else (Difference(kind="measurement", where=where, told=told),))
 
@@ -266,22 +266,22 @@ def test_any_part_of_an_imported_measurement_is_compared(field: str, value: Any)
     measured = msgspec.structs.replace(RUN.measurements[0], **{field: value})
     now = msgspec.structs.replace(RUN, measurements=(measured,))
     (found,) = checked(imported(RUN, replaced={"host": 1}), found=results(now)).differences
-    assert found.told.startswith("time: (1.5, 's', 'lower', '1.5') is stored, (")
+    assert found.told.startswith("time: stored (1.5, 's', 'lower', '1.5'), the file has (")
     assert found.told.endswith(") is in the file")
 
 
 def test_a_measurement_that_one_side_lacks_is_named() -> None:
     with_more = msgspec.structs.replace(RUN, measurements=(*RUN.measurements, MORE))
     for before, now, told in (
-        (RUN, with_more, "more: nothing is stored, (2.0, 's', None, '2') is in the file"),
-        (with_more, RUN, "more: (2.0, 's', None, '2') is stored, nothing is in the file"),
+        (RUN, with_more, "more: stored nothing, the file has (2.0, 's', None, '2')"),
+        (with_more, RUN, "more: stored (2.0, 's', None, '2'), the file has nothing"),
     ):
         assert [one.told for one in checked(imported(before), found=results(now)).differences] == [told]
 
 
 def test_a_run_that_the_file_does_not_have_is_named() -> None:
     found = checked(imported(RUN, SECOND), found=results(RUN)).differences
-    assert found == (Difference(kind="measurement", where="s1/2, theirs", told="the file has no such run"),)
+    assert found == (Difference(kind="measurement", where="s1/2, theirs", told="the file does not contain this run"),)
 
 
 # Comparisons and trials
@@ -309,12 +309,12 @@ def test_a_question_that_was_changed_is_named_though_nothing_comes_out() -> None
         Difference(
             kind="question",
             where="the question",
-            told=f"its digest is {before.asked.sha256}, and abc is stored: it was changed",
+            told=f"its digest is {before.asked.sha256}, but abc is stored: it was changed",
         ),
         Difference(
             kind="comparison",
             where="the comparison",
-            told="it cannot be computed again: the arm is missing",
+            told="cannot recompute it: the arm is missing",
         ),
     )
 
@@ -328,7 +328,7 @@ def test_a_trial_that_is_damaged_is_named_and_the_next_is_read() -> None:
         Difference(
             kind="trial",
             where=f"trial {name}",
-            told=f"it cannot be read: b.tar.zst: trials/{name}: trial.json is not in the bundle",
+            told=f"cannot read it: b.tar.zst: trials/{name}: trial.json is not in the bundle",
         )
         for name in bundle.trials
     )
@@ -340,7 +340,7 @@ def test_the_comparison_of_a_trial_that_is_not_there_is_named() -> None:
         Difference(
             kind="comparison",
             where="the comparison",
-            told="it is of the trial swappiness-abcdef, which is not in the bundle",
+            told="it belongs to the trial swappiness-abcdef, which is not in the bundle",
         ),
     )
 
@@ -364,7 +364,7 @@ def test_a_trial_whose_session_is_not_there_is_named() -> None:
     kept = a_trial()
     (found,) = trial_differences(KeptTrial(stored=kept.stored, log=kept.log), Records())  # type: ignore[arg-type]
     assert (found.kind, found.where) == ("trial", "trial swappiness-abcdef, its runs")
-    assert found.told == "the runs of swappiness-abcdef are not in the store"
+    assert found.told == "cannot find the runs of swappiness-abcdef in the store"
 
 
 def test_of_a_visit_that_was_broken_off_and_made_again_only_the_whole_one_is_missed() -> None:
@@ -385,7 +385,7 @@ def test_of_a_visit_that_was_broken_off_and_made_again_only_the_whole_one_is_mis
     )
     found = trial_differences(KeptTrial(stored=kept.stored, log=log), Records(*records))  # type: ignore[arg-type]
     last = numbers[missed.run]
-    assert [one.where.rpartition(", ")[2] for one in found if "the log leaves out" in one.told] == [
+    assert [one.where.rpartition(", ")[2] for one in found if "the log omits" in one.told] == [
         f"run {last - 1}",
         f"run {last}",
     ]
@@ -400,7 +400,7 @@ def test_the_comparison_of_a_trial_whose_records_are_none_is_named() -> None:
     found = checked(bundle, kept.told())
     (one,) = [one for one in found.differences if one.kind == "comparison"]
     assert one.where == "the comparison"
-    assert one.told.startswith(f"it cannot be computed again: run 7 of {kept.stored.session}: its record is not as")
+    assert one.told.startswith(f"cannot recompute it: run 7 of {kept.stored.session}: invalid run record")
     assert [one.partition(":")[0] for one in found.notes] == ["trial swappiness-abcdef"]
     assert found.outcomes == 4
 
@@ -429,7 +429,7 @@ def test_a_trial_is_read_from_its_files() -> None:
         ("log.jsonl", None, ": log.jsonl is not in the bundle"),
         ("trial.json", b"{", ": Input data was truncated"),
         ("noise.json", b"{}", ": Object missing required field"),
-        ("log.jsonl", b"{}", "/log.jsonl: its last line was cut off"),
+        ("log.jsonl", b"{}", "/log.jsonl: the last line is truncated"),
     ],
 )
 def test_a_trial_that_is_not_in_order_is_refused(part: str, data: bytes | None, told: str) -> None:
@@ -445,7 +445,9 @@ def test_names_that_would_change_a_verdict_stay() -> None:
     kept = a_trial()
     before = KeptTrial(stored=kept.stored, log=kept.log)
     check_same_verdicts(before, before)
-    with pytest.raises(KtrialError, match="swappiness-abcdef would have other verdicts without the names in it"):
+    with pytest.raises(
+        KtrialError, match="cannot scrub swappiness-abcdef: without the names it would have other verdicts"
+    ):
         check_same_verdicts(before, KeptTrial(stored=kept.stored, log=kept.log[:1]))
 
 

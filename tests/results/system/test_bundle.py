@@ -162,7 +162,7 @@ def test_what_cannot_be_looked_into_is_packed_only_with_all_names(store: Store, 
     store.begin(a_session())
     store.save(a_run(1), {"stdout": b"", "file": gzip.compress(b"hermes" * 1000)[:-9]})
     with pytest.raises(
-        Refused, match="run 1, file may hold names: it is packed with gzip and its end is missing"
+        Refused, match="run 1, file may contain names: it is packed with gzip and its end is missing"
     ) as no:
         packed(store, tmp_path)
     assert "--keep-identity" in (no.value.hint or "")
@@ -206,7 +206,7 @@ def test_another_session_of_the_same_name_is_refused_and_nothing_written(store: 
     path = packed(store, tmp_path)
     other = Store(Database.open(str(tmp_path / "other.db")))
     other.begin(a_session("s2"))
-    with pytest.raises(Refused, match="session s2 is in the store already, and not the same"):
+    with pytest.raises(Refused, match="session s2 is already in the store with other content"):
         unpacked(path, other, tmp_path)
     assert [session.session for session in other.sessions()] == ["s2"]
     other.close()
@@ -215,7 +215,7 @@ def test_another_session_of_the_same_name_is_refused_and_nothing_written(store: 
 def test_a_session_that_is_being_measured_is_not_packed(store: Store, tmp_path: Path) -> None:
     store.begin(a_session())
     store.start("s1", 1, "wakeup", 5)
-    with pytest.raises(Refused, match="being measured"):
+    with pytest.raises(Refused, match="still being measured"):
         packed(store, tmp_path)
     assert not (tmp_path / "out.tar.zst").exists()
 
@@ -315,10 +315,10 @@ def huge(document: Any) -> None:
 @pytest.mark.parametrize(
     "change, said",
     [
-        (named("../../evil"), "leads elsewhere"),
-        (named("/etc/evil"), "leads elsewhere"),
-        (named("raw/../../evil"), "leads elsewhere"),
-        (named("notes.txt"), "no such file"),
+        (named("../../evil"), "leads outside the bundle"),
+        (named("/etc/evil"), "leads outside the bundle"),
+        (named("raw/../../evil"), "leads outside the bundle"),
+        (named("notes.txt"), "leads to no file of a bundle"),
         (named("raw/" + "a" * 64), "is not in the manifest"),
         (named("raw/" + "a" * 64, tarfile.SYMTYPE), "a symbolic link"),
         (named("raw/" + "a" * 64, tarfile.LNKTYPE), "a link"),
@@ -326,33 +326,36 @@ def huge(document: Any) -> None:
         (named("raw", tarfile.DIRTYPE), "a folder"),
         (
             with_manifest(lambda document: document.update(schema="ktrial.bundle/2")),
-            "newer ktrial: it is a ktrial.bundle/2",
+            "a newer ktrial wrote this bundle (ktrial.bundle/2)",
         ),
-        (with_manifest(lambda document: document.update(schema="other")), "cannot be read"),
+        (with_manifest(lambda document: document.update(schema="other")), "cannot read manifest.json"),
         (with_manifest(huge), "the limits are"),
-        (with_manifest(lambda document: document["sessions"].pop()), "other sessions than it lists"),
-        (drop_last, "not in the bundle"),
-        (change_raw, "not what its digest says"),
-        (rewritten("raw/", lambda data: data[:-1] + b"?"), "not what its digest says"),
-        (rewritten("sessions/s2/runs.jsonl", other_raw), "other raw output than there is"),
-        (rewritten("sessions/s2/runs.jsonl", telling_raw(["stdout"])), "raw is not a table"),
-        (rewritten("sessions/s2/runs.jsonl", telling_raw({"stdout": "0" * 64})), "raw is not a table"),
-        (rewritten("sessions/s2/runs.jsonl", lambda data: data * 2), "run 1 stands there twice"),
+        (
+            with_manifest(lambda document: document["sessions"].pop()),
+            "the sessions and the files in manifest.json do not match",
+        ),
+        (drop_last, "is missing: the bundle may be truncated"),
+        (change_raw, "does not match its digest"),
+        (rewritten("raw/", lambda data: data[:-1] + b"?"), "does not match its digest"),
+        (rewritten("sessions/s2/runs.jsonl", other_raw), "other raw output than the run has"),
+        (rewritten("sessions/s2/runs.jsonl", telling_raw(["stdout"])), "raw: expected a table"),
+        (rewritten("sessions/s2/runs.jsonl", telling_raw({"stdout": "0" * 64})), "raw: expected a table"),
+        (rewritten("sessions/s2/runs.jsonl", lambda data: data * 2), "run 1 occurs twice"),
         (rewritten("sessions/s2/runs.jsonl", lambda data: data + b"{}\n"), r"runs\.jsonl:2: Object missing required"),
-        (rewritten("sessions/s2/runs.jsonl", with_fields(state="running")), "run 1 stands there twice, or still runs"),
+        (rewritten("sessions/s2/runs.jsonl", with_fields(state="running")), "run 1 occurs twice, or is still running"),
         (
             rewritten("sessions/s2/runs.jsonl", with_fields(raw={"stdout": "0" * 64})),
-            r"runs\.jsonl:1: its raw output 000000000000… is not in the bundle",
+            r"runs\.jsonl:1: raw output 000000000000… is not in the bundle",
         ),
         (rewritten("sessions/s2/runs.jsonl", lambda _: b"[]\n"), r"runs\.jsonl:1: Expected `object`, got `array`"),
         (rewritten("sessions/s1/session.json", lambda _: b"[]"), r"s1/session\.json: Expected `object`, got `array`"),
-        (rewritten("sessions/s1/session.json", other_state), "its raw output 000000000000… is not in the bundle"),
+        (rewritten("sessions/s1/session.json", other_state), "raw output 000000000000… is not in the bundle"),
         (
             with_manifest(lambda document: document["sessions"][0].update(replaced=None)),
             "not the session that the manifest names",
         ),
-        (grow_raw, "bytes, and"),
-        (repeat, "stands there twice"),
+        (grow_raw, "bytes, the manifest says"),
+        (repeat, "occurs twice"),
         (manifest_last, "does not begin with manifest.json"),
     ],
 )
@@ -391,7 +394,7 @@ def test_nothing_is_hidden_behind_the_end_of_a_member(tmp_path: Path) -> None:
         hiding = bytearray(text)
         hiding[end] = 1
         (tmp_path / "bad").write_bytes(zstandard.compress(hiding))
-        with pytest.raises(BadInput, match="hidden behind the end"):
+        with pytest.raises(BadInput, match="unexpected data after"):
             BundleFolder(tmp_path / "work").open(tmp_path / "bad")
 
 
