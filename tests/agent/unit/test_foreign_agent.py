@@ -59,12 +59,12 @@ def test_what_cannot_be_built_is_said(checkout: Path) -> None:
     put(checkout / f".setup/bin/{NAME}", age_s=20)
     with pytest.raises(KtrialError, match="cannot build the agent for") as caught:
         agent_for(FOREIGN, checkout / "src/ktrial", lambda folder, architecture: False)
-    assert str(caught.value.hint).endswith(f"built elsewhere: {checkout}/.setup/bin/{NAME}")
+    assert str(caught.value.hint).endswith(f"built elsewhere to {checkout}/.setup/bin/{NAME}")
 
 
 def test_an_installed_one_is_brought_by_hand(tmp_path: Path) -> None:
     package = tmp_path / "site-packages/ktrial"
-    with pytest.raises(KtrialError, match=f"there is no {package}/_bin/{NAME}"):
+    with pytest.raises(KtrialError, match=f"no agent for them at {package}/_bin/{NAME}"):
         agent_for(FOREIGN, package, never)
     agent = put(package / "_bin" / NAME, age_s=0)
     assert agent_for(FOREIGN, package, never) == agent

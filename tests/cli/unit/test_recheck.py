@@ -251,7 +251,7 @@ CONTRAST = "outcome perf-messaging.time, arm tuned: "
         (_margin, "comparison", "outcome perf-messaging.time: margin", "stored 0.01, recomputed 0.02"),
         (_verdict, "comparison", f"{CONTRAST}verdict", 'stored "equivalent"'),
         (_interval, "comparison", f"{CONTRAST}effect.low", "recomputed"),
-        (_answer, "comparison", "answer", 'stored "'),
+        (_answer, "comparison", "answer", '!", recomputed '),
         (_dropped, "comparison", "outcome perf-messaging.time, arm tuned, run s-tuned/3: ", "stored nothing"),
     ],
 )

@@ -267,7 +267,6 @@ def test_any_part_of_an_imported_measurement_is_compared(field: str, value: Any)
     now = msgspec.structs.replace(RUN, measurements=(measured,))
     (found,) = checked(imported(RUN, replaced={"host": 1}), found=results(now)).differences
     assert found.told.startswith("time: stored (1.5, 's', 'lower', '1.5'), the file has (")
-    assert found.told.endswith(") is in the file")
 
 
 def test_a_measurement_that_one_side_lacks_is_named() -> None:

@@ -312,7 +312,7 @@ def test_a_log_that_is_none_is_named(machine: FakeRoot, folder: Path, text: str)
     put_right(folder)
     status, found = check(machine, folder)
     assert status == 1
-    assert any(one["where"] == f"trial {TRIAL}" and "cannot be read" in one["told"] for one in found), found
+    assert any(one["where"] == f"trial {TRIAL}" and "cannot read it" in one["told"] for one in found), found
 
 
 def test_a_bundle_goes_into_another_store_and_holds_there(machine: FakeRoot, folder: Path) -> None:

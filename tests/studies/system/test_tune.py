@@ -128,7 +128,7 @@ def test_a_dangerous_setting_is_refused_with_status_4(root: FakeRoot) -> None:
     "argv,status,words",
     [
         (("plan", "vm.page_cluster=0"), 2, "did you mean vm.page-cluster"),
-        (("plan", "vm.swappiness=900"), 2, "out of range, it takes 0 to 200"),
+        (("plan", "vm.swappiness=900"), 2, "out of range: expected 0 to 200"),
         (("plan", "vm.swappiness=high"), 2, "not a whole number"),
         (("plan", "ktweek"), 2, "did you mean ktweak"),
         (("plan",), 2, "nothing to plan"),
@@ -243,7 +243,7 @@ def test_explain_says_what_a_value_means_here(root: FakeRoot) -> None:
 def test_a_read_only_mount_is_known_before_anything_is_tried(root: FakeRoot) -> None:
     root.write("/proc/self/mounts", "proc /proc proc rw 0 0\nproc /proc/sys proc ro 0 0\n")
     planned = root.run("plan", "vm.swappiness=10")
-    assert "/proc/sys is mounted read-only, as containers have it" in " ".join(planned.out.split())
+    assert "/proc/sys is mounted read-only, as in containers" in " ".join(planned.out.split())
     applied = root.run("apply", "vm.swappiness=10", "--yes")
     assert applied.status == 1
     assert root.read("/proc/sys/vm/swappiness") == "60\n"

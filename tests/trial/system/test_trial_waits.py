@@ -36,5 +36,5 @@ def test_a_trial_waits_for_who_changes_the_machine_and_says_who_it_is(root: Fake
     other.join(10)
     assert ran.status == 0, ran.err
     assert ran.err.count(f"process {os.getpid()} holds the machine's lock") == 1
-    assert "waiting at most 60 s" in ran.err
+    assert "waiting up to 60 s" in ran.err
     assert root.read("/proc/sys/vm/swappiness") == "60\n"

@@ -53,7 +53,7 @@ def test_each_setting_is_in_force_once_and_taken_back() -> None:
         ({"vm.page-cluster": knob("vm.page-cluster")}, "see `ktrial explain vm.page-cluster`"),
         (
             {"vm.page-cluster": knob("vm.page-cluster", successor=["vm.new"]), "vm.new": knob("vm.new")},
-            "its place was taken by vm.new",
+            "replaced by vm.new",
         ),
     ],
 )

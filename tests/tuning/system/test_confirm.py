@@ -53,7 +53,7 @@ def test_yes_keeps(root: FakeRoot, open_terminal: Open) -> None:
     terminal = asked(root, open_terminal("--yes", "--confirm", "3s"))
     terminal.type("y\n")
     assert terminal.end() == 0
-    assert "Kept." in terminal.said
+    assert "Confirmed." in terminal.said
     assert not eventually(lambda: root.read(KNOB) != "10\n", 4.0)
     assert "until reverted or reboot" in root.run("status").out
 

@@ -24,7 +24,7 @@ def test_a_change_is_named_and_undeclared_until_somebody_declares_it(root: FakeR
     root.write(SWAPPINESS, "10\n")
     plain = root.run("state", "diff", "before", "now")
     assert plain.status == 0
-    assert "1 difference that nothing declared" in plain.out
+    assert "1 undeclared difference" in plain.out
     assert "vm.swappiness" in plain.out
     assert root.run("state", "diff", "before", "now", "--fail-on", "undeclared").status == 3
     for option in (["--declared", "vm.swappiness"], ["--plan", "vm.swappiness=10"], ["--declared", SWAPPINESS]):
@@ -142,8 +142,8 @@ def test_a_label_without_any_state_is_said(root: FakeRoot, tmp_path: Path) -> No
         (["show", "./nothing.json"], "no such file"),
         (["save"], "expected either NAME or -o FILE"),
         (["save", "x", "-o", "y"], "expected either NAME or -o FILE"),
-        (["save", "../x"], "is not a name for a state"),
-        (["save", "now"], "is not a name for a state"),
+        (["save", "../x"], "invalid name"),
+        (["save", "now"], "invalid name"),
         (["diff", "now", "now", "--declared", "vm.swapiness"], "did you mean vm.swappiness?"),
     ],
 )
@@ -157,7 +157,7 @@ def test_what_cannot_be_done_is_said(root: FakeRoot, argv: list[str], said: str)
 def test_a_file_of_something_else_is_refused(root: FakeRoot, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text('{"schema": "ktrial.run/1"}')
-    assert "is not a saved state" in root.run("state", "show", str(file)).err
+    assert "not a saved state" in root.run("state", "show", str(file)).err
     with file.open("wb") as sparse:
         sparse.truncate(2 << 30)
     assert "larger than 64 MiB" in root.run("state", "show", str(file)).err

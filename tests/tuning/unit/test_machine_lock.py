@@ -75,7 +75,7 @@ def test_a_machine_without_a_place_for_builds_has_none(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_a_place_for_it_is_said(tmp_path: Path) -> None:
-    with pytest.raises(KtrialError, match="cannot be locked"):
+    with pytest.raises(KtrialError, match="cannot lock this machine"):
         MachineLock(tmp_path / "absent").take()
 
 

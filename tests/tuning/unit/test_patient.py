@@ -36,7 +36,7 @@ def test_it_waits_and_says_once_for_whom() -> None:
     clock = FakeClock()
     assert PatientMachine(held, clock, told.append).request("apply", plan={}) == {"done": "apply"}
     assert held.requests == [("apply", {"plan": {}})] * 6
-    assert told == [f"waiting at most 60 s: {HELD}"]
+    assert told == [f"waiting up to 60 s: {HELD}"]
     assert len(clock.slept_s) == 5
 
 

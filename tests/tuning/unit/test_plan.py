@@ -137,7 +137,7 @@ def test_a_group_and_one_in_it_may_have_values_of_their_own() -> None:
 
 @pytest.mark.parametrize("selector", ["/user.slice", "user.slice/", "user.slice/../b.slice", "a//b", "./b.slice"])
 def test_a_path_that_leads_elsewhere_names_no_group(selector: str) -> None:
-    with pytest.raises(BadInput, match="names no control group"):
+    with pytest.raises(BadInput, match="is not the path of a control group"):
         plan(f"cgroup:memory.high@{selector}=1", using=WITH_GROUPS, files=GROUPS)
 
 
@@ -255,7 +255,7 @@ def test_read_only_and_unreadable_files() -> None:
     (refusal,) = plan("vm.swappiness=10", files=files).refusals
     assert (refusal.kind, refusal.reason) == (
         Why.UNREADABLE,
-        "it is locked down here: not even root may read it: Permission denied",
+        "it is locked down here: not even root can read it: Permission denied",
     )
     user = FakeMachine({**FILES, **files}, FACTS, is_root=False)
     (change,) = make_plan(user, catalog(), ["vm.swappiness=10"])[0].changes
@@ -265,7 +265,7 @@ def test_read_only_and_unreadable_files() -> None:
 def test_debugfs_under_lockdown_is_named_as_that() -> None:
     files = {"/sys/kernel/debug/sched/base_slice_ns": Reading(unreadable="Operation not permitted")}
     (refusal,) = plan("sched:base_slice_ns=3000000", files=files).refusals
-    assert refusal.reason.startswith("debugfs is locked down here: not even root may read it")
+    assert refusal.reason.startswith("debugfs is locked down here: not even root can read it")
     assert "Secure Boot" in str(refusal.hint)
 
 

@@ -62,7 +62,7 @@ def test_an_unfinished_transaction_is_named_with_what_to_do() -> None:
         apply_text(Applied(transaction=7, state="unfinished", unfinished=why, steps=(applied,)), ["p"], width=80),
     ):
         assert f"transaction 7 is unfinished: {why}" in " ".join(text.split())
-        assert "all was put back" not in text
+        assert "all values were restored" not in text
     assert "skipped: /s/7.journal: no journal has such a name" in " ".join(
         status_text(Status(skipped=skipped), width=80).split()
     )

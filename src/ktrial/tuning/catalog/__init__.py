@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the catalog."""
+"""Load the catalog of knobs and profiles."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalog in a form that loads in a few milliseconds, kept in the user's cache and renewed when a file changed."""
+"""Cache the catalog in a form that loads in a few milliseconds; it is rebuilt when a file changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.profile import Profile
 
 T = TypeVar("T")
-#: A change of these changes what the packed values must look like.
+#: Changes to these modules change the layout of the packed values.
 _SHAPES = [
     BUILT_IN.parent / place
     for place in ("tuning/catalog/model.py", "machine/facts.py", "tuning/knobs/knob.py", "tuning/knobs/profile.py")
@@ -39,7 +39,7 @@ class _Compiled(msgspec.Struct):
 
 
 class _Packed(Mapping[str, T]):
-    """Values that are decoded when they are looked up: explaining one knob needs one."""
+    """Values that are decoded on access: explaining one knob needs only one."""
 
     def __init__(self, packed: Mapping[str, msgspec.Raw], shape: type[T]) -> None:
         self._packed = packed
@@ -66,7 +66,7 @@ def _pack(values: Mapping[str, object]) -> dict[str, msgspec.Raw]:
 
 
 def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalog:
-    """Return the catalog; from `cache` when no file changed since it was written, else read anew and written there."""
+    """Return the catalog: from `cache` if no file has changed since, otherwise from its files, and write the cache."""
     folders = tuple(folders)
     if cache is None:
         from ktrial.tuning.catalog.loader import load_catalog
@@ -106,7 +106,7 @@ def _stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
 
 
 def _write(cache: Path, data: bytes) -> None:
-    """Replace the cache in one step. A cache that cannot be written is only slower, so that is no error."""
+    """Replace the cache atomically. Failure is ignored: without a cache ktrial is only slower."""
     part = cache.with_name(f"{cache.name}.{os.getpid()}.part")
     with contextlib.suppress(OSError):
         cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the catalog's TOML files, the built-in ones and those of the user, and checks them."""
+"""Read and check the catalog's TOML files: the built-in ones and the user's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _SourceFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
-    """Read and check the built-in catalog and the users' folders."""
+    """Read and check the built-in catalog and the user's folders."""
     kinds = {kind.name: kind for kind in read_toml(BUILT_IN / "facts.toml", _FactFile).fact}
     sources = {source.key: source for source in read_toml(BUILT_IN / "sources.toml", _SourceFile).source}
     knobs: dict[str, Knob] = {}
@@ -58,7 +58,7 @@ def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
 
 
 def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
-    """Return the catalog with the profile of one more file, checked like the others, and that profile's name."""
+    """Return the catalog with the profile in one more file, and the profile's name."""
     profiles = dict(catalog.profiles)
     profile = _checked_profile(path, read_toml(path, Profile), profiles)
     larger = msgspec.structs.replace(catalog, profiles=profiles)
@@ -67,7 +67,7 @@ def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
 
 
 def _check_catalog(catalog: Catalog, places: Mapping[str, Place]) -> None:
-    """Raise BadInput for a reference, value or condition that cannot be right."""
+    """Raise BadInput for an invalid reference, value or condition."""
     for knob in catalog.knobs.values():
         try:
             _check_references(knob, catalog.knobs)
@@ -96,12 +96,12 @@ def _check_references(knob: Knob, knobs: Mapping[str, Knob]) -> None:
 
 
 def check_profile(profile: Profile, catalog: Catalog, file: Path | None = None) -> None:
-    """Raise BadInput for a profile that names what is not there, or a value that its knob does not take."""
+    """Raise BadInput for a profile with an unknown name, or with a value that its knob does not accept."""
     at = "$"
     try:
         flatten(profile.name, catalog.profiles)
         if profile.source not in {None, "own", *catalog.sources}:
-            raise UnknownName("source", str(profile.source), ["own", *catalog.sources], hint="`own` is always right")
+            raise UnknownName("source", str(profile.source), ["own", *catalog.sources], hint="`own` is always valid")
         for requirement in profile.require:
             check_condition(requirement.that, catalog.kinds)
         for number, setting in enumerate(profile.setting):
@@ -128,10 +128,10 @@ def _read_knobs(
         try:
             check_knob(knob)
             if knob.id in knobs:
-                raise BadInput(f"the knob {knob.id} is described twice")
+                raise BadInput(f"knob {knob.id} is defined twice")
             for evidence in knob.evidence:
                 if evidence.source not in sources and evidence.source != "own":
-                    raise UnknownName("source", evidence.source, sources, hint="`own` is always right")
+                    raise UnknownName("source", evidence.source, sources, hint="`own` is always valid")
         except KtrialError as error:
             raise place.mended(error) from None
         knobs[knob.id] = knob
@@ -141,10 +141,10 @@ def _read_knobs(
 def _checked_profile(path: Path, profile: Profile, profiles: dict[str, Profile]) -> Profile:
     if not _PROFILE_NAME.fullmatch(profile.name):
         raise Place(path, "$").mended(
-            BadInput(f"{profile.name!r} is not a profile's name", hint="use letters, digits and . _ - alone"),
+            BadInput(f"invalid profile name {profile.name!r}", hint="use only letters, digits and . _ -"),
             key=".name",
         )
     if profile.name in profiles:
-        raise BadInput(f"a profile called {profile.name} exists already", file=str(path), hint="give it another name")
+        raise BadInput(f"profile {profile.name} already exists", file=str(path), hint="choose another name")
     profiles[profile.name] = profile
     return profile

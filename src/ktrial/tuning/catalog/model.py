@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the catalog holds, and which files it is read from."""
+"""The content of the catalog, and the files that it is read from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.tuning.knobs.profile import Profile
 
 
 class CatalogSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where claims come from: what was measured on what, how, and what speaks against believing it."""
+    """The origin of claims: what was measured on which machine and how, and reasons to doubt it."""
 
     key: str
     title: str
@@ -27,7 +27,7 @@ class CatalogSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalog(msgspec.Struct, frozen=True):
-    """Everything that the catalog's files say. `own` tells of knobs that are not built in the file that has them."""
+    """Everything in the catalog's files. `own` maps knobs that are not built in to their files."""
 
     knobs: Mapping[str, Knob]
     profiles: Mapping[str, Profile]
@@ -37,12 +37,12 @@ class Catalog(msgspec.Struct, frozen=True):
 
 
 def own_files(catalog: Catalog) -> dict[str, bytes]:
-    """Return the files of knobs that are not built in."""
+    """Return the content of the files with knobs that are not built in."""
     return {file: Path(file).read_bytes() for file in dict.fromkeys(catalog.own.values())}
 
 
 def catalog_files(folders: Iterable[Path]) -> list[Path]:
-    """Return all catalog files of the built-in folder and of `folders`, in the order in which they are read."""
+    """Return all catalog files of the built-in folder and of `folders` in reading order."""
     files = [BUILT_IN / "facts.toml", BUILT_IN / "sources.toml"]
     for folder in (BUILT_IN, *folders):
         files += sorted((folder / "knobs").glob("*.toml"))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial doctor` examines."""
+"""The examination of a machine for `ktrial doctor`."""

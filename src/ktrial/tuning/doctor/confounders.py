@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions present right now that may explain a difference between two measurements."""
+"""Find current conditions that may explain a difference between two measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFOUNDER_FILES = (
     "/proc/pressure/io",
 )
 HOT_C = 75.0
-"""A zone this warm is near the point where many machines lower their clocks."""
+"""Near this zone temperature many machines lower their clocks."""
 STEAL_SHARE = 0.005
 LOAD_SHARE = 0.1
 PRESSURE_PERCENT = 1.0
@@ -33,13 +33,13 @@ _STEADY_CLOCKS = frozenset(("tsc", "arch_sys_counter", "kvm-clock"))
 
 
 def confounders(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
-    """Yield all that are present; what could not be told is not guessed."""
+    """Yield all confounders that are present; unknown values yield none."""
     for look in _LOOKS:
         yield from look(facts, readings)
 
 
 def load_now(machine: Machine) -> tuple[Confounder, ...]:
-    """Return what takes CPU time, memory or I/O from a measurement that is about to begin."""
+    """Return what takes CPU time, memory or I/O away from a measurement that is about to start."""
     return tuple(_load(machine.facts(("cpu.threads",)), machine.read(CONFOUNDER_FILES)))
 
 
@@ -87,8 +87,8 @@ def _clock(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield Confounder(
             name="boost",
             weight="may-disturb",
-            found="boost clocks are allowed: they fall with heat and with busy neighbours",
-            advice="the profile `quiet` switches boost off where the driver can",
+            found="boost is enabled: clocks drop with heat and with busy neighbouring cores",
+            advice="the profile `quiet` disables boost if the driver can",
         )
     clocksource = facts.value("kernel.clocksource")
     if clocksource is not None and clocksource not in _STEADY_CLOCKS:
@@ -96,12 +96,12 @@ def _clock(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
             name="clocksource",
             weight="may-disturb",
             found=f"clocksource {clocksource}: reading the time is slow",
-            advice="find out why tsc was given up: dmesg | grep -i tsc",
+            advice="find out why the kernel gave up tsc: dmesg | grep -i tsc",
         )
 
 
 def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
-    """Yield share of CPU time that the hypervisor gave to others, since boot."""
+    """Yield the CPU time that the hypervisor gave to other guests since boot, and being a guest."""
     text = _text(readings, "/proc/stat")
     found = re.match(r"cpu\s+(.*)", text) if text else None
     ticks = [int(word) for word in found[1].split() if word.isdigit()] if found else []
@@ -110,7 +110,7 @@ def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
             name="steal",
             weight="disturbs",
             found=f"{ticks[7] / sum(ticks[:8]):.1%} of CPU time since boot went to other guests",
-            advice="measure on a host of its own, or in interleaved blocks with a steal gate",
+            advice="measure on a dedicated host, or in interleaved blocks with a steal gate",
         )
     virtual = facts.value("virtualisation.kind")
     if virtual not in (None, "none"):
@@ -118,7 +118,7 @@ def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
             name="guest",
             weight="may-disturb",
             found=f"a {virtual} guest: the host's load and scheduler are part of every number",
-            advice="results hold for this guest; repeat on bare metal before claiming more",
+            advice="results hold for this guest only; repeat them on bare metal before claiming more",
         )
 
 
@@ -131,7 +131,7 @@ def _load(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
             name="load",
             weight="disturbs",
             found=f"load {load[0]} on {threads} threads",
-            advice="end what runs in the background (indexing, updates, browsers) and wait a minute",
+            advice="stop background work (indexing, updates, browsers) and wait a minute",
         )
     for kind in ("cpu", "memory", "io"):
         pressure = _text(readings, f"/proc/pressure/{kind}")
@@ -141,7 +141,7 @@ def _load(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
                 name=f"{kind} pressure",
                 weight="disturbs",
                 found=f"tasks waited for {kind} {float(some[1]):.1f} % of the last 10 s",
-                advice="wait until the machine is at rest",
+                advice="wait until the machine is idle",
             )
 
 
@@ -152,19 +152,19 @@ def _memory(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
             name="memory",
             weight="disturbs",
             found=f"only {available / total:.0%} of memory is available",
-            advice="close programs: reclaim will be part of every run",
+            advice="close programs: otherwise memory reclaim is part of every run",
         )
     if isinstance(used, int) and isinstance(total, int) and used > total // 100:
         yield Confounder(
             name="swap",
             weight="may-disturb",
-            found=f"{used / (1 << 20):.0f} MiB are swapped out: the first arm to touch them pays",
+            found=f"{used / (1 << 20):.0f} MiB are swapped out: the first arm that touches them is slowed down",
             advice="swapoff and swapon, or reboot, before measuring",
         )
 
 
 def _others(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
-    """Yield programs that tune by themselves, and schedulers loaded from user space."""
+    """Yield other programs that tune the machine, and schedulers loaded from user space."""
     services = facts.value("services.active")
     if isinstance(services, list | tuple) and services:
         yield Confounder(
@@ -178,8 +178,8 @@ def _others(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield Confounder(
             name="sched_ext",
             weight="disturbs",
-            found=f"{name} schedules in place of the kernel's own scheduler",
-            advice="knobs of the kernel's scheduler do nothing while it is loaded",
+            found=f"{name} replaces the kernel's own scheduler",
+            advice="the kernel's scheduler knobs have no effect while it is loaded",
         )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examine a machine without root: what is tuned and by whom, what disturbs measuring now.
+"""Examine a machine without root: what is tuned, who tuned it, and what disturbs measurements now.
 
-It tells what cannot be measured or tuned there, and what would lift that.
+The examination also lists what cannot be measured or tuned here, and how to change that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARANOID_BLOCKS_USERS = 2
 
 
 class _LimitLook(msgspec.Struct, frozen=True):
-    """What the looks may use."""
+    """Everything that a limit is derived from."""
 
     facts: FactBook
     readings: Mapping[str, Reading | None]
@@ -53,14 +53,14 @@ def limits(
     *,
     is_root: bool,
 ) -> Iterator[Limit]:
-    """Yield all limits; what could not be told is not guessed."""
+    """Yield all limits; unknown values yield none."""
     look = _LimitLook(facts, readings, listed, is_root)
     for each in _LOOKS:
         yield from each(look)
 
 
 def _read_only(look: _LimitLook) -> Iterator[Limit]:
-    """Yield a container's /proc/sys and /sys are mostly read-only."""
+    """Yield settings that cannot be written because a container mounts /proc/sys or /sys read-only."""
     options = mount_options(look.text(MOUNTS) or "")
     for mount, what in (("/proc/sys", "sysctls"), ("/sys", "settings below /sys")):
         if read_only_mount(mount, options) is not None:
@@ -77,7 +77,7 @@ def _root(look: _LimitLook) -> Iterator[Limit]:
     if look.is_root:
         return
     yield Limit(
-        what="knobs in debugfs and files that only root reads",
+        what="knobs in debugfs and files that only root can read",
         why="this session is not root",
         lift="sudo ./ktrial doctor",
     )
@@ -89,7 +89,7 @@ def _debugfs(look: _LimitLook) -> Iterator[Limit]:
         yield Limit(
             what="scheduler features and slices (debugfs), tracing of memory",
             why=f"kernel lockdown is {lockdown}",
-            lift="switch Secure Boot off, or boot with lockdown=none if the kernel allows it",
+            lift="disable Secure Boot, or boot with lockdown=none if the kernel allows it",
         )
         return
     if not look.is_root:
@@ -111,8 +111,8 @@ def _counters(look: _LimitLook) -> Iterator[Limit]:
         guest = look.facts.value("virtualisation.kind") not in (None, "none")
         yield Limit(
             what="hardware counters (cycles, cache misses)",
-            why="no performance monitoring unit" + (" is given to this guest" if guest else " was found"),
-            lift="let the hypervisor pass it on (for QEMU -cpu host,pmu=on)" if guest else "a kernel with its driver",
+            why="this guest has no performance monitoring unit" if guest else "no performance monitoring unit found",
+            lift="enable it in the hypervisor (QEMU: -cpu host,pmu=on)" if guest else "use a kernel with its driver",
         )
         return
     level = look.text(_PARANOID)
@@ -126,11 +126,11 @@ def _counters(look: _LimitLook) -> Iterator[Limit]:
 
 def _frequency(look: _LimitLook) -> Iterator[Limit]:
     guest = look.facts.value("virtualisation.kind") not in (None, "none")
-    where = "the host's firmware and kernel decide" if guest else "a cpufreq driver: see firmware settings (CPPC, HWP)"
+    remedy = "depends on the host's firmware and kernel" if guest else "check the firmware settings (CPPC, HWP)"
     for name, what in (("cpufreq.driver", "clocks and governors"), ("cpuidle.driver", "idle states (C-states)")):
         fact = look.facts.get(name)
         if fact is not None and fact.absent is not None:
-            lift = where if name == "cpufreq.driver" or guest else "boot without idle=poll and with an idle driver"
+            lift = remedy if name == "cpufreq.driver" or guest else "boot without idle=poll and with an idle driver"
             yield Limit(what=what, why=f"{name.partition('.')[0]}: {fact.absent}", lift=lift)
 
 
@@ -138,14 +138,14 @@ def _energy(look: _LimitLook) -> Iterator[Limit]:
     if look.listed.get(_HWMON_POWER) or (look.listed.get(_ENERGY) and look.is_root):
         return
     if look.listed.get(_ENERGY):
-        yield Limit(what="energy", why="only root may read the RAPL counters", lift="measure as root")
+        yield Limit(what="energy", why="only root can read the RAPL counters", lift="measure as root")
     elif look.facts.value("power.source") != "battery":
-        yield Limit(what="energy", why="no energy counter was found", lift="an external power meter")
+        yield Limit(what="energy", why="no energy counter found", lift="use an external power meter")
 
 
 def _pressure(look: _LimitLook) -> Iterator[Limit]:
     if look.facts.value("psi.available") is False:
-        yield Limit(what="pressure stall information", why="it is off in this kernel", lift="boot with psi=1")
+        yield Limit(what="pressure stall information", why="disabled in this kernel", lift="boot with psi=1")
 
 
 _LOOKS: tuple[Callable[[_LimitLook], Iterator[Limit]], ...] = (
@@ -164,7 +164,7 @@ _SOFTWARE_DISKS = ("loop", "ram", "zram", "sr", "fd")
 
 
 def examine(machine: Machine, catalog: Catalog) -> Examination:
-    """Return one look at everything: a few requests, no waiting."""
+    """Examine the machine with a few requests and without waiting."""
     facts = machine.facts()
     listed = machine.list(LIMIT_PATTERNS)
     readings = machine.read([*CONFOUNDER_FILES, *LIMIT_FILES])
@@ -186,7 +186,7 @@ def examine(machine: Machine, catalog: Catalog) -> Examination:
 
 
 def _tunable(catalog: Catalog) -> Iterable[Knob]:
-    """Return knobs that have a file, and boot parameters; what the build decides is not a state of a machine."""
+    """Return knobs with files, and boot parameters; build options are not part of a machine's state."""
     return [
         knob
         for knob in catalog.knobs.values()
@@ -195,12 +195,12 @@ def _tunable(catalog: Catalog) -> Iterable[Knob]:
 
 
 def _is_set_by_somebody(origin: Origin) -> bool:
-    """Return whether a source other than the kernel's own configuration set it."""
+    """Return whether a source other than the kernel's own build configuration set the value."""
     return origin.set_by is not None and origin.set_by.source != "kernel-build"
 
 
 def _of_software_disk(origin: Origin) -> bool:
-    """Queues of loop, RAM and optical devices are nobody's tuning."""
+    """Return whether it is the queue of a loop, RAM or optical device, which nobody tunes."""
     label = origin.address.partition("@")[2]
     return origin.knob.startswith("queue:") and label.rstrip("0123456789") in _SOFTWARE_DISKS
 
@@ -217,7 +217,7 @@ def _counts(found: Iterable[Origin], here: list[Origin]) -> Counts:
 
 
 def _summary(facts: FactBook) -> tuple[tuple[str, str], ...]:
-    """Return the machine in a few lines; what is not known is left out."""
+    """Return the machine in a few lines, without unknown values."""
 
     def joined(*parts: str | None) -> str:
         return ", ".join(part for part in parts if part)

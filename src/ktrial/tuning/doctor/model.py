@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What doctor finds on a machine."""
+"""The result of an examination."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Weight = Literal["disturbs", "may-disturb"]
 
 
 class Confounder(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition present now that may explain a difference between two measurements, and what to do about it."""
+    """A current condition that may explain a difference between two measurements, and what to do about it."""
 
     name: str
     weight: Weight
@@ -22,7 +22,7 @@ class Confounder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that cannot be measured or tuned here, why, and what would lift that."""
+    """Something that cannot be measured or tuned here, with the reason and the remedy."""
 
     what: str
     why: str
@@ -30,7 +30,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many instances of knobs were looked at, and what became of them."""
+    """Counts of the examined knob instances."""
 
     looked_at: int
     at_default: int
@@ -43,8 +43,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
     """All findings.
 
-    `machine` holds (label, text) lines; `named` are knobs that somebody set and whose default is not known;
-    `unsettled` is what ktrial's own journals leave for somebody to decide.
+    `machine` holds (label, text) lines. `named` are knobs that were set explicitly and whose default is unknown.
+    `unsettled` are transactions in ktrial's own journals that need a decision.
     """
 
     machine: tuple[tuple[str, str], ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How people name knobs, instances and settings: `queue:scheduler@[rotational=false]=none`."""
+"""Parse the names of knobs, instances and settings, such as `queue:scheduler@[rotational=false]=none`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.kit.errors import BadInput
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A knob and, where it has instances, which of them."""
+    """A knob and, if it has instances, a selector for them."""
 
     knob: str
     selector: str | None = None
@@ -24,12 +24,12 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_address(text: str) -> Address:
-    """`vm.swappiness`, `queue:scheduler@nvme0n1`, `@nvme*`, `@[rotational=false]`."""
+    """Parse `vm.swappiness`, `queue:scheduler@nvme0n1`, `…@nvme*` or `…@[rotational=false]`."""
     knob, at, selector = text.partition("@")
     if not knob or any(character.isspace() for character in knob) or (at and not selector):
         raise BadInput(
             f"{text!r} is not a knob's name",
-            hint="names are like vm.swappiness or queue:scheduler@nvme0n1; `ktrial knobs` lists them",
+            hint="use a name such as vm.swappiness or queue:scheduler@nvme0n1; `ktrial knobs` lists them",
         )
     if selector.startswith("["):
         selector_conditions(selector)
@@ -37,7 +37,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_assignment(text: str) -> tuple[Address, str]:
-    """`KNOB=VALUE`: the first `=` outside brackets separates the two."""
+    """Split `KNOB=VALUE` at the first `=` outside brackets."""
     depth = 0
     for position, character in enumerate(text):
         depth += {"[": 1, "]": -1}.get(character, 0)
@@ -48,21 +48,21 @@ def parse_assignment(text: str) -> tuple[Address, str]:
             return parse_address(text[:position].strip()), value
     if depth > 0:
         raise BadInput(
-            f"{text!r}: the selector lacks its closing bracket",
+            f"{text!r}: the selector has no closing bracket",
             hint="for example queue:scheduler@[rotational=false]=none",
         )
     raise BadInput(f"{text!r} is not a setting", hint="write KNOB=VALUE, for example vm.swappiness=10")
 
 
 def is_assignment(text: str) -> bool:
-    """Return whether `text` is KNOB=VALUE rather than a profile's name."""
+    """Return whether `text` is KNOB=VALUE and not the name of a profile."""
     return "=" in text
 
 
 def selector_conditions(selector: str) -> dict[str, str]:
-    """`[rotational=false,transport=nvme]` -> the fields that an instance's record must have."""
+    """Return the record fields that `[rotational=false,transport=nvme]` requires of an instance."""
     if not selector.endswith("]"):
-        raise BadInput(f"the selector {selector!r} lacks its closing bracket")
+        raise BadInput(f"the selector {selector!r} has no closing bracket")
     conditions: dict[str, str] = {}
     for part in selector[1:-1].split(","):
         field, equals, wanted = part.partition("=")
@@ -76,25 +76,25 @@ def selector_conditions(selector: str) -> dict[str, str]:
 
 
 def group_pattern(selector: str) -> str | None:
-    """Return the pattern for the agent's `list` of control groups within others; None of those that lie in no other.
+    """Return a pattern for the agent's `list` that finds nested control groups, or None for top-level ones.
 
-    Raises BadInput for what is no path of a group.
+    Raises BadInput if the selector is not the path of a group.
     """
     parts = selector.split("/")
     if len(parts) == 1:
         return None
     if any(part in {"", ".", ".."} for part in parts):
         raise BadInput(
-            f"{selector!r} names no control group",
-            hint="its path below /sys/fs/cgroup, without a / at its ends: user.slice/user-1000.slice",
+            f"{selector!r} is not the path of a control group",
+            hint="write the path below /sys/fs/cgroup without / at its ends: user.slice/user-1000.slice",
         )
     return re.sub(r"\?|\[[^\]/]{0,100}\]", "*", selector)
 
 
 def selects(selector: str, label: str, record: Mapping[str, Any] | None, *, nested: bool = False) -> bool:
-    """Return whether an instance is meant: by a name pattern, or by fields of its fact record.
+    """Return whether a selector matches an instance by a name pattern or by fields of its fact record.
 
-    Of instances that lie within one another `*` stands for anything within one name, and each is meant by itself.
+    For nested instances `*` matches within one path component, and a group does not stand for those inside it.
     """
     if nested:
         parts, wanted = label.split("/"), selector.split("/")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paths of knobs as the agent has them: patterns, without values and meanings."""
+"""The file patterns of knobs in the form that the agent reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEAD = """\
 
 
 def allowed_paths(knobs: Iterable[Knob]) -> str:
-    """One line for each pattern: a word, a space, the pattern. A zram device is a step of its own, and only read."""
+    """Return one line per pattern: `write` or `read`, and the pattern. zram devices are only read, not written."""
     written: set[str] = set()
     read: set[str] = set()
     for knob in knobs:

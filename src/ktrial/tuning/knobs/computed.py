@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a profile computes from facts, and the kernel's own defaults that depend on the machine."""
+"""Values that profiles compute from facts, and kernel defaults that depend on the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.value import offered
 
 _FIRST_OFFERED = '{ compute = "first-offered", of = ["kyber", "none"] }'
-#: Computed value -> its other keys. All are needed, but `of` of a share.
+#: Computed value -> its other keys. All are required except `of` of a share.
 _RECIPE_KEYS: dict[str, tuple[str, ...]] = {
     "max": (),
     "min": (),
@@ -31,7 +31,7 @@ Answer = tuple[Any, str | None]
 def computed_value(
     knob: Knob, recipe: Mapping[str, Any], shown: str | None, facts: FactBook, instance: InstanceState | None
 ) -> Answer:
-    """Return the value of a `{ compute = … }` table, or None and why it cannot be told here."""
+    """Return the value of a `{ compute = … }` table, or None and why it is unknown here."""
     name = recipe.get("compute")
     rule = _RECIPES.get(str(name))
     if rule is None:
@@ -40,22 +40,22 @@ def computed_value(
 
 
 def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> None:
-    """Raise BadInput for a `{ compute = … }` table that no machine could work out."""
+    """Raise BadInput for an invalid `{ compute = … }` table."""
     name = str(recipe.get("compute"))
     if name not in _RECIPES:
         raise UnknownName("computed value", name, _RECIPES)
     for key in recipe:
         if key not in {"compute", *_RECIPE_KEYS[name]}:
-            raise UnknownName(f"key of `{name}`", key, _RECIPE_KEYS[name], hint=f"it takes {_offered_text(name)}")
+            raise UnknownName(f"key of `{name}`", key, _RECIPE_KEYS[name], hint=f"allowed: {_offered_text(name)}")
     for key in _RECIPE_KEYS[name]:
         if key not in recipe and (name, key) != ("share", "of"):
-            raise BadInput(f"`{name}` needs {key!r}", hint=f"it takes {_offered_text(name)}")
+            raise BadInput(f"`{name}` needs {key!r}", hint=f"allowed: {_offered_text(name)}")
     _check_recipe_values(name, recipe, kinds)
 
 
 def _check_recipe_values(name: str, recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> None:
     if "percent" in recipe and (isinstance(recipe["percent"], bool) or not isinstance(recipe["percent"], int | float)):
-        raise BadInput(f"`percent` is a number, not {recipe['percent']!r}")
+        raise BadInput(f"`percent`: expected a number, got {recipe['percent']!r}")
     if name == "share" and recipe.get("of", "memory") not in {"memory", *kinds}:
         raise UnknownName("fact", str(recipe["of"]), kinds)
     if name == "closest":
@@ -64,7 +64,7 @@ def _check_recipe_values(name: str, recipe: Mapping[str, Any], kinds: Mapping[st
         except ValueError as error:
             raise BadInput(str(error)) from None
     if name == "first-offered" and not (isinstance(recipe["of"], list) and recipe["of"]):
-        raise BadInput("`first-offered` takes a list `of`", hint=_FIRST_OFFERED)
+        raise BadInput("`first-offered` needs a list `of`", hint=_FIRST_OFFERED)
 
 
 def _offered_text(name: str) -> str:
@@ -72,7 +72,7 @@ def _offered_text(name: str) -> str:
 
 
 def default_value(knob: Knob, facts: FactBook) -> Answer:
-    """Return the mainline default on this machine, or None and why it is not known."""
+    """Return the mainline default on this machine, or None and why it is unknown."""
     if knob.default is None:
         return None, knob.default_note or "its default is not in the catalog"
     if isinstance(knob.default, Mapping):
@@ -81,7 +81,7 @@ def default_value(knob: Knob, facts: FactBook) -> Answer:
         if rule is None:
             raise UnknownName("computed default", name, _DEFAULTS)
         value = rule(facts)
-        return (value, None) if value is not None else (None, "its default depends on facts that could not be told")
+        return (value, None) if value is not None else (None, "its default depends on unknown facts")
     return knob.default, None
 
 
@@ -93,7 +93,7 @@ def _edge(which: str) -> Callable[..., Answer]:
         if numbers:
             return (max(numbers) if which == "max" else min(numbers)), None
         bound = knob.value.max if which == "max" else knob.value.min
-        return bound, None if bound is not None else f"nothing says what the {which}imum is here"
+        return bound, None if bound is not None else f"its {which}imum is unknown here"
 
     return rule
 
@@ -105,7 +105,7 @@ def _share(
     source = "memory.total" if source == "memory" else source
     whole = facts.value(source)
     if not isinstance(whole, int | float):
-        return None, f"{source} could not be told"
+        return None, f"{source} is unknown"
     value_bytes = whole * float(recipe["percent"]) / 100
     return int(value_bytes // 1024 if knob.value.unit in {"kB", "KiB"} else value_bytes), None
 
@@ -117,7 +117,7 @@ def _closest(
     wanted = wanted_hz / 1000 if knob.value.unit == "kHz" else wanted_hz
     numbers = _offered_numbers(shown, instance)
     if not numbers:
-        return None, "no list of frequencies is offered here"
+        return None, "no list of frequencies is available here"
     return min(numbers, key=lambda number: (abs(number - wanted), number)), None
 
 
@@ -126,12 +126,12 @@ def _first_offered(
 ) -> Answer:
     wanted = recipe.get("of")
     if not isinstance(wanted, list | tuple) or not wanted:
-        raise BadInput("`first-offered` takes a list `of`", hint=_FIRST_OFFERED)
+        raise BadInput("`first-offered` needs a list `of`", hint=_FIRST_OFFERED)
     listed = instance.siblings.get("offered", "") if instance is not None else ""
     words = offered(shown) if shown else ()
     here = set(words) | set(listed.split())
     found = next((word for word in wanted if word in here), None)
-    return found, None if found else f"none of {', '.join(map(str, wanted))} is offered here"
+    return found, None if found else f"not available here: {', '.join(map(str, wanted))}"
 
 
 def _default(
@@ -156,7 +156,7 @@ _RECIPES: dict[str, Callable[..., Answer]] = {
 
 
 def _min_free_kilobytes(facts: FactBook) -> int | None:
-    """mm/page_alloc.c and mm/khugepaged.c (6.12): 4·sqrt(lowmem kB), clamped; raised while THP is on."""
+    """Compute it as mm/page_alloc.c and mm/khugepaged.c (6.12): 4·sqrt(lowmem kB), clamped; more while THP is on."""
     zones = [zone for zone in facts.records("memory.zones") if int(zone.get("managed_pages") or 0) > 0]
     page_bytes = facts.value("memory.page_bytes")
     if not zones or not isinstance(page_bytes, int):
@@ -172,7 +172,7 @@ def _min_free_kilobytes(facts: FactBook) -> int | None:
 
 
 def _queue_scheduler(facts: FactBook) -> str | None:
-    """block/elevator.c (6.12): none for several hardware queues and for loop devices, which ask for none."""
+    """Choose as block/elevator.c (6.12): none for several hardware queues and for loop devices."""
     if str(facts.value("device.name") or "").startswith("loop"):
         return "none"
     queues = facts.value("device.hardware_queues")
@@ -185,7 +185,7 @@ def _writeback_throttle_us(facts: FactBook) -> int | None:
 
 
 def _scaled_ns(base_ns: int) -> Callable[[FactBook], int | None]:
-    """kernel/sched/fair.c: base · (1 + log2(min(CPUs, 8)))."""
+    """Scale as kernel/sched/fair.c: base · (1 + log2(min(CPUs, 8)))."""
 
     def rule(facts: FactBook) -> int | None:
         threads = facts.value("cpu.threads")
@@ -197,12 +197,12 @@ def _scaled_ns(base_ns: int) -> Callable[[FactBook], int | None]:
 
 
 def _hard_watchdog(facts: FactBook) -> bool | None:
-    """It takes one of the processor's counters; other architectures have other ways."""
+    """Return whether the hard-lockup detector runs; it needs a CPU counter on x86-64 and is unknown elsewhere."""
     return facts.value("cpu.counters") if facts.value("cpu.architecture") == "x86_64" else None
 
 
 def _by_release(before: int, since: tuple[int, int], after: int) -> Callable[[FactBook], int | None]:
-    """Return a default that another mainline release changed."""
+    """Return a rule for a default that a mainline release changed."""
 
     def rule(facts: FactBook) -> int | None:
         match = re.match(r"(\d+)\.(\d+)", str(facts.value("kernel.release") or ""))

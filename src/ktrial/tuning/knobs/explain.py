@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one knob is on this machine: its state, its default here, and the facts that give its values a meaning."""
+"""Look one knob up on this machine: its state, its default, and the facts that explain its values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FACTS = ("memory", "cpu.threads", "thp.enabled", "kernel.release")
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """A knob's state here."""
+    """A knob's state, default and relevance on this machine."""
 
     state: KnobState | None
     facts: FactBook
@@ -34,14 +34,14 @@ class Explanation(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, str | None]:
-        """Instance -> text shown by the kernel."""
+        """Map each instance to the text that the kernel shows."""
         return {i.label: i.reading.text for i in self.state.instances} if self.state else {}
 
 
 def explain(machine: Machine, knob: Knob, kinds: Mapping[str, FactKind], selector: str | None = None) -> Explanation:
-    """Look the knob, or those of its instances that are meant, up on the machine.
+    """Look up the knob, or the instances that `selector` matches, on the machine.
 
-    One that has no file is explained from the catalog alone.
+    A knob without a file is explained from the catalog alone.
     """
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders and selector is not None else None
     asked = [name for rule in knob.inert for name in facts_of(rule.when)]
@@ -51,7 +51,7 @@ def explain(machine: Machine, knob: Knob, kinds: Mapping[str, FactKind], selecto
         labels = [instance.label for instance in state.instances if instance.label] if state is not None else []
         chosen = meant_instances(knob, selector, state.instances, facts) if state is not None and labels else []
         if state is None or not chosen:
-            here = f"here: {', '.join(labels)}" if labels else "it has none here"
+            here = f"here: {', '.join(labels)}" if labels else "this machine has none"
             raise UnknownName(f"instance of {knob.id}", selector, labels, hint=here)
         state = msgspec.structs.replace(state, instances=tuple(chosen))
     default, _ = default_value(knob, facts)

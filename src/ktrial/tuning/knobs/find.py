@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding what somebody named: a knob of the catalog, its instances on a machine, and why it is not there."""
+"""Find a knob by name, its instances on a machine, and the reason if it is missing."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 
 
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
-    """Return the catalog's entry, or UnknownName with a did-you-mean."""
+    """Return the knob of the catalog. Raises UnknownName with suggestions."""
     name = parse_address(address_text).knob
     knob = knobs.get(name) or _by_sysctl_name(name, knobs)
     if knob is None:
         raise UnknownName(
-            "knob", name, knobs, hint="`ktrial knobs` lists all; own ones go into ~/.config/ktrial/knobs/"
+            "knob", name, knobs, hint="`ktrial knobs` lists all; put your own into ~/.config/ktrial/knobs/"
         )
     return knob
 
 
 def _by_sysctl_name(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
-    """Return a knob that was a sysctl on older kernels is also found under that name."""
+    """Return a knob by the sysctl name that it had on older kernels."""
     place = f"/proc/sys/{name.replace('.', '/')}"
     return next((knob for knob in knobs.values() if place in knob.files), None)
 
 
 def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
-    """Why a knob is not on this machine, in words: what left the kernel needs no right or mount to be looked for."""
+    """Return why a knob is missing on this machine. One that the kernel has dropped is missing, whoever may look."""
     if knob.gone and (state.blocked is None or not _may_be_in(knob, str(facts.value("kernel.release") or ""))):
         return f"not on this kernel: {knob.gone}"
     if state.blocked is not None:
@@ -43,21 +43,21 @@ def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
 
 
 def _may_be_in(knob: Knob, release: str) -> bool:
-    """Return whether a kernel is as old as the last one that has the knob."""
+    """Return whether `release` is no newer than the last kernel with the knob."""
     last, here = (re.match(r"(\d+)\.(\d+)", text) for text in (knob.until or "", release))
     return last is not None and here is not None and [*map(int, here.groups())] <= [*map(int, last.groups())]
 
 
 def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
-    """Return what took a knob's place, as a hint."""
+    """Return a hint that names the knobs that replaced this one."""
     names = [name for name in knob.successor if name in knobs]
-    return f"its place was taken by {', '.join(names)}" if names else None
+    return f"replaced by {', '.join(names)}" if names else None
 
 
 def meant_instances(
     knob: Knob, selector: str, instances: Iterable[InstanceState], facts: FactBook
 ) -> list[InstanceState]:
-    """Return the instances that a selector means. Raises BadInput for a field that no record of such instances has."""
+    """Return the instances that a selector matches. Raises BadInput if no record has one of its fields."""
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
     if selector.startswith("["):
         _check_fields(knob, selector, facts.records(source) if source else ())
@@ -77,8 +77,9 @@ def _check_fields(knob: Knob, selector: str, records: Iterable[Mapping[str, Any]
     fields = list(dict.fromkeys(field for record in records for field in record))
     for field in selector_conditions(selector):
         if fields and field not in fields:
-            raise UnknownName(f"field of {knob.id}'s instances", field, fields, hint=f"there are {', '.join(fields)}")
+            raise UnknownName(f"field of {knob.id}'s instances", field, fields, hint=f"known: {', '.join(fields)}")
     if not fields:
         raise BadInput(
-            f"no facts are known about the instances of {knob.id}", hint=f"name them: {knob.id}@NAME, or {knob.id}@'*'"
+            f"cannot select instances of {knob.id} by field: no facts describe them",
+            hint=f"name them: {knob.id}@NAME, or {knob.id}@'*'",
         )

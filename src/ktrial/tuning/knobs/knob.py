@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Knobs: tunables under the kernel's own names, as the catalog describes them."""
+"""Knobs: kernel tunables under the kernel's own names, as the catalog describes them."""
 
-# Annotations are not put off: msgspec would compile each of them anew at every start.
+# No `from __future__ import annotations` here: msgspec would have to compile each annotation at every start.
 import re
 from typing import Any, Literal
 
@@ -19,9 +19,9 @@ Unit = Literal[
     "bytes", "kB", "KiB", "pages", "ms", "us", "ns", "cs", "s", "percent", "requests", "sectors", "kHz", "mW"
 ]
 
-#: Kinds that no file of a running kernel stands for.
+#: Kinds of knobs without a file in a running kernel.
 WITHOUT_FILE = frozenset({"boot", "kconfig", "build", "patch"})
-#: Where knobs live. The agent holds the same list, and what is forbidden below these (docs/formats.md).
+#: Folders of knobs. The agent has the same list, and what is forbidden below them (docs/formats.md).
 ROOTS = (
     "/proc/sys/",
     "/proc/irq/",
@@ -39,7 +39,7 @@ ROOTS = (
     "/dev/stune/",
     "/dev/cpuctl/",
 )
-#: Placeholder of a place -> (what its path component looks like, prefix of the instance's name).
+#: Placeholder of a place -> (pattern of its path component, prefix of the instance's name).
 PLACEHOLDERS: dict[str, tuple[str, str]] = {
     "block": (r"[^/]+", ""),
     "policy": (r"policy\d+", ""),
@@ -55,7 +55,7 @@ PLACEHOLDERS: dict[str, tuple[str, str]] = {
     "host": (r"host\d+", ""),
     "state": (r"state\d+", ""),
 }
-#: Its instances lie within one another: `user.slice/user-1000.slice`.
+#: Placeholder whose instances are nested: `user.slice/user-1000.slice`.
 _NESTED = "slice"
 #: Placeholder -> the fact whose records describe such instances.
 INSTANCE_FACTS = {
@@ -79,7 +79,7 @@ _VERIFY: dict[str, VerifyRule] = {
 
 
 class ValueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which values a knob takes."""
+    """The values that a knob accepts."""
 
     type: ValueType
     min: int | None = None
@@ -92,7 +92,7 @@ class ValueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A dated or sourced record about a knob's effect."""
+    """A dated or sourced claim about a knob's effect."""
 
     source: str
     claim: str
@@ -102,7 +102,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Inert(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Facts with which a knob changes nothing on a machine, unless the same plan sets one of `unless`."""
+    """Facts under which a knob has no effect, unless the same plan sets one of `unless`."""
 
     when: Any
     why: str
@@ -110,7 +110,7 @@ class Inert(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One tunable."""
+    """One kernel tunable."""
 
     id: str
     kind: Kind
@@ -145,42 +145,42 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def rule(self) -> VerifyRule:
-        """How a read-back value is compared."""
+        """The rule that compares a value that was read back with the one written."""
         return self.verify or _VERIFY[self.value.type]
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Its places in order of preference, a sysctl's own one included."""
+        """Its places in order of preference; a sysctl's is derived from its name."""
         if self.places or self.kind != "sysctl":
             return self.places
         return (f"/proc/sys/{self.id.replace('.', '/')}",)
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """Names of the placeholders of its first place; empty for a knob without instances."""
+        """Names of the placeholders in its first place; empty for a knob without instances."""
         return tuple(re.findall(_PLACEHOLDER, self.files[0])) if self.files else ()
 
     @property
     def nested(self) -> bool:
-        """Whether its instances are control groups, which lie within one another."""
+        """Whether its instances are control groups, which are nested."""
         return _NESTED in self.placeholders
 
     @property
     def area(self) -> str:
-        """First part of its name, such as `vm`, `queue` or `boot`."""
+        """First part of the name, such as `vm`, `queue` or `boot`."""
         return re.split(r"[.:]", self.id, maxsplit=1)[0]
 
     @property
     def short_name(self) -> str:
-        """Its name without the prefix of its name space."""
+        """The name without the prefix of its name space."""
         return self.id.partition(":")[2] or self.id
 
 
 def check_knob(knob: Knob) -> None:
-    """Raise BadInput for a name, range or place that cannot be right."""
+    """Raise BadInput for an invalid name, range or place."""
     if not re.fullmatch(_ID, knob.id):
         raise BadInput(
-            f"{knob.id!r} is not a knob's name", hint="use the kernel's own name, with a prefix where it needs one"
+            f"{knob.id!r} is not a knob's name", hint="use the kernel's own name, with a prefix if it needs one"
         )
     low, high = knob.value.min, knob.value.max
     if low is not None and high is not None and low > high:
@@ -199,40 +199,40 @@ def _check_place(knob: Knob, place: str) -> None:
     rest = re.sub(_PLACEHOLDER, "", place)
     why = None
     if unknown:
-        why = f"{{{unknown[0]}}} stands for no instance; there are {', '.join(PLACEHOLDERS)}"
+        why = f"unknown placeholder {{{unknown[0]}}}; known: {', '.join(PLACEHOLDERS)}"
     elif "{" in rest or "}" in rest:
-        why = "a brace without its partner"
+        why = "unbalanced braces"
     elif any(character in "*?[]" or not character.isprintable() for character in rest):
-        why = "patterns and control characters are no part of a place; {block} and its like stand for instances"
+        why = "patterns and control characters are not allowed; use a placeholder such as {block}"
     elif any(part in {"", ".", ".."} for part in place.split("/")[1:]):
-        why = "not an absolute path without empty parts, `.` and `..`"
+        why = "expected an absolute path without empty parts, `.` and `..`"
     elif not place.startswith(ROOTS):
-        why = f"outside the places of knobs: {', '.join(ROOTS)}"
+        why = f"outside the folders of knobs: {', '.join(ROOTS)}"
     if why is not None:
         raise BadInput(f"{knob.id}: the place {place!r}: {why}")
 
 
 def clear_each_other(left: Knob, right: Knob) -> bool:
-    """Return whether only one of two numbers can hold, because the kernel sets one to 0 when the other is written.
+    """Return whether the kernel sets one of two numbers to 0 when the other is written.
 
-    Switches that follow each other (`kernel.watchdog`, `kernel.soft_watchdog`) are couples too, but can both be on.
+    Switches that follow each other (`kernel.watchdog`, `kernel.soft_watchdog`) are couples too, but both can be on.
     """
     numbers = left.value.type == right.value.type == "int"
     return numbers and right.id in left.couples and left.id in right.couples
 
 
 def place_pattern(place: str, group: str | None = None) -> str:
-    """Return a place as a pattern for the agent's `list`: every placeholder becomes `*`, or that pattern of a group."""
+    """Return a pattern for the agent's `list`: placeholders become `*`, and that of a control group becomes `group`."""
     return re.sub(_PLACEHOLDER, lambda found: group if group and found[1] == _NESTED else "*", place)
 
 
 def path_pattern(place: str) -> str:
-    """Return a place as the agent's allow-list has it: `**` for the groups that lie within one another, else `*`."""
+    """Return a pattern for the agent's allow-list: `**` for nested control groups, otherwise `*`."""
     return place_pattern(place, "**")
 
 
 def instance_of(place: str, path: str) -> str | None:
-    """Name of the instance that `path` is of `place`; "" for a place without instances, None if it is none."""
+    """Return the instance of `place` that `path` is a file of: "" without instances, None if it is no such file."""
     names: list[str] = []
     parts: list[str] = []
     position = 0

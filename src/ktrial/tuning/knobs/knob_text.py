@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One knob explained: what it does, its price, what is in force and what that means here, and the evidence."""
+"""The text of `ktrial explain`: effect, price, current values and their meaning here, and the evidence."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def knob_text(
     *,
     width: int,
 ) -> str:
-    """Return everything that `ktrial explain` says."""
+    """Return the text of `ktrial explain`."""
     lines = [knob.id, ""]
 
     def add(label: str, text: str | None) -> None:
@@ -117,7 +117,7 @@ def _here(knob: Knob, state: KnobState, facts: FactBook, width: int) -> list[str
         if text is None:
             shown = f"cannot be read: {instance.reading.unreadable or instance.reading.invalid}"
         else:
-            shown = active_text(knob, text) or "not in the set"
+            shown = active_text(knob, text) or "not offered by this kernel"
             amounts = meaning(knob.meaning, shown, facts)
             shown += f" ({amounts})" if amounts else ""
             choices = offered(text) if knob.rule == "choice" else ()

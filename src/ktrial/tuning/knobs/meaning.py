@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a value means on this machine: ratios in bytes, watermarks in bytes, slices in milliseconds."""
+"""Translate a value into what it means on this machine, such as bytes, watermarks or milliseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.machine.facts import FactBook
 
 
 def meaning(name: str | None, text: str, facts: FactBook) -> str | None:
-    """In words what the value `text` of a knob with this meaning amounts to here; None when there is nothing to say."""
+    """Describe the value `text` of a knob with this meaning, or return None if there is nothing to add."""
     if name is None:
         return None
     try:
@@ -41,7 +41,7 @@ def _watermark_distance(number: int, facts: FactBook) -> str | None:
     if managed is None:
         return None
     return (
-        f"kswapd wakes {show_bytes(managed * number / 10000)} above the minimum, at the least a quarter of the minimum"
+        f"kswapd wakes {show_bytes(managed * number / 10000)} above the minimum, and at least a quarter of the minimum"
     )
 
 

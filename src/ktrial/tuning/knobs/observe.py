@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where knobs are on a machine, and what their files show."""
+"""Locate knobs on a machine and read their files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEW_ZRAM = "/sys/class/zram-control/hot_add"
 
 
 def with_couples(knobs: Iterable[Knob], known: Mapping[str, Knob]) -> list[Knob]:
-    """Return the knobs and those that the kernel changes with them, each once."""
+    """Return the knobs and those that the kernel changes along with them, each once."""
     found: dict[str, Knob] = {}
     for knob in knobs:
         found[knob.id] = knob
@@ -29,9 +29,9 @@ def with_couples(knobs: Iterable[Knob], known: Mapping[str, Knob]) -> list[Knob]
 
 
 def observe(machine: Machine, knobs: Iterable[Knob], meant: Iterable[str | None] = ()) -> dict[str, KnobState]:
-    """Return where each knob is on this machine and what its files show: one `list` and one `read` for all.
+    """Return the instances and readings of each knob, with one `list` and one `read` request for all.
 
-    Control groups within others are looked at where a selector of `meant` names them: there may be thousands.
+    Nested control groups, of which there may be thousands, are read only if a selector in `meant` names them.
     """
     knobs = list(knobs)
     nested = any(knob.nested for knob in knobs)
@@ -52,7 +52,7 @@ def observe(machine: Machine, knobs: Iterable[Knob], meant: Iterable[str | None]
 
 
 def _patterns(knob: Knob, groups: Iterable[str]) -> dict[str, list[str]]:
-    """Return what is to be listed of each of its places."""
+    """Return the patterns to list for each place of the knob."""
     own = [None, *groups] if knob.nested else [None]
     return {place: [place_pattern(place, group) for group in own] for place in knob.files}
 
@@ -70,7 +70,7 @@ def _first_present(
 
 
 def _beside(place: str | None, knob: Knob, label: str) -> str | None:
-    """Return the file of the same instance at another place."""
+    """Return the path of another file of the same instance."""
     if place is None:
         return None
     text = place
@@ -97,7 +97,7 @@ def _state(
         if reading is None:
             continue
         if reading.unreadable is not None and is_root:
-            reading = Reading(invalid=f"not even root may read it: {reading.unreadable}", locked=True)
+            reading = Reading(invalid=f"not even root can read it: {reading.unreadable}", locked=True)
         siblings = {}
         offers = _beside(knob.offers, knob, label)
         listed = readings.get(offers) if offers else None
@@ -114,7 +114,7 @@ def _state(
 
 
 def _blocked(knob: Knob, *, is_root: bool, mounted: bool) -> str | None:
-    """Return why a place that the kernel may well have cannot be seen."""
+    """Return why a place that the kernel may have is invisible."""
     if not any(place.startswith(_DEBUGFS) for place in knob.files):
         return None
     if not is_root:

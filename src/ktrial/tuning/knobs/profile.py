@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles: named settings with their reasons; a ladder stacks profiles in tiers."""
+"""Profiles: named settings with reasons. A ladder stacks profiles in tiers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ktrial.kit.errors import BadInput, UnknownName
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A knob (with an instance selector where it has instances) and the value wanted."""
+    """A knob, with a selector if it has instances, and the value to set."""
 
     knob: str
     value: Any
@@ -22,9 +22,9 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One step of a ladder: a profile, something that must be built, or words for the kernel's command line.
+    """One step of a ladder: a profile, something to build, or words for the kernel command line.
 
-    `fragments` are those of the configuration with which its kernel can be built.
+    `fragments` are the configuration fragments with which its kernel can be built.
     """
 
     name: str
@@ -35,27 +35,27 @@ class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     fragments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a tier that is none of the three, or several."""
+        """Raise ValueError unless the tier has exactly one of profile, build and boot."""
         if (self.profile is not None) + (self.build is not None) + bool(self.boot) != 1:
-            raise ValueError(f"tier {self.name}: it needs one of profile, build and boot")
+            raise ValueError(f"tier {self.name}: expected exactly one of profile, build and boot")
 
     @property
     def lacking(self) -> str | None:
-        """What a running kernel cannot give it."""
+        """What the tier needs beyond the running kernel."""
         if self.build is not None:
             return f"needs a build: {self.build}"
         return f"needs a boot with {' '.join(self.boot)}" if self.boot else None
 
 
 class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A state that must hold before the profile may be applied; the profile itself does not bring it about."""
+    """A condition for applying the profile, which the profile itself does not establish."""
 
     that: Any
     why: str
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Named settings. `generated` marks one whose settings are computed on the machine."""
+    """Named settings. A `generated` profile computes them on the machine."""
 
     name: str
     summary: str
@@ -69,12 +69,12 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 def flatten(name: str, profiles: Mapping[str, Profile]) -> tuple[Setting, ...]:
-    """All settings of a profile: those it extends (and its tiers' profiles) first, its own last; a later one wins."""
+    """Return all settings: first those of extended profiles and of tiers, then its own. Later ones win."""
     return tuple(_walk(name, profiles, ()))
 
 
 def requirements(name: str, profiles: Mapping[str, Profile]) -> tuple[Requirement, ...]:
-    """Return what must hold for a profile and all that it extends."""
+    """Return the requirements of a profile and of all profiles that it extends."""
     profile = profiles[name]
     inherited = [item for parent in profile.extends for item in requirements(parent, profiles)]
     return (*inherited, *profile.require)
@@ -83,7 +83,7 @@ def requirements(name: str, profiles: Mapping[str, Profile]) -> tuple[Requiremen
 def _walk(name: str, profiles: Mapping[str, Profile], path: tuple[str, ...]) -> list[Setting]:
     if name in path:
         chain = " -> ".join((*path[path.index(name) :], name))
-        raise BadInput(f"profiles extend each other in a circle: {chain}", hint="take one of these `extends` out")
+        raise BadInput(f"profiles extend each other in a circle: {chain}", hint="remove one of these `extends`")
     profile = profiles.get(name)
     if profile is None:
         raise UnknownName("profile", name, profiles, hint="`ktrial profiles` lists them")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles as text."""
+"""Text output for profiles: the list, and one profile with its reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def profiles_text(profiles: Mapping[str, Profile], *, width: int) -> str:
 def profile_text(
     name: str, profiles: Mapping[str, Profile], sources: Mapping[str, CatalogSource], *, width: int
 ) -> str:
-    """Return one profile: summary, source, notes, tiers, and every setting with its reason."""
+    """Return one profile: summary, source, notes, tiers and every setting with its reason."""
     profile = profiles[name]
     parts = [paragraph(f"{profile.name}: {profile.summary}", width=width)]
     if profile.source and profile.source in sources:

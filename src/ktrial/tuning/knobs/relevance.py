@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a knob can change anything on a machine: the one rule for all that propose, plan and explain."""
+"""The one rule that decides whether a knob has any effect on a machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.tuning.knobs.knob import Knob
 def inert_here(
     knob: Knob, facts: FactBook, kinds: Mapping[str, FactKind], together: Collection[str] = ()
 ) -> str | None:
-    """Why it changes nothing here; None if it may, or where that cannot be told. `together` is set with it."""
+    """Return why the knob has no effect here, or None if it may have one. `together` are the knobs set with it."""
     for rule in knob.inert:
         if not any(name in together for name in rule.unless):
             truth, _ = evaluate(rule.when, facts, kinds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of knobs: checked, turned into the text that the kernel takes, and compared with what it shows."""
+"""Check values of knobs, convert them to the kernel's text, and compare them with what the kernel shows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ktrial.tuning.knobs.knob import Knob
 
 _TRUE = {"1", "y", "yes", "on", "true", "enabled"}
 _FALSE = {"0", "n", "no", "off", "false", "disabled"}
-#: At most 25 digits: more than any number of the kernel has.
+#: At most 25 digits, which is more than any kernel value has.
 _WHOLE = r"[+-]?(?:(0[xX])[0-9a-fA-F]{1,25}|[0-9]{1,25})"
 _TEXT_LIMIT_BYTES = 4096
 _BRACKETED = r"[\[(]([^\])]*)[\])]"
 
 
 def kernel_text(knob: Knob, value: Any) -> str:
-    """What must be written for `value`, without the final newline. Raises BadInput that names knob, value and range."""
+    """Return the text to write for `value`, without a newline. Raises BadInput that names knob, value and range."""
     if isinstance(value, str) and value in knob.value.special:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and str(value) in knob.value.special:
@@ -29,7 +29,7 @@ def kernel_text(knob: Knob, value: Any) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Return a setting's value as a person would write it; a computed one as its recipe."""
+    """Return a value as a person would write it; a computed one as its recipe."""
     if isinstance(value, dict):
         rest = ", ".join(f"{key} {show_value(item)}" for key, item in value.items() if key != "compute")
         return f"{value.get('compute')} ({rest})" if rest else str(value.get("compute"))
@@ -41,7 +41,7 @@ def show_value(value: Any) -> str:
 
 
 def active_text(knob: Knob, shown: str) -> str:
-    """What is in force, of the text that the kernel shows: the bracketed word, the feature's token, or all of it."""
+    """Return the active part of what the kernel shows: the bracketed word, the feature's token, or everything."""
     if knob.rule == "choice":
         match = re.search(_BRACKETED, shown)
         return match[1] if match else shown.strip()
@@ -55,12 +55,12 @@ def active_text(knob: Knob, shown: str) -> str:
 
 
 def offered(shown: str) -> tuple[str, ...]:
-    """Return words that a bracketed choice offers; empty when nothing is bracketed."""
+    """Return the words that a bracketed choice offers; empty without brackets."""
     return tuple(word.strip("[]()") for word in shown.split()) if re.search(_BRACKETED, shown) else ()
 
 
 def same_value(knob: Knob, left: str, right: str) -> bool:
-    """Return whether two texts of the kernel mean the same under the knob's rule."""
+    """Return whether two kernel texts are equal under the knob's rule."""
     if left == right:
         return True
     if knob.rule in {"integer", "clamped"}:
@@ -74,7 +74,7 @@ def same_value(knob: Knob, left: str, right: str) -> bool:
 
 def _bad(knob: Knob, value: Any, why: str, hint: str | None = None) -> BadInput:
     return BadInput(
-        f"{knob.id}={show_value(value)}: {why}", hint=hint or f"`ktrial explain {knob.id}` says which values it takes"
+        f"{knob.id}={show_value(value)}: {why}", hint=hint or f"`ktrial explain {knob.id}` lists the values it takes"
     )
 
 
@@ -83,7 +83,7 @@ def _int(knob: Knob, value: Any) -> str:
     low, high = knob.value.min, knob.value.max
     if (low is not None and number < low) or (high is not None and number > high):
         span = f"{'…' if low is None else low} to {'…' if high is None else high}"
-        raise _bad(knob, value, f"out of range, it takes {span}")
+        raise _bad(knob, value, f"out of range: expected {span}")
     return str(number)
 
 
@@ -121,10 +121,10 @@ def _choice(knob: Knob, value: Any) -> str:
 
 def _text(knob: Knob, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise _bad(knob, value, "not a text")
+        raise _bad(knob, value, "expected a text")
     text = str(value).strip()
     if not text or any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise _bad(knob, repr(value), "empty, or holds control characters")
+        raise _bad(knob, repr(value), "empty, or contains control characters")
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise _bad(knob, repr(value), "not UTF-8")
     if len(text.encode()) > _TEXT_LIMIT_BYTES:
@@ -135,7 +135,7 @@ def _text(knob: Knob, value: Any) -> str:
 def _ints(knob: Knob, value: Any) -> str:
     items: Sequence[Any] = value if isinstance(value, list | tuple) else show_value(value).split()
     if knob.value.count is not None and len(items) != knob.value.count:
-        raise _bad(knob, value, f"{len(items)} numbers, it takes {knob.value.count}")
+        raise _bad(knob, value, f"expected {knob.value.count} numbers, got {len(items)}")
     return " ".join(_int(knob, item) for item in items)
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans, transactions, and waiting for the machine's lock."""
+"""Plans, transactions, and waiting for the agent's lock."""

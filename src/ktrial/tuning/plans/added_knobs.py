@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Knobs that are not built in: the agent writes them where root has added them to the machine, and nowhere else."""
+"""Knobs of the user's own catalog files, which the agent writes only after root has added them to the machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Barred, InstanceState, KnobState
 from ktrial.machine.transactions import checked
 
-#: Where root adds knobs, on the machine that they are written on.
+#: Folder on the machine where root adds knobs.
 ADDED = "/etc/ktrial/knobs.d"
-#: A plan has no more steps.
+#: Most steps of one plan.
 _MOST_STEPS = 4096
 
 
 def with_barred(machine: Machine, states: Mapping[str, KnobState], own: Mapping[str, str]) -> dict[str, KnobState]:
-    """Return the states; of knobs of `own`, in their files, every instance that the agent would not write says why."""
+    """Return the states; instances of knobs in `own` that the agent would not write carry its reason."""
     mine = [state for name, state in states.items() if name in own]
     paths = dict.fromkeys(path for state in mine for path in _paths(state))
     forbidden = dict(_forbidden(machine, paths))
@@ -33,7 +33,7 @@ def _paths(state: KnobState) -> Iterator[str]:
 
 
 def _forbidden(machine: Machine, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield paths that the agent does not write, with its reason: asked with a plan that is not carried out."""
+    """Yield each path that the agent refuses to write, with its reason; it checks a plan without applying it."""
     steps = [{"kind": "write", "path": path, "new": "0", "verify": "exact"} for path in paths]
     for start in range(0, len(steps), _MOST_STEPS):
         plan = {"schema": "ktrial.plan/2", "steps": steps[start : start + _MOST_STEPS]}
@@ -55,5 +55,5 @@ def _barred(why: str, file: str) -> Barred:
 
 
 def install_line(file: str) -> str:
-    """Return the command with which root adds the knobs of a file."""
+    """Return the command that adds the knobs of a file to the machine, to be run as root."""
     return f"sudo install -D -m 644 {shlex.quote(file)} {shlex.quote(f'{ADDED}/{posixpath.basename(file)}')}"

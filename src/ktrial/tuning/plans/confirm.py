@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `apply` asks once the settings are in force, and what Ctrl-C and its like mean while the agent writes."""
+"""The confirmation that `apply` asks for, and the handling of Ctrl-C while the agent writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TURN_S = 0.2
 
 
 class Presses:
-    """How often Ctrl-C was pressed, or another signal asked for the end; `number` is the last one's."""
+    """Count how often Ctrl-C or another request to end arrived; `number` is the last signal."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -31,7 +31,7 @@ class Presses:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[Presses]:
-    """Count the first Ctrl-C instead of stopping at once: the agent finishes what it has begun. A second one stops."""
+    """Delay the first Ctrl-C until the agent has finished. A second one interrupts at once."""
     presses = Presses()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -39,7 +39,7 @@ def held_back() -> Iterator[Presses]:
         presses.number = number
         if presses.count > 1:
             raise KeyboardInterrupt(number)
-        with contextlib.suppress(OSError):  # the terminal may be what has gone
+        with contextlib.suppress(OSError):  # the terminal may have been closed
             sys.stderr.write("\nktrial: waiting for the agent to finish\n")
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -54,9 +54,9 @@ def held_back() -> Iterator[Presses]:
 
 
 def must_agree(question: str) -> None:
-    """Ask once; anything but yes ends the command.
+    """Ask once and raise Interrupted for any answer but yes.
 
-    Waits in short turns: a Ctrl-C that comes just before a blocking read is held back by Python until a key is pressed.
+    The waits are short because Python would hold back a Ctrl-C just before a blocking read until a key is pressed.
     """
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()
@@ -67,7 +67,7 @@ def must_agree(question: str) -> None:
 
 
 def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:
-    """Ask until the lease ends; 0 when kept, 1 when put back. The lease holds whatever becomes of this process."""
+    """Ask until the lease ends; return 0 if confirmed, 1 if reverted. The lease works even if this process dies."""
     try:
         keep = _answer(limit_s)
     except KeyboardInterrupt:
@@ -77,7 +77,7 @@ def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:
         raise
     if keep:
         root.request("confirm", transaction=transaction)
-        sys.stderr.write("Kept. `ktrial revert` undoes them.\n")
+        sys.stderr.write("Confirmed. `ktrial revert` undoes the settings.\n")
         return 0
     sys.stderr.write("\nNot confirmed.\n")
     put_back(root, transaction)
@@ -85,11 +85,11 @@ def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:
 
 
 def _answer(limit_s: float) -> bool:
-    """Return whether a person said yes in time. Without anybody to answer, the time passes."""
+    """Return whether a person said yes in time. If nobody can answer, wait until the time is over."""
     end = time.monotonic() + limit_s
     ended = False
     while (left := end - time.monotonic()) > 0:
-        sys.stderr.write(f"\rKeep these settings? [y/N] (put back in {left:.0f} s) ")
+        sys.stderr.write(f"\rKeep these settings? [y/N] (reverting in {left:.0f} s) ")
         sys.stderr.flush()
         if ended:
             time.sleep(min(1.0, left))
@@ -105,7 +105,7 @@ def _answer(limit_s: float) -> bool:
 
 
 def put_back(root: AgentSession, transaction: int) -> None:
-    """Revert one transaction and say so; one that its lease has ended already is fine."""
+    """Revert one transaction and report it. It is fine if the lease has already done so."""
     from ktrial.kit.tables import columns
     from ktrial.machine.transactions import revert
     from ktrial.tuning.plans.transaction_text import revert_text
@@ -114,10 +114,10 @@ def put_back(root: AgentSession, transaction: int) -> None:
         reverted = revert(root, transaction)
     except AgentError as error:
         if error.kind == "not-found":
-            sys.stderr.write(f"Transaction {transaction}: all was put back.\n")
+            sys.stderr.write(f"Transaction {transaction}: all values were restored.\n")
             return
         if error.kind == "busy":
-            sys.stderr.write(f"ktrial: {error.message}; the lease puts all back\n")
+            sys.stderr.write(f"ktrial: {error.message}; the lease will restore all values\n")
             return
         raise
     sys.stderr.write(revert_text([reverted], width=columns()))

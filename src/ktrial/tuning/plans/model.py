@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan holds, and what it was made from."""
+"""The parts of a plan, and the inputs that it is made from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.tuning.knobs.profile import Setting
 
 
 class Why(Enum):
-    """Why a setting is not part of the plan."""
+    """The kind of reason why a setting is skipped."""
 
     ABSENT = "absent"
     CONDITION = "condition"
@@ -31,9 +31,9 @@ class Why(Enum):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One value to be written. `old` and `old_text` are None if this session cannot read the file.
+    """One value to write. `old` and `old_text` are None if this session cannot read the file.
 
-    `inert` is why it changes nothing here.
+    `inert` says why the value has no effect here, if so.
     """
 
     knob: str
@@ -53,12 +53,12 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def already(self) -> bool:
-        """Whether the value is in force already: writing it would change nothing."""
+        """Whether the value is already in force."""
         return self.old_text is not None and self.old_text == self.new_text
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """One setting that is not written, why, and what to do instead."""
+    """One skipped setting, with the reason and what to do instead."""
 
     knob: str
     address: str
@@ -70,7 +70,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ZramStep(msgspec.Struct, frozen=True):
-    """A zram swap device to be set up as one step; `usual_size` if nobody asked for one."""
+    """A zram swap device to set up in one step; `usual_size` means that no size was requested."""
 
     device: str | None
     size_bytes: int
@@ -81,14 +81,14 @@ class ZramStep(msgspec.Struct, frozen=True):
 
 
 class ServiceStep(msgspec.Struct, frozen=True):
-    """A unit of systemd to be started or stopped; it is in the other state."""
+    """A systemd unit to start or stop, which is currently in the other state."""
 
     name: str
     start: bool
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What applying would do on this machine."""
+    """What `apply` would do on this machine."""
 
     title: str
     changes: tuple[Change, ...]
@@ -103,14 +103,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Settings of one origin: a profile, or one KNOB=VALUE of the command line."""
+    """Settings with one origin: a profile, or one KNOB=VALUE of the command line."""
 
     origin: str
     settings: tuple[Setting, ...]
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What resolving looks at: the catalog's knobs, this machine's facts and states."""
+    """Everything that settings are resolved with: the catalog's knobs, and this machine's facts and states."""
 
     knobs: Mapping[str, Knob]
     kinds: Mapping[str, FactKind]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: settings resolved on one machine into ordered changes and reasoned refusals, nothing left to look up."""
+"""Resolve settings on one machine into ordered changes and refusals with reasons."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def resolve(
     allow_dangerous: bool = False,
     later_wins: bool = False,
 ) -> Plan:
-    """Turn settings into a plan. Raises BadInput for what cannot be right on any machine.
+    """Turn settings into a plan. Raises BadInput for settings that are wrong on every machine.
 
-    Requests that contradict each other are refused, unless the later one wins: layers on top of each other.
+    Contradicting requests raise Contradiction; with `later_wins` the later one overrides, as for stacked layers.
     """
     outcomes: dict[str, Change | Refusal] = {}
     zram: list[tuple[Knob, Setting, str]] = []
@@ -84,12 +84,12 @@ def _check_agreement(before: Change, after: Change) -> None:
     if before.origin != after.origin and before.new_text != after.new_text:
         raise Contradiction(
             f"{after.address} is set twice: {before.new_text} by {before.origin}, {after.new_text} by {after.origin}",
-            hint="take one of them out, or put both into a profile of your own, where the later one wins",
+            hint="remove one of them, or put both into a profile of your own, where the later one wins",
         )
 
 
 def _uncleared(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
-    """Return the changes without those whose value a later layer clears through their partner."""
+    """Drop the changes whose value a later layer clears because the kernel allows only one of the pair."""
     kept: list[Change] = []
     for change in changes:
         if change.new_text != "0":
@@ -134,7 +134,7 @@ def _resolve_setting(
     if not chosen:
         return [refuse(Why.NO_INSTANCE, f"nothing here matches {setting.knob}", _instances_hint(state))]
     if knob.risk == "dangerous" and not allow_dangerous and not _is_default(knob, setting.value):
-        return [refuse(Why.DANGEROUS, f"dangerous: {knob.price}", "`--yes-dangerous` applies it all the same")]
+        return [refuse(Why.DANGEROUS, f"dangerous: {knob.price}", "use --yes-dangerous to apply it anyway")]
     outcomes: list[Change | Refusal] = []
     for instance in chosen:
         address = f"{knob.id}@{instance.label}" if instance.label else knob.id
@@ -150,7 +150,7 @@ def _resolve_setting(
 
 
 def _is_default(knob: Knob, value: Any) -> bool:
-    """Return whether a fixed value is the fixed mainline default: going back to it is never the dangerous step."""
+    """Return whether `value` is the knob's fixed mainline default, which is never dangerous to restore."""
     if knob.default is None or isinstance(knob.default, Mapping) or isinstance(value, Mapping):
         return False
     return kernel_text(knob, value) == kernel_text(knob, knob.default)
@@ -177,7 +177,7 @@ def _choose_instances(knob: Knob, setting: Setting, state: KnobState, context: C
         return list(state.instances)
     if selector is None:
         raise BadInput(
-            f"{knob.id} has several instances; say which",
+            f"{knob.id} has several instances: name one",
             hint=f"{knob.id}@{state.instances[0].label} for one, {knob.id}@'*' for all; "
             + (_instances_hint(state) or ""),
         )
@@ -198,10 +198,10 @@ def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> Fact
 
 
 def _withheld(knob: Knob, path: str, reading: Reading) -> tuple[Why, str, str | None] | None:
-    """Return why the file there sets nothing on this machine; None when it does."""
+    """Return why the file accepts no setting on this machine, or None if it does."""
     if reading.locked:
         what = "debugfs" if path.startswith("/sys/kernel/debug/") else "it"
-        hint = "a locked down kernel (Secure Boot) or a security module does that"
+        hint = "kernel lockdown (Secure Boot) or a security module forbids it"
         return Why.UNREADABLE, f"{what} is locked down here: {reading.invalid}", hint
     if reading.invalid is not None:
         return Why.ABSENT, f"the kernel does not offer it for this device ({reading.invalid})", None
@@ -262,9 +262,9 @@ def _change(
 
 
 def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None:
-    """Return why nobody can write the file, and what to do instead; None if its mode and its mount let somebody."""
+    """Return why nobody can write the file, and a remedy; None if its mode and mount allow writing."""
     if instance.read_only is not None:
-        return f"{instance.read_only} is mounted read-only, as containers have it", "run ktrial on the host itself"
+        return f"{instance.read_only} is mounted read-only, as in containers", "run ktrial on the host"
     if instance.reading.writable:
         return None
     at_load = f"set it when the module loads: options line in /etc/modprobe.d, or {knob.short_name}=… at boot"
@@ -272,7 +272,7 @@ def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None
 
 
 def _like_old(knob: Knob, shown: str | None, text: str) -> str:
-    """Return the old text where old and new mean the same, so that equal values compare equal."""
+    """Return the old text if it means the same as the new one, so that equal values compare equal."""
     if shown is not None and same_value(knob, active_text(knob, shown), text):
         return active_text(knob, shown)
     return text
@@ -289,7 +289,7 @@ def _couple_paths(knob: Knob, instance: InstanceState, context: Context) -> tupl
 
 
 def _ordered(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
-    """Changes in an order that honours every knob's `after`; otherwise as asked for."""
+    """Sort changes by every knob's `after`; otherwise keep their order."""
     wanted = {change.knob for change in changes}
     done: set[str] = set()
     result: list[Change] = []
@@ -299,7 +299,8 @@ def _ordered(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
         if not ready:
             circle = ", ".join(sorted({change.knob for change in rest}))
             raise BadInput(
-                f"these knobs want to be written after each other: {circle}", hint="mend their `after` lists"
+                f"cannot order these knobs, each has to be written after another: {circle}",
+                hint="fix their `after` lists",
             )
         result += ready
         names = {change.knob for change in ready}

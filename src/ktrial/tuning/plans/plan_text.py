@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as a table of now -> wanted, refusals with reasons and successors, and as JSON."""
+"""Text and JSON of a plan: a table of current and wanted values, and skipped settings with reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plan_text(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, *, width: 
             f" {plan.zram.algorithm or 'its default algorithm'}, as swap with priority {plan.zram.priority}"
         )
         if plan.zram.usual_size:
-            parts.append("No size was given: half of the memory, at most 4 GiB. zram:disksize=SIZE sets another.")
+            parts.append("No size given: half of the memory, at most 4 GiB. Set another with zram:disksize=SIZE.")
     if plan.refusals:
         parts.append(_refusals(plan.refusals, width))
     fixed = [refusal for refusal in plan.refusals if refusal.knob == _STEERING and refusal.kind is Why.READ_ONLY]
@@ -43,7 +43,7 @@ def plan_text(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, *, width: 
 
 
 def summary(plan: Plan) -> str:
-    """Return one line: how many to change, already so, refused."""
+    """Return one line that counts what would change, is already set or is skipped."""
     changes = len(plan.changes) + (plan.zram is not None)
     return (
         f"{changes} to change, {len(plan.same)} already set, {len(plan.refusals)} skipped"
@@ -53,7 +53,7 @@ def summary(plan: Plan) -> str:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """Return the resolved plan: what the agent would take, what is already so, and what was left out."""
+    """Return `ktrial.resolved/1`: the plan for the agent, what is already set, and what is skipped."""
     return {
         "schema": "ktrial.resolved/1",
         "plan": wire_plan(plan, {"kind": "keep"}),
@@ -74,7 +74,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def _rows(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook) -> list[tuple[str, str, str, str]]:
-    """Return a row per knob and pair of values; instances that change alike share one."""
+    """Return one row per knob and pair of values; instances with the same change share it."""
     alike: dict[tuple[str, str, str], list[Change]] = {}
     for change in plan.changes:
         alike.setdefault((change.knob, _value_text(change.old_text), change.new_text), []).append(change)
@@ -104,7 +104,7 @@ def _refusals(refusals: tuple[Refusal, ...], width: int) -> str:
         names = ", ".join(f"{refusal.address}={refusal.value}" for refusal in members)
         to_copy = members[0].kind is Why.NOT_ADDED and hint is not None
         said = f"{names}: {reason}" + (f" ({hint})" if hint and not to_copy else "")
-        lines.append(paragraph(said + ("; root adds it with" if to_copy else ""), width=width, indent="  "))
+        lines.append(paragraph(said + ("; to add it as root, run" if to_copy else ""), width=width, indent="  "))
         lines += [f"    {hint}"] if to_copy else []
     return "\n".join(lines)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan, apply, verify and revert settings on one machine."""
+"""Make plans from the words of a command line, and apply them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ktrial.tuning.plans.wire import wire_plan
 
 
 def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]:
-    """PROFILE and KNOB=VALUE words of a command line, in order."""
+    """Return the requests of PROFILE and KNOB=VALUE words, in order."""
     if not words:
         raise BadInput(
             "nothing to plan",
@@ -39,14 +39,17 @@ def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]
             find_knob(address.knob, catalog.knobs)
             requests.append(Request(f"setting {word}", (Setting(knob=str(address), value=value),)))
         elif word not in catalog.profiles and word in catalog.knobs:
-            raise BadInput(f"{word} is a knob: which value?", hint=f"write {word}=VALUE; `ktrial explain {word}`")
+            raise BadInput(
+                f"{word} is a knob and needs a value",
+                hint=f"write {word}=VALUE; `ktrial explain {word}` lists its values",
+            )
         else:
             requests.append(Request(f"profile {word}", flatten(word, catalog.profiles)))
     return tuple(requests)
 
 
 def check_words(words: Sequence[str], catalog: Catalog) -> None:
-    """Raise BadInput for what is wrong on any machine: names, and values that their knobs do not take."""
+    """Raise BadInput for unknown names and for values that their knobs do not accept."""
     for request in requests_from(words, catalog):
         for setting in request.settings:
             if not isinstance(setting.value, dict):
@@ -61,7 +64,7 @@ def make_plan(
     allow_dangerous: bool = False,
     later_wins: bool = False,
 ) -> tuple[Plan, FactBook]:
-    """Resolve what the words ask for on this machine."""
+    """Resolve the profiles and settings named in `words` on this machine."""
     facts = machine.facts()
     _check_requirements(words, catalog, facts)
     requests = tuple(_generated(request, machine, catalog, facts) for request in requests_from(words, catalog))
@@ -83,11 +86,11 @@ def _check_requirements(words: Sequence[str], catalog: Catalog, facts: FactBook)
         for requirement in requirements(name, catalog.profiles) if name in catalog.profiles else ():
             truth, why = evaluate(requirement.that, facts, catalog.kinds)
             if truth is Truth.NO:
-                raise Refused(f"profile {name} is not for this machine as it is now: {why}", hint=requirement.why)
+                raise Refused(f"cannot use profile {name} on this machine now: {why}", hint=requirement.why)
 
 
 def _generated(request: Request, machine: Machine, catalog: Catalog, facts: FactBook) -> Request:
-    """Return a profile that is computed on the machine gets its settings; others stay as they are."""
+    """Return the request with its settings if its profile is generated on the machine; others are returned as is."""
     name = request.origin.removeprefix("profile ")
     profile = catalog.profiles.get(name)
     if profile is None or profile.generated is None:
@@ -100,7 +103,7 @@ def _generated(request: Request, machine: Machine, catalog: Catalog, facts: Fact
 
 
 def stock_settings(machine: Machine, catalog: Catalog, facts: FactBook) -> tuple[Setting, ...]:
-    """Return the mainline default of every knob that is here and has a known one."""
+    """Return the known mainline default of every knob on this machine, except dangerous ones."""
     from ktrial.tuning.knobs.knob import INSTANCE_FACTS
 
     settings = []
@@ -119,13 +122,13 @@ def stock_settings(machine: Machine, catalog: Catalog, facts: FactBook) -> tuple
 
 
 def _settable(knob: Knob, instance: InstanceState) -> bool:
-    """Return whether the file takes values here at all."""
+    """Return whether the file accepts any value on this machine."""
     reading = instance.reading
     return reading.writable and reading.invalid is None and reading.text not in knob.value.states
 
 
 def _cleared_by_partner(setting: Setting, catalog: Catalog) -> bool:
-    """Whether writing it would clear its partner of a mutually clearing pair: the pair's `0` half needs no write."""
+    """Return whether the setting is the `0` half of a pair that the kernel clears anyway."""
     knob = catalog.knobs.get(setting.knob)
     mutual = knob is not None and any(clear_each_other(knob, catalog.knobs[other]) for other in knob.couples)
     return mutual and setting.value == 0

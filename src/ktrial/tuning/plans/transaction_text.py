@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent did, in words: outcomes of an apply, a verify, a revert; the list of transactions."""
+"""Describe the agent's transactions: results of apply, verify and revert, and the list of transactions."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ _APPLY = {
     "ignored": "accepted, but nothing changed",
     "vanished": "the device went away meanwhile",
     "not-tried": "not tried, because another step failed",
-    "rolled-back": "written and put back, because another step failed",
+    "rolled-back": "written and restored, because another step failed",
 }
-#: The next step after a refusal, by the system's number.
+#: Remedies by errno.
 _NEXT = {
-    errno.EROFS: "what lies there is mounted read-only, as containers have it: run ktrial on the host itself",
-    errno.EPERM: "a locked down kernel, a missing capability or a container forbids it; `ktrial doctor` says what "
+    errno.EROFS: "the file system is mounted read-only, as in containers: run ktrial on the host",
+    errno.EPERM: "kernel lockdown, a missing capability or a container forbids it; `ktrial doctor` lists what "
     "cannot be tuned here",
-    errno.EACCES: "a security module or the file's rights forbid it; `ktrial doctor` says what cannot be tuned here",
-    errno.EBUSY: "something uses it now: stop that first (`ktrial doctor` names other tuners)",
+    errno.EACCES: "a security module or the file's mode forbids it; `ktrial doctor` lists what cannot be tuned here",
+    errno.EBUSY: "it is in use: stop its user first (`ktrial doctor` names other tuners)",
 }
 _AS_BEFORE = {"restored", "unchanged"}
 _LEFT = {"changed-by-others", "left-alone"}
 _SAID = {"absent", "refused", "invalid", "vanished", "failed"}
 _REVERT = {
-    "restored": "put back",
-    "unchanged": "had its old value already",
+    "restored": "restored",
+    "unchanged": "already had its old value",
     "changed-by-others": "changed by somebody else since: left alone",
     "vanished": "the device is gone",
     "gone-with-boot": "gone with the reboot",
-    "left-alone": "not proven to be of this transaction: left alone",
-    "failed": "could not be put back",
+    "left-alone": "may not belong to this transaction: left alone",
+    "failed": "could not be restored",
 }
 
 
 def apply_text(applied: Applied, names: Sequence[str], *, width: int) -> str:
-    """Outcome of an apply; names[i] is the knob of step i."""
+    """Describe the outcome of an apply; `names[i]` is the knob of step i."""
     steps, is_applied = applied.steps, applied.state == "applied"
     if is_applied and all(step.outcome == "accepted" for step in steps):
         count = len({step.step for step in steps})
@@ -71,7 +71,7 @@ def apply_text(applied: Applied, names: Sequence[str], *, width: int) -> str:
         return f"{body}\n\n{done} in force (transaction {applied.transaction}); the rest above.\n"
     if applied.state == UNFINISHED:
         return f"{body}\n\n{paragraph(unfinished(applied), width=width)}\n"
-    return f"{body}\n\nNothing was changed: all was put back.\n"
+    return f"{body}\n\nNothing was changed: all values were restored.\n"
 
 
 def _next(steps: Sequence[AppliedStep], width: int) -> str:
@@ -94,7 +94,7 @@ def revert_text(transactions: Sequence[Reverted], *, width: int) -> str:
         if transaction.state == UNFINISHED:
             parts.append(paragraph(unfinished(transaction), width=width))
         elif has_left_some([transaction]):
-            parts.append(f"next: `ktrial revert --only {number} --force` puts back what was left alone")
+            parts.append(f"next: `ktrial revert --only {number} --force` restores what was left alone")
     return "\n".join(parts) + "\n"
 
 
@@ -117,7 +117,7 @@ def verify_text(transactions: Sequence[TransactionCheck], *, width: int) -> str:
 
 
 def status_text(status: Status, *, width: int) -> str:
-    """Transactions on this machine, newest first."""
+    """List the transactions on this machine, newest first."""
     parts = []
     live = [one for one in status.transactions if one.state in {"applied", UNFINISHED}]
     if live:
@@ -144,7 +144,7 @@ def _lease(transaction: Journaled) -> str:
 
 
 def has_left_some(transactions: Sequence[Reverted]) -> bool:
-    """Return whether a revert left alone what others changed."""
+    """Return whether a revert left alone something that others may have changed."""
     return any(step.outcome in _LEFT for one in transactions for step in one.steps)
 
 
@@ -153,18 +153,18 @@ def _name(step: AppliedStep | RevertedStep, names: Sequence[str]) -> str:
 
 
 def _unsteered(steps: Sequence[AppliedStep], names: Sequence[str], width: int) -> str:
-    """Return how many interrupts stayed where they were."""
+    """Return how many interrupts could not be moved."""
     outcomes = [step.outcome for step in steps if _name(step, names).startswith("irq:smp_affinity")]
     stayed = sum(outcome in {"ignored", "refused"} for outcome in outcomes)
     if not stayed:
         return ""
     said = f"{stayed} of {len(outcomes)} interrupts still run elsewhere: "
-    said += "the kernel manages them, or their controller does."
+    said += "the kernel or their controller manages them."
     return "\n\n" + paragraph(said, width=width)
 
 
 def _sentence(step: AppliedStep | RevertedStep, words: Mapping[str, str]) -> str:
-    """Return an outcome in words, with what the system said and the value found where there are such."""
+    """Describe an outcome, with the system's message and the current value if there are any."""
     said = step.message.removeprefix(f"{step.path}: ")
     if step.outcome == "clamped" and said:
         return said

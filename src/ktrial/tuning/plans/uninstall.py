@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Undo everything on the machine, then take unit and journal away."""
+"""Undo all changes to the machine, then remove the unit and the journal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.machine.transactions import Reverted, RevertReply, decode_reply, is_
 
 
 class Uninstalled(msgspec.Struct, frozen=True):
-    """What was reverted and removed."""
+    """What was reverted and which files were removed."""
 
     reverted: tuple[Reverted, ...]
     files: tuple[str, ...]
@@ -22,14 +22,14 @@ class Uninstalled(msgspec.Struct, frozen=True):
 
 
 def uninstall(root: Machine, *, force: bool) -> Uninstalled:
-    """Recover, revert all, remove unit and journal. The journal stays while something could not be put back."""
+    """Recover, revert everything, remove unit and journal. The journal stays if a value could not be restored."""
     recovered = recover(root).transactions
     reverted = decode_reply("revert", root.request("revert", select="all", force=force), RevertReply).transactions
     gone = Uninstalled((*recovered, *reverted), tuple(root.request("recovery", install=False)["files"]))
     if gone.failed:
         raise KtrialError(
-            "not everything could be put back, so the journal with the old values is kept",
-            hint="`ktrial status` shows what is left, and how it is ended",
+            "cannot restore all values, so the journal with the old values was kept",
+            hint="`ktrial status` shows what remains and how to finish it",
         )
     forgotten = root.request("forget")["files"]
     return msgspec.structs.replace(gone, files=(*gone.files, *forgotten))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session that waits for its turn where another transaction holds the machine's lock."""
+"""A session that waits while another transaction holds the agent's lock."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Clock, Machine
 from ktrial.machine.reading import Reading
 
-#: Seconds that another one may take, and between two attempts.
+#: Seconds to wait for another transaction, and between two attempts.
 LIMIT_S, _PAUSE_S = 60.0, 0.2
 
 
 class PatientMachine:
-    """Implements `machine.ports.Machine`; `tell` hears once for whom a request waits."""
+    """Implement `machine.ports.Machine`; `tell` is told once which transaction a request waits for."""
 
     def __init__(self, machine: Machine, clock: Clock, tell: Callable[[str], None], limit_s: float = LIMIT_S) -> None:
         self._machine = machine
@@ -29,7 +29,7 @@ class PatientMachine:
         return self._machine.is_root
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Return facts named in `only` or below a name in it; all when it is empty."""
+        """Return the facts named in `only` or below one of its names; all if it is empty."""
         return self._machine.facts(only)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
@@ -39,7 +39,7 @@ class PatientMachine:
         return self._machine.read(paths)
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Any other request; one that was told to wait has done nothing, and is made again until the limit."""
+        """Send any other request. A busy agent has done nothing, so the request is repeated until the limit."""
         end_ns = self._clock.monotonic_ns() + int(self._limit_s * 1e9)
         told: str | None = None
         while True:
@@ -51,5 +51,5 @@ class PatientMachine:
                     raise Busy(error.kind, message, hint=error.hint) from None
                 if told != error.message:
                     told = error.message
-                    self._tell(f"waiting at most {self._limit_s:g} s: {error.message}")
+                    self._tell(f"waiting up to {self._limit_s:g} s: {error.message}")
             self._clock.sleep(_PAUSE_S)

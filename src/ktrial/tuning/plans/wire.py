@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan in the form in which the agent takes it."""
+"""Convert plans to the agent's format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.tuning.plans.model import Plan
 
 
 def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False) -> dict[str, Any]:
-    """Return the plan as the agent takes it (`ktrial.plan/2`)."""
+    """Return the plan as `ktrial.plan/2`, the agent's format."""
     steps: list[dict[str, Any]] = []
     for change in plan.changes:
         step: dict[str, Any] = {

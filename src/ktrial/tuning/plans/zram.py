@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a zram device as one step of a plan: swapoff, reset, algorithm, size, swapon."""
+"""Turn settings of a zram device into one step of a plan: swapoff, reset, algorithm, size, swapon."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.value import kernel_text, offered, show_value
 from ktrial.tuning.plans.model import Context, Refusal, Why, ZramStep
 
-#: What the step of the agent sets; the others are refused rather than dropped.
+#: The knobs that the agent's step sets. Others are refused and not ignored.
 _SET = frozenset({"zram:disksize", "zram:comp_algorithm"})
-#: Half of the memory, and no more than this.
+#: The default size is half of the memory, but at most this.
 _USUAL_MOST_BYTES = 4 * 2**30
 
 
 def resolve_zram(
     settings: Iterable[tuple[Knob, Setting, str]], context: Context
 ) -> tuple[ZramStep | None, list[Refusal]]:
-    """Return the step that (knob, setting, origin) ask for, and what is left out."""
+    """Return the step for the (knob, setting, origin) triples, and the skipped settings."""
     wanted: dict[str, tuple[Setting, str]] = {}
     refused: list[Refusal] = []
     for knob, setting, origin in settings:
@@ -32,7 +32,7 @@ def resolve_zram(
         if knob.id in _SET:
             _add_zram(wanted, knob, setting, origin)
         else:
-            reason = "setting up a zram device sets its size and algorithm alone"
+            reason = "ktrial sets only the size and the algorithm of a zram device"
             value = show_value(setting.value)
             refused.append(Refusal(knob.id, setting.knob, Why.READ_ONLY, reason, value, origin))
     step, more = _resolve(wanted, context) if wanted else (None, [])
@@ -40,13 +40,13 @@ def resolve_zram(
 
 
 def _add_zram(zram: dict[str, tuple[Setting, str]], knob: Knob, setting: Setting, origin: str) -> None:
-    """One device is set up by a plan: two of them, or two values from two origins, contradict each other."""
+    """Add a setting. Raises Contradiction for a second device, or for another value of another origin."""
     for other, said in zram.values():
         same_knob = other.knob == setting.knob and said != origin and other.value != setting.value
         if same_knob or parse_address(other.knob).selector != parse_address(setting.knob).selector:
             raise Contradiction(
-                f"{setting.knob}={show_value(setting.value)} and {other.knob}={show_value(other.value)}: a plan sets up"
-                " one zram device in one way",
+                f"{setting.knob}={show_value(setting.value)} and {other.knob}={show_value(other.value)}: a plan can set"
+                " up only one zram device, in one way",
                 hint="name the same device in both, or apply them one after the other",
             )
     zram[knob.id] = (setting, origin)
@@ -76,7 +76,7 @@ def _resolve(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> tup
     record = present.get(chosen or "", {})
     labels = sorted({instance.label for name in wanted for instance in context.states[name].instances})
     if chosen is not None and chosen not in labels:
-        hint = f"here: {', '.join(labels)}" if labels else "leave the name out"
+        hint = f"here: {', '.join(labels)}" if labels else "omit the name"
         return None, [
             Refusal(
                 name,
@@ -108,7 +108,7 @@ def _resolve(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> tup
 def _not_offered(
     wanted: Mapping[str, tuple[Setting, str]], algorithm: str | None, device: str | None, context: Context
 ) -> Refusal | None:
-    """Return the refusal of an algorithm that the kernel does not have, where one of its devices tells which it has."""
+    """Return a refusal if a device lists the kernel's algorithms and this one is missing."""
     name = "zram:comp_algorithm"
     if algorithm is None:
         return None
@@ -117,12 +117,12 @@ def _not_offered(
     if not words or algorithm in words:
         return None
     setting, origin = wanted[name]
-    reason, hint = f"this kernel's zram has no {algorithm}", f"it has {', '.join(words)}"
+    reason, hint = f"this kernel's zram has no {algorithm}", f"available: {', '.join(words)}"
     return Refusal(name, setting.knob, Why.NOT_OFFERED, reason, show_value(setting.value), origin, hint)
 
 
 def _usual_size(context: Context) -> int:
-    """Of a device that has no size yet, where none is asked for: that of systemd's zram-generator."""
+    """Return the default size, which is that of systemd's zram-generator."""
     memory = context.facts.value("memory.total")
     if not memory:
         raise BadInput("a zram device needs a size", hint="add zram:disksize=4GiB")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a machine: saved, compared, locked."""
+"""The state of a machine: save, compare and lock it."""

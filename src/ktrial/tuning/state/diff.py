@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two states of a machine, and which of it was declared."""
+"""Compare two states of a machine, and separate declared from undeclared differences."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _THERE = "there"
 
 
 class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not the same; None for a side that does not have it.
+    """One difference; None stands for a side without a value.
 
-    `declared` says by what; `note` is what is known about a value that the kernel may change itself.
+    `declared` says by what. `note` is what is known about a value that the kernel may change itself.
     """
 
     name: str
@@ -37,14 +37,14 @@ class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unclear(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that could not be compared, and why."""
+    """Something that could not be compared, with the reason."""
 
     name: str
     why: str
 
 
 class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """All that differs; what nobody declared stands first."""
+    """All differences, undeclared ones first."""
 
     undeclared: tuple[ValueDifference, ...]
     declared: tuple[ValueDifference, ...]
@@ -53,7 +53,7 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was meant to change: a knob's address, a fact, or a file or folder; `by` names who said so."""
+    """An intended change of a knob, a fact, a file or a folder; `by` names who declared it."""
 
     by: str
     knob: str | None = None
@@ -61,7 +61,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     fact: str | None = None
 
     def covers(self, difference: ValueDifference) -> bool:
-        """Whether it declares this difference. A selector by an instance's properties stands for all instances."""
+        """Whether this declares the difference. A selector by an instance's properties covers all instances."""
         if self.fact is not None:
             return difference.kind == "fact" and difference.name == self.fact
         if self.path is not None:
@@ -79,7 +79,7 @@ def difference(
     declarations: Sequence[Declaration] = (),
     notes: Mapping[str, str] | None = None,
 ) -> StateDifference:
-    """Compare two states. `notes`: path -> what is known about its value."""
+    """Compare two states. `notes` maps paths to what is known about their values."""
     files = _StateFiles(before, after, notes or {})
     facts, fact_unclear = _facts(before.facts, after.facts)
     loaded = {one.name.partition(" ")[2] for one in facts if one.name.startswith(f"{_MODULES} ")}
@@ -99,13 +99,13 @@ def _judge_difference(one: ValueDifference, declarations: Iterable[Declaration])
 
 
 def _is_of_module(one: ValueDifference, loaded: set[str]) -> bool:
-    """Return whether it came or went with a module that is told already."""
+    """Return whether the difference appeared or vanished with a module that is reported anyway."""
     parts = (one.path or "").split("/")
     return parts[1:3] == ["sys", "module"] and parts[3] in loaded and None in (one.before, one.after)
 
 
 class _StateFiles:
-    """The files of both sides."""
+    """The files of two states."""
 
     def __init__(self, before: MachineState, after: MachineState, notes: Mapping[str, str]) -> None:
         self._before, self._after, self._notes = before, after, notes
@@ -117,7 +117,7 @@ class _StateFiles:
         self._unreadable: list[Unclear] = []
 
     def unclear(self) -> Iterator[Unclear]:
-        """Yield what could not be compared; known when the differences are."""
+        """Yield what could not be compared. Call it after `differences`."""
         yield from self._unreadable
         for folder, (why, count) in sorted(self._hidden.items()):
             yield Unclear(name=f"{count} file{'s'[: count != 1]} below {folder}", why=why)
@@ -165,7 +165,7 @@ class _StateFiles:
         yield self._difference(path, self._name(path), *shown)
 
     def _tokens(self, path: str, left: str, right: str, addresses: set[str]) -> Iterator[ValueDifference]:
-        """Yield a file that is many switches, `FEATURE` or `NO_FEATURE`."""
+        """Yield the switches that differ in a file of `FEATURE` and `NO_FEATURE` words."""
         known = {address.partition(":")[2]: address for address in addresses}
         sides = [{word.removeprefix("NO_"): word for word in text.split()} for text in (left, right)]
         for word in sorted({*sides[0], *sides[1]}):
@@ -176,7 +176,7 @@ class _StateFiles:
     def _alone(
         self, paths: Sequence[str], state: MachineState, other: MachineState, *, is_before: bool
     ) -> Iterator[ValueDifference]:
-        """Yield files that one side has; a folder that is new or gone is told once."""
+        """Yield files that only one side has; a whole folder is reported once."""
         folders = {folder for path in other.files for folder in _folders(path)}
         groups: dict[str, list[str]] = {}
         for path in paths:
@@ -185,7 +185,7 @@ class _StateFiles:
         for top, members in groups.items():
             value = state.files[members[0]]
             if len(members) == 1:
-                text = value.text if value.text is not None else f"(not readable: {value.unreadable})"
+                text = value.text if value.text is not None else f"(unreadable: {value.unreadable})"
                 shown, name = text, self._name(members[0])
                 kind, path = None, members[0]
             else:
@@ -208,7 +208,7 @@ def _facts(
 ) -> tuple[list[ValueDifference], list[Unclear]]:
     found: list[ValueDifference] = []
     unclear: list[Unclear] = []
-    missing = StateValue(absent="not told")
+    missing = StateValue(absent="not recorded")
     for name in sorted({*before, *after}):
         left, right = before.get(name, missing), after.get(name, missing)
         if left.unreadable is not None or right.unreadable is not None:
@@ -223,7 +223,7 @@ def _facts(
 
 
 def _parameters(before: str, after: str) -> Iterator[ValueDifference]:
-    """Parameters of the kernel's command line; one that stands there twice has both values, in order."""
+    """Yield kernel parameters that differ; a repeated one has all its values, in order."""
     sides = [_by_name(text) for text in (before, after)]
     for name in sorted({*sides[0], *sides[1]}):
         left, right = sides[0].get(name), sides[1].get(name)
@@ -248,7 +248,7 @@ def _words(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[V
 
 
 def _bracketed(left: str, right: str) -> tuple[str, str]:
-    """Return the bracketed words where only those differ, else the whole texts."""
+    """Return the bracketed words if only those differ, otherwise the whole texts."""
     plain = [_BRACKETED.sub(r"\1", text) for text in (left, right)]
     found = [_BRACKETED.findall(text) for text in (left, right)]
     if plain[0] == plain[1] and all(len(one) == 1 for one in found):
@@ -257,7 +257,7 @@ def _bracketed(left: str, right: str) -> tuple[str, str]:
 
 
 def _folders(path: str) -> Iterator[str]:
-    """Folders of a path, the topmost first."""
+    """Yield the folders of a path, topmost first."""
     at = path.find("/", 1)
     while at != -1:
         yield path[:at]
@@ -265,7 +265,7 @@ def _folders(path: str) -> Iterator[str]:
 
 
 def _file_name(path: str) -> str:
-    """As people name it: a sysctl with dots, a module's parameter, else the path."""
+    """Return the usual name of a file: a sysctl with dots, a module's parameter, otherwise the path."""
     if path.startswith("/proc/sys/"):
         return ".".join(part.replace(".", "/") for part in path.removeprefix("/proc/sys/").split("/"))
     found = _MODULE.fullmatch(path)

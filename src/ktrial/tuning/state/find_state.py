@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state that `SESSION`, `LABEL`, `SESSION:PLACE` or `LABEL:PLACE` names."""
+"""Find the state that `SESSION`, `LABEL`, `SESSION:PLACE` or `LABEL:PLACE` names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ktrial.kit.errors import BadInput, UnknownName
 
-_HINT = "name a saved state, a file, a session or label of the store, or `now`; `ktrial state save NAME` keeps one"
+_HINT = "name a saved state, a file, a session or label of the store, or `now`; `ktrial state save NAME` saves one"
 
 
 class _Session(Protocol):
@@ -20,24 +20,24 @@ class _Session(Protocol):
 
 
 class StateStore(Protocol):
-    """Keeps states beside sessions."""
+    """Storage of states with their sessions."""
 
     def sessions(self) -> Sequence[_Session]:
-        """Return all sessions, the newest first."""
+        """Return all sessions, newest first."""
 
     def session(self, name: str) -> _Session:
-        """Return the one session whose name begins so."""
+        """Return the only session whose name starts with `name`."""
 
     def states(self, session: str) -> Mapping[str, str]:
-        """Place -> digest."""
+        """Map places to digests."""
 
     def raw(self, digest: str) -> bytes: ...
 
 
 def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[bytes, str]:
-    """Return its document, and where it was found. `saved` are names that were looked through before.
+    """Return the state's document and where it was found. `saved` are the names of saved states, for suggestions.
 
-    A label stands for the newest session under it that has states, and there for the newest one.
+    A label means its newest session with states and, without a place, the newest of these.
     """
     name, _, place = which.partition(":")
     sessions = store.sessions()
@@ -62,7 +62,7 @@ def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[b
 
 
 def _newest(states: Mapping[str, str]) -> str:
-    """`end`, else the last of `begin`, `begin-7`, `begin-12`; "" where there is none."""
+    """Return `end`, otherwise the last of `begin`, `begin-7`, `begin-12`; "" without states."""
     if "end" in states:
         return "end"
     return max(states, key=lambda place: int(place.rpartition("-")[2]) if "-" in place else 0, default="")

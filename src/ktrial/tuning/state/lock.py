@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One trial at a time on a machine, whoever starts it and wherever it is kept (docs/decisions/0025).
+"""Allow one trial at a time on a machine, whoever starts it and whatever its store (docs/decisions/0025).
 
-Builds of kernels are seen by trials, and trials by them; neither keeps the other away.
+Trials and kernel builds can see each other; neither excludes the other.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 from ktrial.kit.errors import Busy, KtrialError
 from ktrial.tuning.state.lock_holder import LockedFile, Process, holders, told_process
 
-#: The kernel's own object for all that share its clock, containers included; before Linux 5.6 a folder of its.
+#: A kernel object that all processes with the same clock share, even in containers; a folder before Linux 5.6.
 PLACES = (Path("/proc/self/ns/time"), Path("/sys/kernel"))
-#: The same for those that build a kernel, of whom there may be many.
+#: The same for kernel builds, of which several may run.
 BUILD_PLACES = (Path("/proc/self/ns/user"), Path("/sys/kernel/mm"))
 _PROC = Path("/proc")
-#: Fields of /proc/PID/stat after the name, which ends with the last bracket: the start is the 22nd of all.
+#: Index of the start time in /proc/PID/stat after the name, which ends at the last bracket; it is field 22 of all.
 _START_FIELD = 19
 
 
 class MachineLock:
-    """Held by at most one trial; the kernel takes it back from whoever ends, however that ends."""
+    """A lock that at most one trial holds; the kernel releases it when the process ends for any reason."""
 
     def __init__(self, machine_root: Path | None = None) -> None:
         self._places = PLACES if machine_root is None else (machine_root,)
@@ -36,7 +36,7 @@ class MachineLock:
         self._build: int | None = None
 
     def take(self) -> bool:
-        """Keep other trials away until `close`; whether it was not held before. Raises Busy, with who holds it."""
+        """Exclude other trials until `close`; return False if already taken. Raises Busy that names the holder."""
         if self._descriptor is not None:
             return False
         descriptor = self._open()
@@ -49,24 +49,24 @@ class MachineLock:
             raise Busy(
                 "busy",
                 f"another trial runs on this machine: {_holder(file)}",
-                hint="two trials disturb each other, whatever their stores: wait for it, or end it with Ctrl-C",
+                hint="wait for it, or end it with Ctrl-C: two trials disturb each other even with separate stores",
             ) from None
         self._descriptor = descriptor
         return True
 
     def build(self) -> None:
-        """Let trials see until `close` that a kernel is built; where there is no place for it they do not."""
+        """Show trials until `close` that a kernel build is running, if the machine has a place for it."""
         if self._build is None:
             with contextlib.suppress(OSError):
                 self._build = _opened(self._build_places)
                 fcntl.flock(self._build, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def others_building(self) -> tuple[str, ...]:
-        """Return other processes that build a kernel on this machine, in words."""
+        """Describe other processes that build a kernel on this machine."""
         return _others(self._build_places)
 
     def others_trying(self) -> tuple[str, ...]:
-        """Return another process that tries something on this machine, in words."""
+        """Describe another process that runs a trial on this machine."""
         return _others(self._places)
 
     def close(self) -> None:
@@ -80,13 +80,13 @@ class MachineLock:
             return _opened(self._places)
         except OSError:
             raise KtrialError(
-                f"this machine cannot be locked: {' and '.join(map(str, self._places))} cannot be opened",
-                hint="a trial needs /proc and /sys for more than this: mount them",
+                f"cannot lock this machine: cannot open {' or '.join(map(str, self._places))}",
+                hint="mount /proc and /sys, which trials need",
             ) from None
 
 
 def _opened(places: Sequence[Path]) -> int:
-    """Return the first of them that can be opened."""
+    """Open the first place that can be opened; return its descriptor."""
     for place in places[:-1]:
         with contextlib.suppress(OSError):
             return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
@@ -94,7 +94,7 @@ def _opened(places: Sequence[Path]) -> int:
 
 
 def _others(places: Sequence[Path]) -> tuple[str, ...]:
-    """Processes besides this one that hold a lock there."""
+    """Describe the other processes that hold a lock on one of these places."""
     try:
         descriptor = _opened(places)
     except OSError:
@@ -108,12 +108,12 @@ def _others(places: Sequence[Path]) -> tuple[str, ...]:
 def _holder(file: LockedFile) -> str:
     found = holders(_text(_PROC / "locks"), file)
     if not found:
-        return "a process that /proc/locks does not show here; outside of this container?"
+        return "a process that /proc/locks does not show, perhaps outside of this container"
     return told_process(look(found[0]))
 
 
 def look(pid: int) -> Process:
-    """Return a process of this machine, as far as this user may see it."""
+    """Return what this user may see of a process."""
     folder = _PROC / str(pid)
     pairs = [word.partition("=") for word in _text(folder / "environ").split("\0")[:-1]]
     return Process(
@@ -126,7 +126,7 @@ def look(pid: int) -> Process:
 
 
 def _text(path: Path) -> str:
-    """Return what a file of the kernel shows; nothing if this user may not read it, or the process is gone."""
+    """Return the text of a kernel file; nothing if it is unreadable or the process has ended."""
     try:
         return path.read_bytes().decode("utf-8", "replace")
     except OSError:
@@ -134,12 +134,12 @@ def _text(path: Path) -> str:
 
 
 def _line(path: Path, begin: str) -> str:
-    """Return the first word after the beginning of a line."""
+    """Return the first word after `begin` in the line that starts with it."""
     return next((line.split()[1] for line in _text(path).splitlines() if line.startswith(begin)), "")
 
 
 def _user(folder: Path) -> str | None:
-    """By its status: the folder of a process that gave up root belongs to root."""
+    """Return the process's user from its status: its folder belongs to root once it has given up root."""
     uid = _line(folder / "status", "Uid:")
     if not uid:
         return None
@@ -150,7 +150,7 @@ def _user(folder: Path) -> str | None:
 
 
 def _start_of(folder: Path) -> str | None:
-    """When it began, on the clock of this place."""
+    """Return when the process started, in local time."""
     after_name = _text(folder / "stat").rpartition(")")[2].split()
     booted = _line(_PROC / "stat", "btime ")
     if len(after_name) <= _START_FIELD or not booted:

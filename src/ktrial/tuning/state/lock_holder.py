@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds a lock, from what the kernel shows of it; what the holder itself says is for messages only."""
+"""Describe the process that holds a lock, from what the kernel shows of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-#: A lock that is held; one that is waited for has an arrow before its kind.
+#: A held lock in /proc/locks; waiting ones have an arrow before their kind.
 _HELD = re.compile(r"\d+: FLOCK +\w+ +\w+ +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.ASCII)
 _SECRETS = re.compile(r"(://[^\s/@:]*:)[^\s@]+(?=@)|(password=)[^\s&]+", re.IGNORECASE)
 _STARTERS = ("/ktrial/__main__.py", "/bin/ktrial")
@@ -19,7 +19,7 @@ _MOST_LOOKED_AT = 4096
 
 
 class LockedFile(msgspec.Struct, frozen=True):
-    """The file that a lock is on, as the kernel numbers it."""
+    """The locked file as the kernel numbers it."""
 
     major: int
     minor: int
@@ -27,7 +27,7 @@ class LockedFile(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """A process as it is told to people. None and nothing are what this user may not see."""
+    """A process to describe. None and empty values are what this user may not see."""
 
     pid: int
     user: str | None = None
@@ -37,7 +37,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def holders(locks: str, file: LockedFile) -> tuple[int, ...]:
-    """Processes that hold a lock on the file, out of the text of `/proc/locks`; only those that this one can see."""
+    """Return the visible processes that hold a lock on the file, according to the text of `/proc/locks`."""
     found = []
     for line in locks.splitlines():
         match = _HELD.match(line)
@@ -47,7 +47,7 @@ def holders(locks: str, file: LockedFile) -> tuple[int, ...]:
 
 
 def told_process(process: Process) -> str:
-    """Return the process in words: its number, user and start, its command, and the store where that can be told."""
+    """Describe a process by number, user, start, command and, if known, its store."""
     parts = [f"process {process.pid}{f' of {_clean(process.user)}' if process.user else ''}"]
     if process.started is not None:
         parts.append(f"since {process.started}")
@@ -61,7 +61,7 @@ def told_process(process: Process) -> str:
 
 
 def _without_interpreter(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`ktrial try …` in place of the interpreter that carries it out."""
+    """Return `ktrial try …` in place of the interpreter's command line."""
     for place, word in enumerate(words):
         if word.endswith(_STARTERS) or words[max(place - 1, 0) : place + 1] == _MODULE:
             return ("ktrial", *words[place + 1 :])
@@ -69,7 +69,7 @@ def _without_interpreter(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _store(words: Sequence[str], environment: Mapping[str, str] | None) -> str | None:
-    """Return where a ktrial keeps its runs; None if that is not seen, or this is not a ktrial."""
+    """Return the store of a ktrial process; None if it is unknown or the process is not ktrial."""
     if not words or words[0] != "ktrial":
         return None
     for place, word in enumerate(words):
@@ -85,7 +85,7 @@ def _store(words: Sequence[str], environment: Mapping[str, str] | None) -> str |
 
 
 def _clean(text: str) -> str:
-    """Return words of somebody else: without passwords, without what moves a cursor, and not too many."""
+    """Return text of another process without passwords and control characters, cut to a sensible length."""
     plain = _SECRETS.sub(r"\1\2…", text[:_MOST_LOOKED_AT])
     cut = plain if len(plain) <= _MOST_CHARACTERS else plain[:_MOST_CHARACTERS] + "…"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

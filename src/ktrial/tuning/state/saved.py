@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of machines that a user saved, one file each."""
+"""Saved states of machines, one file each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIMIT_BYTES = 64 << 20
 
 
 class SavedStates:
-    """`FOLDER/NAME.json`."""
+    """The saved states `FOLDER/NAME.json`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,20 +27,21 @@ class SavedStates:
         return name != "now" and bool(_NAME.fullmatch(name)) and self._path(name).is_file()
 
     def read(self, name: str) -> tuple[bytes, str]:
-        """Return what was saved under a name, and its file."""
+        """Return a saved state and its file."""
         return read_limited(self._path(name)), str(self._path(name))
 
     def save(self, name: str, data: bytes) -> Path:
-        """Keep it; replaces what had the name."""
+        """Save a state; replaces one of the same name."""
         if not _NAME.fullmatch(name) or name == "now":
             raise BadInput(
-                f"{name!r} is not a name for a state", hint="use letters, digits and . _ -, or -o FILE; `now` is taken"
+                f"invalid name {name!r} for a state",
+                hint="use letters, digits and . _ -, or -o FILE; `now` is reserved",
             )
         path = self._path(name)
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise KtrialError(f"{self._folder} cannot be made: {error.strerror}") from None
+            raise KtrialError(f"cannot create {self._folder}: {error.strerror}") from None
         write_whole(path, data)
         return path
 
@@ -49,19 +50,19 @@ class SavedStates:
 
 
 def read_limited(path: Path) -> bytes:
-    """Return a file that somebody named; raises BadInput if it is none, or too large for a state."""
+    """Return the content of a file. Raises BadInput if it is missing, or too large for a state."""
     try:
         with path.open("rb") as file:
             data = file.read(_LIMIT_BYTES + 1)
     except OSError as error:
         raise BadInput(why_unread(error), file=str(path)) from None
     if len(data) > _LIMIT_BYTES:
-        raise BadInput(f"is larger than {_LIMIT_BYTES >> 20} MiB: no saved state", file=str(path))
+        raise BadInput(f"not a saved state: larger than {_LIMIT_BYTES >> 20} MiB", file=str(path))
     return data
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Put a file in place in one step, on the disk when this returns."""
+    """Write a file atomically; it is on disk when this returns."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:

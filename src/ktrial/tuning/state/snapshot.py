@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the whole tunable state of a machine, and says what differs between two of them and who declared it."""
+"""Record the whole tunable state of a machine, and compare two states against what was declared."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ktrial.tuning.state.state import FACTS, MachineState, StateValue, fact_valu
 
 
 class MovingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files, and why they are left out; with `compared` they are not, and the reason goes with a difference.
+    """Files that are left out of a state, with the reason; if `compared` they stay in and the reason becomes a note.
 
-    `hidden`: the agent does not even list them, so they are left out by this name, wherever they are.
+    The agent does not even list `hidden` files, so they are always reported as left out.
     """
 
     path: str
@@ -43,7 +43,7 @@ class _Moving(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def moving_files() -> tuple[MovingFile, ...]:
-    """Return all entries of `moving.toml`."""
+    """Return the entries of `moving.toml`."""
     return tuple(read_toml(BUILT_IN / "moving.toml", _Moving).file)
 
 
@@ -51,13 +51,13 @@ _SYSCTLS = "/proc/sys"
 _MODULES = ("/sys/module/*/parameters/**", "/sys/module/*/version")
 _DEBUGFS = "/sys/kernel/debug/"
 _FEATURES = (f"{_DEBUGFS}sched/features", f"{_DEBUGFS}sched_features")
-#: Files per request: their values fit a reply many times over.
+#: Files per request, few enough for the limit of a reply.
 _READ_AT_ONCE = 2000
 _IN_FORCE = frozenset(("applied", UNFINISHED))
 
 
 def take_state(machine: Machine, catalog: Catalog, facts: FactBook | None = None) -> MachineState:
-    """Return all knobs of the catalog, all of /proc/sys, modules and their parameters, and what the facts tell."""
+    """Return the catalog's knobs, all of /proc/sys, modules with their parameters, and the facts."""
     facts = facts if facts is not None else machine.facts(FACTS)
     knobs: dict[str, str] = {}
     readings: dict[str, Reading | None] = {}
@@ -85,7 +85,7 @@ def take_state(machine: Machine, catalog: Catalog, facts: FactBook | None = None
 def compare_states(
     before: MachineState, after: MachineState, declarations: Sequence[Declaration] = ()
 ) -> StateDifference:
-    """Return what differs, with what the catalog knows of values that the kernel changes itself."""
+    """Compare two states and add what the catalog knows of values that the kernel changes itself."""
     paths = {*before.files, *after.files}
     noted = [(re.compile(_pattern(entry.path)), entry.why) for entry in moving_files() if entry.compared]
     notes = {path: why for path in paths for pattern, why in noted if pattern.fullmatch(path)}
@@ -93,7 +93,7 @@ def compare_states(
 
 
 def declared_knobs(words: Iterable[str], catalog: Catalog) -> tuple[Declaration, ...]:
-    """Return knobs that somebody named, KNOB or KNOB@INSTANCE; a path of a kernel file as it is."""
+    """Declare knobs (KNOB or KNOB@INSTANCE) and paths of kernel files."""
     found = []
     for word in words:
         if word.startswith("/"):
@@ -106,7 +106,7 @@ def declared_knobs(words: Iterable[str], catalog: Catalog) -> tuple[Declaration,
 
 
 def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[Declaration, ...]:
-    """Return the knobs of settings and profiles, and those that the kernel changes with them."""
+    """Declare the knobs of settings and profiles, and those that the kernel changes along with them."""
     found: list[Declaration] = []
     for request in requests:
         for setting in request.settings:
@@ -118,7 +118,7 @@ def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[De
 
 
 def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declaration, ...]:
-    """Return what transactions in force changed; raises AgentError if this session may not read the journal."""
+    """Declare what active transactions changed. Raises AgentError if this session may not read the journal."""
     found: list[Declaration] = []
     for transaction in status(machine).transactions:
         if transaction.state in _IN_FORCE:
@@ -132,7 +132,7 @@ def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declarati
 
 
 def coupled_with(address: str, by: str, catalog: Catalog) -> Iterator[Declaration]:
-    """Yield knobs that the kernel changes with this one."""
+    """Declare the knobs that the kernel changes along with this one."""
     knob = find_knob(address, catalog.knobs)
     for other in with_couples([knob], catalog.knobs):
         if other is not knob:
@@ -140,7 +140,7 @@ def coupled_with(address: str, by: str, catalog: Catalog) -> Iterator[Declaratio
 
 
 def _files_below(machine: Machine, folder: str) -> Iterator[str]:
-    """Yield all files below a folder, asked for in parts where one reply cannot hold them."""
+    """Yield all files below a folder, in several requests if one reply would be too large."""
     try:
         yield from machine.list([f"{folder}/**"])[f"{folder}/**"]
     except AgentError as error:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole tunable state of a machine at one moment: `ktrial.state/1`.
 
-Equal states have equal documents and so equal digests: nothing in it moves by itself, no time, host or boot is named.
+Equal states have equal documents and so equal digests: a state contains no time, host, boot or changing counter.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ FACTS = (
     "cpuidle.driver",
     "services.active",
 )
-"""What counts as tunable state and is not a file of the kernel's."""
+"""Facts that belong to the tunable state and are not files of the kernel."""
 
 
 class StateValue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A text, a set of words, known to be absent, or not readable; exactly one of them."""
+    """A text, a set of words, an absence or an unreadable value; exactly one of them is set."""
 
     text: str | None = None
     words: tuple[str, ...] | None = None
@@ -53,9 +53,9 @@ class StateValue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MachineState(msgspec.Struct, frozen=True, kw_only=True):
-    """`knobs`: address -> path. `files`: path -> what it shows. `left_out`: path -> why it is no part of the state.
+    """`knobs` maps addresses to paths, `files` paths to their values, `left_out` paths to the reason.
 
-    `hidden`: a folder that this session could not look into -> why.
+    `hidden` maps folders that this session could not read to the reason.
     """
 
     facts: Mapping[str, StateValue]
@@ -74,27 +74,31 @@ class MachineState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_state(data: bytes, file: str) -> MachineState:
-    """Return a saved state; raises BadInput for anything else."""
+    """Return a saved state. Raises BadInput if `data` is not one."""
     try:
         state = decode_as(data, MachineState)
     except msgspec.DecodeError as error:
-        raise BadInput(f"is not a saved state: {error}", file=file, hint="`ktrial state save` writes one") from None
+        raise BadInput(
+            f"not a saved state: {error}", file=file, hint="use a file that `ktrial state save` wrote"
+        ) from None
     values = {**state.facts, **state.files}
     for name, value in values.items():
         if sum(one is not None for one in (value.text, value.words, value.absent, value.unreadable)) != 1:
             raise BadInput(
-                f"{name} must have one of text, words, absent, unreadable", file=file, hint="the file was changed"
+                f"{name}: expected exactly one of text, words, absent, unreadable",
+                file=file,
+                hint="save the state again",
             )
     return state
 
 
 def file_text(data: bytes) -> str:
-    """Return what a file holds, without white space at its end; other bytes than UTF-8 are escaped."""
+    """Return the text of a file without trailing white space; bytes that are not UTF-8 are escaped."""
     return data.decode("utf-8", "backslashreplace").rstrip()
 
 
 def fact_values(facts: FactBook) -> dict[str, StateValue]:
-    """Return the facts that count as state; a table becomes one value per entry."""
+    """Return the facts that belong to the state; a table becomes one value per entry."""
     found: dict[str, StateValue] = {}
     for name in FACTS:
         fact = facts.get(name)

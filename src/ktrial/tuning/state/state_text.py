@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of machines and their differences, as text and as JSON."""
+"""Text and JSON of states and of their differences."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def state_text(state: MachineState, *, width: int) -> str:
     lines = [
         labelled("state", state.sha256, width=width),
         labelled("knobs", str(len(state.knobs)), width=width),
-        labelled("files", f"{len(state.files)}, of which {len(unreadable)} cannot be read", width=width),
-        labelled("left out", f"{len(state.left_out)}, which are no settings (--json says why)", width=width),
+        labelled("files", f"{len(state.files)}, {len(unreadable)} of them unreadable", width=width),
+        labelled("left out", f"{len(state.left_out)} that are not settings (--json says why)", width=width),
     ]
     lines += [labelled("not seen", f"{folder}: {why}", width=width) for folder, why in sorted(state.hidden.items())]
     label_columns = max(map(len, state.facts), default=0) + 2
@@ -34,7 +34,7 @@ def state_text(state: MachineState, *, width: int) -> str:
 
 
 def difference_json(found: StateDifference, sides: tuple[str, str], digests: tuple[str, str]) -> dict[str, Any]:
-    """`ktrial.state-difference/1`."""
+    """Return `ktrial.state-difference/1`."""
     return {
         "schema": "ktrial.state-difference/1",
         "before": {"name": sides[0], "sha256": digests[0]},
@@ -44,10 +44,10 @@ def difference_json(found: StateDifference, sides: tuple[str, str], digests: tup
 
 
 def difference_text(found: StateDifference, sides: tuple[str, str], notes: Sequence[str], *, width: int) -> str:
-    """Undeclared differences first, then declared ones, then what could not be compared."""
+    """Return undeclared differences, then declared ones, then what could not be compared."""
     parts = []
     if found.undeclared:
-        parts.append(_block(f"{_count(found.undeclared, 'difference')} that nothing declared", found.undeclared, width))
+        parts.append(_block(_count(found.undeclared, "undeclared difference"), found.undeclared, width))
     if found.declared:
         parts.append(_block(_count(found.declared, "declared difference"), found.declared, width))
     if not parts:
@@ -57,7 +57,7 @@ def difference_text(found: StateDifference, sides: tuple[str, str], notes: Seque
     if found.left_out:
         parts.append(
             paragraph(
-                f"Left out: {_count(tuple(found.left_out), 'file')} that the kernel moves itself or that are no"
+                f"Left out: {_count(tuple(found.left_out), 'file')} that the kernel changes itself or that are not"
                 " settings (--json says which and why).",
                 width=width,
             )
@@ -78,7 +78,7 @@ def _block(title: str, found: Iterable[ValueDifference], width: int) -> str:
 
 
 def _unclear(found: Sequence[Unclear], width: int) -> str:
-    lines = [paragraph(f"Could not tell of {len(found)}:", width=width)]
+    lines = [paragraph(f"Could not compare {len(found)}:", width=width)]
     lines += [paragraph(f"{one.name}: {one.why}", width=width, indent="  ") for one in found[:_SHOWN_UNCLEAR]]
     if len(found) > _SHOWN_UNCLEAR:
         lines.append(f"  … {len(found) - _SHOWN_UNCLEAR} more (--json shows all)")
