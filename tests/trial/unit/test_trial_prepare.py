@@ -412,7 +412,7 @@ def test_several_values_of_several_knobs_are_an_arm_for_each_combination() -> No
     "words, kind, said",
     [
         ([], BadInput, "nothing to try"),
-        (["vm.swappiness"], BadInput, "vm.swappiness is a knob and needs a value"),
+        (["vm.swappiness"], BadInput, "vm.swappiness is a knob: which value?"),
         (["no-such"], UnknownName, "unknown profile: 'no-such'"),
     ],
 )

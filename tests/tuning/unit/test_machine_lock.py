@@ -24,7 +24,7 @@ def test_a_machine_has_one_trial_and_another_machine_its_own(tmp_path: Path) -> 
         Busy, match=rf"another trial runs on this machine: process {os.getpid()}\b.*, since 20"
     ) as caught:
         second.take()
-    assert "whatever their stores" in (caught.value.hint or "")
+    assert "even with separate stores" in (caught.value.hint or "")
     first.close()
     second.take()
     for lock in (first, second, other):

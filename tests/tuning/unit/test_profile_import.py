@@ -112,7 +112,7 @@ def test_unknown_knobs_come_with_near_names(catalog: Catalog) -> None:
     imported = import_profile(b"vm.page_cluster = 0\nvm.swappiness = 1\nvm.nonsense = 3\n", "x.conf", catalog)
     assert [item.line_number for item in imported.unknown] == [1, 3]
     assert "did you mean vm.page-cluster?" in imported.unknown[0].reason
-    assert "no knob of the catalog is vm.nonsense" in imported.unknown[1].reason
+    assert "unknown knob vm.nonsense" in imported.unknown[1].reason
 
 
 def test_a_value_that_the_knob_does_not_take_is_named(catalog: Catalog) -> None:
@@ -144,7 +144,7 @@ def test_of_a_list_with_prose_every_line_is_read_named_or_counted(catalog: Catal
         (6, "names BORE"),
         (7, "names scx_lavd"),
     ]
-    assert imported.notes[-1] == "2 lines name no setting and were passed over: 1, 8"
+    assert imported.notes[-1] == "ignored 2 lines without a setting: 1, 8"
 
 
 def test_settings_by_less_than_their_name(catalog: Catalog) -> None:
@@ -168,7 +168,7 @@ vm.swappiness: 60 --> 100
         ("vm.swappiness", 100),
     ]
     assert [item.line_number for item in imported.unread] == [8, 9]
-    assert imported.notes[-1] == "3 lines name no setting and were passed over: 1, 4, 7"
+    assert imported.notes[-1] == "ignored 3 lines without a setting: 1, 4, 7"
 
 
 def test_twice_the_same_knob_is_said_and_the_later_counts(catalog: Catalog) -> None:
@@ -180,8 +180,8 @@ def test_twice_the_same_knob_is_said_and_the_later_counts(catalog: Catalog) -> N
         ("vm.page-cluster", 0),
     ]
     assert imported.notes == (
-        "vm.swappiness is given twice: 1 (line 1), then 2 (line 3); the later one was taken",
-        "vm.page-cluster is given twice, the same both times: lines 2 and 4",
+        "vm.swappiness is set twice: 1 (line 1), then 2 (line 3); the later one is used",
+        "vm.page-cluster is set twice to the same value: lines 2 and 4",
     )
 
 

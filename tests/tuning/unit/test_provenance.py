@@ -131,7 +131,7 @@ def test_an_unknown_writer_may_be_what_was_not_looked_at() -> None:
     origin = one("vm.swappiness", {SWAPPINESS: "10\n"})
     assert "set by        unknown writer: no file names this value\n" in origins_text([origin], (), width=80)
     in_doubt = " ".join(origins_text([origin], ("the journal",), width=80).split())
-    assert "unknown writer: no file names this value; not all was looked at" in in_doubt
+    assert "unknown writer: no file names this value; some sources were not examined" in in_doubt
 
 
 def test_udev_rules_are_matched_per_device() -> None:

@@ -60,15 +60,15 @@ def test_no_write(line: str) -> None:
 @pytest.mark.parametrize(
     "line, reason",
     [
-        ("echo $V > /proc/sys/vm/x", "$V is not known"),
+        ("echo $V > /proc/sys/vm/x", "$V is unknown"),
         ("echo $(nproc) > /proc/sys/vm/x", "the output of a command"),
-        ("echo 1 > $F", "where to is not known"),
-        ("cat values > /proc/sys/vm/x", "content that is not known"),
+        ("echo 1 > $F", "the target is unknown"),
+        ("cat values > /proc/sys/vm/x", "writes unknown content"),
         ("sysctl --system", "loads other files"),
         (". ./other", "from elsewhere"),
         ("frobnicate 1", "frobnicate is not understood"),
         ("if [ a ]; then V=1; else V=2; fi; echo $V > /proc/sys/vm/x", "set under a condition"),
-        ("echo $((1 / 0)) > /proc/sys/vm/x", "cannot be computed"),
+        ("echo $((1 / 0)) > /proc/sys/vm/x", "cannot compute"),
         ("sysctl -w vm.x=", "no value"),
     ],
 )

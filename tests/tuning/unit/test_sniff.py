@@ -36,5 +36,5 @@ def test_sniff(name: str, text: str, wanted: str) -> None:
 
 def test_the_format_may_be_said() -> None:
     reading, sniffed = read("a.b=1\n", "-", "command-line")
-    assert (sniffed.format, sniffed.reason) == ("command-line", "said so")
+    assert (sniffed.format, sniffed.reason) == ("command-line", "from --format")
     assert [(item.kind, item.name) for item in reading.assignments] == [("boot", "a.b")]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a value comes from, and reading other people's settings."""
+"""Where values come from, and the import of other people's settings."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who says what about knobs: every file of a machine that may set one, read and parsed; nothing is judged here.
+"""Collect what the files of a machine say about knobs: read and parse all of them, without judging.
 
 Sources in the order in which they act: kernel command line, module options, zram-generator, tmpfiles.d, sysctl.d, udev,
-TuneD, and ktrial's own transactions. Of two sources that name one knob the later one has the last word.
+TuneD, and ktrial's own transactions. If two sources name one knob, the later one wins.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_INCLUDES = 20
 
 
 class ConfiguredValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One source's word on one target, and those of the same source that it overrode, oldest first."""
+    """The value that one source sets for a target, and the values of that source that it overrode, oldest first."""
 
     source: Source
     assignment: Assignment
@@ -41,8 +41,8 @@ class ConfiguredValue(msgspec.Struct, frozen=True, kw_only=True):
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """All claims of a machine.
 
-    `untold` says, in sentences, what could not be looked at, `unsettled` what ktrial's own journals leave for somebody
-    to decide.
+    `untold` says in sentences what could not be examined. `unsettled` are transactions in ktrial's own journals that
+    need a decision.
     """
 
     sysctl: sysctl_d.Merged
@@ -53,7 +53,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Files:
-    """Files of the machine, listed once and read at once."""
+    """The files of the machine that may set knobs, listed and read in two requests."""
 
     def __init__(self, machine: Machine, *, vendor_only: bool) -> None:
         self._vendor_only = vendor_only
@@ -72,12 +72,12 @@ class _Files:
         ]
 
     def text(self, path: str) -> bytes | None:
-        """Return a file's content; None if it is missing or cannot be read."""
+        """Return a file's content; None if it is missing or unreadable."""
         reading = self.readings.get(path)
         return None if reading is None else reading.data
 
     def below(self, folder: str, suffix: str) -> list[tuple[str, bytes]]:
-        """Files of `folder` in all places that have one: of equal names the preferred one, in the order of names."""
+        """Return the files of `folder` in all places, sorted by name; of equal names only the preferred one."""
         chosen: dict[str, tuple[str, bytes]] = {}
         for place in _PLACES:
             for path in sorted(self.readings):
@@ -97,7 +97,7 @@ _PATTERNS = (
 
 
 def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
-    """Read every file that may set a knob. With `vendor_only`: only those that the distribution brought."""
+    """Read every file that may set a knob; with `vendor_only` only the distribution's own files."""
     files = _Files(machine, vendor_only=vendor_only)
     unread: list[Unread] = []
     claims: list[ConfiguredValue] = []
@@ -133,7 +133,7 @@ def _sysctl(files: _Files) -> sysctl_d.Merged:
 
 
 def _distinct(paths: Sequence[str]) -> list[str]:
-    """Without the files of /lib where /lib is /usr/lib."""
+    """Drop the files of /lib if /lib is the same folder as /usr/lib."""
     return [path for path in paths if not (path.startswith("/lib/") and f"/usr{path}" in paths)]
 
 
@@ -170,7 +170,7 @@ def _udev(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
         try:
             parsed = udev.parse(data, path)
         except ForeignFormatError:
-            unread.append(Unread(file=path, line_number=1, text="", reason="nothing here reads as udev rules"))
+            unread.append(Unread(file=path, line_number=1, text="", reason="no line could be read as udev rules"))
             continue
         claims += [
             ConfiguredValue(source="udev", assignment=item, rule=rule)
@@ -181,7 +181,7 @@ def _udev(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
 
 
 def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
-    """Return the active profile and all that it includes; parents first."""
+    """Return what the active profile and all profiles that it includes set, parents first."""
     active = files.text(ACTIVE_PROFILE)
     if active is None:
         return []
@@ -200,7 +200,9 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
             try:
                 profile = tuned.parse(data, path)
             except ForeignFormatError:
-                unread.append(Unread(file=path, line_number=1, text="", reason="nothing here reads as a TuneD profile"))
+                unread.append(
+                    Unread(file=path, line_number=1, text="", reason="no line could be read as a TuneD profile")
+                )
                 return
             for parent in profile.include:
                 add(parent)
@@ -219,16 +221,16 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
 
 
 def _status(machine: Machine) -> tuple[Status, str | None]:
-    """Return what ktrial's own journals tell, and why that cannot be told."""
+    """Return ktrial's own transactions, and why they could not be read, if so."""
     try:
         return status(machine), None
     except AgentError as error:
-        why = error.message if machine.is_root else "only root reads its journal, as with `sudo ./ktrial …`"
+        why = error.message if machine.is_root else "only root can read its journal: use `sudo ./ktrial …`"
         return Status(), f"what ktrial itself changed: {why}"
 
 
 def _transactions(told: Status) -> list[ConfiguredValue]:
-    """Return what ktrial itself changed since this boot."""
+    """Return what ktrial itself has changed since boot."""
     found: list[Assignment] = []
     for one in told.transactions:
         if not one.this_boot or one.state != "applied":
@@ -271,7 +273,7 @@ def _all(
     unread: list[Unread],
     telling: bytes,
 ) -> list[Assignment]:
-    """Assignments of all files of a folder that hold the bytes `telling`."""
+    """Return the assignments in those files of a folder that contain the bytes `telling`."""
     found: list[Assignment] = []
     for path, data in files.below(folder, suffix):
         if telling in data:
@@ -280,7 +282,7 @@ def _all(
 
 
 def _last_of_each(source: Source, assignments: Iterable[Assignment]) -> list[ConfiguredValue]:
-    """Return one claim per target: the last one, with those before it."""
+    """Return one claim per target: the last one, with the earlier ones."""
     by_target: dict[tuple[str, str, str | None], list[Assignment]] = {}
     for item in assignments:
         by_target.setdefault((item.kind, item.name, item.instance), []).append(item)

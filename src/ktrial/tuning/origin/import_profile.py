@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn what people have (scripts, sysctl.d files, rules, pasted lists) into a profile of this catalog."""
+"""Convert other people's settings (scripts, sysctl.d files, rules, pasted lists) into a profile of the catalog."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PLAIN_BOOT = re.compile(
 
 _MOST_SPANS = 20
 _EXPRESSED = re.compile(r"(?:unless )?(?:ACTION|SUBSYSTEM|KERNEL|ATTR\{queue/rotational\})[=!]=")
-"""Conditions of udev rules that a setting's selector and `when` say in their own way."""
+"""Conditions of udev rules that a setting's selector and `when` express."""
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile and everything that did not make it there.
+    """A profile and everything that did not become part of it.
 
-    `unread` are lines nobody understood, `unknown` settings that the catalog does not have (the reason holds near
-    names), `notes` things that were decided: a value given twice, a pair that excludes each other.
+    `unread` are lines that nobody understood, `unknown` settings without a knob in the catalog (with similar names in
+    the reason), `notes` decisions such as for a value given twice or a pair that excludes each other.
     """
 
     profile: Profile
@@ -49,7 +49,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 def import_profile(
     data: bytes, file: str, catalog: Catalog, *, name: str | None = None, as_format: Format | None = None
 ) -> Imported:
-    """Read foreign text. Raises BadInput if nothing of it can be used; what it returns loads with the loader."""
+    """Read a foreign text. Raises BadInput if it contains no usable setting; the loader accepts the result."""
     try:
         reading, sniffed = read(data, file, as_format)
     except ForeignFormatError as error:
@@ -84,7 +84,7 @@ def import_profile(
 
 
 def _passed_over(lines: Sequence[int]) -> list[str]:
-    """Return where text around settings was taken for prose."""
+    """Return a note on the lines that were ignored as prose."""
     spans: list[list[int]] = []
     for line in lines:
         if spans and spans[-1][1] == line - 1:
@@ -93,12 +93,12 @@ def _passed_over(lines: Sequence[int]) -> list[str]:
             spans.append([line, line])
     shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans[:_MOST_SPANS])
     more = ", …" if len(spans) > _MOST_SPANS else ""
-    several = "lines name no setting and were" if len(lines) != 1 else "line names no setting and was"
-    return [f"{len(lines)} {several} passed over: {shown}{more}"] if lines else []
+    several = "lines" if len(lines) != 1 else "line"
+    return [f"ignored {len(lines)} {several} without a setting: {shown}{more}"] if lines else []
 
 
 def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | UnknownSetting]:
-    """Yield the settings that an assignment amounts to, or why it amounts to none."""
+    """Yield the settings that an assignment stands for, or why it stands for none."""
     if item.kind == "boot" and _PLAIN_BOOT.fullmatch(item.name):
         return
     for target in targets(item, catalog.knobs):
@@ -113,7 +113,7 @@ def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | UnknownS
 
 
 def _value(item: Assignment, target: MeantTarget) -> Any:
-    """Return the value in the catalog's own types, or `Unknown` with the catalog's objection."""
+    """Return the value in the catalog's types, or an UnknownSetting with the catalog's objection."""
     knob = target.knob
     if item.alternatives:
         return {"compute": "first-offered", "of": list(item.alternatives)}
@@ -132,7 +132,7 @@ def _value(item: Assignment, target: MeantTarget) -> Any:
 
 
 def _typed(knob: Knob, text: str) -> Any:
-    """Kernel text as a TOML value."""
+    """Return kernel text as a TOML value."""
     if knob.value.type == "int" or (knob.value.type == "ints" and " " not in text):
         return int(text, 0) if re.fullmatch(r"[+-]?(?:0x[0-9a-fA-F]+|\d+)", text) else text
     if knob.value.type == "ints":
@@ -145,7 +145,7 @@ def _typed(knob: Knob, text: str) -> Any:
 
 
 def _why(item: Assignment) -> str:
-    """Return where it comes from, and under which conditions it acted there."""
+    """Return the place of the setting, and the conditions under which it acted there."""
     parts = [f"{_show_file(item.file)}:{item.line_number}"]
     conditions = [text for text in item.conditions if not _EXPRESSED.match(text)]
     if conditions:
@@ -156,7 +156,7 @@ def _why(item: Assignment) -> str:
 
 
 def _add(settings: dict[str, tuple[Setting, Assignment]], setting: Setting, item: Assignment, notes: list[str]) -> None:
-    """The later of two settings of one knob counts; that there were two is noted."""
+    """Add a setting; a later one for the same knob replaces it and adds a note."""
     key = setting.knob if setting.when is None else f"{setting.knob} when {setting.when}"
     before = settings.pop(key, None)
     settings[key] = (setting, item)
@@ -164,16 +164,16 @@ def _add(settings: dict[str, tuple[Setting, Assignment]], setting: Setting, item
         return
     earlier, where = before
     if earlier.value == setting.value:
-        notes.append(f"{key} is given twice, the same both times: lines {where.line_number} and {item.line_number}")
+        notes.append(f"{key} is set twice to the same value: lines {where.line_number} and {item.line_number}")
     else:
         notes.append(
-            f"{key} is given twice: {_toml_value(earlier.value)} (line {where.line_number}), then"
-            f" {_toml_value(setting.value)} (line {item.line_number}); the later one was taken"
+            f"{key} is set twice: {_toml_value(earlier.value)} (line {where.line_number}), then"
+            f" {_toml_value(setting.value)} (line {item.line_number}); the later one is used"
         )
 
 
 def _pair_notes(settings: dict[str, tuple[Setting, Assignment]], catalog: Catalog) -> Iterator[str]:
-    """Pairs of which the kernel clears one when the other is written."""
+    """Yield a note for each pair of which the kernel clears one when the other is written."""
     values = {setting.knob: setting.value for setting, _ in settings.values()}
     for name, value in values.items():
         knob = catalog.knobs.get(name)
@@ -184,16 +184,16 @@ def _pair_notes(settings: dict[str, tuple[Setting, Assignment]], catalog: Catalo
 
 
 def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Unread]) -> BadInput:
-    """Return the error for a text of which no setting could be used."""
+    """Return the error for a text without any usable setting."""
     first = next(iter([*unknown, *unread]), None)
-    reason = f"no setting of this text (read as {sniffed.format}: {sniffed.reason}) is a knob of the catalog"
+    reason = f"no setting in this text is a known knob (read as {sniffed.format}: {sniffed.reason})"
     if first is not None:
-        reason += f"; the first: {first.reason}"
+        reason += f"; first: {first.reason}"
     return BadInput(
         reason,
         file=_show_file(file),
         line=None if first is None else first.line_number,
-        hint="name the format with --format if it is another one; `ktrial knobs` lists the knobs",
+        hint="if it has another format, name it with --format; `ktrial knobs` lists the knobs",
     )
 
 
@@ -206,13 +206,13 @@ def _show_file(file: str) -> str:
 
 
 def _slug(file: str) -> str:
-    """Return a profile's name from a file's: lower case letters, digits and `-`."""
+    """Return a profile name made from a file name: lower case letters, digits and `-`."""
     stem = re.sub(r"\.(?:conf|rules|sh|md|txt)$", "", file.rsplit("/", 1)[-1])
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "imported"
 
 
 def _checked_toml(profile: Profile, catalog: Catalog) -> str:
-    """Return the profile as TOML, after the loader has taken it."""
+    """Return the profile as TOML that the loader has accepted."""
     text = profile_toml(profile)
     loaded = parse_toml(text, f"{profile.name}.toml", Profile)
     check_profile(loaded, msgspec.structs.replace(catalog, profiles={**catalog.profiles, loaded.name: loaded}))

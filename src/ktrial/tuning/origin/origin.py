@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a knob's value comes from."""
+"""The origin of a knob's value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Source = Literal[
     "tuned",
     "ktrial",
 ]
-#: The order in which sources act; of two that name one knob the later has the last word.
+#: The order in which sources act; if two name one knob, the later one wins.
 ORDER: tuple[Source, ...] = (
     "kernel-build",
     "command-line",
@@ -31,13 +31,14 @@ ORDER: tuple[Source, ...] = (
     "ktrial",
 )
 Verdict = Literal["set", "kernel-default", "unknown-writer", "nobody-named", "unreadable", "absent"]
-"""`set`: a source names the value in force. `kernel-default`: no source does and it is the mainline default.
-`unknown-writer`: neither. `nobody-named`: no source names the value and the default is not known.
+"""`set`: a source names the value in force. `kernel-default`: no source names it, and it is the mainline default.
+`unknown-writer`: no source names it, and it is not the default. `nobody-named`: no source names it, and the default is
+unknown.
 """
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source says about a knob. `place` is `file:line`; `in_force` whether its value is the one in force."""
+    """What one source says about a knob. `place` is `file:line`; `in_force` is whether its value is in force."""
 
     source: Source
     place: str
@@ -48,10 +49,10 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance of a knob: what is in force, the kernel's default, and who set it.
+    """One instance of a knob: its value in force, the kernel's default, and who set it.
 
-    `overrode` are words of lower rank or earlier lines, `not_in_force` words that should have won and did not; oldest
-    first.
+    `overrode` are words of lower rank or of earlier lines. `not_in_force` are words that should have won but did not.
+    Both are sorted oldest first.
     """
 
     knob: str
@@ -68,5 +69,5 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """Whether the value is known to be another one than the kernel's default."""
+        """Whether the value is known to differ from the kernel's default."""
         return self.verdict in ("set", "unknown-writer") and self.default is not None and self.value != self.default

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which knob of the catalog a foreign assignment means: by sysctl name, file, udev attribute, or parameter."""
+"""Find the knob that a foreign assignment means: by sysctl name, file, udev attribute, or parameter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ZRAM_SHARE = re.compile(r"ram\s*(?:/\s*(?P<part>\d+(?:\.\d+)?)|\*\s*(?P<factor>
 
 
 class MeantTarget(msgspec.Struct, frozen=True):
-    """A knob, which of its instances (None: all), the value for it, and a condition on the machine."""
+    """A knob, the instances to set (None: all), their value, and a condition on the machine."""
 
     knob: Knob
     selector: str | None
@@ -38,21 +38,21 @@ class MeantTarget(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The knob with its selector, where it has instances."""
+        """The knob, with its selector if it has instances."""
         if not self.knob.placeholders:
             return self.knob.id
         return f"{self.knob.id}@{self.selector or '*'}"
 
 
 class UnknownSetting(msgspec.Struct, frozen=True):
-    """Why an assignment has no target. `no_such_knob`: the catalog does not have it (else: it cannot be expressed)."""
+    """Why an assignment has no target: the catalog lacks the knob (`no_such_knob`), or a profile cannot express it."""
 
     reason: str
     no_such_knob: bool = False
 
 
 def targets(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget | UnknownSetting]:
-    """Yield the knob or knobs that an assignment means; one `UnknownSetting` where there is none."""
+    """Yield the knobs that an assignment means, or one `UnknownSetting`."""
     if item.kind == "attribute":
         found = list(_attribute(item, knobs))
     elif item.kind == "zram":
@@ -64,7 +64,7 @@ def targets(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget
 
 
 def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | None:
-    """By a name of its own."""
+    """Find the target of an assignment that names a sysctl, file or parameter."""
     if item.kind == "sysctl":
         try:
             return MeantTarget(find_knob(item.name, knobs), None, item.value)
@@ -84,7 +84,7 @@ def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | N
 
 
 def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTarget | None:
-    """By the file that is written. Of knobs that share a file (scheduler features) the value tells which."""
+    """Find a knob by the file that is written. If knobs share a file (scheduler features), the value decides."""
     for pattern, spelling in _ALIASES:
         path = pattern.sub(spelling, path)
     for knob in knobs.values():
@@ -100,7 +100,7 @@ def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTa
 
 
 def _selector(place: str, path: str) -> str | None:
-    """The instances that a path (with globs) means: "" for all or where there are none; None if it is another file."""
+    """Return the instances that a path (with globs) means: "" for all or none, None if it is another file."""
     names = _PLACEHOLDER.findall(place)
     taken = _PLACEHOLDER.split(place)
     shapes = [f"({PLACEHOLDERS[part][0]}|[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(taken)]
@@ -118,7 +118,7 @@ def _selector(place: str, path: str) -> str | None:
 
 
 def _attribute(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget | UnknownSetting]:
-    """Yield an attribute that a udev rule sets on the devices that it matches."""
+    """Yield the targets of an attribute that a udev rule sets on the devices that it matches."""
     conditions = [found for text in item.conditions if (found := _CONDITION.fullmatch(text)) is not None]
     subsystem = next((c["value"] for c in conditions if c["key"] == "SUBSYSTEM" and c["operator"] == "=="), None)
     knob = _knob_of_attribute(item.name, subsystem, knobs)
@@ -131,7 +131,7 @@ def _attribute(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTar
             rotational = (condition["value"] == "1") == (condition["operator"] == "==")
             when = f"device.rotational == {str(rotational).lower()}"
         elif condition["key"] == "KERNEL" and condition["operator"] == "!=":
-            yield UnknownSetting(f"a profile cannot say: all but {condition['value']}")
+            yield UnknownSetting(f"a profile cannot express: all but {condition['value']}")
             return
         elif condition["key"] == "KERNEL":
             kernels = condition["value"]
@@ -149,7 +149,7 @@ def _knob_of_attribute(attribute: str, subsystem: str | None, knobs: Mapping[str
 
 
 def _zram(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | UnknownSetting:
-    """Return a key of zram-generator. Sizes may be a share of memory; other expressions cannot be expressed."""
+    """Find the target of a key of zram-generator. Sizes may be a share of memory; other expressions are rejected."""
     knob = knobs.get(_ZRAM.get(item.name, ""))
     if knob is None or item.value is None:
         return UnknownSetting(f"{item.name} of zram-generator has no knob in the catalog", no_such_knob=True)
@@ -159,14 +159,14 @@ def _zram(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | UnknownS
         return MeantTarget(knob, item.instance, int(item.value) << 20)
     share = _ZRAM_SHARE.fullmatch(item.value.strip())
     if share is None or (share["part"] and float(share["part"]) == 0):
-        return UnknownSetting(f"the size {item.value!r} cannot be expressed in a profile: only a share of ram, or MB")
+        return UnknownSetting(f"a profile cannot express the size {item.value!r}: only a share of ram, or MB")
     percent = 100 / float(share["part"]) if share["part"] else 100 * float(share["factor"] or 1)
     whole = int(percent) if percent == int(percent) else percent
     return MeantTarget(knob, item.instance, {"compute": "share", "of": "memory.total", "percent": whole})
 
 
 def _no_such(item: Assignment, knobs: Mapping[str, Knob]) -> UnknownSetting:
-    """Not in the catalog, with the nearest names."""
+    """Return the error for an unknown knob, with similar names."""
     name = item.name
     if item.kind == "path" and name.startswith("/proc/sys/"):
         name = name.removeprefix("/proc/sys/").replace("/", ".")
@@ -175,4 +175,4 @@ def _no_such(item: Assignment, knobs: Mapping[str, Knob]) -> UnknownSetting:
         last = name.rpartition("/")[2]
         near = tuple(knob for knob in knobs if fnmatch.fnmatchcase(knob, f"*:{last}"))[:3]
     advice = f"; did you mean {' or '.join(near)}?" if near else ""
-    return UnknownSetting(f"no knob of the catalog is {name}{advice}", no_such_knob=True)
+    return UnknownSetting(f"unknown knob {name}{advice}", no_such_knob=True)

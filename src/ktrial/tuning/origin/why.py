@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who set a knob: the file and line (or daemon, or transaction) whose value is in force, and whom it overrode."""
+"""Find who set a knob: the file and line, daemon or transaction whose value is in force, and what it overrode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ktrial.tuning.origin.formats import command_line, sysctl_d
 from ktrial.tuning.origin.formats.lines import Assignment
 from ktrial.tuning.origin.origin import ORDER, Origin, Source, Verdict, Word
 
-#: Knob -> symbol whose value is the knob's.
+#: Knob -> configuration symbol with the knob's value.
 _SAME = {
     "net.ipv4.tcp_congestion_control": "DEFAULT_TCP_CONG",
     "net.core.default_qdisc": "DEFAULT_NET_SCH",
@@ -35,7 +35,7 @@ _SAME = {
     "kernel.hung_task_timeout_secs": "DEFAULT_HUNG_TASK_TIMEOUT",
 }
 
-#: Knob -> symbol that switches it on.
+#: Knob -> configuration symbol that enables it.
 _SWITCH = {
     "zswap:enabled": "ZSWAP_DEFAULT_ON",
     "zswap:shrinker_enabled": "ZSWAP_SHRINKER_DEFAULT_ON",
@@ -44,7 +44,7 @@ _SWITCH = {
     "workqueue:power_efficient": "WQ_POWER_EFFICIENT_DEFAULT",
 }
 
-#: Knob -> symbols of which one is set, and the value that each stands for.
+#: Knob -> configuration symbols, of which one is set, with the value that each stands for.
 _CHOICE = {
     "thp:enabled": {
         "TRANSPARENT_HUGEPAGE_ALWAYS": "always",
@@ -65,7 +65,7 @@ _CHOICE = {
 
 
 def built_value(knob: str, configuration: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(symbol, value) that this kernel's configuration gives the knob; None if it decides nothing."""
+    """Return (symbol, value) that the kernel's configuration gives the knob, or None."""
     symbol = _SAME.get(knob)
     if symbol is not None:
         value = configuration.get(symbol)
@@ -80,9 +80,9 @@ def built_value(knob: str, configuration: Mapping[str, Any]) -> tuple[str, str] 
 
 
 FACTS = ("memory.", "cpu.threads", "thp.enabled", "block.devices", "kernel.config", "kernel.release")
-"""Facts that telling origins needs."""
+"""The facts that `origins` needs."""
 
-_READ_LAST = "read last by `sysctl --system`; systemd reads it only where a link in sysctl.d leads to it"
+_READ_LAST = "read last by `sysctl --system`; systemd reads it only if sysctl.d has a link to it"
 _BOOT_PLACES = {
     "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",
     "numa_balancing": "/proc/sys/kernel/numa_balancing",
@@ -103,9 +103,9 @@ def origins(
     facts: FactBook | None = None,
     meant: Iterable[str | None] = (),
 ) -> tuple[Origin, ...]:
-    """Return who set each of these knobs, per instance. Knobs that are not on this machine come back as `absent`.
+    """Return who set each of these knobs, per instance. Knobs that this machine lacks are returned as `absent`.
 
-    `meant` are selectors of instances that are asked for.
+    `meant` are the selectors of the instances to look at.
     """
     knobs = list(knobs)
     claims = claims if claims is not None else gather(machine)
@@ -122,7 +122,7 @@ def origins(
 
 
 def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
-    """What the distribution's own files alone would set on this machine, as settings; the last word of each knob."""
+    """Return the settings that the distribution's own files make on this machine, the last one per knob."""
     claims = gather(machine, vendor_only=True)
     knobs = [knob for knob in catalog.knobs.values() if knob.files and knob.kind != "zram"]
     settings: list[Setting] = []
@@ -138,7 +138,7 @@ def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
 
 
 def _as_taken(knob: Knob, value: str | None) -> str | None:
-    """Return the value as the kernel takes it; None if the catalog says that it does not."""
+    """Return the value as the kernel accepts it, or None if the catalog says that it does not."""
     try:
         return None if value is None else kernel_text(knob, value)
     except BadInput:
@@ -191,7 +191,7 @@ def _default(knob: Knob, facts: FactBook) -> tuple[str | None, str | None]:
 
 
 def _without_file(knob: Knob, state: KnobState | None, claims: Claims, facts: FactBook) -> Origin:
-    """Return a knob that has no file (a boot parameter), or none on this machine."""
+    """Return the origin of a knob without a file: a boot parameter, or one that this machine lacks."""
     default, unknown = _default(knob, facts)
     found = [claim for claim in claims.others if claim.assignment.kind == "boot" and knob.kind == "boot"]
     named = [claim for claim in found if command_line.same_name(claim.assignment.name, knob.short_name)]
@@ -223,7 +223,7 @@ def _without_file(knob: Knob, state: KnobState | None, claims: Claims, facts: Fa
 
 
 def _words(knob: Knob, instance: InstanceState, claims: Claims, value: str | None) -> list[Word]:
-    """Return everything said about the instance, in the order of action."""
+    """Return every word about the instance in the order of action."""
     words: list[Word] = []
     for claim in _about(knob, instance, claims):
         last = claim.assignment
@@ -233,7 +233,7 @@ def _words(knob: Knob, instance: InstanceState, claims: Claims, value: str | Non
 
 
 def _build_words(knob: Knob, value: str | None, default: str | None, facts: FactBook) -> list[Word]:
-    """Return what the kernel's configuration says, where that is not the mainline default."""
+    """Return what the kernel's configuration says, unless it is the mainline default."""
     found = built_value(knob.id, facts.value("kernel.config") or {})
     if found is None or value is None:
         return []
@@ -253,7 +253,7 @@ def _word(source: Source, item: Assignment, *, in_force: bool) -> Word:
 
 
 def _about(knob: Knob, instance: InstanceState, claims: Claims) -> list[ConfiguredValue]:
-    """Claims that name the instance, in the order in which their sources act."""
+    """Return the claims that name the instance, in the order in which their sources act."""
     found = [claim for claim in claims.others if _names(claim, instance)]
     if instance.path.startswith("/proc/sys/"):
         key = sysctl_d.canonical(instance.path.removeprefix("/proc/sys/"))
@@ -268,7 +268,7 @@ def _about(knob: Knob, instance: InstanceState, claims: Claims) -> list[Configur
 
 
 def _names(claim: ConfiguredValue, instance: InstanceState) -> bool:
-    """Return whether a claim that is not of sysctl.d names this instance's file."""
+    """Return whether a claim from outside sysctl.d names this instance's file."""
     item, path = claim.assignment, instance.path
     if item.kind == "path":
         return _glob(item.name, path)
@@ -283,13 +283,13 @@ def _names(claim: ConfiguredValue, instance: InstanceState) -> bool:
 
 
 def _glob(pattern: str, path: str) -> bool:
-    """Return whether a path fits a pattern; `*` does not cross a slash."""
+    """Return whether a path matches a pattern; `*` does not match a slash."""
     wanted, parts = pattern.split("/"), path.split("/")
     return len(wanted) == len(parts) and all(map(fnmatch.fnmatchcase, parts, wanted))
 
 
 def _parameter_path(name: str) -> str | None:
-    """Return the file that a boot or module parameter shows in, with `_` for `-`."""
+    """Return the file that shows a boot or module parameter, with `_` for `-`."""
     folded = name.replace("-", "_")
     if folded.startswith("sysctl."):
         return "/proc/sys/" + folded.removeprefix("sysctl.").replace(".", "/")
@@ -298,7 +298,7 @@ def _parameter_path(name: str) -> str | None:
 
 
 def _rule_names(claim: ConfiguredValue, path: str) -> bool:
-    """Return whether a udev rule that sets an attribute may be about the device of this path."""
+    """Return whether a udev rule that sets an attribute may apply to the device of this path."""
     tail = f"/{claim.assignment.name}"
     if claim.rule is None or not path.endswith(tail):
         return False
@@ -312,7 +312,7 @@ def _rule_names(claim: ConfiguredValue, path: str) -> bool:
 
 
 def _is_in_force(knob: Knob, claim: ConfiguredValue, value: str | None) -> bool:
-    """Whether the value in force is the claimed one; expressions (`min(ram / 2, 4096)`) count, none compares them."""
+    """Return whether the claimed value is in force. Expressions (`min(ram / 2, 4096)`) count without a comparison."""
     item = claim.assignment
     if value is None:
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who set a knob, as text and as JSON."""
+"""The origins of knobs as text and as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SOURCES = {
 
 
 def origins_json(origins: Iterable[Origin], untold: Iterable[str]) -> dict[str, Any]:
-    """`{"schema": …, "origins": […], "untold": […]}`."""
+    """Return `{"schema": …, "origins": […], "untold": […]}`."""
     return {
         "schema": "ktrial.why/1",
         "origins": [msgspec.to_builtins(origin) for origin in origins],
@@ -36,8 +36,8 @@ def origins_json(origins: Iterable[Origin], untold: Iterable[str]) -> dict[str, 
 
 
 def origins_text(origins: Iterable[Origin], untold: Iterable[str], *, width: int) -> str:
-    """Return one block per instance; what could not be looked at comes last."""
-    notes = [paragraph(f"Not looked at: {line}", width=width) for line in untold]
+    """Return one block per instance, and what could not be examined at the end."""
+    notes = [paragraph(f"Not examined: {line}", width=width) for line in untold]
     blocks = [_block(same, width, all_seen=not notes) for same in _alike(origins)]
     return "\n\n".join([*blocks, *notes]) + "\n"
 
@@ -48,15 +48,15 @@ def who(origin: Origin) -> str:
     return {
         "kernel-default": "nobody: the kernel's default",
         "unknown-writer": "unknown writer: no file names this value",
-        "nobody-named": "no file names this value; its default is not known",
-        "unreadable": "cannot be read",
+        "nobody-named": "no file names this value; its default is unknown",
+        "unreadable": "unreadable",
         "absent": "not on this machine",
         "set": "",
     }[origin.verdict]
 
 
 def _alike(origins: Iterable[Origin]) -> list[list[Origin]]:
-    """Instances of one knob of which everything but their names is the same, together."""
+    """Group instances of a knob that differ only in their names."""
     groups: dict[Origin, list[Origin]] = {}
     for origin in origins:
         groups.setdefault(replace(origin, address=origin.knob, path=None), []).append(origin)
@@ -72,9 +72,9 @@ def _block(same: Sequence[Origin], width: int, *, all_seen: bool) -> str:
     lines = [labelled("", name if origin.value is None else f"{name} = {origin.value}", width=width, label_columns=0)]
     if origin.path is not None:
         lines.append(line("file", origin.path + (f" and {len(others)} more" if others else "")))
-    default = origin.default if origin.default is not None else f"not known: {origin.default_unknown}"
+    default = origin.default if origin.default is not None else f"unknown: {origin.default_unknown}"
     lines.append(line("default", default))
-    more = "" if all_seen or origin.verdict != "unknown-writer" else "; not all was looked at, see below"
+    more = "" if all_seen or origin.verdict != "unknown-writer" else "; some sources were not examined, see below"
     lines.append(line("set by", who(origin) + more + (f" ({origin.why})" if origin.why else "")))
     if origin.set_by is not None and origin.set_by.conditions:
         lines.append(line("only if", "; ".join(origin.set_by.conditions)))

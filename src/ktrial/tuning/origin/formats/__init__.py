@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that set kernel values, one reader each."""
+"""Readers for files that set kernel values, one module per format."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel command line: `/proc/cmdline`, a pasted line, or the `GRUB_CMDLINE_LINUX*` lines of `/etc/default/grub`.
+"""The kernel command line: `/proc/cmdline`, a pasted line, or `GRUB_CMDLINE_LINUX*` lines of `/etc/default/grub`.
 
-The kernel takes `-` and `_` in parameter names as equal; here names of module parameters (`module.parameter`) are
-spelled with `_`, others as written. What follows ` -- ` belongs to init and is passed over.
+The kernel treats `-` and `_` in parameter names as equal. Here names of module parameters (`module.parameter`) are
+spelled with `_`, others as written. Words after ` -- ` belong to init and are ignored.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _NAME = re.compile(r"[A-Za-z0-9_.,:/@+*\[\]-]+")
 
 
 def canonical(name: str) -> str:
-    """Return the spelling used here: `_` in names of module parameters, others unchanged."""
+    """Return the spelling used here: names of module parameters with `_`, others unchanged."""
     return name.replace("-", "_") if "." in name else name
 
 
 def is_name(name: str) -> bool:
-    """Return whether the kernel could take this as a parameter's name."""
+    """Return whether the kernel could accept this as a parameter's name."""
     return _NAME.fullmatch(name) is not None
 
 
 def same_name(left: str, right: str) -> bool:
-    """Return whether the kernel takes two parameter names as the same."""
+    """Return whether the kernel treats two parameter names as equal."""
     return left.replace("-", "_") == right.replace("-", "_")
 
 
 def parse(data: str | bytes, file: str) -> FileReading:
-    """Read a command line. In a text with `GRUB_CMDLINE_LINUX` only the lines that set it count."""
+    """Read a command line. If the text sets `GRUB_CMDLINE_LINUX`, only those lines count."""
     lines, unread = split_lines(data, file)
     lines = [line for line in lines if not is_comment(line.text)]
     grub = [Line(line.number, unquoted(found[1].strip())) for line in lines if (found := _GRUB.fullmatch(line.text))]
@@ -76,12 +76,12 @@ def parse_line(text: str, file: str, number: int) -> tuple[list[Assignment], lis
             )
         )
     if text.count('"') % 2:
-        unread.append(unread_line(file, number, text, 'a " is never closed: the kernel takes the rest as one word'))
+        unread.append(unread_line(file, number, text, 'unclosed ": the kernel takes the rest as one word'))
     return assignments, unread
 
 
 def split_words(text: str) -> list[str]:
-    """Words as the kernel splits them: blanks within double quotes end no word; quotes around a whole word go."""
+    """Split words like the kernel: spaces in double quotes end no word; quotes around a whole word are removed."""
     words: list[str] = []
     word, quoted = "", False
     for character in text:

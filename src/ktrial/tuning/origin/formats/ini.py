@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The INI dialect that TuneD and zram-generator share: sections, `key=value`, whole-line comments; case is kept."""
+"""The INI dialect of TuneD and zram-generator: sections, `key=value`, whole-line comments; case is preserved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(data: str | bytes, file: str, *, inline_comments: bool) -> tuple[list[str], list[Entry], list[Unread]]:
-    """Sections in order, entries in order, and lines that are neither.
+    """Return sections and entries in order, and the lines that are neither.
 
     With `inline_comments` a `#` after white space ends a value.
     """
@@ -33,7 +33,7 @@ def parse(data: str | bytes, file: str, *, inline_comments: bool) -> tuple[list[
         if text.startswith("["):
             name, closed, rest = text[1:].partition("]")
             if not closed or not name.strip() or not is_comment(rest, "#;"):
-                unread.append(unread_line(file, line.number, text, "not a section: [name] is expected"))
+                unread.append(unread_line(file, line.number, text, "expected a section such as [name]"))
             else:
                 sections.append(name.strip())
             continue
@@ -49,7 +49,7 @@ def _entry(line: Line, sections: list[str], file: str, *, inline_comments: bool)
     text = line.text.strip()
     key, equals, value = text.partition("=")
     if not sections:
-        return unread_line(file, line.number, text, "stands before the first section")
+        return unread_line(file, line.number, text, "precedes the first section")
     if not equals:
         return unread_line(file, line.number, text, "no = in the line")
     if not key.strip():

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every reader of foreign settings shares: its records, its one error, and lines that keep their numbers.
+"""What all readers of foreign settings share: records, an error, and lines with their numbers.
 
 A reader is a pure function from text to records. It follows three rules:
 
-- what is none of its business (comments, prose, other people's keys) is passed over;
-- what it should understand and cannot is an `Unread` record: file, line, text and reason;
-- a text with content in which nothing at all was recognised is a `ForeignFormatError`.
+- text that is not about settings (comments, prose, other programs' keys) is ignored;
+- a line that the reader should understand but cannot becomes an `Unread` record: file, line, text and reason;
+- a text with content of which nothing was recognised raises a `ForeignFormatError`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Literal
 import msgspec
 
 TargetKind = Literal["sysctl", "path", "attribute", "boot", "module", "zram"]
-"""What a foreign text names: a sysctl key, a file below /proc or /sys, an attribute of a matched device (udev), a
-kernel command line parameter, a module parameter (`module.parameter`), or a key of zram-generator.
+"""The kind of name in a foreign text: a sysctl key, a file below /proc or /sys, an attribute of a matched device
+(udev), a kernel command line parameter, a module parameter (`module.parameter`), or a key of zram-generator.
 """
 
 SHOWN_CHARACTERS = 200
-#: Longer lines stand in no file of settings: udev reads none that is longer, and a kernel's command line is shorter.
+#: Settings files have no longer lines: udev rejects them, and the kernel's command line is shorter.
 LONGEST_LINE_BYTES = 16_384
 
 
 class ForeignFormatError(ValueError):
-    """Nothing in the text could be recognised as the format it was read as.
+    """No part of the text was recognised as the given format.
 
     `reason` is one sentence; `hint` names the next step and may be None.
     """
@@ -41,7 +41,7 @@ class ForeignFormatError(ValueError):
 
 
 class Unread(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that should have been understood and was not."""
+    """A line that should have been understood but was not."""
 
     file: str
     line_number: int
@@ -50,12 +50,12 @@ class Unread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """One value that a foreign text sets, with the place where it says so.
+    """One value that a foreign text sets, with its place in the text.
 
-    `value` is as written (white space around it removed); None is a boot or module parameter without a value.
-    `alternatives` holds all choices, `value` being the first, where the text takes the first one that is offered.
-    `conditions` are what must hold for the line to act, as written there. `instance` is the device the text names
-    (`zram0`). `direction` is "raise" or "lower" where the text only ever moves the value that way.
+    `value` is as written, without surrounding white space; None is a boot or module parameter without a value.
+    `alternatives` lists all choices, `value` first, if the text uses the first one that is available. `conditions` are
+    the conditions of the line as written. `instance` is the device that the text names (`zram0`). `direction` is set if
+    the text only ever raises or lowers the value.
     """
 
     kind: TargetKind
@@ -72,14 +72,14 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """`file:line`, as messages show it."""
+        """The place as `file:line`, for messages."""
         return f"{self.file}:{self.line_number}"
 
 
 class FileReading(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one text sets, in its own order, and every line that could not be read.
+    """All that one text sets, in its order, and the lines that could not be read.
 
-    `passed_over` are the numbers of lines that name no setting, where text around settings is expected.
+    `passed_over` are the numbers of lines without a setting in formats that allow free text.
     """
 
     file: str
@@ -89,14 +89,14 @@ class FileReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line with its number (from 1), without its line end."""
+    """A line without its line end, and its number, counted from 1."""
 
     number: int
     text: str
 
 
 def split_lines(data: str | bytes, file: str) -> tuple[list[Line], list[Unread]]:
-    """Split at newlines only. Lines that are not UTF-8 text, hold a NUL, or are too long, come back as unread."""
+    """Split at newlines only. Lines that are too long, contain a NUL or are not UTF-8 are returned as unread."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     lines: list[Line] = []
@@ -114,14 +114,14 @@ def split_lines(data: str | bytes, file: str) -> tuple[list[Line], list[Unread]]
             unread.append(unread_line(file, number, shown, "not UTF-8 text"))
             continue
         if "\0" in text:
-            unread.append(unread_line(file, number, text.replace("\0", "\\0"), "holds a NUL byte"))
+            unread.append(unread_line(file, number, text.replace("\0", "\\0"), "contains a NUL byte"))
             continue
         lines.append(Line(number, text))
     return lines, unread
 
 
 def join_continued(lines: Iterable[Line]) -> list[Line]:
-    """Join lines that end in a backslash with the next one; the result has the number of its first line."""
+    """Join lines that end in a backslash with the next one; the result has the number of the first line."""
     joined: list[Line] = []
     parts: list[str] = []
     first = 0
@@ -139,13 +139,13 @@ def join_continued(lines: Iterable[Line]) -> list[Line]:
 
 
 def is_comment(text: str, marks: str = "#") -> bool:
-    """Return whether a line holds nothing, or only a comment that begins with one of `marks`."""
+    """Return whether a line is empty or only a comment that starts with one of `marks`."""
     stripped = text.strip()
     return not stripped or stripped[0] in marks
 
 
 def unread_line(file: str, number: int, text: str, reason: str) -> Unread:
-    """Return an `Unread` record with its text cut to a length that fits a message."""
+    """Return an `Unread` record with its text cut to the length of a message."""
     shown = text.strip()
     if len(shown) > SHOWN_CHARACTERS:
         shown = shown[:SHOWN_CHARACTERS] + "…"
@@ -153,25 +153,25 @@ def unread_line(file: str, number: int, text: str, reason: str) -> Unread:
 
 
 def require_something(file: str, recognised: int, unread: list[Unread], wanted: str) -> None:
-    """Refuse a text that has content of which nothing was recognised."""
+    """Raise ForeignFormatError for a text with content if nothing in it was recognised."""
     if recognised or not unread:
         return
     first = min(unread, key=lambda item: item.line_number)
     raise ForeignFormatError(
         file,
-        f"nothing here could be read as {wanted}; the first line in doubt says {first.text!r}: {first.reason}",
+        f"cannot read this as {wanted}; first unclear line: {first.text!r}: {first.reason}",
         line_number=first.line_number,
-        hint="name the format with --format if it is another one",
+        hint="if it has another format, name it with --format",
     )
 
 
 def in_order(unread: list[Unread]) -> tuple[Unread, ...]:
-    """Unread lines in the order of the text."""
+    """Sort unread lines by their position in the text."""
     return tuple(sorted(unread, key=lambda item: item.line_number))
 
 
 def unquoted(value: str) -> str:
-    """Return a value without one pair of quotes around it."""
+    """Return a value without one surrounding pair of quotes."""
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         return value[1:-1]
     return value

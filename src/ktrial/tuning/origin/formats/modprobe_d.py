@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """modprobe.d files: the module parameters of `options` lines.
 
-Other commands (`alias`, `blacklist`, `softdep`, …) set no parameter and are passed over; an `install` or `remove`
-command that touches sysctls or files below /sys is named as unread, for it runs a program.
+Other commands (`alias`, `blacklist`, `softdep`, …) set no parameter and are ignored. An `install` or `remove` command
+that touches sysctls or files below /sys is reported as unread, because it runs a program.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def parse(data: str | bytes, file: str) -> FileReading:
             assignments.extend(found)
             unread.extend(failures)
         elif command in ("install", "remove") and re.search(r"/sys/|/proc/sys|sysctl", line.text):
-            reason = "runs a program: what it sets cannot be known"
+            reason = "runs a program whose effect is unknown"
             unread.append(unread_line(file, line.number, line.text, reason))
     require_something(file, recognised, unread, "modprobe.d")
     return FileReading(file=file, assignments=tuple(assignments), unread=in_order(unread))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pasted list of settings with prose around: bullets, headings, tables, commands, udev rules, `name: 60 --> 10`.
+"""A pasted list of settings with free text: bullets, headings, tables, commands, udev rules, `name: 60 --> 10`.
 
-Prose without a setting's name is passed over, and counted. A line that names a setting and whose value cannot be told
-(several candidates, a unit that the kernel does not take), a scheduler or a kernel is named as unread: a wrong guess
-would be worse.
+Prose without the name of a setting is ignored and counted. A line is reported as unread if it names a setting without
+a clear value (several candidates, a unit that the kernel does not take), a scheduler or a kernel. A wrong guess would
+be worse.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FLAGS = frozenset(
         "nopti",
     )
 )
-#: Files of block queues that are named without their place.
+#: Files of block queues that people name without a path.
 _OF_QUEUES = {
     "iostats": "iostats",
     "readahead": "read_ahead_kb",
@@ -58,7 +58,7 @@ _OF_QUEUES = {
     "nomerges": "nomerges",
 }
 _BARE = re.compile(r"(?P<name>[a-z][a-z0-9_]*+)\s*:\s+(?P<rest>.*)")
-#: Of governors and modules, whose names are not said.
+#: Names of files of governors and modules that people use without the governor or module.
 _PLACELESS = re.compile(
     r"(?:go_)?hispeed_(?:load|freq)|(?:above_)?hispeed_delay|input_boost_(?:freq|ms)|(?:up|down)_rate_limit_us"
 )
@@ -97,7 +97,7 @@ _OLD_COLUMNS = ("default", "old", "before", "stock", "from", "current")
 
 
 class _Table(msgspec.Struct):
-    """The table being read: which column holds the value, None if its head does not say."""
+    """The current table: the column that holds the value, or None if the header does not say."""
 
     value_column: int | None
 
@@ -126,7 +126,7 @@ def parse(data: str | bytes, file: str) -> FileReading:
                 assignments.append(entry)
     if not assignments:
         first = unread[0] if unread else None
-        reason = "holds no setting that could be read" + (f"; the first in doubt: {first.reason}" if first else "")
+        reason = "contains no readable setting" + (f"; first unclear line: {first.reason}" if first else "")
         number = first.line_number if first else None
         hint = "write one setting per line, as in: vm.swappiness = 10"
         raise ForeignFormatError(file, reason, line_number=number, hint=hint)
@@ -136,7 +136,7 @@ def parse(data: str | bytes, file: str) -> FileReading:
 
 
 def _cells(text: str) -> list[str] | None:
-    """Return the cells of a table row; None for any other line."""
+    """Return the cells of a table row, or None for any other line."""
     stripped = text.strip()
     if stripped.count("|") < 2 and not (stripped.startswith("|") or _KEY_FIRST.match(stripped)):
         return None
@@ -149,14 +149,14 @@ _KEY_FIRST = re.compile(rf"`?(?:{_KEY}|{_PATH})`?\s*\|")
 
 
 def _plain(text: str) -> str:
-    """Return text without markdown's marks for emphasis, code, bullets and headings."""
+    """Return text without Markdown marks for emphasis, code, bullets and headings."""
     text = re.sub(r"^\s*(?:>\s*)*(?:[-*+•·]\s+|\d+[.)]\s+|#{1,6}\s+)?(?:\[[ xX]\]\s+)?", "", text)
     text = re.sub(r"`|\*\*|__(?=\W|$)|(?<!\w)__", "", text)
     return text.replace("\\_", "_").strip()
 
 
 def _value_column(cells: list[str]) -> int | None:
-    """Return which column of a table's head names the new value."""
+    """Return the column whose header announces the new value."""
     lowered = [cell.lower() for cell in cells]
     for name in _NEW_COLUMNS:
         for index, cell in enumerate(lowered):
@@ -167,19 +167,19 @@ def _value_column(cells: list[str]) -> int | None:
 
 
 def _row(cells: list[str], table: _Table, line: Line, file: str) -> list[Assignment | Unread]:
-    """Return one row: the name in the first cell, the value where the head says, or in the only other cell."""
+    """Read a row: the name in the first cell, the value in the column of the header or in the only other cell."""
     name = _NAMED.match(cells[0])
     if name is None:
         return []
     column = table.value_column if table.value_column is not None else (1 if len(cells) == 2 else None)
     if column is None or column >= len(cells):
-        return [unread_line(file, line.number, line.text, "the table's head does not say which column is the value")]
+        return [unread_line(file, line.number, line.text, "the table's header does not say which column is the value")]
     value = _value(cells[column])
     return [_entry(name, value, line, file)]
 
 
 def _line(line: Line, file: str) -> list[Assignment | Unread]:
-    """Return a line that is not a table row."""
+    """Read a line outside of tables."""
     text = re.sub(r"^\s*[$#]\s+(?=(?:sudo\s+)?(?:sysctl|echo|printf)\s)", "", line.text)
     text = _plain(text) if not _COMMAND.match(text.strip()) else text.strip()
     if _COMMAND.match(text):
@@ -197,17 +197,17 @@ def _line(line: Line, file: str) -> list[Assignment | Unread]:
 
 
 def _is_value_alone(rest: str) -> bool:
-    """`vm.swappiness 10`: a number and nothing more after the name."""
+    """Return whether only a number follows the name, as in `vm.swappiness 10`."""
     return re.fullmatch(rf"{_NUMBERS.pattern}\s*(?:\(.*\)|#.*)?", rest.strip()) is not None
 
 
 def _prose(found: re.Match[str], line: Line, file: str) -> Unread:
     name = found["path"] or found["key"]
-    return unread_line(file, line.number, line.text, f"names {name.rstrip('.,:/')} without a value that can be told")
+    return unread_line(file, line.number, line.text, f"names {name.rstrip('.,:/')} without a clear value")
 
 
 def _boot_or_prose(text: str, line: Line, file: str) -> list[Assignment | Unread]:
-    """Kernel parameters on a line of their own, or prose."""
+    """Read a line of kernel parameters, or prose."""
     words = [word.strip("\"',") for word in text.split()]
     boots = [_BOOT.fullmatch(word) for word in words]
     if words and all(boot is not None or word in _FLAGS for boot, word in zip(boots, words, strict=True)):
@@ -220,7 +220,7 @@ def _boot_or_prose(text: str, line: Line, file: str) -> list[Assignment | Unread
 
 
 def _by_other_names(text: str, line: Line, file: str) -> list[Assignment | Unread]:
-    """What people call by less than its name: queues' files, features of the scheduler, schedulers and kernels."""
+    """Read settings with informal names: files of queues, scheduler features, schedulers and kernels."""
     bare = _BARE.match(text)
     if bare is not None and bare["name"] in _OF_QUEUES:
         value = _value(_EXPLAINED.sub("", bare["rest"]))
@@ -228,18 +228,18 @@ def _by_other_names(text: str, line: Line, file: str) -> list[Assignment | Unrea
             return [unread_line(file, line.number, line.text, value.reason)]
         return [_set(line, file, "path", f"/sys/block/*/queue/{_OF_QUEUES[bare['name']]}", value)]
     if bare is not None and _PLACELESS.fullmatch(bare["name"]):
-        why = f"names {bare['name']}, and not the governor or module that it belongs to"
+        why = f"names {bare['name']} without its governor or module"
         return [unread_line(file, line.number, line.text, why)]
     feature = "_".join(text.upper().split())
     if feature.removeprefix("NO_") in _FEATURES:
         return [_set(line, file, "path", _FEATURES_FILE, feature)]
     if named := _KERNEL.search(text):
-        why = f"names {named[0]}, a scheduler or a kernel and no setting: `ktrial kernel trial` compares kernels"
+        why = f"names {named[0]}, a scheduler or kernel and not a setting: `ktrial kernel trial` compares kernels"
         return [unread_line(file, line.number, line.text, why)]
     if bare is None:
         bare = re.match(r"(?P<name>[a-z-]+(?:\s*/\s*[a-z-]+)*):", text)
     if bare is not None and _IO_SCHEDULER.search(bare["name"]):
-        return [unread_line(file, line.number, line.text, "names schedulers of block devices, and not the devices")]
+        return [unread_line(file, line.number, line.text, "names schedulers of block devices but not the devices")]
     return []
 
 
@@ -249,7 +249,7 @@ def _set(line: Line, file: str, kind: TargetKind, name: str, value: str | None) 
 
 
 def _value(text: str) -> str | Unread:
-    """The value in the rest of a line; the part after an arrow. An `Unread` without a place says why there is none."""
+    """Return the value at the start of `text` or after its arrow, or an `Unread` without a place that says why not."""
     parts = _ARROW.split(text)
     wanted = re.sub(r"(?<!\s)\s++(?:#|//|;|--|\u2014|\u2013|-)\s.*$", "", parts[-1].strip())
     wanted = re.sub(r"(?<!\s)\s*+[(\[].*$", "", wanted).strip().strip("\"'").strip().rstrip(".,;").strip()
@@ -258,7 +258,7 @@ def _value(text: str) -> str | Unread:
     if _NUMBERS.fullmatch(wanted) or _WORD.fullmatch(wanted):
         return re.sub(r"\s+", " ", wanted.removesuffix("%"))
     unit = re.match(r"[~≈]?\s*[\d.,]+\s*[A-Za-zµ%]+", wanted)
-    reason = f"{wanted!r} carries a unit or is not exact" if unit else f"{wanted!r} is not one value"
+    reason = f"{wanted!r} has a unit or is not exact" if unit else f"{wanted!r} is not a single value"
     return unread_line("", 0, text, reason)
 
 
@@ -279,7 +279,7 @@ def _entry(found: re.Match[str], value: str | Unread, line: Line, file: str) -> 
 def _delegate(
     parse_text: Callable[[str, str], FileReading], text: str, line: Line, file: str
 ) -> list[Assignment | Unread]:
-    """Return a command or a udev rule within the list, read by its own reader."""
+    """Read a command or a udev rule in the list with its own reader."""
     try:
         reading = parse_text(text, file)
     except ForeignFormatError as error:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shell scripts that set knobs: `sysctl -w`, `echo V > FILE`, `echo V | tee FILE`, helper functions, simple loops.
 
-A script is read, never run. Variables and whole-number arithmetic are put in, functions of the script are followed,
-loops over written lists are unrolled (globs stay patterns). What an assignment depends on (`if`, `&&`, `while`) is
-kept as its conditions. A loop that breaks at the first fit gives one assignment with alternatives. Every command
-that may set something and is not understood is named.
+A script is read, never run. The reader substitutes variables and whole-number arithmetic, follows the script's
+functions and unrolls loops over written lists; globs stay patterns. An assignment keeps the conditions that it depends
+on (`if`, `&&`, `while`). A loop that breaks at the first match gives one assignment with alternatives. Every command
+that may set something and is not understood is reported.
 """
 
 from __future__ import annotations
@@ -109,16 +109,16 @@ _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "su"))
 _KNOB_FOLDERS = ("/sys/", "/proc/", "/dev/cpuctl/", "/dev/stune/", "/dev/cpuset/")
 _DEEPEST = 8
 _MOST_COMMANDS = 20_000
-#: Each command that stands deeper than that within blocks counts for more.
+#: Commands nested deeper than this count more towards the limit.
 _ORDINARY_DEPTH = 16
-#: So many commands may stand between `if` and `then`.
+#: Most commands between `if` and `then`.
 _LONGEST_CONDITION = 100
 
 Variables = dict[str, list[str] | Unknown]
 
 
 class _ShellFrame(msgspec.Struct):
-    """An open `if`, `while` or `case`, with the variables as they were before it; `entered` once past its condition."""
+    """An open `if`, `while` or `case`: its variables from before, and whether reading is past its condition."""
 
     kind: str
     condition: str
@@ -127,7 +127,7 @@ class _ShellFrame(msgspec.Struct):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where a command stands for messages: the outermost call of a function stands for all within it."""
+    """The place of a command for messages; commands in a function have the place of its outermost call."""
 
     line_number: int
     text: str
@@ -149,7 +149,7 @@ def _distinct(unread: list[Unread]) -> list[Unread]:
 
 
 class _ShellReader:
-    """Walks commands in order and collects what they set."""
+    """Walk the commands in order and collect what they set."""
 
     def __init__(self, file: str, lines: dict[int, str]) -> None:
         self.file = file
@@ -166,7 +166,7 @@ class _ShellReader:
         self.budget = _MOST_COMMANDS
 
     def script(self, text: str, line_offset: int = 0) -> None:
-        """Read a whole text; `line_offset` is added to its line numbers."""
+        """Read a whole script; `line_offset` is added to its line numbers."""
         tokens, failures = tokenise(text)
         for number, reason in failures:
             self.unread.append(unread_line(self.file, number + line_offset, self.lines.get(number, ""), reason))
@@ -176,7 +176,7 @@ class _ShellReader:
         for name in [name for name in self.functions if name not in known | self.called]:
             definition, start, _ = self.functions[name]
             place = self._place(definition[start])
-            reason = f"the function {name} is never called: what it would set is not read"
+            reason = f"the function {name} is never called, so its settings are not read"
             self.unread.append(unread_line(self.file, place.line_number, place.text, reason))
 
     def run(self, commands: list[Command], start: int, stop: int) -> None:
@@ -185,13 +185,13 @@ class _ShellReader:
         while index < stop:
             self.budget -= 1 + len(self.frames) // _ORDINARY_DEPTH
             if self.budget < 0:
-                self.fail(commands[index], "the script is too long to unroll from here on")
+                self.fail(commands[index], "the script is too long; the rest is not read")
                 break
             index = self._step(commands, index, stop)
         del self.frames[open_frames:]
 
     def _step(self, commands: list[Command], index: int, stop: int) -> int:
-        """Deal with one command or block; the index of the next."""
+        """Process one command or block; return the index of the next one."""
         command = commands[index]
         if command.keyword in ("for", "select"):
             end = closing(commands, index, stop)
@@ -202,7 +202,7 @@ class _ShellReader:
                 end = closing(commands, index + 1, stop)
                 self.functions[command.words[0]] = (commands, index + 1, end)
                 return end + 1
-            self.fail(command, "a function whose body is not within { } is not read")
+            self.fail(command, "cannot read a function whose body is not within { }")
             return index + 1
         if command.keyword is not None:
             self._keyword(commands, index)
@@ -210,7 +210,7 @@ class _ShellReader:
         return self._simple(commands, index, stop)
 
     def _keyword(self, commands: list[Command], index: int) -> None:
-        """Open, turn and close the frames of `if`, `while` and `case`."""
+        """Open, advance and close the frames of `if`, `while` and `case`."""
         command = commands[index]
         word = command.keyword
         if word in ("if", "while", "until", "case"):
@@ -233,25 +233,25 @@ class _ShellReader:
                     self.variables[name] = Unknown(f"${name} is set under a condition ({frame.condition})")
 
     def _loop(self, commands: list[Command], index: int, end: int) -> None:
-        """A `for` loop: once per value; once with all values where the body breaks at the first fit."""
+        """Read a `for` loop: once per value, or once with all values if its body breaks at the first match."""
         command = commands[index]
         words = command.words
         body = next((at + 1 for at in range(index + 1, end) if commands[at].keyword == "do"), None)
         if body is None or len(words) < 2 or (len(words) > 2 and words[2] != "in"):
-            self.fail(command, "a loop of this form is not read")
+            self.fail(command, "cannot read a loop of this form")
             return
         values: list[str] = []
         for word in words[3:]:
             expanded = expand(word, self.variables)
             if isinstance(expanded, Unknown):
-                self.fail(command, f"the list of the loop is not known: {expanded.reason}")
-                self.variables[words[1]] = Unknown(f"${words[1]} runs over a list that is not known")
+                self.fail(command, f"the list of the loop is unknown: {expanded.reason}")
+                self.variables[words[1]] = Unknown(f"${words[1]} takes its values from an unknown list")
                 self.run(commands, body, end)
                 return
             quoted = word.startswith(('"', "'"))
             values.extend(part for value in expanded for part in ([value] if quoted else value.split()))
         if len(words) == 2:
-            self.variables[words[1]] = Unknown(f"${words[1]} runs over the script's arguments")
+            self.variables[words[1]] = Unknown(f"${words[1]} takes its values from the script's arguments")
             self.run(commands, body, end)
         elif any("break" in item.words for item in commands[body:end]):
             self.variables[words[1]] = values
@@ -262,7 +262,7 @@ class _ShellReader:
                 self.run(commands, body, end)
 
     def _simple(self, commands: list[Command], index: int, stop: int) -> int:
-        """Return a simple command, together with a `tee` that its output is piped into; the index of the next."""
+        """Read a simple command and a `tee` that it is piped into; return the index of the next one."""
         command = commands[index]
         words = _without_prefix(command.words)
         if not words:
@@ -290,32 +290,32 @@ class _ShellReader:
         return index + 1
 
     def _other(self, command: Command, name: str) -> None:
-        """A command that sets nothing that is read here: harmless, or to be named."""
+        """Read any other command: harmless ones are ignored, all others reported."""
         target = next((x.target for x in command.redirects if x.operator in (">", ">>", ">|", "&>", "&>>")), None)
         if target is not None and re.search(r"^[\"']?(/sys/|/proc/|/etc/)", target):
-            self.fail(command, f"writes {target} with content that is not known here")
+            self.fail(command, f"writes unknown content to {target}")
         elif name in _HARMLESS:
             self.passed_over += 1
         elif name in (".", "source", "eval"):
-            self.fail(command, "takes commands from elsewhere")
+            self.fail(command, "runs commands from elsewhere")
         else:
             self.fail(command, f"{name} is not understood")
 
     def _set_variables(self, command: Command) -> None:
-        """`name=value` words."""
+        """Set the variables of `name=value` words."""
         for word in command.words:
             found = re.match(r"([A-Za-z_]\w*)(\+?)=", word)
             if found is None:
                 continue
             value = expand(word[found.end() :], self.variables)
-            self.variables[found[1]] = Unknown(f"${found[1]} is added to") if found[2] else value
+            self.variables[found[1]] = Unknown(f"${found[1]} is appended to") if found[2] else value
 
     def _call(self, command: Command, name: str, arguments: tuple[str, ...]) -> None:
-        """Follow a function of the script with its arguments."""
+        """Follow a call of one of the script's functions."""
         self.called.add(name)
         self.passed_over += 1
         if self.depth >= _DEEPEST:
-            self.fail(command, f"{name} calls itself too often")
+            self.fail(command, f"{name} calls itself too deeply")
             return
         definition, start, end = self.functions[name]
         saved = {key: value for key, value in self.variables.items() if key.isdigit() or key in "@*#"}
@@ -331,10 +331,10 @@ class _ShellReader:
         self.variables = {**{k: v for k, v in self.variables.items() if k not in given and k != "#"}, **saved}
 
     def _shell(self, command: Command, word: str) -> None:
-        """`sh -c 'commands'`."""
+        """Read the commands of `sh -c 'commands'`."""
         text = expand(word, self.variables)
         if isinstance(text, Unknown) or len(text) != 1 or self.depth >= _DEEPEST:
-            self.fail(command, "the commands given to -c are not known")
+            self.fail(command, "the commands after -c are unknown")
             return
         call = self.call
         self.call = call or self._place(command)
@@ -344,11 +344,11 @@ class _ShellReader:
         self.call = call
 
     def _sysctl(self, command: Command, arguments: tuple[str, ...], chain: tuple[str, ...]) -> None:
-        """`sysctl [-w] key=value …`; without a value it only reads."""
+        """Read `sysctl [-w] key=value …`; words without a value set nothing."""
         self.passed_over += 1
         for argument in arguments:
             if argument in ("-p", "--load", "--system", "-f") or argument.startswith(("-p", "--load", "--pattern")):
-                self.fail(command, "loads other files: import those by themselves")
+                self.fail(command, "loads other files: import them separately")
                 return
             if argument.startswith("-"):
                 continue
@@ -366,22 +366,22 @@ class _ShellReader:
     def _write(
         self, command: Command, words: tuple[str, ...], chain: tuple[str, ...], tee: tuple[str, ...] | None
     ) -> None:
-        """`echo` or `printf` into files, through redirections or `tee`."""
+        """Read `echo` or `printf` into files, through redirections or `tee`."""
         out = [x.target for x in command.redirects if x.operator in (">", ">>", ">|") and x.descriptor in (None, "1")]
         self.passed_over += 1
         for target in [*out, *(tee or ())]:
             paths = expand(target, self.variables)
             if isinstance(paths, Unknown):
-                self.fail(command, f"where to is not known: {paths.reason}")
+                self.fail(command, f"the target is unknown: {paths.reason}")
                 continue
             for path in (posixpath.normpath(path) for path in paths):
                 if path.startswith("/etc/"):
-                    self.fail(command, f"writes {path}: import that file by itself")
+                    self.fail(command, f"writes {path}: import that file separately")
                 if not path.startswith(_KNOB_FOLDERS):
                     continue
                 value = _output_of(words, self.variables)
                 if isinstance(value, Unknown):
-                    self.fail(command, f"the value is not known: {value.reason}")
+                    self.fail(command, f"the value is unknown: {value.reason}")
                     continue
                 self.found(command, "path", path, value, chain)
 
@@ -419,7 +419,7 @@ def _condition_text(commands: list[Command], index: int) -> str:
 
 
 def _chain(commands: list[Command], index: int) -> tuple[str, ...]:
-    """Return the tests that a command stands behind: `[ -f x ] && command`."""
+    """Return the tests before a command, as in `[ -f x ] && command`."""
     conditions: list[str] = []
     while index > 0 and commands[index].before in ("&&", "||"):
         earlier = commands[index - 1]
@@ -430,7 +430,7 @@ def _chain(commands: list[Command], index: int) -> tuple[str, ...]:
 
 
 def _without_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command without `sudo` and its like, and without variables set for it alone; may be empty."""
+    """Return a command without `sudo` and similar prefixes and without its own variables; may be empty."""
     index = 0
     while index < len(words):
         word = words[index]
@@ -446,7 +446,7 @@ def _without_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tee_operands(command: Command) -> tuple[str, ...] | None:
-    """Return the files of a `tee`; None if the command is another one."""
+    """Return the files of a `tee`, or None for any other command."""
     words = _without_prefix(command.words)
     if not words or posixpath.basename(words[0]) != "tee":
         return None
@@ -454,7 +454,7 @@ def _tee_operands(command: Command) -> tuple[str, ...] | None:
 
 
 def _output_of(words: tuple[str, ...], variables: Variables) -> list[str] | Unknown:
-    """Return what `echo` or `printf` prints, without white space around it."""
+    """Return what `echo` or `printf` prints, without surrounding white space."""
     arguments: list[list[str]] = []
     for word in words[1:]:
         values = expand(word, variables)
@@ -472,7 +472,7 @@ def _output_of(words: tuple[str, ...], variables: Variables) -> list[str] | Unkn
 
 
 def _formatted(arguments: list[list[str]]) -> list[str] | Unknown:
-    """`printf` with plain text, or with one `%s` or `%d` for the whole value."""
+    """Return the output of `printf` with plain text, or with one `%s` or `%d` for the whole value."""
     if not arguments:
         return Unknown("printf without a format")
     pattern = arguments[0][0].replace("\\n", "").strip()
@@ -480,4 +480,4 @@ def _formatted(arguments: list[list[str]]) -> list[str] | Unknown:
         return [pattern]
     if pattern in ("%s", "%d", "%i", "%u") and len(arguments) == 2:
         return arguments[1]
-    return Unknown(f"printf {pattern!r} is not read")
+    return Unknown(f"cannot read printf {pattern!r}")

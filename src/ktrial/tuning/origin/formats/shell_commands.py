@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shell tokens into a flat list of commands, with keywords (`if`, `do`, `done`, …) as commands of their own."""
+"""Group shell tokens into a flat list of commands; keywords (`if`, `do`, `done`, …) are commands of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPENERS = frozenset(("for", "select", "while", "until"))
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """One redirection of a command. `descriptor` is the number before the operator, None if there is none."""
+    """A redirection of a command. `descriptor` is the number before the operator, if any."""
 
     descriptor: str | None
     operator: str
@@ -23,8 +23,8 @@ class Redirect(msgspec.Struct, frozen=True):
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A simple command, or a keyword.
 
-    `keyword` is None for a simple command; else the keyword, `pattern` (of a case) or `function` (definition: its
-    name in `words`). `before` and `after` are the operators around it (`&&`, `|`, …).
+    `keyword` is None for a simple command, otherwise the keyword, `pattern` (of a case) or `function` (a definition,
+    with its name in `words`). `before` and `after` are the surrounding operators (`&&`, `|`, …).
     """
 
     words: tuple[str, ...]
@@ -41,7 +41,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Builder:
-    """Collects words until an operator ends the command."""
+    """Collect words until an operator ends the command."""
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
@@ -50,7 +50,7 @@ class _Builder:
         self.line_number = 0
         self.before = "\n"
         self.in_case: list[bool] = []
-        """One entry per open `case`: whether a pattern comes next."""
+        """One entry per open `case`: whether a pattern is expected next."""
 
     def end(self, operator: str) -> None:
         if self.words or self.redirects:
@@ -68,7 +68,7 @@ class _Builder:
         self.before = operator
 
     def keyword(self, name: str, line_number: int, words: tuple[str, ...] = ()) -> None:
-        """A keyword as a command of its own."""
+        """Add a keyword as a command of its own."""
         self._append(Command(words=words, keyword=name, before=self.before, line_number=line_number))
         self.words, self.redirects = [], []
         self.before = "\n"
@@ -90,7 +90,7 @@ def group(tokens: list[Token]) -> list[Command]:
 
 
 def _take(builder: _Builder, tokens: list[Token], index: int) -> int:
-    """Take one token, or a redirection with its target; how many tokens were used."""
+    """Take one token, or a redirection with its target; return the number of tokens taken."""
     token = tokens[index]
     following = tokens[index + 1] if index + 1 < len(tokens) else None
     if token.kind == "word":
@@ -117,7 +117,7 @@ def _take(builder: _Builder, tokens: list[Token], index: int) -> int:
 
 
 def _word(builder: _Builder, token: Token) -> None:
-    """A word: part of the command, or a keyword where a command may begin."""
+    """Add a word to the command, or a keyword if a command may start here."""
     if not builder.words:
         builder.line_number = token.line_number
         if token.text == "esac" and builder.in_case:
@@ -138,7 +138,7 @@ def _word(builder: _Builder, token: Token) -> None:
 
 
 def closing(commands: list[Command], start: int, stop: int) -> int:
-    """The index of the `done` or `}` that closes the block opened at `start`; `stop` where it is never closed."""
+    """Return the index of the `done` or `}` that closes the block at `start`, or `stop` if nothing closes it."""
     depth = 0
     braces = commands[start].keyword == "{"
     for index in range(start, stop):

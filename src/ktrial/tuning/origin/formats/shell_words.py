@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shell text into words and operators, and words into values: enough to read tuning scripts, nothing is ever run."""
+"""Split shell text into words and operators, and words into values: just enough to read scripts; nothing is run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _OPERATORS_1 = ";&|<>()"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARITHMETIC = re.compile(r"\s*(0[xX][0-9A-Fa-f]+|\d+|[A-Za-z_]\w*|[-+*/%()])")
 MAXIMUM_VALUES = 64
-"""A word that stands for more values than this (nested loops over lists) is not read."""
+"""A word with more possible values than this (nested loops over lists) is not read."""
 DEEPEST = 40
-#: No expression that anybody writes has more.
+#: Limit for the tokens of an expression, more than anybody writes.
 MOST_TOKENS = 400
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A word as written (quotes kept), an operator, or the end of a line. `joined`: no white space before it."""
+    """A word as written (with quotes), an operator, or the end of a line. `joined`: no white space precedes it."""
 
     kind: Literal["word", "operator", "newline"]
     text: str
@@ -30,13 +30,13 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Why a word's value is not known."""
+    """The reason why a word's value is unknown."""
 
     reason: str
 
 
 class NotClosed(ValueError):
-    """A quote, or a `$(`, that never ends. `offset` is where it begins."""
+    """A quote or `$(` is never closed. `offset` is where it starts."""
 
     def __init__(self, offset: int, mark: str) -> None:
         self.offset = offset
@@ -45,9 +45,9 @@ class NotClosed(ValueError):
 
 
 def tokenise(text: str) -> tuple[list[Token], list[tuple[int, str]]]:
-    """Tokens of a script, and (line number, reason) for places that could not be split.
+    """Return the tokens of a script, and (line number, reason) for each place that could not be split.
 
-    After a quote that is never closed reading goes on with the next line.
+    After an unclosed quote, reading continues with the next line.
     """
     tokens: list[Token] = []
     failures: list[tuple[int, str]] = []
@@ -84,7 +84,7 @@ def tokenise(text: str) -> tuple[list[Token], list[tuple[int, str]]]:
 
 
 def _after_documents(text: str, offset: int, documents: list[str]) -> int:
-    """Return where reading goes on after the here-documents that begin at `offset`."""
+    """Return where reading continues after the here-documents that start at `offset`."""
     for delimiter in documents:
         wanted = re.sub(r"[\"'\\]", "", delimiter)
         while offset < len(text):
@@ -108,7 +108,7 @@ def _operator(text: str, offset: int) -> str | None:
 
 
 def _word_end(text: str, offset: int) -> int:
-    """Return where the word that begins at `offset` ends."""
+    """Return where the word that starts at `offset` ends."""
     while offset < len(text) and text[offset] not in " \t\r\n" + _OPERATORS_1:
         offset = _piece_end(text, offset)
     return offset
@@ -136,7 +136,7 @@ def _piece_end(text: str, offset: int, depth: int = 0) -> int:
 
 
 def _until(text: str, start: int, skip: int, close: str, depth: int) -> int:
-    """Return the end of a part that closes with `close`, passing over parts within it."""
+    """Return the end of a part that closes with `close`, skipping nested parts."""
     offset = start + skip
     while offset < len(text):
         character = text[offset]
@@ -154,13 +154,13 @@ def _until(text: str, start: int, skip: int, close: str, depth: int) -> int:
 
 
 def literal(word: str) -> str | None:
-    """Return the text of a word without any expansion, quotes removed; None if it holds one."""
+    """Return the text of a word without quotes, or None if it contains an expansion."""
     values = expand(word, {})
     return values[0] if isinstance(values, list) and len(values) == 1 else None
 
 
 def expand(word: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """Return all values that a word may take. Globs stay as patterns; what only running could tell is `Unknown`."""
+    """Return all values that a word may have. Globs stay patterns; what only running the script shows is `Unknown`."""
     results = [""]
     parts: list[str] = []
     offset = 0
@@ -186,7 +186,7 @@ def expand(word: str, variables: Mapping[str, list[str] | Unknown]) -> list[str]
 
 
 def _continued(results: list[str], parts: list[str], values: list[str]) -> list[str]:
-    """Return each result with what stands between, and with each of the values behind that."""
+    """Append the fixed parts to each result, then each of the values."""
     between = "".join(parts)
     return [left + between + right for left in results for right in values]
 
@@ -194,7 +194,7 @@ def _continued(results: list[str], parts: list[str], values: list[str]) -> list[
 def _piece(
     piece: str, word: str, end: int, variables: Mapping[str, list[str] | Unknown]
 ) -> list[str] | Unknown | tuple[list[str] | Unknown, int]:
-    """Return values of one piece; with a new end where the piece is `$name`, which ends later than one character."""
+    """Return the values of one piece, and a new end if the piece is `$name`, which is longer than one character."""
     if piece[0] in "\\'\"":
         return _quoted(piece, variables)
     if piece.startswith("$((") and piece.endswith("))"):
@@ -214,7 +214,7 @@ def _piece(
 
 
 def _quoted(piece: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """Return a quoted piece. Within double quotes a backslash escapes only `$`, `` ` ``, `"`, itself and a newline."""
+    """Return a quoted piece. In double quotes a backslash escapes only `$`, `` ` ``, `"`, itself and a newline."""
     if piece[0] == "\\":
         return [piece[1:].replace("\n", "")]
     text = piece[1:-1]
@@ -226,10 +226,10 @@ def _quoted(piece: str, variables: Mapping[str, list[str] | Unknown]) -> list[st
 
 
 def _braced(inner: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """`${name}` and `${name:-default}`."""
+    """Return the value of `${name}` or `${name:-default}`."""
     found = re.fullmatch(r"([A-Za-z_]\w*|[0-9@*#?])(?:(:?[-=])(.*))?", inner, re.DOTALL)
     if found is None:
-        return Unknown(f"${{{inner}}} is not read")
+        return Unknown(f"cannot read ${{{inner}}}")
     values = lookup(found[1], variables)
     if isinstance(values, Unknown) and found[2] and found[1] not in variables:
         return expand(found[3], variables)
@@ -237,25 +237,25 @@ def _braced(inner: str, variables: Mapping[str, list[str] | Unknown]) -> list[st
 
 
 def lookup(name: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    return variables.get(name, Unknown(f"${name} is not known"))
+    return variables.get(name, Unknown(f"${name} is unknown"))
 
 
 def arithmetic(text: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """Whole numbers, names, `+ - * / %` and brackets."""
+    """Compute an expression of whole numbers, names, `+ - * / %` and brackets."""
     plain = re.sub(r"\$\{?([A-Za-z_]\w*)\}?", r"\1", text)
     tokens: list[str] = []
     offset, end = 0, len(plain.rstrip())
     while offset < end:
         found = _ARITHMETIC.match(plain, offset)
         if found is None or len(tokens) > MOST_TOKENS:
-            return Unknown(f"$(({text})) is not read")
+            return Unknown(f"cannot read $(({text}))")
         tokens.append(found[1])
         offset = found.end()
     try:
         value, rest = _sum(tokens, variables, 0)
     except (ArithmeticError, IndexError, ValueError, LookupError) as error:
-        return Unknown(f"$(({text})) cannot be computed: {error}")
-    return Unknown(f"$(({text})) is not read") if rest else [str(value)]
+        return Unknown(f"cannot compute $(({text})): {error}")
+    return Unknown(f"cannot read $(({text}))") if rest else [str(value)]
 
 
 def _sum(tokens: list[str], variables: Mapping[str, list[str] | Unknown], depth: int) -> tuple[int, list[str]]:
@@ -297,7 +297,7 @@ def _factor(tokens: list[str], variables: Mapping[str, list[str] | Unknown], dep
     if first[0].isalpha() or first[0] == "_":
         values = lookup(first, variables)
         if isinstance(values, Unknown) or len(values) != 1:
-            raise LookupError(f"{first} is not known")
+            raise LookupError(f"{first} is unknown")
         first = values[0]
     if len(first) > 20:
         raise ValueError("number too long")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which format a text is, told from its name and content, and the reader for each format."""
+"""Detect the format of a text by its name and content, and choose its reader."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ READERS: dict[Format, Callable[[str | bytes, str], FileReading]] = {
     "zram-generator": zram_generator.parse,
     "list": pasted_list.parse,
 }
-"""The reader of each format: (text, file name) -> what it sets."""
+"""The reader of each format: it maps (text, file name) to what the text sets."""
 
 
 class Sniffed(msgspec.Struct, frozen=True):
-    """The format that a text seems to be, and what tells it."""
+    """The detected format of a text, and the reason."""
 
     format: Format
     reason: str
@@ -54,9 +54,9 @@ _BY_NAME: tuple[tuple[str, Format, str], ...] = (
     (r"(?:^|/)modprobe(?:\.d/.*)?\.conf$", "modprobe.d", "a modprobe file by its name"),
     (r"(?:^|/)tmpfiles\.d/", "tmpfiles.d", "in a tmpfiles.d folder"),
     (r"zram-generator\.conf", "zram-generator", "a zram-generator file by its name"),
-    (r"(?:^|/)(?:proc/cmdline|kernel/cmdline|default/grub|grub\.d/[^/]*\.cfg)$", "command-line", "named so"),
+    (r"(?:^|/)(?:proc/cmdline|kernel/cmdline|default/grub|grub\.d/[^/]*\.cfg)$", "command-line", "by its name"),
     (r"\.sh$", "shell", "named *.sh"),
-    (r"\.(?:md|markdown|html?)$", "list", "a text to be read by people, by its name"),
+    (r"\.(?:md|markdown|html?)$", "list", "a document by its name"),
 )
 _BY_LINE: tuple[tuple[str, Format, str], ...] = (
     (r"#!.*\b(?:sh|bash|dash|ash|zsh)\b", "shell", "begins with a shell's #! line"),
@@ -76,7 +76,7 @@ _MARKDOWN_LINE = re.compile(r"(?:[-*•]\s|#{1,6}\s.*(?:vm|kernel|net|fs)\.|\||`
 
 
 def sniff(name: str, data: str | bytes) -> Sniffed:
-    """Tell the format. The name decides where it is telling, then telling lines, then what most lines look like."""
+    """Detect the format by a distinctive name, then by distinctive lines, then by what most lines look like."""
     for pattern, found, reason in _BY_NAME:
         if re.search(pattern, name):
             return Sniffed(found, reason)
@@ -96,11 +96,11 @@ def sniff(name: str, data: str | bytes) -> Sniffed:
         return Sniffed("shell", "has commands that set values")
     if len(content) == 1 and not (sysctls or markdown or prose) and _BOOT_LINE.match(content[0]):
         return Sniffed("command-line", "is one line of words as on a kernel command line")
-    return Sniffed("list", "format not recognised: read as a list with text around it")
+    return Sniffed("list", "format not recognised, treated as free text")
 
 
 def _is_prose(line: str) -> bool:
-    """Return a sentence: four words in a row, and no comment."""
+    """Return whether a line is a sentence: four words in a row, and no comment."""
     return (
         line[0] not in "#;"
         and re.search(r"(?:\b[A-Za-z]{2,}[,']?\s+){3}[A-Za-z]{2,}[.,:;!?)]*(?:\s|$)", line) is not None
@@ -108,6 +108,6 @@ def _is_prose(line: str) -> bool:
 
 
 def read(data: str | bytes, file: str, as_format: Format | None = None) -> tuple[FileReading, Sniffed]:
-    """Read a text as `as_format`, or as what it seems to be."""
-    sniffed = sniff(file, data) if as_format is None else Sniffed(as_format, "said so")
+    """Read a text as `as_format`, or as its detected format."""
+    sniffed = sniff(file, data) if as_format is None else Sniffed(as_format, "from --format")
     return READERS[sniffed.format](data, file), sniffed

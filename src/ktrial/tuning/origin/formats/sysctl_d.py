@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sysctl.d files: `key = value` lines, and the rule by which several files become one set of values.
+"""sysctl.d files: `key = value` lines, and the rule that merges several files into one set of values.
 
-Canonical ids use dots between the parts of a name; a dot that belongs to a part (an interface `eth0.100`) is
-written as a slash: `net.ipv4.conf.eth0/100.rp_filter`. That is the spelling of `sysctl` itself.
-All values below /proc/sys are read as `grep -rs "" /proc/sys` prints them.
+Canonical names use dots between the parts of a name. A dot inside a part (interface `eth0.100`) is written as a slash,
+as `sysctl` itself does: `net.ipv4.conf.eth0/100.rp_filter`. This module also reads all values below /proc/sys, as
+`grep -rs "" /proc/sys` prints them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ktrial.tuning.origin.formats.lines import (
 from ktrial.tuning.origin.formats.words import fits
 
 _ROOT = "/proc/sys/"
-#: What is counted or drawn anew at each boot, and the kernel's own name: no defaults.
+#: Counters, values drawn at each boot, and the kernel's own name have no defaults.
 _NO_DEFAULTS = (
     *("fs.aio-nr", "fs.dentry-state", "fs.file-nr", "fs.inode-nr", "fs.inode-state", "fs.quota.", "kernel.ns_last_pid"),
     *("crypto.fips_version", "kernel.osrelease", "kernel.pty.nr", "kernel.random.", "kernel.version", "kernel.tainted"),
@@ -36,7 +36,7 @@ _NO_DEFAULTS = (
 
 
 def read_sysctl_values(data: bytes) -> dict[str, str]:
-    """Name -> value, lines of one file joined by a semicolon; lines that are none of /proc/sys are left out."""
+    """Map names to values; lines of one file are joined with semicolons, those outside /proc/sys are ignored."""
     found: dict[str, str] = {}
     for line in data.decode(errors="replace").splitlines():
         path, colon, value = line.partition(":")
@@ -50,23 +50,23 @@ def read_sysctl_values(data: bytes) -> dict[str, str]:
 
 
 def sysctl_differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
-    """Name -> both values, where they differ; None if a kernel has no such sysctl."""
+    """Map the names that differ to both values; None if a kernel lacks the sysctl."""
     names = sorted(before.keys() | after.keys())
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
 
 DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
-"""Directories in order of preference: of two files with one base name, the one found earlier in this list counts."""
+"""Folders in order of preference: of files with the same name, the one in the first folder counts."""
 
 SYSCTL_CONF = "/etc/sysctl.conf"
-"""Applied after all directories by `sysctl --system`; systemd reads it only where a link in sysctl.d leads to it."""
+"""`sysctl --system` applies it after all folders; systemd reads it only if sysctl.d has a link to it."""
 
 _KEY = re.compile(r"[A-Za-z0-9_*?\[\]!,@:+-]+(?:[./][A-Za-z0-9_*?\[\]!,@:+-]+)*")
 _GLOB = re.compile(r"[*?\[]")
 
 
 class SysctlFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: its assignments, and the keys it keeps out of globs (`-key` without a value)."""
+    """One file: its assignments, and the keys that it excludes from globs (`-key` without a value)."""
 
     file: str
     assignments: tuple[Assignment, ...] = ()
@@ -78,21 +78,21 @@ class SysctlFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Masked(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that does not count, and the file of the same base name that hides it."""
+    """A file that does not count, and the file of the same name that hides it."""
 
     file: str
     by: str
 
 
 class Winner(msgspec.Struct, frozen=True, kw_only=True):
-    """The assignment in force for a key (or glob) and those it overrode, oldest first."""
+    """The assignment that wins for a key or glob, and those that it overrode, oldest first."""
 
     assignment: Assignment
     overrode: tuple[Assignment, ...] = ()
 
 
 class Merged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a set of files comes to. `order` lists the files that count in the order they are applied."""
+    """The merged content of several files. `order` lists the files that count in the order of application."""
 
     order: tuple[str, ...]
     winners: tuple[Winner, ...]
@@ -101,7 +101,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[Unread, ...]
 
     def winner(self, key: str) -> Winner | None:
-        """Who sets `key` (canonical): a line with its own name, else the last glob that matches and is not excluded."""
+        """Return who sets the canonical `key`: a line with its name, or else the last matching glob if not excluded."""
         for winner in self.winners:
             if winner.assignment.name == key:
                 return winner
@@ -118,7 +118,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canonical(key: str) -> str:
-    """Return the one spelling of a sysctl name: the separator that comes first decides what the others mean."""
+    """Return the canonical spelling of a sysctl name: its first separator decides what the others mean."""
     first = re.search(r"[./]", key)
     if first is not None and first.group() == "/":
         return key.translate(str.maketrans("./", "/."))
@@ -126,18 +126,18 @@ def canonical(key: str) -> str:
 
 
 def is_glob(name: str) -> bool:
-    """Return whether a name stands for several keys."""
+    """Return whether a name may match several keys."""
     return _GLOB.search(name) is not None
 
 
 def matches(pattern: str, key: str) -> bool:
-    """Return whether a glob over canonical names matches `key`; `*` does not cross a dot."""
+    """Return whether a glob over canonical names matches `key`; `*` does not match a dot."""
     wanted, given = pattern.split("."), key.split(".")
     return len(wanted) == len(given) and all(map(fits, given, wanted))
 
 
 def parse(data: str | bytes, file: str) -> SysctlFile:
-    """Read one sysctl.d file. Comments begin a line with `#` or `;`; there are none after a value."""
+    """Read one sysctl.d file. Comments are whole lines that start with `#` or `;`."""
     lines, unread = split_lines(data, file)
     assignments: list[Assignment] = []
     exclusions: list[Assignment] = []
@@ -156,7 +156,7 @@ def parse(data: str | bytes, file: str) -> SysctlFile:
 
 
 def _line(text: str, file: str, number: int) -> Assignment | Unread:
-    """Return one line that is not a comment: an assignment, or an exclusion (value None)."""
+    """Read a line that is not a comment: an assignment, or an exclusion (value None)."""
     dashed = text.startswith("-")
     left, equals, right = text.removeprefix("-").partition("=")
     key, value = left.strip(), right.strip()
@@ -165,7 +165,7 @@ def _line(text: str, file: str, number: int) -> Assignment | Unread:
     if not _KEY.fullmatch(key):
         return unread_line(file, number, text, f"{key!r} is not a sysctl name")
     if re.search(r"\s[#;]", value):
-        return unread_line(file, number, text, f"no comment can follow a value here: the kernel is given {value!r}")
+        return unread_line(file, number, text, f"a comment cannot follow a value: the kernel receives {value!r}")
     return Assignment(
         kind="sysctl",
         name=canonical(key),
@@ -180,10 +180,10 @@ def _line(text: str, file: str, number: int) -> Assignment | Unread:
 def merge(files: Sequence[tuple[str, str | bytes | None]]) -> Merged:
     """Merge files as the system does at boot.
 
-    `files` are (path, text); text None is a file that is a link to /dev/null (it masks and sets nothing). Of equal
-    base names the one in the directory that comes first in `DIRECTORIES` counts. Those that count are applied in
-    order of their base names, then `/etc/sysctl.conf`; a later line wins. A key with a line of its own is not
-    touched by globs. Files that do not end in `.conf` are passed over.
+    `files` are (path, text) pairs; text None is a link to /dev/null, which masks and sets nothing. Of files with the
+    same name, the one in the first folder of `DIRECTORIES` counts. They are applied in order of their names, then
+    `/etc/sysctl.conf`; later lines win. Globs do not change a key that has its own line. Files that do not end in
+    `.conf` are ignored.
     """
     chosen, masked = _choose(files)
     parsed: list[SysctlFile] = []
@@ -211,7 +211,7 @@ def merge(files: Sequence[tuple[str, str | bytes | None]]) -> Merged:
 def _choose(
     files: Sequence[tuple[str, str | bytes | None]],
 ) -> tuple[list[tuple[str, str | bytes | None]], list[Masked]]:
-    """Return the files that count, in the order of application, and those that others hide."""
+    """Return the files that count in the order of application, and those that others hide."""
 
     def preference(path: str) -> int:
         folder = posixpath.dirname(path)
@@ -234,7 +234,7 @@ def _choose(
 
 
 def _all_unread(text: str | bytes, path: str) -> list[Unread]:
-    """Return every line with content of a file of which nothing could be read."""
+    """Return every line with content of an unreadable file."""
     lines, unread = split_lines(text, path)
     reason = "not a line of sysctl.d"
     return unread + [unread_line(path, x.number, x.text, reason) for x in lines if not is_comment(x.text, "#;")]

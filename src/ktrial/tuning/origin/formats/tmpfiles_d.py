@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """tmpfiles.d files: `w` lines that write a value into a file below /sys or /proc.
 
-`w` and `w+` are written whenever systemd-tmpfiles runs, those with `!` only at boot. Lines of other types, and `w`
-lines for other files, set no knob and are passed over.
+`w` and `w+` lines are written whenever systemd-tmpfiles runs, those with `!` only at boot. Lines of other types, and
+`w` lines for other files, set no knob and are ignored.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def parse(data: str | bytes, file: str) -> FileReading:
 
 
 def _write(line: Line, kind: str, file: str) -> Assignment | Unread | None:
-    """Return one `w` line; None if it writes elsewhere."""
+    """Read one `w` line; return None if it writes to another file."""
     fields: list[str] = []
     offset = 0
     while len(fields) < 6 and (found := _FIELD.match(line.text, offset)):
@@ -66,7 +66,7 @@ def _write(line: Line, kind: str, file: str) -> Assignment | Unread | None:
         return unread_line(file, line.number, line.text, reason)
     for text in (path, argument):
         if re.search(r"%[^%]", text.replace("%%", "")):
-            return unread_line(file, line.number, line.text, "holds a specifier (%…) whose value is not known here")
+            return unread_line(file, line.number, line.text, "contains a specifier (%…) with an unknown value")
     return Assignment(
         kind="path",
         name=path.replace("%%", "%"),

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TuneD profiles (`tuned.conf`): the sysctls, files and kernel arguments that a profile sets.
 
-Read are the units of type `sysctl`, `sysfs`, `vm`, `disk`, `cpu` and `bootloader`. Variables of the same file are
-put in; functions (`${f:…}`) and variables from elsewhere are named as unread. `include` is kept as names: finding
-those files is the caller's part, and `reading` names the line. A value that begins with `>` only raises, one with `<`
-only lowers.
+The reader supports units of type `sysctl`, `sysfs`, `vm`, `disk`, `cpu` and `bootloader`. It substitutes variables of
+the same file; functions (`${f:…}`) and other variables are reported as unread. `include` is kept as names: the caller
+finds those files, and `reading` reports the line. A value that starts with `>` only raises, one with `<` only lowers.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _CPU_PATHS = {
     "pm_qos_resume_latency_us": "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us",
     "sampling_down_factor": "/sys/devices/system/cpu/cpufreq/ondemand/sampling_down_factor",
 }
-#: Words of the kernel (and of older tools: default, powersave) for what reads back as a number.
+#: Words of the kernel and of older tools (default, powersave) for values that read back as numbers.
 _ENERGY_BIAS = {
     "performance": "0",
     "balance-performance": "4",
@@ -70,7 +69,7 @@ _DISK_PATHS = {
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """One section and what it sets.
 
-    `replace` means that it takes the place of the included profile's section of that name.
+    `replace` means that it replaces the included profile's section of the same name.
     """
 
     name: str
@@ -82,7 +81,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """One tuned.conf."""
+    """The content of one tuned.conf."""
 
     file: str
     summary: str | None
@@ -93,7 +92,7 @@ class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[Unread, ...]
 
     def reading(self) -> FileReading:
-        """Return the assignments of all units, in the order of the text."""
+        """Return the assignments of all units in the order of the text."""
         found = sorted((item for unit in self.units for item in unit.assignments), key=lambda item: item.line_number)
         return FileReading(
             file=self.file, assignments=tuple(found), unread=in_order([*self.unread, *self.include_lines])
@@ -122,9 +121,7 @@ def parse(data: str | bytes, file: str) -> TunedProfile:
         file=file,
         summary=main.get("summary"),
         include_lines=tuple(
-            unread_line(
-                file, entry.line_number, entry.text, "what that profile sets is not read: import its tuned.conf"
-            )
+            unread_line(file, entry.line_number, entry.text, "the included profile is not read: import its tuned.conf")
             for entry in entries
             if (entry.section, entry.key) == ("main", "include")
         ),
@@ -167,11 +164,11 @@ def _assign(entry: ini.Entry, unit: Unit, variables: dict[str, str], file: str) 
         return [unread_line(file, entry.line_number, entry.text, reason)]
 
     if unit.type not in _READ_TYPES:
-        return failed(f"settings of [{unit.name}] (type {unit.type}) are not read")
+        return failed(f"settings of [{unit.name}] (type {unit.type}) are not supported")
     name, value = _substitute(entry.key, variables), _substitute(entry.value, variables)
     unresolved = re.search(r"(?<!\\)\$\{[^}]*\}?", f"{name}={value}")
     if unresolved:
-        return failed(f"{unresolved[0]} is not known here")
+        return failed(f"{unresolved[0]} is unknown")
     if unit.type == "bootloader":
         return _bootloader(entry, name, value, file)
     direction: Literal["raise", "lower"] | None = None
@@ -203,46 +200,46 @@ def _assign(entry: ini.Entry, unit: Unit, variables: dict[str, str], file: str) 
 
 
 def _target(unit: Unit, name: str, value: str) -> tuple[Literal["sysctl", "path"], str, str] | str:
-    """(kind, name, value) of a setting, or why it cannot be read."""
+    """Return (kind, name, value) of a setting, or why it cannot be read."""
     if unit.type == "sysctl":
         return "sysctl", sysctl_d.canonical(name), value
     if unit.type == "sysfs":
         return ("path", name, value) if name.startswith(("/sys/", "/proc/")) else f"{name} is not a path below /sys"
     if unit.type == "cpu":
         path = _CPU_PATHS.get(name)
-        return ("path", path, value) if path else f"{name} of [cpu] is held by the daemon or not known; no file is set"
+        return ("path", path, value) if path else f"{name} of [cpu] is unknown, or the daemon applies it without a file"
     return _vm(name, value) if unit.type == "vm" else _disk(unit, name, value)
 
 
 def _vm(name: str, value: str) -> tuple[Literal["sysctl", "path"], str, str] | str:
-    """Return a setting of [vm]; a percent given for bytes sets the ratio."""
+    """Read a setting of [vm]; a percentage for bytes sets the ratio."""
     if name in _VM_PATHS:
         return "path", _VM_PATHS[name], value
     if name not in _VM_SYSCTLS:
-        return f"{name} of [vm] is not known"
+        return f"{name} of [vm] is unknown"
     if value.endswith("%"):
         return "sysctl", "vm." + name.replace("_bytes", "_ratio"), value[:-1].strip()
     return "sysctl", f"vm.{name}", value
 
 
 def _disk(unit: Unit, name: str, value: str) -> tuple[Literal["sysctl", "path"], str, str] | str:
-    """Return a setting of [disk]: read-ahead is in kB, or in sectors of 512 bytes with an `s` behind the number."""
+    """Read a setting of [disk]: read-ahead is in kB, or in sectors of 512 bytes with an `s` after the number."""
     path = _DISK_PATHS.get(name)
     if path is None:
-        return f"{name} of [disk] sets no file that is read here"
+        return f"{name} of [disk] is not supported"
     device = (unit.devices or "*").strip()
     if re.search(r"[\s,!$]", device):
-        return f"devices={device} is not one name or pattern"
+        return f"devices={device} is not a single name or pattern"
     if name == "readahead":
         found = re.fullmatch(r"(\d+)\s*(s?)", value)
         if found is None:
-            return f"readahead {value!r} is neither a number of kB nor of sectors"
+            return f"readahead: expected kB or sectors, got {value!r}"
         value = str(int(found[1]) // 2) if found[2] else found[1]
     return "path", path.replace("{device}", device), value
 
 
 def _bootloader(entry: ini.Entry, name: str, value: str, file: str) -> list[Assignment | Unread]:
-    """Kernel arguments of a `cmdline…` option: `+` adds, `-` takes away, a bare word adds too."""
+    """Read kernel arguments of a `cmdline…` option: `+` and bare words add, `-` removes."""
     if not name.startswith("cmdline"):
         return [unread_line(file, entry.line_number, entry.text, f"{name} of [bootloader] is not a kernel argument")]
     results: list[Assignment | Unread] = []
@@ -250,7 +247,7 @@ def _bootloader(entry: ini.Entry, name: str, value: str, file: str) -> list[Assi
         if word == "+":
             continue
         if word.startswith("-"):
-            reason = f"takes a kernel argument away: {word[1:]}"
+            reason = f"removes a kernel argument: {word[1:]}"
             results.append(unread_line(file, entry.line_number, entry.text, reason))
             continue
         parameter, equals, argument = word.removeprefix("+").partition("=")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """udev rules: which attribute or sysctl a rule sets, and for which devices.
 
-Rules that set neither are passed over. A rule that runs a program on a file below /sys or on sysctl is named as
-unread: what such a program sets cannot be known. Rules that a `GOTO` may jump over carry that as a condition.
+Rules that set neither are ignored. A rule that runs a program on a file below /sys or on sysctl is reported as unread,
+because the program's effect is unknown. Rules that a `GOTO` may skip carry that as a condition.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ASSIGN_ONLY = frozenset(["OWNER", "GROUP", "MODE", "SECLABEL", "RUN", "LABEL", 
 _RUNS = frozenset(("PROGRAM", "IMPORT"))
 _SETS = re.compile(r"/sys/|/proc/sys|sysctl")
 _APPLIES_FILES = re.compile(r"\S*/systemd-sysctl(?:\s|$)")
-"""systemd-sysctl only applies sysctl.d files once more: those are read by themselves."""
+"""systemd-sysctl only applies the sysctl.d files again, and those are read separately."""
 _TOKEN = re.compile(
     r"""[\s,]*(?P<key>[A-Z_]+)(?:\{(?P<attribute>[^}"]*)\})?\s*(?P<operator>==|!=|\+=|-=|:=|=)\s*"""
     r"""(?P<prefix>[ei]{0,2})"(?P<value>(?:\\.|[^"\\])*)"\s*"""
@@ -56,7 +56,7 @@ _TOKEN = re.compile(
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition of a rule: `SUBSYSTEM=="block"`, `ATTR{queue/rotational}=="0"`."""
+    """One condition of a rule, such as `SUBSYSTEM=="block"` or `ATTR{queue/rotational}=="0"`."""
 
     key: str
     attribute: str | None
@@ -69,14 +69,14 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UdevRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule that sets something: its conditions, its assignments, and its first line."""
+    """One rule that sets something: conditions, assignments, and its first line."""
 
     line_number: int
     matches: tuple[Match, ...]
     assignments: tuple[Assignment, ...]
 
     def may_match(self, key: str, name: str) -> bool:
-        """Return whether the conditions on `key` (`KERNEL`, `SUBSYSTEM`) allow `name`; no condition allows all."""
+        """Return whether the conditions on `key` (`KERNEL`, `SUBSYSTEM`) allow `name`; without any they do."""
         for match in self.matches:
             if match.key != key:
                 continue
@@ -87,7 +87,7 @@ class UdevRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UdevRules(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: the rules that set something, in order."""
+    """The rules of one file that set something, in order."""
 
     file: str
     rules: tuple[UdevRule, ...] = ()
@@ -110,7 +110,7 @@ class _Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Logical(msgspec.Struct, frozen=True):
-    """A rule's text with the lines it was joined from: (offset in the text, line number)."""
+    """A rule's text and its original lines as (offset in the text, line number)."""
 
     text: str
     starts: tuple[tuple[int, int], ...]
@@ -120,7 +120,7 @@ class _Logical(msgspec.Struct, frozen=True):
 
 
 def parse(data: str | bytes, file: str) -> UdevRules:
-    """Read one rules file. A backslash at the end of a line continues the rule."""
+    """Read one rules file. A trailing backslash continues the rule on the next line."""
     lines, unread = split_lines(data, file)
     tokenised: list[tuple[_Logical, list[_Token]]] = []
     for logical in _join(lines):
@@ -141,7 +141,7 @@ def parse(data: str | bytes, file: str) -> UdevRules:
 
 
 def _join(lines: list[Line]) -> list[_Logical]:
-    """Rules as one text each; comment lines are passed over, also between the lines of one rule."""
+    """Join the lines of each rule; comment lines are ignored, even between the lines of one rule."""
     rules: list[_Logical] = []
     text, starts = "", []
     for line in lines:
@@ -169,7 +169,7 @@ def _tokens(logical: _Logical) -> list[_Token] | str:
         found = _TOKEN.match(text, offset)
         if found is None:
             shown = text[offset : offset + 40].strip()
-            return f'cannot be read from {shown!r} on: KEY=="value" or KEY="value" is expected'
+            return f'cannot read from {shown!r} on: expected KEY=="value" or KEY="value"'
         key, operator = found["key"], found["operator"]
         if key not in _MATCH_ONLY | _BOTH | _ASSIGN_ONLY:
             return f"{key} is not a key of udev rules"
@@ -189,7 +189,7 @@ def _tokens(logical: _Logical) -> list[_Token] | str:
 
 
 def _jumps_over(rules: list[list[_Token]], index: int) -> tuple[str, ...]:
-    """Return the conditions of earlier rules whose GOTO leads behind rule `index`."""
+    """Return the conditions of earlier rules whose GOTO skips rule `index`."""
     conditions: list[str] = []
     for earlier in rules[:index]:
         for label in (token.value for token in earlier if token.key == "GOTO"):
@@ -208,14 +208,14 @@ def _matches(tokens: list[_Token]) -> tuple[Match, ...]:
 
 
 def _rule(logical: _Logical, tokens: list[_Token], file: str, unless: tuple[str, ...]) -> tuple[UdevRule, list[Unread]]:
-    """Return the rule's assignments, with all of its conditions on each."""
+    """Return the rule's assignments, each with all of the rule's conditions."""
     matches = _matches(tokens)
     conditions = (*unless, *(str(match) for match in matches))
     assignments: list[Assignment] = []
     unread: list[Unread] = []
     for token in tokens:
         if token.key == "RUN" and _SETS.search(token.value) and not _APPLIES_FILES.match(token.value):
-            reason = f"runs a program: what it sets cannot be known: {token.value}"
+            reason = f"runs a program whose effect is unknown: {token.value}"
             unread.append(unread_line(file, token.line_number, logical.text, reason))
         if token.is_match() or token.key not in ("ATTR", "SYSCTL") or token.attribute is None:
             continue

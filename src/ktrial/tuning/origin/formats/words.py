@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of a command line with quotes and backslashes, and patterns of names.
+"""Split command lines with quotes and backslashes into words, and match name patterns.
 
-Words are split as `shlex.split` does, in time that grows with the line: that one needs four times as long for a word
-that is twice as long.
+The words are those of `shlex.split`, but in time linear in the length of the line; `shlex.split` needs four times as
+long for a word that is twice as long.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-#: No name in /proc, /sys or /dev is longer, and to read a long pattern takes time that grows with its square.
+#: No name in /proc, /sys or /dev is longer, and the time to compile a pattern grows with the square of its length.
 _LONGEST = 255
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Return whether the pattern (`*`, `?`, `[…]`) fits the whole name; one that is longer than any name fits none."""
+    """Return whether the pattern (`*`, `?`, `[…]`) matches the whole name; overlong patterns match nothing."""
     return len(pattern) <= _LONGEST and fnmatchcase(name, pattern)
 
 
-#: What lies between two words, and the parts that a word is made of.
+#: The space between two words, and the parts of a word.
 _PART = re.compile(
     r"""(?P<between>[ \t\r\n]+)
       | (?P<plain>[^ \t\r\n'"\\]+)
@@ -32,14 +32,14 @@ _IN_QUOTES = re.compile(r'\\(["\\])')
 
 
 def split_words(line: str) -> list[str]:
-    """Return the words. Raises ValueError for a quote without its end, and for a backslash at the end."""
+    """Return the words. Raises ValueError for an unclosed quote or a trailing backslash."""
     words: list[str] = []
     parts: list[str] = []
     at = 0
     while at < len(line):
         found = _PART.match(line, at)
         if found is None:
-            raise ValueError("a quote or a backslash has no end")
+            raise ValueError("unclosed quote or trailing backslash")
         at = found.end()
         if found.lastgroup == "between":
             words += ["".join(parts)] if parts else []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zram-generator files: which zram devices are made at boot, and how.
+"""zram-generator files: which zram devices are created at boot, and how.
 
 Assignments have the device as `instance` (`zram0`) and the key as `name` (`compression-algorithm`). Sizes are
-expressions over `ram` in MB (`min(ram / 2, 4096)`) and are kept as written.
+expressions over `ram` in MB (`min(ram / 2, 4096)`) and stay as written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEYS = frozenset(
         "memory-limit",
     ]
 )
-"""Keys that zram-generator knows, older spellings included."""
+"""The keys of zram-generator, including older spellings."""
 
 
 def parse(data: str | bytes, file: str) -> FileReading:
@@ -37,7 +37,7 @@ def parse(data: str | bytes, file: str) -> FileReading:
     assignments: list[Assignment] = []
     for entry in entries:
         if not re.fullmatch(r"zram\d+", entry.section):
-            reason = f"[{entry.section}] is not a zram device ([zram0] is)"
+            reason = f"[{entry.section}] is not a zram device such as [zram0]"
             unread.append(unread_line(file, entry.line_number, entry.text, reason))
         elif entry.key not in KEYS:
             unread.append(
