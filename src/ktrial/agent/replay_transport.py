@@ -14,8 +14,7 @@ from ktrial.agent.interrupts import Interrupts
 class Conversation(Protocol):
     """The sessions of a guest that is booted anew for each answer."""
 
-    def write(self, session: int, data: bytes) -> None:
-        ...
+    def write(self, session: int, data: bytes) -> None: ...
 
     def hang_up(self, session: int) -> None:
         """End the input of the session's agent."""

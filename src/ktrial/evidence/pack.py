@@ -163,11 +163,7 @@ class _Packing:
     """One session with its trials, to be added to a bundle."""
 
     def __init__(
-        self,
-        session: StoredSession,
-        results: Results,
-        scrubbing: Scrubbing | None,
-        trials: Sequence[KeptTrial] = (),
+        self, session: StoredSession, results: Results, scrubbing: Scrubbing | None, trials: Sequence[KeptTrial] = ()
     ) -> None:
         self._kept = tuple(trials)
         self._session = session
@@ -344,11 +340,7 @@ class _Digests:
 
 
 def _same(
-    session: StoredSession,
-    bundle: Bundle,
-    results: Results,
-    scrubbing: Scrubbing | None,
-    trials: TrialKeeper | None,
+    session: StoredSession, bundle: Bundle, results: Results, scrubbing: Scrubbing | None, trials: TrialKeeper | None
 ) -> _Packing | None:
     """Return the store's session, unchanged or scrubbed, if it equals the bundle's; otherwise None."""
     rest = () if trials is None else trials.of_session(session.session)

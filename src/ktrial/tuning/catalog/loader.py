@@ -141,8 +141,7 @@ def _read_knobs(
 def _checked_profile(path: Path, profile: Profile, profiles: dict[str, Profile]) -> Profile:
     if not _PROFILE_NAME.fullmatch(profile.name):
         raise Place(path, "$").mended(
-            BadInput(f"invalid profile name {profile.name!r}", hint="use only letters, digits and . _ -"),
-            key=".name",
+            BadInput(f"invalid profile name {profile.name!r}", hint="use only letters, digits and . _ -"), key=".name"
         )
     if profile.name in profiles:
         raise BadInput(f"profile {profile.name} already exists", file=str(path), hint="choose another name")

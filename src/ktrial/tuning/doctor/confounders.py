@@ -13,13 +13,7 @@ from ktrial.tuning.doctor.model import Confounder
 
 Readings = Mapping[str, Reading | None]
 
-CONFOUNDER_FILES = (
-    "/proc/loadavg",
-    "/proc/stat",
-    "/proc/pressure/cpu",
-    "/proc/pressure/memory",
-    "/proc/pressure/io",
-)
+CONFOUNDER_FILES = ("/proc/loadavg", "/proc/stat", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io")
 HOT_C = 75.0
 """Near this zone temperature many machines lower their clocks."""
 STEAL_SHARE = 0.005

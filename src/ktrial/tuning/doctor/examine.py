@@ -47,11 +47,7 @@ class _LimitLook(msgspec.Struct, frozen=True):
 
 
 def limits(
-    facts: FactBook,
-    readings: Mapping[str, Reading | None],
-    listed: Mapping[str, tuple[str, ...]],
-    *,
-    is_root: bool,
+    facts: FactBook, readings: Mapping[str, Reading | None], listed: Mapping[str, tuple[str, ...]], *, is_root: bool
 ) -> Iterator[Limit]:
     """Yield all limits; unknown values yield none."""
     look = _LimitLook(facts, readings, listed, is_root)

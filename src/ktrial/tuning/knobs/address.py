@@ -48,8 +48,7 @@ def parse_assignment(text: str) -> tuple[Address, str]:
             return parse_address(text[:position].strip()), value
     if depth > 0:
         raise BadInput(
-            f"{text!r}: the selector has no closing bracket",
-            hint="for example queue:scheduler@[rotational=false]=none",
+            f"{text!r}: the selector has no closing bracket", hint="for example queue:scheduler@[rotational=false]=none"
         )
     raise BadInput(f"{text!r} is not a setting", hint="write KNOB=VALUE, for example vm.swappiness=10")
 

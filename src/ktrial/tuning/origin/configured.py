@@ -241,12 +241,7 @@ def _transactions(told: Status) -> list[ConfiguredValue]:
                 value = step.new.strip()
                 found.append(
                     Assignment(
-                        kind="path",
-                        name=step.path,
-                        value=value,
-                        file="ktrial",
-                        line_number=one.transaction,
-                        text=text,
+                        kind="path", name=step.path, value=value, file="ktrial", line_number=one.transaction, text=text
                     )
                 )
     return _last_of_each("ktrial", found)

@@ -8,15 +8,7 @@ from typing import Literal
 import msgspec
 
 Source = Literal[
-    "kernel-build",
-    "command-line",
-    "modprobe.d",
-    "zram-generator",
-    "tmpfiles.d",
-    "sysctl.d",
-    "udev",
-    "tuned",
-    "ktrial",
+    "kernel-build", "command-line", "modprobe.d", "zram-generator", "tmpfiles.d", "sysctl.d", "udev", "tuned", "ktrial"
 ]
 #: The order in which sources act; if two name one knob, the later one wins.
 ORDER: tuple[Source, ...] = (

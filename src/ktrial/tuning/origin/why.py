@@ -88,11 +88,7 @@ _BOOT_PLACES = {
     "numa_balancing": "/proc/sys/kernel/numa_balancing",
     "nmi_watchdog": "/proc/sys/kernel/nmi_watchdog",
 }
-_ZRAM_PLACES = {
-    "zram-size": "disksize",
-    "compression-algorithm": "comp_algorithm",
-    "zram-resident-limit": "mem_limit",
-}
+_ZRAM_PLACES = {"zram-size": "disksize", "compression-algorithm": "comp_algorithm", "zram-resident-limit": "mem_limit"}
 
 
 def origins(

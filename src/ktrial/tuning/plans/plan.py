@@ -211,13 +211,7 @@ def _withheld(knob: Knob, path: str, reading: Reading) -> tuple[Why, str, str | 
 
 
 def _change(
-    knob: Knob,
-    setting: Setting,
-    origin: str,
-    instance: InstanceState,
-    facts: FactBook,
-    address: str,
-    context: Context,
+    knob: Knob, setting: Setting, origin: str, instance: InstanceState, facts: FactBook, address: str, context: Context
 ) -> Change | Refusal:
     def refuse(kind: Why, reason: str, hint: str | None = None) -> Refusal:
         return Refusal(knob.id, address, kind, reason, show_value(setting.value), origin, hint)

@@ -57,12 +57,7 @@ def check_words(words: Sequence[str], catalog: Catalog) -> None:
 
 
 def make_plan(
-    machine: Machine,
-    catalog: Catalog,
-    words: Sequence[str],
-    *,
-    allow_dangerous: bool = False,
-    later_wins: bool = False,
+    machine: Machine, catalog: Catalog, words: Sequence[str], *, allow_dangerous: bool = False, later_wins: bool = False
 ) -> tuple[Plan, FactBook]:
     """Resolve the profiles and settings named in `words` on this machine."""
     facts = machine.facts()
