@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ktrial.agent.user_folders import cache_folder, config_folder, state_folder, tools_folder, tools_work_folder
 
-_MADE_BY_SETUP = (".venv", ".setup")
+_MADE_BY_SETUP = (".venv", ".setup", "agent/target")
 
 
 def checkout_folder() -> Path | None:
@@ -21,8 +21,6 @@ def remove_own_files() -> list[str]:
     """Remove the cache, the tools that ktrial built and the set-up's files in the checkout; return their folders."""
     checkout = checkout_folder()
     made = [checkout / name for name in _MADE_BY_SETUP] if checkout is not None else []
-    if checkout is not None:
-        made.append(checkout / "agent" / "target")
     removed = []
     for folder in (cache_folder(), tools_folder(), tools_work_folder(), *made):
         if folder.is_symlink():

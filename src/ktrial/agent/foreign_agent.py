@@ -43,7 +43,6 @@ def _there(place: Path, architecture: str, hint: str) -> Path:
 
 
 def _is_current(agent: Path, checkout: Path) -> bool:
-    """Return whether the agent exists and is newer than all of its sources."""
     try:
         built_ns = agent.stat().st_mtime_ns
     except OSError:

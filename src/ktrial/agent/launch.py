@@ -20,10 +20,7 @@ from ktrial.agent.root import check_trusted, invoking_user
 
 
 def launch_anew() -> None:
-    """Replace this process by the same command started through the agent, unless that has already happened.
-
-    Raises PrivilegeMissing if somebody other than root could change the agent.
-    """
+    """Start this command again through the agent unless it was started so. Raises PrivilegeMissing."""
     user = invoking_user()
     if user is None and os.environ.pop(LAUNCHED, "") == "root":
         return

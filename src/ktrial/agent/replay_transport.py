@@ -98,5 +98,4 @@ class ReplayedTransport:
         self.close()
 
     def answered(self) -> bool:
-        """Return whether an answer is waiting; it was fetched earlier."""
         return bool(self._answers)

@@ -26,10 +26,7 @@ _SPECIAL: dict[str, type[AgentError]] = {"bad-request": BadRequest, "busy": Busy
 
 
 class AgentSession:
-    """Speak protocol version 1 over a transport; implements `machine.ports.Machine`.
-
-    `hello_limit_s` limits the time until the agent's first answer, including whatever must start before it.
-    """
+    """Implement `machine.ports.Machine` over a transport; `hello_limit_s` limits the wait for the first answer."""
 
     def __init__(self, transport: Transport, *, hello_limit_s: float = _HELLO_LIMIT_S) -> None:
         self._transport = transport
@@ -100,10 +97,7 @@ class AgentSession:
         return self._next_id
 
     def receive_next(self, do: str, number: int | None = None) -> Progress | dict[str, Any]:
-        """Return the next line of a running request: its progress or, at its end, its `ok` content.
-
-        `number` identifies the request if another one has been sent since, to end it.
-        """
+        """Return the next progress of request `number` (default: the latest) or, at its end, its `ok` content."""
         reply = self._reply(do, None, number)
         if reply.ok is not None:
             return reply.ok
@@ -112,7 +106,6 @@ class AgentSession:
         return Progress(chunk=reply.chunk, seen=reply.seen)
 
     def receive_last(self, do: str) -> dict[str, Any]:
-        """Return the `ok` content of a request that was asked to end."""
         return self._content(do, _CONFIRM_LIMIT_S)
 
     def _content(self, do: str, limit_s: float | None) -> dict[str, Any]:
@@ -181,7 +174,9 @@ class AgentSession:
             self._transport.abandon()
         else:
             status = self._transport.close()
-        ended = f" ({_ending(status)})" if status else ""
+        ended = ""
+        if status:
+            ended = f" (killed by signal {-status})" if status < 0 else f" (exit status {status})"
         asker = self._transport.asker
         if do == "hello" and asker is not None and not hangs:
             return RootNotGranted(f"{asker} did not start the agent as root{ended}")
@@ -234,10 +229,6 @@ class RootNotGranted(AgentError, PrivilegeMissing):
         )
 
 
-def _ending(status: int) -> str:
-    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-
-
 class _Facts(msgspec.Struct):
     facts: dict[str, Fact]
 
@@ -277,11 +268,8 @@ def _reading(value: _Value) -> Reading | None:
 def _error(error: _ReplyError) -> AgentError:
     if error.kind == "not-found":
         return NoSuchTransaction(error.kind, error.message, hint="`ktrial status` lists the active ones")
-    if error.kind in _SPECIAL:
-        return _SPECIAL[error.kind](error.kind, error.message, hint=error.hint)
-    if error.kind == "privilege":
-        return AgentNeedsRoot(error.kind, error.message, hint=error.hint)
-    return AgentError(error.kind, error.message, hint=error.hint)
+    kind = AgentNeedsRoot if error.kind == "privilege" else _SPECIAL.get(error.kind, AgentError)
+    return kind(error.kind, error.message, hint=error.hint)
 
 
 class AgentNeedsRoot(AgentError, PrivilegeMissing):

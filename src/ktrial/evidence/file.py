@@ -103,7 +103,6 @@ class BundleFolder:
         return made
 
     def _remove_leftovers(self) -> None:
-        """Remove the folders of processes that were killed."""
         for folder in self._folder.iterdir():
             process = folder.name.partition("-")[0]
             if process.isdecimal() and not Path(f"/proc/{process}").exists():
@@ -231,10 +230,7 @@ def _opened_folder(path: Path) -> UnpackedBundle:
 
 
 def plain_file(folder: Path, name: str) -> bytes:
-    """Return the content of a file in an untrusted folder. Nothing outside of the folder and no endless file is read.
-
-    Raises BadInput if there is no such file.
-    """
+    """Return a plain file inside an untrusted folder. Raises BadInput for anything else, such as links or devices."""
     parts, place = Path(name).parts, folder / name
     if Path(name).is_absolute() or ".." in parts:
         raise BadInput(f"{name}: the path leads outside the bundle")

@@ -90,7 +90,6 @@ def trial_folder_of(trial: str) -> str:
 
 
 def trials_of(members: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the trials that have files among `members`."""
     folders = {name.split("/")[1] for name in members if name.startswith("trials/")}
     return tuple(sorted(urllib.parse.unquote(folder) for folder in folders))
 

@@ -13,6 +13,7 @@ import msgspec
 
 from ktrial.bench import packed_raw
 from ktrial.bench.benchmark import Benchmark
+from ktrial.evidence.file import BundleWriter
 from ktrial.evidence.model import ANEW, BundledRun, BundledSession, Packed, folder_of
 from ktrial.evidence.reparse import read_again, reparse_run
 from ktrial.evidence.trials import TrialKeeper, check_same_verdicts, members_of, new_trials
@@ -33,15 +34,6 @@ class Sink(Protocol):
     def raw(self, data: bytes) -> str: ...
 
     def member(self, name: str, pieces: Iterable[bytes]) -> None: ...
-
-
-class Writer(Sink, Protocol):
-    """Create a bundle."""
-
-    def opened(self, sessions: Iterable[Packed]) -> Bundle:
-        """Return what has been added so far."""
-
-    def write(self, path: Path, sessions: Iterable[Packed]) -> None: ...
 
 
 class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +70,7 @@ def make_bundle(
     path: Path,
     sessions: Sequence[StoredSession],
     results: Results,
-    writer: Writer,
+    writer: BundleWriter,
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None = None,
 ) -> PackedBundle:
@@ -91,7 +83,7 @@ def make_bundle(
 def pack(
     sessions: Sequence[StoredSession],
     results: Results,
-    writer: Writer,
+    writer: BundleWriter,
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None = None,
 ) -> PackedBundle:

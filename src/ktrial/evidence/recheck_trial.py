@@ -30,10 +30,7 @@ from ktrial.tuning.catalog.model import Catalog
 
 
 def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
-    """Return the records of a trial's finished runs.
-
-    Raises KtrialError if its session is missing or a record is invalid.
-    """
+    """Return the records of a trial's finished runs. Raises KtrialError for a missing session or invalid record."""
     session = next((one for one in results.sessions() if one.session == kept.stored.session), None)
     if session is None:
         raise KtrialError(
@@ -65,7 +62,6 @@ def told_again(
 
 
 def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Difference]:
-    """Yield every fault that can be found in a trial."""
     name, stored = kept.stored.trial, kept.stored
     if kept.sha256 != stored.protocol_sha256:
         told = f"its hash is {kept.sha256}, but {stored.protocol_sha256} was fixed before the first run: it was changed"

@@ -54,9 +54,7 @@ def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[st
             changes = tuple(_changes(run, *read_again(run, raw, benchmarks)))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         unread = f"{BROKEN}: {error!r}"
-    if unread is not None:
-        return Reparsed(session=run.session, run=run.number, benchmark=run.benchmark, unread=unread)
-    return Reparsed(session=run.session, run=run.number, benchmark=run.benchmark, changes=changes)
+    return Reparsed(session=run.session, run=run.number, benchmark=run.benchmark, changes=changes, unread=unread)
 
 
 def read_again(
@@ -80,7 +78,6 @@ def read_again(
 
 
 def _why_not(run: StoredRun, benchmarks: Mapping[str, Benchmark]) -> str | None:
-    """Return why the run cannot be re-read, if so."""
     document = run.document
     if document is None:
         return f"the run was {run.state} and has no record"

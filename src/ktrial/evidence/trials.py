@@ -32,7 +32,6 @@ class TrialKeeper(Protocol):
 
 
 def members_of(kept: KeptTrial) -> dict[str, bytes]:
-    """Return the files of a trial by their names in the bundle."""
     folder = trial_folder_of(kept.stored.trial)
     found = {
         f"{folder}/{_TRIAL}": msgspec.json.encode(kept.stored, order="sorted") + b"\n",
@@ -44,7 +43,6 @@ def members_of(kept: KeptTrial) -> dict[str, bytes]:
 
 
 def trials_in(bundle: Bundle) -> tuple[KeptTrial, ...]:
-    """Return all trials of a bundle. Raises BadInput for an invalid one."""
     return tuple(trial_in(bundle, name) for name in bundle.trials)
 
 
@@ -69,10 +67,7 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
 
 
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
-    """Return the trials of a bundle that the store lacks; `packed` are stored trials as a bundle would contain them.
-
-    Raises Refused for a trial that is stored with other content.
-    """
+    """Return the trials that the store lacks. Raises Refused for one that it has otherwise, even as `packed`."""
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []
     for kept in trials_in(bundle):

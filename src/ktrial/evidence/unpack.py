@@ -167,5 +167,4 @@ class BundleResults:
         return dict(self._sessions[session].states)
 
     def is_scrubbed(self, session: str) -> bool:
-        """Return whether names were replaced in the session."""
         return bool(self._sessions[session].replaced)

@@ -11,8 +11,9 @@ import msgspec
 
 from ktrial.bench import packed_raw
 from ktrial.evidence.differences import comparison_differences, same_figures
+from ktrial.evidence.file import BundleWriter
 from ktrial.evidence.model import Packed
-from ktrial.evidence.pack import Scrubbing, Writer
+from ktrial.evidence.pack import Scrubbing
 from ktrial.evidence.unpack import BundleResults
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.query import AskedComparison, AskedFile
@@ -42,7 +43,6 @@ def question_of(published: Comparison) -> AskedComparison:
 
 
 def sessions_of(question: AskedComparison) -> tuple[str, ...]:
-    """Return the sessions of the store that the question names."""
     return tuple(dict.fromkeys(name for source in question.sources for name in source.sessions))
 
 
@@ -50,14 +50,11 @@ def carry(
     published: Comparison,
     read: Callable[[str], bytes],
     again: Again,
-    writer: Writer,
+    writer: BundleWriter,
     packed: Sequence[Packed],
     scrubbing: Scrubbing | None,
 ) -> CarriedComparison:
-    """Add the compared files to a bundle with `packed` sessions; return the comparison recomputed from the bundle.
-
-    Raises Refused if its figures or verdicts differ from the published ones.
-    """
+    """Add the compared files to a bundle and return the recomputed comparison. Raises Refused if it differs."""
     question = question_of(published)
     datas = {file.path: _checked(file, read) for source in question.sources for file in source.files}
     scrubber = None if scrubbing is None else _scrubber(scrubbing, published, list(datas.values()))

@@ -27,7 +27,7 @@ PATTERNS = [used for used in patterns(ktrial) if used.place not in SHORT]
 #: Modules of those places that read no text that somebody else wrote: what others share, and tables.
 WITHOUT = {
     *("recordings.frames.lines", "recordings.frames.statistics"),
-    *("tuning.origin.formats.shell_commands", "recordings.atop_program", "recordings.cpuidle", "recordings.latency"),
+    *("recordings.atop_program", "recordings.cpuidle", "recordings.latency"),
     *(
         "recordings.blocks",
         "recordings.frame_loop",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
@@ -28,7 +28,7 @@ _STEADY_CLOCKS = frozenset(("tsc", "arch_sys_counter", "kvm-clock"))
 
 def confounders(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     """Yield all confounders that are present; unknown values yield none."""
-    for look in _LOOKS:
+    for look in (_power, _heat, _clock, _steal, _load, _memory, _others, _uptime):
         yield from look(facts, readings)
 
 
@@ -41,18 +41,10 @@ def _power(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     if facts.value("power.source") == "battery":
         level = facts.value("battery.level")
         charge = f", {level} % left" if level is not None else ""
-        yield Confounder(
-            name="battery",
-            weight="disturbs",
-            found=f"runs on battery{charge}",
-            advice="plug it in: clocks and power limits differ on battery",
-        )
+        yield _disturbs("battery", f"runs on battery{charge}", "plug it in: clocks and power limits differ on battery")
     elif (level := facts.value("battery.level")) is not None and level < LOW_BATTERY_PERCENT:
-        yield Confounder(
-            name="battery",
-            weight="may-disturb",
-            found=f"battery at {level} %: charging shares the power limit",
-            advice="measure when it is charged",
+        yield _may_disturb(
+            "battery", f"battery at {level} %: charging shares the power limit", "measure when it is charged"
         )
 
 
@@ -60,37 +52,33 @@ def _heat(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     zones = [zone for zone in facts.records("thermal.zones") if isinstance(zone.get("temperature_c"), int | float)]
     hottest = max(zones, key=lambda zone: float(zone["temperature_c"]), default=None)
     if hottest is not None and hottest["temperature_c"] >= HOT_C:
-        yield Confounder(
-            name="heat",
-            weight="disturbs",
-            found=f"{hottest.get('kind') or hottest.get('name')} is at {hottest['temperature_c']:.0f} °C",
-            advice="let it cool down; start each run at the same temperature",
+        yield _disturbs(
+            "heat",
+            f"{hottest.get('kind') or hottest.get('name')} is at {hottest['temperature_c']:.0f} °C",
+            "let it cool down; start each run at the same temperature",
         )
 
 
 def _clock(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     governor = facts.value("cpufreq.governor")
     if governor is not None and governor not in _STEADY_GOVERNORS:
-        yield Confounder(
-            name="governor",
-            weight="may-disturb",
-            found=f"cpufreq governor {governor}: clocks follow the load",
-            advice="compare under one governor; the profile `quiet` sets performance",
+        yield _may_disturb(
+            "governor",
+            f"cpufreq governor {governor}: clocks follow the load",
+            "compare under one governor; the profile `quiet` sets performance",
         )
     if facts.value("cpufreq.boost") is True:
-        yield Confounder(
-            name="boost",
-            weight="may-disturb",
-            found="boost is enabled: clocks drop with heat and with busy neighbouring cores",
-            advice="the profile `quiet` disables boost if the driver can",
+        yield _may_disturb(
+            "boost",
+            "boost is enabled: clocks drop with heat and with busy neighbouring cores",
+            "the profile `quiet` disables boost if the driver can",
         )
     clocksource = facts.value("kernel.clocksource")
     if clocksource is not None and clocksource not in _STEADY_CLOCKS:
-        yield Confounder(
-            name="clocksource",
-            weight="may-disturb",
-            found=f"clocksource {clocksource}: reading the time is slow",
-            advice="find out why the kernel gave up tsc: dmesg | grep -i tsc",
+        yield _may_disturb(
+            "clocksource",
+            f"clocksource {clocksource}: reading the time is slow",
+            "find out why the kernel gave up tsc: dmesg | grep -i tsc",
         )
 
 
@@ -100,19 +88,17 @@ def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     found = re.match(r"cpu\s+(.*)", text) if text else None
     ticks = [int(word) for word in found[1].split() if word.isdigit()] if found else []
     if len(ticks) >= 8 and sum(ticks[:8]) > 0 and ticks[7] / sum(ticks[:8]) > STEAL_SHARE:
-        yield Confounder(
-            name="steal",
-            weight="disturbs",
-            found=f"{ticks[7] / sum(ticks[:8]):.1%} of CPU time since boot went to other guests",
-            advice="measure on a dedicated host, or in interleaved blocks with a steal gate",
+        yield _disturbs(
+            "steal",
+            f"{ticks[7] / sum(ticks[:8]):.1%} of CPU time since boot went to other guests",
+            "measure on a dedicated host, or in interleaved blocks with a steal gate",
         )
     virtual = facts.value("virtualisation.kind")
     if virtual not in (None, "none"):
-        yield Confounder(
-            name="guest",
-            weight="may-disturb",
-            found=f"a {virtual} guest: the host's load and scheduler are part of every number",
-            advice="results hold for this guest only; repeat them on bare metal before claiming more",
+        yield _may_disturb(
+            "guest",
+            f"a {virtual} guest: the host's load and scheduler are part of every number",
+            "results hold for this guest only; repeat them on bare metal before claiming more",
         )
 
 
@@ -121,39 +107,35 @@ def _load(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     threads = facts.value("cpu.threads")
     load = re.match(r"\d+\.\d+", text) if text else None
     if load is not None and isinstance(threads, int) and float(load[0]) > max(LOAD_SHARE * threads, 0.5):
-        yield Confounder(
-            name="load",
-            weight="disturbs",
-            found=f"load {load[0]} on {threads} threads",
-            advice="stop background work (indexing, updates, browsers) and wait a minute",
+        yield _disturbs(
+            "load",
+            f"load {load[0]} on {threads} threads",
+            "stop background work (indexing, updates, browsers) and wait a minute",
         )
     for kind in ("cpu", "memory", "io"):
         pressure = _text(readings, f"/proc/pressure/{kind}")
         some = re.search(r"some avg10=(\d+\.\d+)", pressure) if pressure else None
         if some is not None and float(some[1]) > PRESSURE_PERCENT:
-            yield Confounder(
-                name=f"{kind} pressure",
-                weight="disturbs",
-                found=f"tasks waited for {kind} {float(some[1]):.1f} % of the last 10 s",
-                advice="wait until the machine is idle",
+            yield _disturbs(
+                f"{kind} pressure",
+                f"tasks waited for {kind} {float(some[1]):.1f} % of the last 10 s",
+                "wait until the machine is idle",
             )
 
 
 def _memory(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     total, available, used = (facts.value(name) for name in ("memory.total", "memory.available", "swap.used"))
     if isinstance(total, int) and isinstance(available, int) and available < total * SCARCE_MEMORY_SHARE:
-        yield Confounder(
-            name="memory",
-            weight="disturbs",
-            found=f"only {available / total:.0%} of memory is available",
-            advice="close programs: otherwise memory reclaim is part of every run",
+        yield _disturbs(
+            "memory",
+            f"only {available / total:.0%} of memory is available",
+            "close programs: otherwise memory reclaim is part of every run",
         )
     if isinstance(used, int) and isinstance(total, int) and used > total // 100:
-        yield Confounder(
-            name="swap",
-            weight="may-disturb",
-            found=f"{used / (1 << 20):.0f} MiB are swapped out: the first arm that touches them is slowed down",
-            advice="swapoff and swapon, or reboot, before measuring",
+        yield _may_disturb(
+            "swap",
+            f"{used / (1 << 20):.0f} MiB are swapped out: the first arm that touches them is slowed down",
+            "swapoff and swapon, or reboot, before measuring",
         )
 
 
@@ -161,30 +143,27 @@ def _others(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     """Yield other programs that tune the machine, and schedulers loaded from user space."""
     services = facts.value("services.active")
     if isinstance(services, list | tuple) and services:
-        yield Confounder(
-            name="other tuners",
-            weight="disturbs",
-            found=f"running: {', '.join(map(str, services))}",
-            advice="they may change knobs during a trial: stop them, or keep them the same in all arms",
+        yield _disturbs(
+            "other tuners",
+            f"running: {', '.join(map(str, services))}",
+            "they may change knobs during a trial: stop them, or keep them the same in all arms",
         )
     if facts.value("kernel.sched_ext_state") == "enabled":
         name = facts.value("kernel.sched_ext_name") or "a scheduler"
-        yield Confounder(
-            name="sched_ext",
-            weight="disturbs",
-            found=f"{name} replaces the kernel's own scheduler",
-            advice="the kernel's scheduler knobs have no effect while it is loaded",
+        yield _disturbs(
+            "sched_ext",
+            f"{name} replaces the kernel's own scheduler",
+            "the kernel's scheduler knobs have no effect while it is loaded",
         )
 
 
 def _uptime(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     uptime_s = facts.value("boot.uptime")
     if isinstance(uptime_s, int | float) and uptime_s < SETTLED_AFTER_S:
-        yield Confounder(
-            name="uptime",
-            weight="may-disturb",
-            found=f"started {uptime_s:.0f} s ago: services are still settling",
-            advice=f"wait until {SETTLED_AFTER_S / 60:.0f} minutes after boot",
+        yield _may_disturb(
+            "uptime",
+            f"started {uptime_s:.0f} s ago: services are still settling",
+            f"wait until {SETTLED_AFTER_S / 60:.0f} minutes after boot",
         )
 
 
@@ -193,13 +172,9 @@ def _text(readings: Readings, path: str) -> str | None:
     return None if reading is None else reading.text
 
 
-_LOOKS: tuple[Callable[[FactBook, Readings], Iterator[Confounder]], ...] = (
-    _power,
-    _heat,
-    _clock,
-    _steal,
-    _load,
-    _memory,
-    _others,
-    _uptime,
-)
+def _disturbs(name: str, found: str, advice: str) -> Confounder:
+    return Confounder(name=name, weight="disturbs", found=found, advice=advice)
+
+
+def _may_disturb(name: str, found: str, advice: str) -> Confounder:
+    return Confounder(name=name, weight="may-disturb", found=found, advice=advice)

@@ -6,7 +6,7 @@ The examination also lists what cannot be measured or tuned here, and how to cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -51,7 +51,7 @@ def limits(
 ) -> Iterator[Limit]:
     """Yield all limits; unknown values yield none."""
     look = _LimitLook(facts, readings, listed, is_root)
-    for each in _LOOKS:
+    for each in (_read_only, _root, _debugfs, _counters, _frequency, _energy, _pressure):
         yield from each(look)
 
 
@@ -142,17 +142,6 @@ def _energy(look: _LimitLook) -> Iterator[Limit]:
 def _pressure(look: _LimitLook) -> Iterator[Limit]:
     if look.facts.value("psi.available") is False:
         yield Limit(what="pressure stall information", why="disabled in this kernel", lift="boot with psi=1")
-
-
-_LOOKS: tuple[Callable[[_LimitLook], Iterator[Limit]], ...] = (
-    _read_only,
-    _root,
-    _debugfs,
-    _counters,
-    _frequency,
-    _energy,
-    _pressure,
-)
 
 
 _STATE_NOT_SETTING = frozenset(("queue:rotational",))

@@ -17,7 +17,6 @@ _MOST_INSTANCES = 3
 
 
 def doctor_json(examination: Examination) -> dict[str, Any]:
-    """Return `{"schema": "ktrial.doctor/1", …}`."""
     return {"schema": "ktrial.doctor/1", **msgspec.to_builtins(examination)}
 
 

@@ -54,7 +54,6 @@ def parse_assignment(text: str) -> tuple[Address, str]:
 
 
 def is_assignment(text: str) -> bool:
-    """Return whether `text` is KNOB=VALUE and not the name of a profile."""
     return "=" in text
 
 
@@ -75,10 +74,7 @@ def selector_conditions(selector: str) -> dict[str, str]:
 
 
 def group_pattern(selector: str) -> str | None:
-    """Return a pattern for the agent's `list` that finds nested control groups, or None for top-level ones.
-
-    Raises BadInput if the selector is not the path of a group.
-    """
+    """Return a pattern that lists nested control groups, None for top-level ones. Raises BadInput for no path."""
     parts = selector.split("/")
     if len(parts) == 1:
         return None

@@ -134,12 +134,6 @@ def _first_offered(
     return found, None if found else f"not available here: {', '.join(map(str, wanted))}"
 
 
-def _default(
-    knob: Knob, recipe: Mapping[str, Any], shown: str | None, facts: FactBook, instance: InstanceState | None
-) -> Answer:
-    return default_value(knob, facts)
-
-
 def _offered_numbers(shown: str | None, instance: InstanceState | None) -> list[int]:
     words = (instance.siblings.get("offered", "") if instance is not None else "").split()
     return [int(word) for word in words if word.isdigit()]
@@ -151,7 +145,7 @@ _RECIPES: dict[str, Callable[..., Answer]] = {
     "share": _share,
     "closest": _closest,
     "first-offered": _first_offered,
-    "default": _default,
+    "default": lambda knob, recipe, shown, facts, instance: default_value(knob, facts),
 }
 
 

@@ -34,15 +34,11 @@ class Explanation(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, str | None]:
-        """Map each instance to the text that the kernel shows."""
         return {i.label: i.reading.text for i in self.state.instances} if self.state else {}
 
 
 def explain(machine: Machine, knob: Knob, kinds: Mapping[str, FactKind], selector: str | None = None) -> Explanation:
-    """Look up the knob, or the instances that `selector` matches, on the machine.
-
-    A knob without a file is explained from the catalog alone.
-    """
+    """Look up a knob, or the instances that `selector` matches; without files the catalog alone explains it."""
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders and selector is not None else None
     asked = [name for rule in knob.inert for name in facts_of(rule.when)]
     facts = machine.facts((*_FACTS, *asked, *([source] if source else ())))

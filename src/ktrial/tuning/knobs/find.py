@@ -17,18 +17,13 @@ from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
     """Return the knob of the catalog. Raises UnknownName with suggestions."""
     name = parse_address(address_text).knob
-    knob = knobs.get(name) or _by_sysctl_name(name, knobs)
+    place = f"/proc/sys/{name.replace('.', '/')}"  # the name of a knob that was a sysctl on older kernels
+    knob = knobs.get(name) or next((one for one in knobs.values() if place in one.files), None)
     if knob is None:
         raise UnknownName(
             "knob", name, knobs, hint="`ktrial knobs` lists all; put your own into ~/.config/ktrial/knobs/"
         )
     return knob
-
-
-def _by_sysctl_name(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
-    """Return a knob by the sysctl name that it had on older kernels."""
-    place = f"/proc/sys/{name.replace('.', '/')}"
-    return next((knob for knob in knobs.values() if place in knob.files), None)
 
 
 def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:

@@ -23,21 +23,9 @@ Unit = Literal[
 WITHOUT_FILE = frozenset({"boot", "kconfig", "build", "patch"})
 #: Folders of knobs. The agent has the same list, and what is forbidden below them (docs/formats.md).
 ROOTS = (
-    "/proc/sys/",
-    "/proc/irq/",
-    "/sys/block/",
-    "/sys/devices/",
-    "/sys/kernel/mm/",
-    "/sys/kernel/debug/",
-    "/sys/kernel/rcu_",
-    "/sys/module/",
-    "/sys/class/",
-    "/sys/bus/workqueue/",
-    "/sys/bus/pci/devices/",
-    "/sys/bus/usb/devices/",
-    "/sys/fs/cgroup/",
-    "/dev/stune/",
-    "/dev/cpuctl/",
+    *("/proc/sys/", "/proc/irq/", "/sys/block/", "/sys/devices/", "/sys/kernel/mm/", "/sys/kernel/debug/"),
+    *("/sys/kernel/rcu_", "/sys/module/", "/sys/class/", "/sys/bus/workqueue/", "/sys/bus/pci/devices/"),
+    *("/sys/bus/usb/devices/", "/sys/fs/cgroup/", "/dev/stune/", "/dev/cpuctl/"),
 )
 #: Placeholder of a place -> (pattern of its path component, prefix of the instance's name).
 PLACEHOLDERS: dict[str, tuple[str, str]] = {
@@ -162,7 +150,6 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def nested(self) -> bool:
-        """Whether its instances are control groups, which are nested."""
         return _NESTED in self.placeholders
 
     @property

@@ -58,7 +58,6 @@ def knob_text(
     *,
     width: int,
 ) -> str:
-    """Return the text of `ktrial explain`."""
     lines = [knob.id, ""]
 
     def add(label: str, text: str | None) -> None:

@@ -70,7 +70,6 @@ def _first_present(
 
 
 def _beside(place: str | None, knob: Knob, label: str) -> str | None:
-    """Return the path of another file of the same instance."""
     if place is None:
         return None
     text = place

@@ -22,10 +22,7 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One step of a ladder: a profile, something to build, or words for the kernel command line.
-
-    `fragments` are the configuration fragments with which its kernel can be built.
-    """
+    """One step of a ladder: a profile, a kernel to build (with `fragments` of configuration), or boot parameters."""
 
     name: str
     why: str

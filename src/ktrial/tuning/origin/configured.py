@@ -72,7 +72,6 @@ class _Files:
         ]
 
     def text(self, path: str) -> bytes | None:
-        """Return a file's content; None if it is missing or unreadable."""
         reading = self.readings.get(path)
         return None if reading is None else reading.data
 
@@ -101,15 +100,7 @@ def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
     files = _Files(machine, vendor_only=vendor_only)
     unread: list[Unread] = []
     claims: list[ConfiguredValue] = []
-    readers: tuple[Callable[[_Files, list[Unread]], Iterable[ConfiguredValue]], ...] = (
-        _command_line,
-        _modprobe,
-        _zram,
-        _tmpfiles,
-        _udev,
-        _tuned,
-    )
-    for reader in readers:
+    for reader in (_command_line, _modprobe, _zram, _tmpfiles, _udev, _tuned):
         claims += reader(files, unread)
     untold = list(files.untold)
     told = Status()
@@ -221,7 +212,6 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
 
 
 def _status(machine: Machine) -> tuple[Status, str | None]:
-    """Return ktrial's own transactions, and why they could not be read, if so."""
     try:
         return status(machine), None
     except AgentError as error:
@@ -230,7 +220,6 @@ def _status(machine: Machine) -> tuple[Status, str | None]:
 
 
 def _transactions(told: Status) -> list[ConfiguredValue]:
-    """Return what ktrial itself has changed since boot."""
     found: list[Assignment] = []
     for one in told.transactions:
         if not one.this_boot or one.state != "applied":

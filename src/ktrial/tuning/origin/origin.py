@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -11,17 +11,7 @@ Source = Literal[
     "kernel-build", "command-line", "modprobe.d", "zram-generator", "tmpfiles.d", "sysctl.d", "udev", "tuned", "ktrial"
 ]
 #: The order in which sources act; if two name one knob, the later one wins.
-ORDER: tuple[Source, ...] = (
-    "kernel-build",
-    "command-line",
-    "modprobe.d",
-    "zram-generator",
-    "tmpfiles.d",
-    "sysctl.d",
-    "udev",
-    "tuned",
-    "ktrial",
-)
+ORDER: tuple[Source, ...] = get_args(Source)
 Verdict = Literal["set", "kernel-default", "unknown-writer", "nobody-named", "unreadable", "absent"]
 """`set`: a source names the value in force. `kernel-default`: no source names it, and it is the mainline default.
 `unknown-writer`: no source names it, and it is not the default. `nobody-named`: no source names it, and the default is
@@ -61,5 +51,4 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """Whether the value is known to differ from the kernel's default."""
         return self.verdict in ("set", "unknown-writer") and self.default is not None and self.value != self.default

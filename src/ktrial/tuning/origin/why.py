@@ -99,10 +99,7 @@ def origins(
     facts: FactBook | None = None,
     meant: Iterable[str | None] = (),
 ) -> tuple[Origin, ...]:
-    """Return who set each of these knobs, per instance. Knobs that this machine lacks are returned as `absent`.
-
-    `meant` are the selectors of the instances to look at.
-    """
+    """Return who set each knob per instance, limited to the selectors in `meant`; missing knobs are `absent`."""
     knobs = list(knobs)
     claims = claims if claims is not None else gather(machine)
     facts = facts if facts is not None else machine.facts(FACTS)
@@ -219,7 +216,6 @@ def _without_file(knob: Knob, state: KnobState | None, claims: Claims, facts: Fa
 
 
 def _words(knob: Knob, instance: InstanceState, claims: Claims, value: str | None) -> list[Word]:
-    """Return every word about the instance in the order of action."""
     words: list[Word] = []
     for claim in _about(knob, instance, claims):
         last = claim.assignment

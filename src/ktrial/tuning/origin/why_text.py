@@ -27,7 +27,6 @@ _SOURCES = {
 
 
 def origins_json(origins: Iterable[Origin], untold: Iterable[str]) -> dict[str, Any]:
-    """Return `{"schema": …, "origins": […], "untold": […]}`."""
     return {
         "schema": "ktrial.why/1",
         "origins": [msgspec.to_builtins(origin) for origin in origins],

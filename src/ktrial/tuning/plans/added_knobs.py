@@ -22,14 +22,23 @@ _MOST_STEPS = 4096
 def with_barred(machine: Machine, states: Mapping[str, KnobState], own: Mapping[str, str]) -> dict[str, KnobState]:
     """Return the states; instances of knobs in `own` that the agent would not write carry its reason."""
     mine = [state for name, state in states.items() if name in own]
-    paths = dict.fromkeys(path for state in mine for path in _paths(state))
-    forbidden = dict(_forbidden(machine, paths))
-    marked = {state.knob: _marked(state, forbidden, own[state.knob]) for state in mine}
-    return {**states, **marked}
+    forbidden = dict(_forbidden(machine, dict.fromkeys(one.path for state in mine for one in state.instances)))
 
+    def marked(instance: InstanceState, file: str) -> InstanceState:
+        why = forbidden.get(instance.path)
+        if why is None:
+            return instance
+        return msgspec.structs.replace(instance, barred=Barred(why, install_line(file) if ADDED in why else None))
 
-def _paths(state: KnobState) -> Iterator[str]:
-    return (instance.path for instance in state.instances)
+    return {
+        **states,
+        **{
+            state.knob: msgspec.structs.replace(
+                state, instances=tuple(marked(one, own[state.knob]) for one in state.instances)
+            )
+            for state in mine
+        },
+    }
 
 
 def _forbidden(machine: Machine, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -40,18 +49,6 @@ def _forbidden(machine: Machine, paths: Iterable[str]) -> Iterator[tuple[str, st
         for step in checked(machine, plan):
             if step.outcome == "forbidden":
                 yield step.path, step.message
-
-
-def _marked(state: KnobState, forbidden: Mapping[str, str], file: str) -> KnobState:
-    def one(instance: InstanceState) -> InstanceState:
-        why = forbidden.get(instance.path)
-        return instance if why is None else msgspec.structs.replace(instance, barred=_barred(why, file))
-
-    return msgspec.structs.replace(state, instances=tuple(map(one, state.instances)))
-
-
-def _barred(why: str, file: str) -> Barred:
-    return Barred(why, install_line(file) if ADDED in why else None)
 
 
 def install_line(file: str) -> str:

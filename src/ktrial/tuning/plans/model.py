@@ -31,10 +31,7 @@ class Why(Enum):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One value to write. `old` and `old_text` are None if this session cannot read the file.
-
-    `inert` says why the value has no effect here, if so.
-    """
+    """One value to write; the old one is None if unreadable. `inert` says why it has no effect here, if so."""
 
     knob: str
     address: str
@@ -53,7 +50,6 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def already(self) -> bool:
-        """Whether the value is already in force."""
         return self.old_text is not None and self.old_text == self.new_text
 
 

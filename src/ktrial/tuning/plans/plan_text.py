@@ -77,16 +77,13 @@ def _rows(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook) -> list[tuple[
     """Return one row per knob and pair of values; instances with the same change share it."""
     alike: dict[tuple[str, str, str], list[Change]] = {}
     for change in plan.changes:
-        alike.setdefault((change.knob, _value_text(change.old_text), change.new_text), []).append(change)
+        old = UNREADABLE if change.old_text is None else change.old_text
+        alike.setdefault((change.knob, old, change.new_text), []).append(change)
     rows = []
     for (knob, old, new), changes in alike.items():
         labels = ", ".join(change.address.partition("@")[2] for change in changes)
         rows.append((f"{knob}@{labels}" if labels else knob, old, new, _meaning(changes[0], knobs, facts)))
     return rows
-
-
-def _value_text(text: str | None) -> str:
-    return UNREADABLE if text is None else text
 
 
 def _meaning(change: Change, knobs: Mapping[str, Knob], facts: FactBook) -> str:

@@ -117,7 +117,6 @@ def stock_settings(machine: Machine, catalog: Catalog, facts: FactBook) -> tuple
 
 
 def _settable(knob: Knob, instance: InstanceState) -> bool:
-    """Return whether the file accepts any value on this machine."""
     reading = instance.reading
     return reading.writable and reading.invalid is None and reading.text not in knob.value.states
 

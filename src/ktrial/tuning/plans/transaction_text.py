@@ -117,7 +117,6 @@ def verify_text(transactions: Sequence[TransactionCheck], *, width: int) -> str:
 
 
 def status_text(status: Status, *, width: int) -> str:
-    """List the transactions on this machine, newest first."""
     parts = []
     live = [one for one in status.transactions if one.state in {"applied", UNFINISHED}]
     if live:
@@ -153,7 +152,6 @@ def _name(step: AppliedStep | RevertedStep, names: Sequence[str]) -> str:
 
 
 def _unsteered(steps: Sequence[AppliedStep], names: Sequence[str], width: int) -> str:
-    """Return how many interrupts could not be moved."""
     outcomes = [step.outcome for step in steps if _name(step, names).startswith("irq:smp_affinity")]
     stayed = sum(outcome in {"ignored", "refused"} for outcome in outcomes)
     if not stayed:

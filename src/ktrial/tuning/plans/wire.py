@@ -11,7 +11,6 @@ from ktrial.tuning.plans.model import Plan
 
 
 def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False) -> dict[str, Any]:
-    """Return the plan as `ktrial.plan/2`, the agent's format."""
     steps: list[dict[str, Any]] = []
     for change in plan.changes:
         step: dict[str, Any] = {

@@ -131,7 +131,8 @@ class _StateFiles:
             if left is None or right is None:
                 self._one_sided(path, only, in_before=left is not None)
             elif left.unreadable is not None or right.unreadable is not None:
-                self._note_unreadable(path, left, right)
+                why = left.unreadable or right.unreadable or ""
+                self._unreadable.append(Unclear(name=self._name(path), why=why))
             elif left != right:
                 found += self._changed_lines(path, left.text or "", right.text or "")
         for paths, state, other, is_before in (
@@ -151,10 +152,6 @@ class _StateFiles:
             self._hidden[folder] = (other.hidden[folder], count + 1)
         else:
             only[0 if in_before else 1].append(path)
-
-    def _note_unreadable(self, path: str, left: StateValue, right: StateValue) -> None:
-        why = left.unreadable or right.unreadable or ""
-        self._unreadable.append(Unclear(name=self._name(path), why=why))
 
     def _changed_lines(self, path: str, left: str, right: str) -> Iterator[ValueDifference]:
         addresses = self._addresses.get(path, set())
@@ -257,7 +254,6 @@ def _bracketed(left: str, right: str) -> tuple[str, str]:
 
 
 def _folders(path: str) -> Iterator[str]:
-    """Yield the folders of a path, topmost first."""
     at = path.find("/", 1)
     while at != -1:
         yield path[:at]

@@ -62,11 +62,9 @@ class MachineLock:
                 fcntl.flock(self._build, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def others_building(self) -> tuple[str, ...]:
-        """Describe other processes that build a kernel on this machine."""
         return _others(self._build_places)
 
     def others_trying(self) -> tuple[str, ...]:
-        """Describe another process that runs a trial on this machine."""
         return _others(self._places)
 
     def close(self) -> None:
@@ -86,7 +84,6 @@ class MachineLock:
 
 
 def _opened(places: Sequence[Path]) -> int:
-    """Open the first place that can be opened; return its descriptor."""
     for place in places[:-1]:
         with contextlib.suppress(OSError):
             return os.open(place, os.O_RDONLY | os.O_CLOEXEC)

@@ -27,7 +27,6 @@ class SavedStates:
         return name != "now" and bool(_NAME.fullmatch(name)) and self._path(name).is_file()
 
     def read(self, name: str) -> tuple[bytes, str]:
-        """Return a saved state and its file."""
         return read_limited(self._path(name)), str(self._path(name))
 
     def save(self, name: str, data: bytes) -> Path:

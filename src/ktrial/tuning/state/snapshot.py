@@ -43,7 +43,6 @@ class _Moving(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def moving_files() -> tuple[MovingFile, ...]:
-    """Return the entries of `moving.toml`."""
     return tuple(read_toml(BUILT_IN / "moving.toml", _Moving).file)
 
 
@@ -73,12 +72,13 @@ def take_state(machine: Machine, catalog: Catalog, facts: FactBook | None = None
     for start in range(0, len(wanted), _READ_AT_ONCE):
         readings |= machine.read(wanted[start : start + _READ_AT_ONCE])
     files = {path: _value(path, reading) for path, reading in readings.items() if reading is not None}
+    hidden = "debugfs is not mounted" if machine.is_root else "only root can see debugfs"
     return MachineState(
         facts=fact_values(facts),
         knobs={address: path for address, path in knobs.items() if path not in left_out},
         files={path: value for path, value in files.items() if path not in left_out},
         left_out=left_out,
-        hidden={} if matches[f"{_DEBUGFS}*"] else {_DEBUGFS: _why_hidden(machine)},
+        hidden={} if matches[f"{_DEBUGFS}*"] else {_DEBUGFS: hidden},
     )
 
 
@@ -170,7 +170,3 @@ def _value(path: str, reading: Reading) -> StateValue:
         return StateValue(text=file_text(reading.data))
     why = reading.unreadable or reading.invalid or "no reason given"
     return StateValue(unreadable=why.rpartition(f"{path}: ")[2])
-
-
-def _why_hidden(machine: Machine) -> str:
-    return "debugfs is not mounted" if machine.is_root else "only root can see debugfs"

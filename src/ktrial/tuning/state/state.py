@@ -20,25 +20,10 @@ SCHEMA: Literal["ktrial.state/1"] = "ktrial.state/1"
 COMMAND_LINE = "kernel.command_line"
 
 FACTS = (
-    "kernel.release",
-    "kernel.version",
-    "kernel.config_hash",
-    COMMAND_LINE,
-    "kernel.tick_rate",
-    "kernel.preemption",
-    "kernel.scheduler",
-    "kernel.scheduler_version",
-    "kernel.sched_ext_state",
-    "kernel.sched_ext_name",
-    "kernel.taints",
-    "kernel.lockdown",
-    "kernel.clocksource",
-    "kernel.modules",
-    "cpu.microcode",
-    "cpu.mitigations",
-    "cpufreq.driver",
-    "cpuidle.driver",
-    "services.active",
+    *("kernel.release", "kernel.version", "kernel.config_hash", COMMAND_LINE, "kernel.tick_rate"),
+    *("kernel.preemption", "kernel.scheduler", "kernel.scheduler_version", "kernel.sched_ext_state"),
+    *("kernel.sched_ext_name", "kernel.taints", "kernel.lockdown", "kernel.clocksource", "kernel.modules"),
+    *("cpu.microcode", "cpu.mitigations", "cpufreq.driver", "cpuidle.driver", "services.active"),
 )
 """Facts that belong to the tunable state and are not files of the kernel."""
 

@@ -34,7 +34,6 @@ def state_text(state: MachineState, *, width: int) -> str:
 
 
 def difference_json(found: StateDifference, sides: tuple[str, str], digests: tuple[str, str]) -> dict[str, Any]:
-    """Return `ktrial.state-difference/1`."""
     return {
         "schema": "ktrial.state-difference/1",
         "before": {"name": sides[0], "sha256": digests[0]},

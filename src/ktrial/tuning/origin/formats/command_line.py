@@ -37,7 +37,6 @@ def is_name(name: str) -> bool:
 
 
 def same_name(left: str, right: str) -> bool:
-    """Return whether the kernel treats two parameter names as equal."""
     return left.replace("-", "_") == right.replace("-", "_")
 
 

@@ -19,10 +19,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(data: str | bytes, file: str, *, inline_comments: bool) -> tuple[list[str], list[Entry], list[Unread]]:
-    """Return sections and entries in order, and the lines that are neither.
-
-    With `inline_comments` a `#` after white space ends a value.
-    """
+    """Return sections, entries and unread lines. With `inline_comments` a `#` after white space ends a value."""
     lines, unread = split_lines(data, file)
     sections: list[str] = []
     entries: list[Entry] = []

@@ -26,10 +26,7 @@ LONGEST_LINE_BYTES = 16_384
 
 
 class ForeignFormatError(ValueError):
-    """No part of the text was recognised as the given format.
-
-    `reason` is one sentence; `hint` names the next step and may be None.
-    """
+    """No part of the text was recognised as the given format; `hint` names the next step, if there is one."""
 
     def __init__(self, file: str, reason: str, *, line_number: int | None = None, hint: str | None = None) -> None:
         self.file = file
@@ -72,15 +69,11 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """The place as `file:line`, for messages."""
         return f"{self.file}:{self.line_number}"
 
 
 class FileReading(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one text sets, in its order, and the lines that could not be read.
-
-    `passed_over` are the numbers of lines without a setting in formats that allow free text.
-    """
+    """The settings of one text in order, its unread lines, and the numbers of lines `passed_over` as free text."""
 
     file: str
     assignments: tuple[Assignment, ...] = ()
@@ -166,7 +159,6 @@ def require_something(file: str, recognised: int, unread: list[Unread], wanted: 
 
 
 def in_order(unread: list[Unread]) -> tuple[Unread, ...]:
-    """Sort unread lines by their position in the text."""
     return tuple(sorted(unread, key=lambda item: item.line_number))
 
 

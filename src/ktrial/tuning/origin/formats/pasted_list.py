@@ -35,16 +35,8 @@ _BOOT = re.compile(rf"(?P<name>{_MODULE}|[a-z][a-z0-9_-]*+)=(?P<value>[^\s=]+)")
 #: Boot parameters without a value.
 _FLAGS = frozenset(
     (
-        "threadirqs",
-        "nowatchdog",
-        "nosoftlockup",
-        "nosmt",
-        "noautogroup",
-        "nohz",
-        "nohlt",
-        "nomodeset",
-        "noibrs",
-        "nopti",
+        *("threadirqs", "nowatchdog", "nosoftlockup", "nosmt", "noautogroup", "nohz", "nohlt", "nomodeset"),
+        *("noibrs", "nopti"),
     )
 )
 #: Files of block queues that people name without a path.
@@ -81,17 +73,8 @@ _COMMAND = re.compile(r"(?:sudo\s+)?(?:sysctl\s|echo\s|printf\s|tee\s)")
 _NUMBERS = re.compile(r"[+-]?(?:0x[0-9A-Fa-f]+|\d+)(?:\s+[+-]?\d+)*%?")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_+.-]*")
 _NEW_COLUMNS = (
-    "tuned",
-    "new",
-    "value",
-    "recommended",
-    "set to",
-    "setting",
-    "after",
-    "to",
-    "suggested",
-    "optimal",
-    "wert",
+    *("tuned", "new", "value", "recommended", "set to", "setting", "after", "to", "suggested", "optimal"),
+    *("wert",),
 )
 _OLD_COLUMNS = ("default", "old", "before", "stock", "from", "current")
 
@@ -179,7 +162,6 @@ def _row(cells: list[str], table: _Table, line: Line, file: str) -> list[Assignm
 
 
 def _line(line: Line, file: str) -> list[Assignment | Unread]:
-    """Read a line outside of tables."""
     text = re.sub(r"^\s*[$#]\s+(?=(?:sudo\s+)?(?:sysctl|echo|printf)\s)", "", line.text)
     text = _plain(text) if not _COMMAND.match(text.strip()) else text.strip()
     if _COMMAND.match(text):

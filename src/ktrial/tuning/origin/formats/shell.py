@@ -25,85 +25,16 @@ from ktrial.tuning.origin.formats.lines import (
     split_lines,
     unread_line,
 )
-from ktrial.tuning.origin.formats.shell_commands import Command, closing, group
-from ktrial.tuning.origin.formats.shell_words import Unknown, expand, tokenise
+from ktrial.tuning.origin.formats.shell_words import Command, Unknown, closing, expand, group, tokenise
 
-_HARMLESS = frozenset(
-    [
-        ":",
-        "true",
-        "false",
-        "test",
-        "[",
-        "[[",
-        "]]",
-        "exit",
-        "return",
-        "break",
-        "continue",
-        "shift",
-        "set",
-        "unset",
-        "local",
-        "export",
-        "readonly",
-        "declare",
-        "typeset",
-        "sleep",
-        "wait",
-        "sync",
-        "cd",
-        "pwd",
-        "echo",
-        "printf",
-        "cat",
-        "grep",
-        "egrep",
-        "fgrep",
-        "sed",
-        "awk",
-        "cut",
-        "tr",
-        "head",
-        "tail",
-        "sort",
-        "uniq",
-        "wc",
-        "ls",
-        "find",
-        "read",
-        "basename",
-        "dirname",
-        "id",
-        "whoami",
-        "uname",
-        "date",
-        "log",
-        "log_print",
-        "ui_print",
-        "chmod",
-        "chown",
-        "mkdir",
-        "rm",
-        "touch",
-        "getprop",
-        "command",
-        "type",
-        "which",
-        "trap",
-        "umask",
-        "alias",
-        "logger",
-        "dmesg",
-        "tput",
-        "clear",
-        "stat",
-        "seq",
-        "expr",
-        "let",
-        "shopt",
-    ]
-)
+#: Commands that set no knob.
+_HARMLESS_WORDS = """
+: true false test [ [[ ]] exit return break continue shift set unset local export readonly declare typeset sleep wait
+sync cd pwd echo printf cat grep egrep fgrep sed awk cut tr head tail sort uniq wc ls find read basename dirname id
+whoami uname date log log_print ui_print chmod chown mkdir rm touch getprop command type which trap umask alias
+logger dmesg tput clear stat seq expr let shopt
+"""
+_HARMLESS = frozenset(_HARMLESS_WORDS.split())
 _PREFIXES = frozenset(("sudo", "doas", "command", "exec", "busybox", "env", "nohup", "builtin"))
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "su"))
 _KNOB_FOLDERS = ("/sys/", "/proc/", "/dev/cpuctl/", "/dev/stune/", "/dev/cpuset/")
@@ -141,11 +72,9 @@ def parse(data: str | bytes, file: str) -> FileReading:
     reader.unread.extend(unread)
     reader.script(text)
     require_something(file, len(reader.assignments) + reader.passed_over, reader.unread, "a shell script")
-    return FileReading(file=file, assignments=tuple(reader.assignments), unread=in_order(_distinct(reader.unread)))
-
-
-def _distinct(unread: list[Unread]) -> list[Unread]:
-    return list(dict.fromkeys(unread))
+    return FileReading(
+        file=file, assignments=tuple(reader.assignments), unread=in_order(list(dict.fromkeys(reader.unread)))
+    )
 
 
 class _ShellReader:
@@ -302,7 +231,6 @@ class _ShellReader:
             self.fail(command, f"{name} is not understood")
 
     def _set_variables(self, command: Command) -> None:
-        """Set the variables of `name=value` words."""
         for word in command.words:
             found = re.match(r"([A-Za-z_]\w*)(\+?)=", word)
             if found is None:
@@ -311,7 +239,6 @@ class _ShellReader:
             self.variables[found[1]] = Unknown(f"${found[1]} is appended to") if found[2] else value
 
     def _call(self, command: Command, name: str, arguments: tuple[str, ...]) -> None:
-        """Follow a call of one of the script's functions."""
         self.called.add(name)
         self.passed_over += 1
         if self.depth >= _DEEPEST:
@@ -331,7 +258,6 @@ class _ShellReader:
         self.variables = {**{k: v for k, v in self.variables.items() if k not in given and k != "#"}, **saved}
 
     def _shell(self, command: Command, word: str) -> None:
-        """Read the commands of `sh -c 'commands'`."""
         text = expand(word, self.variables)
         if isinstance(text, Unknown) or len(text) != 1 or self.depth >= _DEEPEST:
             self.fail(command, "the commands after -c are unknown")
@@ -446,7 +372,6 @@ def _without_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tee_operands(command: Command) -> tuple[str, ...] | None:
-    """Return the files of a `tee`, or None for any other command."""
     words = _without_prefix(command.words)
     if not words or posixpath.basename(words[0]) != "tee":
         return None

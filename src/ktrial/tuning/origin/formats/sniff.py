@@ -108,6 +108,5 @@ def _is_prose(line: str) -> bool:
 
 
 def read(data: str | bytes, file: str, as_format: Format | None = None) -> tuple[FileReading, Sniffed]:
-    """Read a text as `as_format`, or as its detected format."""
     sniffed = sniff(file, data) if as_format is None else Sniffed(as_format, "from --format")
     return READERS[sniffed.format](data, file), sniffed

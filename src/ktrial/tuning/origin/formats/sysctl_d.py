@@ -126,7 +126,6 @@ def canonical(key: str) -> str:
 
 
 def is_glob(name: str) -> bool:
-    """Return whether a name may match several keys."""
     return _GLOB.search(name) is not None
 
 
@@ -234,7 +233,6 @@ def _choose(
 
 
 def _all_unread(text: str | bytes, path: str) -> list[Unread]:
-    """Return every line with content of an unreadable file."""
     lines, unread = split_lines(text, path)
     reason = "not a line of sysctl.d"
     return unread + [unread_line(path, x.number, x.text, reason) for x in lines if not is_comment(x.text, "#;")]

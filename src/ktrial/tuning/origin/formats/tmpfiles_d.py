@@ -80,7 +80,6 @@ def _write(line: Line, kind: str, file: str) -> Assignment | Unread | None:
 
 
 def _plain(field: str) -> str:
-    """Return a field without quotes and C escapes."""
     if len(field) >= 2 and field[0] == field[-1] and field[0] in "\"'":
         field = field[1:-1]
 

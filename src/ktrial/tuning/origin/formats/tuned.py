@@ -67,10 +67,7 @@ _DISK_PATHS = {
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """One section and what it sets.
-
-    `replace` means that it replaces the included profile's section of the same name.
-    """
+    """One section and what it sets. With `replace` it replaces the included profile's section of that name."""
 
     name: str
     type: str
@@ -92,7 +89,6 @@ class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[Unread, ...]
 
     def reading(self) -> FileReading:
-        """Return the assignments of all units in the order of the text."""
         found = sorted((item for unit in self.units for item in unit.assignments), key=lambda item: item.line_number)
         return FileReading(
             file=self.file, assignments=tuple(found), unread=in_order([*self.unread, *self.include_lines])

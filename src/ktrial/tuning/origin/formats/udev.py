@@ -26,22 +26,10 @@ from ktrial.tuning.origin.formats.lines import (
 from ktrial.tuning.origin.formats.words import fits
 
 _MATCH_ONLY = frozenset(
-    [
-        "ACTION",
-        "DEVPATH",
-        "KERNEL",
-        "KERNELS",
-        "SUBSYSTEM",
-        "SUBSYSTEMS",
-        "DRIVER",
-        "DRIVERS",
-        "ATTRS",
-        "TAGS",
-        "TEST",
-        "PROGRAM",
-        "RESULT",
-        "CONST",
-    ]
+    (
+        *("ACTION", "DEVPATH", "KERNEL", "KERNELS", "SUBSYSTEM", "SUBSYSTEMS", "DRIVER", "DRIVERS", "ATTRS"),
+        *("TAGS", "TEST", "PROGRAM", "RESULT", "CONST"),
+    )
 )
 _BOTH = frozenset(["ATTR", "SYSCTL", "ENV", "TAG", "NAME", "SYMLINK", "IMPORT"])
 _ASSIGN_ONLY = frozenset(["OWNER", "GROUP", "MODE", "SECLABEL", "RUN", "LABEL", "GOTO", "OPTIONS", "WAIT_FOR"])

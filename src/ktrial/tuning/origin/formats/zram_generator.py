@@ -13,21 +13,11 @@ from ktrial.tuning.origin.formats import ini
 from ktrial.tuning.origin.formats.lines import Assignment, FileReading, in_order, require_something, unread_line
 
 KEYS = frozenset(
-    [
-        "zram-size",
-        "compression-algorithm",
-        "zram-resident-limit",
-        "host-memory-limit",
-        "swap-priority",
-        "fs-type",
-        "fs-options",
-        "mount-point",
-        "options",
-        "writeback-device",
-        "zram-fraction",
-        "max-zram-size",
-        "memory-limit",
-    ]
+    (
+        *("zram-size", "compression-algorithm", "zram-resident-limit", "host-memory-limit", "swap-priority"),
+        *("fs-type", "fs-options", "mount-point", "options", "writeback-device", "zram-fraction"),
+        *("max-zram-size", "memory-limit"),
+    )
 )
 """The keys of zram-generator, including older spellings."""
 
