@@ -12,7 +12,7 @@ from ktrial.agent.interrupts import Interrupts
 
 
 class Conversation(Protocol):
-    """The sessions of a guest that is booted anew for each answer."""
+    """The sessions of a guest that is booted again for each answer."""
 
     def write(self, session: int, data: bytes) -> None: ...
 

@@ -67,7 +67,7 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
 
 
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
-    """Return the trials that the store lacks. Raises Refused for one that it has otherwise, even as `packed`."""
+    """Return the trials that the store lacks. Raises Refused if it has another version, also in `packed`."""
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []
     for kept in trials_in(bundle):

@@ -43,7 +43,7 @@ class Bundle(Protocol):
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Members that do not match their digest, if the reader accepts such."""
+        """Members that do not match their digest, if the reader accepts them."""
 
 
 def session_of(bundle: Bundle, packed: Packed) -> BundledSession:

@@ -46,7 +46,7 @@ def test_a_journal_of_garbage_is_named_once_and_no_success_is_claimed() -> None:
     text = status_text(Status(damaged=damaged), width=80)
     assert "damaged: /s/000007.journal: line 1: no checksum; and 13 more" in " ".join(text.split())
     assert revert_text([Reverted(transaction=7, state="reverted", steps=())], width=80) == (
-        "Transaction 7: its journal holds no known change.\n"
+        "Transaction 7: the journal contains no known change.\n"
     )
 
 

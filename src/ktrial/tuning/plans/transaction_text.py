@@ -86,7 +86,7 @@ def revert_text(transactions: Sequence[Reverted], *, width: int) -> str:
     for transaction in transactions:
         steps, number = transaction.steps, transaction.transaction
         restored = sum(step.outcome in _AS_BEFORE for step in steps)
-        done = f"{restored} of {len(steps)} restored." if steps else "its journal holds no known change."
+        done = f"{restored} of {len(steps)} restored." if steps else "the journal contains no known change."
         head = f"Transaction {number}: {done}"
         others = [step for step in steps if step.outcome not in _AS_BEFORE]
         rows = [(_name(step, ()), _sentence(step, _REVERT)) for step in others]
