@@ -21,7 +21,7 @@ Configured.asked Detached.answered Diagnosis.named EventCheck.shown EventCheck.t
 GuestProgram.ended Held HeldProgram.ended ImportOptions.given InGuests.changed KeptFrames.ended KeptFrames.handed
 KeptFrames.seen KernelChange.told Kernels.built LivePicture.ended LivePicture.handed LivePicture.seen
 LiveWatch.handed LiveWatch.seen Looks.ended Looks.handed Looks.seen Make.told Order.wanted OutcomeComparison.judged
-OwnPackaging.left OwnPackaging.told Packs.found Packs.left Packs.told PipeTransport.answered Replay.booted
+OwnPackaging.left OwnPackaging.told PipeTransport.answered Replay.booted
 ReplayedTransport.answered SafetyLimits.passed Screened.named Shows.handed Shows.seen Standing.drawn Store.shown
 StoredTrials.named Target.wanted ToolBuilder.built TrialKeeper.named TrialPace.built TuneReceipt.kept Venue.changed
 VisitTurn.found WatchShown.ended WatchShown.handed WatchShown.seen WatchedProgram.ended Workshop.built _Asked _Begun

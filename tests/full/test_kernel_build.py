@@ -92,7 +92,7 @@ def test_a_variant_costs_what_differs(lab: Lab, by_gcc: dict[str, Any]) -> None:
     shown = lab.run(*lab.build_words("variant", "--set", "PRINTK_TIME=y"))
     assert shown.status == 0, shown.err
     newest, before, *_ = lab.json("list")["built"]
-    assert f"before took    {duration(before['cost']['wall_s'])}" in shown.out
+    assert f"earlier build  {duration(before['cost']['wall_s'])}" in shown.out
     assert newest["folder"] == str(lab.folder / "variant")
     cost = newest["cost"]
     assert cost["hits"] > cost["misses"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies of the agent in batch mode: one line of JSON each, by the number of the request."""
+"""Replies of the agent in batch mode: one line of JSON per request, matched by number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 60
 
 
 class AgentSaid(msgspec.Struct):
-    """Why a request failed."""
+    """The error of a failed request."""
 
     kind: str
     message: str
@@ -23,7 +23,7 @@ class AgentSaid(msgspec.Struct):
 
 
 class Reply(msgspec.Struct):
-    """One reply: the content of its `ok`, or its error."""
+    """A reply: the content of its `ok`, or its error."""
 
     id: int | None
     ok: dict[str, Any] | None = None
@@ -34,7 +34,7 @@ _DECODER = msgspec.json.Decoder(Reply)
 
 
 def read_replies(data: bytes) -> dict[int, Reply]:
-    """The replies by number. A last line without its end was cut off and is left out. Raises UnreadableOutput."""
+    """Return the replies by number, without a last line that was cut off. Raise UnreadableOutput."""
     found: dict[int, Reply] = {}
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:

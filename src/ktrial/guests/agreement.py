@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boots of guests: in the mode that works here, and twice where time is exact."""
+"""Boots guests in the mode that works here; exact guests twice, because both boots must agree."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import msgspec
 from ktrial.bench.guest_tools import EXACT_SETTLE_S, GuestDiffers, GuestRun, Mode, Shape
 from ktrial.kit.errors import KtrialError
 
-#: So much of a line is shown before and after the first byte in which two differ.
+#: How much of a line to show before and after the first different byte.
 _AROUND_BYTES = 100
-#: So long may a kernel take to its first process where KVM works.
+#: The time limit for a kernel to start its first process with a working KVM.
 _KVM_BEGIN_S = 20.0
 
 
 class Boots(Protocol):
-    """Boots one kernel with one job in a machine of this shape, until `limit_s` has passed.
+    """Boots one kernel with one job in a machine of this shape, for at most `limit_s`.
 
-    `begin_limit_s` is how long it may take to its first process.
+    `begin_limit_s` limits the time until its first process.
     """
 
     def __call__(self, shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun: ...
 
 
 class BootResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A boot that is told about; `twin_sha256` is what two exact boots agree in, `odd` how a third one differed."""
+    """The boot to report; `twin_sha256` is the hash that two exact boots agree on, `odd` how a third one differed."""
 
     run: GuestRun
     no_kvm: str | None = None
@@ -38,25 +38,24 @@ class BootResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle_s(mode: Mode | None) -> int:
-    """Return how long a guest rests before its program: exact ones until the kernel's own work after boot is over."""
+    """Return how long a guest rests before its program; exact guests wait for the kernel's own work after boot."""
     return EXACT_SETTLE_S if mode == "exact" else 0
 
 
 class Stops(Protocol):
-    """What runs guests, and can end them."""
+    """Runs guests and can end them."""
 
     def stop(self) -> None: ...
 
 
 class House(Stops, Protocol):
-    """What runs the guests."""
+    """Runs guests, with KVM if possible."""
 
-    def why_no_kvm(self) -> str | None:
-        """Return why KVM cannot be used; None if it can."""
+    def why_no_kvm(self) -> str | None: ...
 
 
 def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> BootResult:
-    """One boot in the mode asked for, or in the fastest that works. Raises KtrialError if KVM is wanted in vain."""
+    """Boot once in the requested mode, or in the fastest that works. Raise KtrialError if required KVM is unusable."""
     if mode == "exact":
         return boot_twice(shape, limit_s, boot, house)
     if mode == "emulated":
@@ -66,16 +65,16 @@ def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house:
         run = boot(msgspec.structs.replace(shape, mode="kvm"), limit_s, _KVM_BEGIN_S if mode is None else None)
         if run.begun is not None or mode == "kvm":
             return BootResult(run=run)
-        why = f"/dev/kvm runs code and not this kernel: {run.failure}"
+        why = f"/dev/kvm works, but not with this kernel: {run.failure}"
     if mode == "kvm":
-        raise KtrialError(f"no KVM here: {why}", hint="--mode emulated, or no --mode, works without")
+        raise KtrialError(f"cannot use KVM: {why}", hint="use --mode emulated, or omit --mode")
     return BootResult(run=boot(msgspec.structs.replace(shape, mode="emulated"), limit_s), no_kvm=why)
 
 
 def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootResult:
-    """Return two boots at once, which must be the same to the last byte; where they differ a third one decides.
+    """Boot twice in parallel. Both must agree to the last byte; if they differ, a third boot decides.
 
-    Raises GuestDiffers if no two are the same.
+    Raise GuestDiffers if no two boots agree.
     """
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(boot, shape, limit_s) for _ in range(2)]
@@ -90,16 +89,16 @@ def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootR
 
 
 class Agreement(NamedTuple):
-    """What two boots agree in, and how the one that was odd differed from them."""
+    """The boot that two boots agree on, and how the odd one differed."""
 
     run: GuestRun
     odd: str | None = None
 
 
 def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) -> Agreement:
-    """Return what two boots of the same guest agree in, a third one where two differ. Raises GuestDiffers.
+    """Return the boot that two of the same guest agree on, after a third one if two differ. Raise GuestDiffers.
 
-    Of boots that a limit ended, that one: when it passed, not what the guest did, made them differ.
+    If a time limit ended a boot, return that one: the difference is due to the limit, not to the guest.
     """
     found = difference(first, second)
     if found is None or first.limit_passed:
@@ -110,13 +109,13 @@ def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) 
     if agreed is None:
         raise GuestDiffers(
             f"three runs of the same exact guest differ: {found}",
-            hint="its results cannot be used; without --append and with fewer tools, do they still?",
+            hint="discard its results; try without --append and with fewer tools",
         )
     return Agreement(agreed, found)
 
 
 def digest(run: GuestRun) -> str:
-    """Return one hash over all that came of a boot."""
+    """Return a hash of everything that a boot produced."""
     found = hashlib.sha256()
     for part in (
         run.console,
@@ -130,7 +129,7 @@ def digest(run: GuestRun) -> str:
 
 
 def difference(first: GuestRun, second: GuestRun) -> str | None:
-    """Return where two boots differ first: stream, line, both texts; None if they are the same."""
+    """Return the first difference of two boots, with stream, line and both texts; None if they are equal."""
     for name in ("console", "stdout", "stderr", "said"):
         one, other = (getattr(run, name).splitlines(keepends=True) for run in (first, second))
         for number in range(max(len(one), len(other))):
@@ -146,7 +145,7 @@ def difference(first: GuestRun, second: GuestRun) -> str | None:
 
 
 def _apart(left: object, right: object) -> str:
-    """Both, by their fields that differ."""
+    """Return both values, reduced to the fields that differ."""
     one, other = msgspec.to_builtins(left), msgspec.to_builtins(right)
     if not isinstance(one, dict) or not isinstance(other, dict):
         return f"{one!r} and {other!r}"
@@ -155,13 +154,13 @@ def _apart(left: object, right: object) -> str:
 
 
 def _same(one: bytes, other: bytes) -> int:
-    """Return how many bytes two lines begin with that are the same in both."""
+    """Return the length of the common prefix of two lines."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
 def _show_line(line: bytes, begin: int) -> str:
-    """Return a line from there on, as much as a person reads."""
+    """Return a readable part of a line from a place on."""
     if not line:
         return "missing"
     text = line.rstrip(b"\r\n")[begin : begin + 2 * _AROUND_BYTES].decode(errors="replace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boots a guest once, to its end or to a limit, and hands over all that came of it."""
+"""Boots a guest once, to its end or to a limit, and returns everything it produced."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from ktrial.kernels.images.kernel_image import bootable
 from ktrial.kit.errors import BadInput, KtrialError
 
 _POLL_S = 0.02
-#: More than that of console text, or of a program's output, ends the guest.
+#: More console text or program output than this ends the guest.
 CONSOLE_LIMIT_BYTES = 16 << 20
 OUTPUT_LIMIT_BYTES = 64 << 20
-#: After its last frame a guest only restarts.
+#: After its last frame a guest has nothing left to do but restart.
 _END_LIMIT_S = 10.0
 _PANIC = b"Kernel panic - not syncing: "
 _LATE = "the time limit"
 
 
 class BootLimits(NamedTuple):
-    """Seconds of a whole boot, and of the way to the first process."""
+    """The limits of the whole boot, and of the time until the first process."""
 
     whole_s: float
     begin_s: float | None = None
 
 
 class Guests:
-    """Boots guests; `folder` is where their files lie while they run."""
+    """Boots guests; `folder` holds their files while they run."""
 
     def __init__(self, emulator: Emulator, agent: Path, folder: Path | None = None) -> None:
         self._emulator = emulator
@@ -56,14 +56,13 @@ class Guests:
         return self._emulator.machine.architecture
 
     def why_no_kvm(self) -> str | None:
-        """Return why KVM cannot be used, found by running code with it; None if it can."""
+        """Return why KVM is unusable, after running code with it; None if it works."""
         return self._emulator.why_no_kvm()
 
     def stop(self) -> None:
         self._stop.set()
 
     def boot(self, kernel: KernelFiles, job: Job, brought: GuestFiles, shape: Shape, limits: BootLimits) -> GuestRun:
-        """Return one boot from the beginning to its end, or until a limit has passed."""
         with TemporaryDirectory(prefix="guest-", dir=self._folder) as name:
             folder = Path(name)
             self._lay(folder, kernel, job, brought, shape)
@@ -72,7 +71,6 @@ class Guests:
     def talk(
         self, kernel: KernelFiles, job: Job, brought: GuestFiles, shape: Shape, begin_limit_s: float
     ) -> RunningGuest:
-        """Return a guest that runs until it is closed, with sessions in it."""
         folder = Path(mkdtemp(prefix="guest-", dir=self._folder))
         try:
             self._lay(folder, kernel, msgspec.structs.replace(job, sessions=True), brought, shape)
@@ -83,7 +81,6 @@ class Guests:
             raise
 
     def _lay(self, folder: Path, kernel: KernelFiles, job: Job, brought: GuestFiles, shape: Shape) -> None:
-        """Puts what the emulator reads into its folder."""
         image = bootable(kernel.image, kernel.image_path, self.architecture)
         content = initramfs.build(
             self._agent.read_bytes(), msgspec.json.encode(job), brought.files, links=brought.links
@@ -91,8 +88,8 @@ class Guests:
         if len(content) * 2 > shape.memory_bytes:
             wanted = -(-len(content) * 2 >> 20)
             raise BadInput(
-                f"what is put into the guest has {len(content) >> 20} MiB; it needs twice that as memory",
-                hint=f"--memory {wanted}MiB or more",
+                f"the guest's files take {len(content) >> 20} MiB, and it needs twice that as memory",
+                hint=f"use --memory {wanted}MiB or more",
             )
         (folder / "kernel").write_bytes(image)
         (folder / "initramfs").write_bytes(content)
@@ -100,7 +97,7 @@ class Guests:
 
 
 class _Boot:
-    """A guest that runs, and what has come of it so far."""
+    """A running guest, and its output so far."""
 
     def __init__(self, emulator: Emulator, folder: Path, shape: Shape, limits: BootLimits, stop: Event) -> None:
         self._emulator, self._folder, self._shape, self._limits = emulator, folder, shape, limits
@@ -113,7 +110,7 @@ class _Boot:
         self._said = bytearray()
 
     def run(self) -> GuestRun:
-        """Starts the emulator, follows the guest's line, ends both."""
+        """Start the emulator, read the guest's line until it ends, and end the emulator."""
         (self._folder / "line").touch(mode=0o600)
         begin = time.monotonic()
         argv = self._emulator.argv(self._shape, self._folder)
@@ -140,11 +137,12 @@ class _Boot:
         )
 
     def _follow(self, process: subprocess.Popen[bytes], line: IO[bytes], begin: float) -> str | None:
-        """Return why the guest did not come to its end; None if it did."""
+        """Return why the guest did not finish; None if it did."""
         while True:
             gone = process.poll() is not None
             try:
-                self._take(line.read())
+                for frame in self._frames.feed(line.read()):
+                    self._take(frame)
             except Garbled as error:
                 return error.message
             if self._over:
@@ -159,24 +157,20 @@ class _Boot:
 
     def _why_stop(self, passed_s: float) -> str | None:
         if self._stop.is_set():
-            return "it was stopped"
+            return "the guest was stopped"
         if self._begun is None:
             limit_s = min(self._limits.whole_s, self._limits.begin_s or self._limits.whole_s)
             if passed_s > limit_s:
-                return f"{_LATE} of {limit_s:g} s passed; the guest did not come as far as its first process"
+                return f"{_LATE} of {limit_s:g} s passed before the guest's first process ran"
         elif passed_s > self._limits.whole_s:
-            return f"{_LATE} of {self._limits.whole_s:g} s passed; the guest ran its program"
+            return f"{_LATE} of {self._limits.whole_s:g} s passed while the guest ran its program"
         if (self._folder / "console").stat().st_size > CONSOLE_LIMIT_BYTES:
             return f"the guest wrote more than {CONSOLE_LIMIT_BYTES >> 20} MiB to its console"
         if sum(map(len, (self._said, *self._outputs.values()))) > OUTPUT_LIMIT_BYTES:
             return f"the program wrote more than {OUTPUT_LIMIT_BYTES >> 20} MiB"
         return None
 
-    def _take(self, piece: bytes) -> None:
-        for frame in self._frames.feed(piece):
-            self._one(frame)
-
-    def _one(self, frame: Frame) -> None:
+    def _take(self, frame: Frame) -> None:
         if frame.kind in self._outputs:
             self._outputs[frame.kind] += frame.content
         elif frame.kind in {guest_line.SAID, guest_line.OVER}:
@@ -189,7 +183,7 @@ class _Boot:
             self._over = True
 
     def _why_gone(self, status: int) -> str:
-        """Why a guest ended without saying so: a panic, something that the emulator says, or nothing that is known."""
+        """Return why a guest ended silently: a kernel panic, or unknown. Raise KtrialError if the emulator failed."""
         for text in self._console().splitlines():
             _, found, reason = text.partition(_PANIC)
             if found:
@@ -198,12 +192,12 @@ class _Boot:
         if status != 0 or (said and self._begun is None and not self._console()):
             ended = f"with status {status}" if status >= 0 else f"by {signal.Signals(-status).name}"
             raise KtrialError(
-                f"{self._emulator.version} ended {ended}: {said or 'it says nothing'}",
-                hint="the same kernel in another mode or with another --memory may work",
+                f"{self._emulator.version} ended {ended}: {said or 'no message'}",
+                hint="try another --mode or another --memory",
             )
         if self._begun is None:
             return "the guest ended before its first process ran"
-        return "the guest ended without saying how its program did"
+        return "the guest ended without reporting the result of its program"
 
     def _console(self) -> bytes:
         return (self._folder / "console").read_bytes()

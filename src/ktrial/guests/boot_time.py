@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a kernel takes to boot in a guest, and what in it takes long."""
+"""How long a kernel takes to boot in a guest, and which of its steps take long."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from ktrial.kit.errors import BadRun
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.kernel_log import KernelRecord, read_kmsg
 
-#: What makes a kernel tell, and room in its log for that.
+#: Make the kernel log its initcalls, and give its log the room for them.
 WORDS = ("initcall_debug", "log_buf_len=8M")
 
 _CALL = re.compile(
     r"initcall ([\w.]{1,200})\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[[\w-]+\])? returned -?\d+ after (\d{1,12}) usecs"
 )
-
 _INIT = re.compile(r"Run /\S* as init process")
 
 
 def read_initcalls(records: Iterable[KernelRecord]) -> tuple[InitCall, ...]:
-    """Return the calls, the slowest first."""
+    """Return the initcalls, slowest first."""
     found = (_CALL.match(record.text) for record in records)
     calls = [InitCall(name=match[1], us=int(match[2])) for match in found if match is not None]
     return tuple(sorted(calls, key=lambda call: (-call.us, call.name)))
 
 
 def kernel_us(records: Iterable[KernelRecord]) -> int | None:
-    """When the kernel handed over to the first process; None if it does not say so."""
+    """Return when the kernel started its first process; None if the log doesn't say."""
     return next((record.at_us for record in records if _INIT.match(record.text)), None)
 
 
@@ -49,15 +48,15 @@ class BootsMeasured(Protocol):
 
 
 def boot_time(lab: BootsMeasured, place: GuestPlace, runs: int) -> GuestBootTime:
-    """Return the way to the first process in so many boots, and of one more what in it took how long."""
+    """Measure the time until the first process in `runs` boots, and the kernel's steps in one more."""
     plain = [_good(lab.boot(place, Job(), {})) for _ in range(runs)]
-    told = msgspec.structs.replace(place.shape, append=(*place.shape.append, *WORDS))
+    verbose = msgspec.structs.replace(place.shape, append=(*place.shape.append, *WORDS))
     request = msgspec.json.encode({"id": _REQUEST, "do": "kernel_log", "from": 0}) + b"\n"
     program = GuestTool(argv=("/usr/bin/ktrial-agent", "batch", "--role", "root", _FILE))
-    run = _good(lab.boot(msgspec.structs.replace(place, shape=told), Job(programs=(program,)), {_FILE: request}))
+    run = _good(lab.boot(msgspec.structs.replace(place, shape=verbose), Job(programs=(program,)), {_FILE: request}))
     reply = read_replies(run.stdout).get(_REQUEST)
     if reply is None or reply.ok is None or "log" not in reply.ok:
-        raise BadRun("the guest's kernel did not hand its log over", hint="--append loglevel=7 lets it say more")
+        raise BadRun("cannot read the guest's kernel log", hint="try --append loglevel=7, which makes it log more")
     records = read_kmsg(read_bytes(reply.ok["log"]))
     begun = [one.begun for one in plain if one.begun is not None]
     return GuestBootTime(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions with agents in a guest that runs, over its one line."""
+"""Sessions with agents in a running guest, multiplexed over its serial line."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ktrial.bench.guest_tools import Ends
 from ktrial.guests import guest_line
 from ktrial.guests.guest_line import Garbled, GuestLineFrames
 
-#: The terminal of a guest holds 4095 bytes that nobody has read yet, and drops what comes then.
+#: The guest's terminal buffers 4095 unread bytes and drops the rest.
 _WINDOW_BYTES = 3000
 _PIECE_BYTES = 1000
 _CHUNK_BYTES = 1 << 16
-#: So long a guest may have no room for what opens or ends a session; one that hangs never has.
+#: How long to wait for room to open or end a session; a guest that hangs never has any.
 _ROOM_LIMIT_S = 20.0
 
 
 class ConsoleLine:
-    """Carries sessions. `to_guest` and `from_guest` are the guest's line; `begun` is what it had said by then."""
+    """Carries sessions. `to_guest` and `from_guest` are the guest's line; `frames` may hold frames read earlier."""
 
     def __init__(self, to_guest: IO[bytes], from_guest: IO[bytes], frames: GuestLineFrames) -> None:
         self._to_guest = to_guest
@@ -35,7 +35,7 @@ class ConsoleLine:
         self._closed = False
         self._sessions: dict[int, SimpleQueue[bytes]] = {}
         self._next = 1
-        #: Why the line carries nothing more; None while it does, or where it was closed in order.
+        #: Why the line broke; None while it works, or if it was closed in order.
         self.broken: str | None = None
         self._listening = Thread(target=self._listen, daemon=True)
         self._listening.start()
@@ -68,11 +68,11 @@ class ConsoleLine:
         return self._closed
 
     def heard_out(self, limit_s: float) -> None:
-        """Wait until all was heard that a guest said which is gone; its streams may be closed then."""
+        """Wait until everything from a guest that has ended was read; its streams may be closed then."""
         self._listening.join(limit_s)
 
     def _pass_on(self, session: int, here: int) -> None:
-        """What the head writes to a session, up to its end, which is an empty frame."""
+        """Send the head's input to a session, up to the empty frame that ends it."""
         piece = b" "
         while piece:
             piece = os.read(here, _PIECE_BYTES)
@@ -81,7 +81,7 @@ class ConsoleLine:
         os.close(here)
 
     def _send(self, kind: bytes, content: bytes, limit_s: float | None = None) -> bool:
-        """One frame, as soon as the guest has room for it; False if the line is closed, or has none in time."""
+        """Send a frame once the guest has room for it; return False if the line is closed or the limit passes."""
         frame = guest_line.encode_frame(kind, content)
 
         def ready() -> bool:
@@ -99,7 +99,6 @@ class ConsoleLine:
         return True
 
     def _listen(self) -> None:
-        """All that comes from the guest, until it is gone."""
         try:
             while piece := os.read(self._from_guest.fileno(), _CHUNK_BYTES):
                 for frame in self._frames.feed(piece):
@@ -131,7 +130,7 @@ class ConsoleLine:
 
 
 class _Over(msgspec.Struct):
-    """The end of a session, as far as the head needs it."""
+    """The end of a session; the head only needs its number."""
 
     session: int
 
@@ -140,11 +139,10 @@ def _session_of(content: bytes) -> int:
     try:
         return msgspec.json.decode(content, type=_Over).session
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Garbled(f"the end of a session is not as agreed: {error}") from None
+        raise Garbled(f"malformed end of a session: {error}") from None
 
 
 def _hand_over(said: SimpleQueue[bytes], there: int) -> None:
-    """Writes what a session says to the head's pipe, which may be full for as long as it likes."""
     with contextlib.suppress(BrokenPipeError):
         while piece := said.get():
             left = memoryview(piece)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frames that a guest's first process sends to the head: kind, length, content (`docs/formats.md`)."""
+"""The frames between a guest's first process and the head: kind, length, content (`docs/formats.md`)."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import NamedTuple
 from ktrial.kit.errors import KtrialError
 
 BEGUN, OUTPUT, ERRORS, ENDED, END = b"B", b"o", b"e", b"x", b"z"
-#: Sessions in a guest: the head starts one, sends it bytes and kills it; the guest says what it took, what a session
-#: says, and how that ended.
+#: Sessions in a guest: the head starts one, sends it input and kills it; the guest reports the bytes it has read, a
+#: session's output, and its end.
 START, INPUT, KILL, TAKEN, SAID, OVER = b"S", b"i", b"K", b"a", b"s", b"X"
-#: In a script, which stands for the head: nothing more is taken until a session has said so many lines, or so many that
-#: end a request; or has ended.
+#: Only in a script, which replaces the head: stop reading until a session has written that many lines, or that many
+#: lines that end a request, or has ended.
 WAIT, REPLIES = b"W", b"R"
 _KINDS = (BEGUN, OUTPUT, ERRORS, ENDED, END, TAKEN, SAID, OVER)
 _HEADER = struct.Struct(">cI")
 _NUMBER = struct.Struct(">I")
-#: More than that is not a frame.
+#: A longer frame is an error.
 LONGEST_BYTES = 1 << 26
 
 
 class Frame(NamedTuple):
-    """A frame: what it is, its content."""
+    """A frame: its kind and content."""
 
     kind: bytes
     content: bytes
 
 
 class Garbled(KtrialError):
-    """What came over the line is not a frame."""
+    """The guest's line carries something other than frames."""
 
 
 def encode_frame(kind: bytes, content: bytes) -> bytes:
@@ -38,25 +38,24 @@ def encode_frame(kind: bytes, content: bytes) -> bytes:
 
 
 def numbered(session: int, content: bytes) -> bytes:
-    """Return what belongs to a session, as the content of a frame."""
     return _NUMBER.pack(session) + content
 
 
 def number_of(content: bytes) -> tuple[int, bytes]:
-    """Return the session that a frame belongs to, and the rest. Raises Garbled."""
+    """Return the session that a frame belongs to, and the rest of its content. Raise Garbled."""
     if len(content) < _NUMBER.size:
-        raise Garbled(f"a frame of a session without its number: {content!r}")
+        raise Garbled(f"a frame lacks the number of its session: {content!r}")
     return _NUMBER.unpack_from(content)[0], content[_NUMBER.size :]
 
 
 class GuestLineFrames:
-    """Puts frames together from pieces of a line."""
+    """Assembles frames from pieces of the line."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> list[Frame]:
-        """Return the frames that are whole with this piece. Raises Garbled if the line does not carry frames."""
+        """Return the frames that this piece completes. Raise Garbled if the line carries something else."""
         self._rest += piece
         found: list[Frame] = []
         at = 0
@@ -64,8 +63,8 @@ class GuestLineFrames:
             kind, length = _HEADER.unpack_from(self._rest, at)
             if kind not in _KINDS or length > LONGEST_BYTES:
                 raise Garbled(
-                    f"the guest's line carries {bytes(self._rest[at : at + 16])!r} where a frame begins",
-                    hint="a program in the guest wrote to /dev/ttyS1, which is ktrial's own",
+                    f"cannot read the guest's line: {bytes(self._rest[at : at + 16])!r} is not a frame",
+                    hint="check that no program in the guest writes to /dev/ttyS1, which belongs to ktrial",
                 )
             begin = at + _HEADER.size
             if len(self._rest) < begin + length:

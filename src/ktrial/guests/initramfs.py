@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The initial RAM file system of a guest: a cpio archive, byte for byte the same for the same content."""
+"""The initial RAM file system of a guest: a cpio archive, always the same bytes for the same content."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 _REGULAR, _FOLDER, _LINK, _DEVICE = 0o100000, 0o040000, 0o120000, 0o020000
-#: A guest has one folder for programs and one for libraries, whatever the host has.
+#: A guest merges program and library folders, even if the host does not.
 _MERGED = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "lib32": "usr/lib32"}
-#: Folders that file systems are mounted on, or that programs expect.
+#: Mount points, and folders that programs expect.
 _FOLDERS = ("dev", "etc", "ktrial", "proc", "root", "run", "sys", "tmp", "usr", "var", *_MERGED.values())
-#: What a first process needs before /dev is mounted: name, major and minor number.
+#: Devices that the first process needs before /dev is mounted: name, major and minor number.
 _DEVICES = (("dev/console", 5, 1), ("dev/null", 1, 3))
 _USERS = b"root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/tmp:/bin/sh\n"
 _GROUPS = b"root:x:0:\nuser:x:1000:\n"
 
 
 class Archive:
-    """A cpio archive in the "newc" form, built in memory. Owners are root, times are zero."""
+    """A cpio archive in the "newc" format, built in memory. Everything belongs to root and has time zero."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -35,7 +35,7 @@ class Archive:
             self._parts += [part, b"\0" * (-len(part) % 4)]
 
     def folder(self, name: str, mode: int = 0o755) -> None:
-        """Adds a folder once, and those that it lies in, which have mode 0755."""
+        """Add a folder and its missing parents, which get mode 0755."""
         for path in reversed(PurePosixPath(name).parents):
             if str(path) not in (".", *self._names):
                 self._add(str(path), _FOLDER | 0o755, b"")
@@ -43,7 +43,6 @@ class Archive:
             self._add(name, _FOLDER | mode, b"")
 
     def file(self, name: str, content: bytes, mode: int = 0o755) -> None:
-        """Adds a regular file, in folders that are made."""
         self.folder(str(PurePosixPath(name).parent))
         self._add(name, _REGULAR | mode, content)
 
@@ -54,22 +53,21 @@ class Archive:
         self._add(name, _DEVICE | 0o600, b"", (major, minor))
 
     def bytes(self) -> bytes:
-        """Return the whole archive with its trailer."""
         trailer = Archive()
         trailer._add("TRAILER!!!", 0, b"")
         return b"".join(self._parts + trailer._parts)
 
 
 def place(path: str) -> str:
-    """Return where a file of the host lies in a guest: with merged folders, without the first slash."""
+    """Return a host file's place in the guest: in merged folders, without the leading slash."""
     first, _, rest = path.lstrip("/").partition("/")
     return f"{_MERGED.get(first, first)}/{rest}" if rest else first
 
 
 def build(agent: bytes, job: bytes, files: Mapping[str, bytes], links: Mapping[str, str] | None = None) -> bytes:
-    """The archive: the agent as first process, its job, `files` and `links` by the paths that they have on the host.
+    """Return the archive: the agent as first process, its job, and `files` and `links` by their paths on the host.
 
-    A path that ends with a slash is a folder in which everybody may write.
+    A path that ends in a slash becomes a folder that everybody may write to.
     """
     archive = Archive()
     for name in _FOLDERS:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that outlives a command: who keeps it hands sessions with it to other commands, over a socket of this user's.
+"""A guest that outlives a command: its keeper passes sessions to other commands over a socket of the same user.
 
-One command at a time talks to it, over a connection that lasts as long as the command. It gets the pipes of a session
-themselves: nothing of a session passes through the keeper, and a command that ends in any way ends its sessions.
+One command at a time uses the guest, over a connection that lasts as long as the command. The keeper passes the pipes
+of a session themselves, so that no data goes through it, and the sessions end with the command, however it ends.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
 _FOLDER = "ktrial-guests"
 _PACKET_BYTES = 1 << 16
 _LOOK_S = 0.5
-#: A keeper answers at once; a guest that hangs may hold it up.
+#: A keeper answers at once, unless its guest hangs.
 _ANSWER_LIMIT_S = 30.0
-#: So long after the end of a guest's session whoever had it is told why.
+#: How long to wait for the reason after a session has ended.
 _TOLD_LIMIT_S = 1.0
 _BACKLOG = 8
 _CREDENTIALS = struct.Struct("3i")
 
 
 class _KeptRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a command asks for: a session, or its hard end; or that what comes along is kept of an exact guest."""
+    """A request of a command: open a session, kill one, or (`past`) keep the attached history of an exact guest."""
 
     open: list[str] | None = None
     root: bool = False
@@ -53,9 +53,9 @@ class _KeptRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class _KeeperMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the keeper says: what is kept; a session, whose pipes come with it; why nothing follows.
+    """A message of the keeper: the guest's description, a session with its pipes attached, or why there is none.
 
-    Of an exact guest all that was said to it comes along; `past` says that what a command has added is kept.
+    An exact guest's history comes with its description; `past` confirms that the keeper has taken a new one.
     """
 
     kept: KeptProgram | None = None
@@ -66,25 +66,23 @@ class _KeeperMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def is_name(word: str) -> bool:
-    """Return whether a guest that is kept may be called so."""
     return _NAME.fullmatch(word) is not None
 
 
 def check_name(name: str) -> None:
-    """Raise BadInput for what cannot be the name of a guest that is kept."""
     if not is_name(name):
-        raise BadInput(f"{name!r} is not a name for a guest", hint="take letters and digits, forty at most: --keep lab")
+        raise BadInput(f"{name!r} is not a valid guest name", hint="use up to 40 letters and digits: --keep lab")
 
 
 def kept_names() -> tuple[str, ...]:
-    """Return the guests of this user that are kept, and those whose keeper was killed."""
+    """Return the names of this user's kept guests, including those whose keeper was killed."""
     with contextlib.suppress(FileNotFoundError), _Folder(make=False) as folder:
         return tuple(sorted(one.name for one in Path(folder.address("")).iterdir() if is_name(one.name)))
     return ()
 
 
 class _Folder:
-    """Where the sockets lie, which this user alone may read; held open, so that it stays the one that was looked at."""
+    """The folder of the sockets, readable by this user only; the open descriptor keeps it from being swapped."""
 
     def __init__(self, *, make: bool) -> None:
         self._path = private_place(_FOLDER)
@@ -97,8 +95,8 @@ class _Folder:
         if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
             os.close(self.descriptor)
             raise KtrialError(
-                f"{self._path} is not this user's alone: owner {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}",
-                hint=f"look who made it, then remove it; ktrial makes it anew with mode 700: rm -r {self._path}",
+                f"{self._path} is not private: owner {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}",
+                hint=f"find out who created it, then remove it: rm -r {self._path}",
             )
         return self
 
@@ -106,7 +104,7 @@ class _Folder:
         os.close(self.descriptor)
 
     def address(self, name: str) -> str:
-        """That of a socket, however long the path of the folder is."""
+        """Return the address of a socket, short however long the folder's path is."""
         return f"/proc/self/fd/{self.descriptor}/{name}"
 
 
@@ -117,7 +115,7 @@ def _socket() -> socket.socket:
 
 
 def _connected(folder: _Folder, name: str) -> socket.socket | None:
-    """A connection to who keeps it; None if nobody does any more. Raises FileNotFoundError if nobody did."""
+    """Connect to the keeper; None if it is gone. Raise FileNotFoundError if there never was one."""
     made = _socket()
     try:
         made.connect(folder.address(name))
@@ -131,7 +129,7 @@ def _connected(folder: _Folder, name: str) -> socket.socket | None:
 
 
 def _other_end(connection: socket.socket) -> tuple[int, int]:
-    """Process and user of the other end, as the kernel knows them."""
+    """Return process and user of the other end, as the kernel reports them."""
     process, user, _ = _CREDENTIALS.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     )
@@ -139,9 +137,9 @@ def _other_end(connection: socket.socket) -> tuple[int, int]:
 
 
 class Keeper:
-    """Hands out sessions with a guest. Raises Busy if one of this name is kept already.
+    """Passes out sessions with a guest. Raise Busy if one of this name is kept already.
 
-    Commands may come from the beginning; they are answered as soon as the guest is served.
+    Commands may connect at once; they get an answer as soon as `serve` runs.
     """
 
     def __init__(self, name: str) -> None:
@@ -149,16 +147,16 @@ class Keeper:
         self._name = name
         self._command: socket.socket | None = None
         self._open: list[int] = []
-        #: A file with all that was said to an exact guest.
+        #: A file with the history of an exact guest.
         self._past: int | None = None
-        #: Sessions of commands that are gone, and when those that still run are killed.
+        #: Sessions of commands that have ended, and when to kill those that still run.
         self._leaving: list[tuple[float, int]] = []
         with _Folder(make=True) as folder:
             self._listening = _listening(folder, name)
             self._inode = os.stat(name, dir_fd=folder.descriptor).st_ino
 
     def serve(self, guest: Guest, kept: KeptProgram, interrupts: Interrupts, limit_s: float | None) -> str | None:
-        """Until the limit passes (None), or the guest ends (why); a Ctrl-C is raised."""
+        """Serve until the limit passes (return None) or the guest ends (return why). Ctrl-C raises."""
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while deadline is None or time.monotonic() < deadline:
             if (gone := guest.why_gone()) is not None:
@@ -166,7 +164,11 @@ class Keeper:
                 return gone
             self._end_late(guest)
             interrupts.wait(self._descriptors(), _LOOK_S)
-            self._attend(guest, kept)
+            ready, _, _ = select.select(self._descriptors(), [], [], 0)
+            if self._command is not None and self._command.fileno() in ready:
+                self._hear(self._command, guest)
+            if self._listening.fileno() in ready:
+                self._welcome(self._listening.accept()[0], kept)
         return None
 
     def close(self) -> None:
@@ -181,15 +183,7 @@ class Keeper:
     def _descriptors(self) -> list[int]:
         return [one.fileno() for one in (self._listening, self._command) if one is not None]
 
-    def _attend(self, guest: Guest, kept: KeptProgram) -> None:
-        ready, _, _ = select.select(self._descriptors(), [], [], 0)
-        if self._command is not None and self._command.fileno() in ready:
-            self._hear(self._command, guest)
-        if self._listening.fileno() in ready:
-            self._welcome(self._listening.accept()[0], kept)
-
     def _welcome(self, command: socket.socket, kept: KeptProgram) -> None:
-        """Talk to a new command, or tell it who is talking."""
         command.settimeout(_ANSWER_LIMIT_S)
         if _other_end(command)[1] not in (os.geteuid(), 0):
             command.close()
@@ -206,7 +200,7 @@ class Keeper:
         try:
             packet, descriptors, _, _ = socket.recv_fds(command, _PACKET_BYTES, 1, flags=socket.MSG_CMSG_CLOEXEC)
             asked = msgspec.json.decode(packet, type=_KeptRequest)
-        except (OSError, msgspec.DecodeError):  # it has ended, or is none of ktrial's
+        except (OSError, msgspec.DecodeError):  # it has ended, or is not ktrial
             self._hang_up()
             return
         if asked.past and descriptors:
@@ -230,16 +224,16 @@ class Keeper:
         os.close(ends.to_agent)
         os.close(ends.from_agent)
 
-    def _tell(self, told: _KeeperMessage, descriptors: list[int] | None = None) -> None:
+    def _tell(self, message: _KeeperMessage, descriptors: list[int] | None = None) -> None:
         if self._command is None:
             return
         try:
-            socket.send_fds(self._command, [msgspec.json.encode(told)], descriptors or [])
+            socket.send_fds(self._command, [msgspec.json.encode(message)], descriptors or [])
         except OSError:
             self._hang_up()
 
     def _hang_up(self) -> None:
-        """The command is gone: its sessions find their input ended, and may end what they run."""
+        """Drop a command that is gone: the input of its sessions ends, and they may finish what they run."""
         if self._command is not None:
             self._command.close()
             self._command = None
@@ -254,7 +248,7 @@ class Keeper:
 
 
 def _listening(folder: _Folder, name: str) -> socket.socket:
-    """Return the socket of that name; one that a killed keeper left is taken away."""
+    """Return the socket of that name, after removing one that a killed keeper left."""
     import fcntl
 
     fcntl.flock(folder.descriptor, fcntl.LOCK_EX)  # until the folder is closed
@@ -263,7 +257,9 @@ def _listening(folder: _Folder, name: str) -> socket.socket:
         if other is not None:
             holder = told_process(look(_other_end(other)[0]))
             other.close()
-            raise Busy("busy", f"a guest {name} is kept already: {holder}", hint="take another name, or end that one")
+            raise Busy(
+                "busy", f"a guest named {name} already exists: {holder}", hint="use another name, or end that guest"
+            )
         os.unlink(name, dir_fd=folder.descriptor)
     made = _socket()
     made.bind(folder.address(name))
@@ -272,7 +268,7 @@ def _listening(folder: _Folder, name: str) -> socket.socket:
 
 
 def _read_past(descriptors: list[int]) -> ProgramPast | None:
-    """Return what comes along with an exact guest, nothing with others; None if it is not as agreed."""
+    """Return the history that came with an exact guest, empty for others; None if it is malformed."""
     if not descriptors:
         return ProgramPast()
     with os.fdopen(descriptors[0], "rb") as file:
@@ -284,7 +280,7 @@ def _read_past(descriptors: list[int]) -> ProgramPast | None:
 
 
 class KeptGuest:
-    """The guest of that name, for this command alone until it is closed. Raises Busy, FileNotFoundError."""
+    """A kept guest, reserved for this command until it is closed. Raise Busy, FileNotFoundError."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -293,34 +289,34 @@ class KeptGuest:
         with _Folder(make=False) as folder:
             connection = _connected(folder, name)
         if connection is None or _other_end(connection)[1] != os.geteuid():
-            raise self._lost(f"nobody keeps the guest {name} any more: it has ended")
+            raise self._lost(f"the guest {name} has ended")
         self._connection = connection
         try:
-            told, descriptors = self._receive()
+            message, descriptors = self._receive()
         except AgentError:
             self.close()
             raise
-        if told.busy is not None:
+        if message.busy is not None:
             self.close()
-            raise Busy("busy", f"the guest {name} is in use: {told.busy}", hint="one command at a time: wait for it")
+            raise Busy("busy", f"the guest {name} is in use: {message.busy}", hint="wait until that command has ended")
         past = _read_past(descriptors)
-        if told.kept is None or past is None:
+        if message.kept is None or past is None:
             self.close()
-            raise KtrialError(f"who keeps the guest {name} is another version of ktrial", hint="end it, boot it anew")
-        #: What it is, and all that was said to it where it is an exact one.
-        self.kept, self.past = told.kept, past
+            raise KtrialError(f"another version of ktrial keeps the guest {name}", hint="end it and boot it again")
+        #: The description of the guest, and the history of an exact one.
+        self.kept, self.past = message.kept, past
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """Return a session with an agent of its own. Raises AgentError if the guest is gone."""
+        """Open a session with its own agent. Raise AgentError if the guest is gone."""
         with self._lock:
             self._ask(_KeptRequest(open=arguments, root=root))
-            told, descriptors = self._receive()
-            if told.session is None or len(descriptors) != 2:
-                raise self._lost(f"who keeps the guest {self._name} opens no session")
-            return Ends(descriptors[0], descriptors[1], told.session)
+            message, descriptors = self._receive()
+            if message.session is None or len(descriptors) != 2:
+                raise self._lost(f"the keeper of the guest {self._name} cannot open a session")
+            return Ends(descriptors[0], descriptors[1], message.session)
 
     def keep(self, past: ProgramPast) -> None:
-        """From now on this is what was said to it. Raises AgentError if nobody keeps it any more."""
+        """Replace the guest's history. Raise AgentError if its keeper is gone."""
         descriptor = os.memfd_create("ktrial-past", os.MFD_CLOEXEC)
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -328,7 +324,7 @@ class KeptGuest:
             with self._lock:
                 self._ask(_KeptRequest(past=True), [descriptor])
                 if not self._receive()[0].past:
-                    raise self._lost(f"who keeps the guest {self._name} did not take what was said to it")
+                    raise self._lost(f"the keeper of the guest {self._name} did not save its history")
         finally:
             os.close(descriptor)
 
@@ -350,7 +346,7 @@ class KeptGuest:
         try:
             socket.send_fds(self._connection, [msgspec.json.encode(asked)], descriptors)
         except OSError:
-            self._receive()  # perhaps it has said why
+            self._receive()  # it may have sent the reason
             raise self._lost(self._without_keeper()) from None
 
     def _receive(self) -> tuple[_KeeperMessage, list[int]]:
@@ -358,19 +354,19 @@ class KeptGuest:
             packet, descriptors, _, _ = socket.recv_fds(
                 self._connection, _PACKET_BYTES, 2, flags=socket.MSG_CMSG_CLOEXEC
             )
-            told = msgspec.json.decode(packet, type=_KeeperMessage)
+            message = msgspec.json.decode(packet, type=_KeeperMessage)
         except TimeoutError:
-            raise self._lost(f"who keeps the guest {self._name} does not answer") from None
+            raise self._lost(f"the keeper of the guest {self._name} does not answer") from None
         except (OSError, msgspec.DecodeError):
             raise self._lost(self._without_keeper()) from None
-        if told.gone is not None:
-            raise self._lost(told.gone)
-        return told, descriptors
+        if message.gone is not None:
+            raise self._lost(message.gone)
+        return message, descriptors
 
     def _without_keeper(self) -> str:
-        return f"who kept the guest {self._name} is gone, and the guest with it"
+        return f"the keeper of the guest {self._name} has ended, and the guest with it"
 
     def _lost(self, why: str) -> AgentError:
         self._gone = why
-        hint = f"`ktrial kernel boot KERNEL --keep {self._name}` boots another one; what was set there is gone with it"
+        hint = f"boot a new one, without its settings: `ktrial kernel boot KERNEL --keep {self._name}`"
         return AgentError("lost", why, hint=hint)

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from ktrial.bench.guest_tools import GuestPlace, GuestRun, Job
-from ktrial.guests import disk
 from ktrial.guests.boot import BootLimits, Guests
 from ktrial.guests.modules import modules_folder, take_modules
 from ktrial.guests.programs import GuestFiles, bring
@@ -20,15 +21,23 @@ from ktrial.guests.running import RunningGuest
 from ktrial.kernels.identity import KernelFound
 from ktrial.kernels.images.architectures import host_architecture
 from ktrial.kernels.images.images import Images, KernelFiles, read_kernel
+from ktrial.kit.errors import KtrialError
 
-#: What an agent starts for swap in memory, and where it looks for that.
+#: Programs that an agent runs to set up swap in memory, and where it looks for them.
 _SWAP_PROGRAMS, _FOLDERS = ("mkswap", "swapon", "swapoff"), "/usr/sbin:/usr/bin:/sbin:/bin"
-#: Swap in memory and what it may compress with, as far as a kernel has them as modules.
+#: Modules for swap in memory and its compression, if the kernel has them as modules.
 _SWAP_MODULES = ("lzo", "lzo_rle", "lz4", "zstd", "zram")
+#: The type of file system, and where the guest's first process finds its image.
+_DISK_TYPE, _DISK_PLACE = "ext4", "/ktrial/disk"
+#: Modules for kernels that lack a driver; `crc32c_generic` is only needed before 6.14.
+_DISK_MODULES, _OLD_DISK_MODULES = ("brd", "ext4"), ("crc32c_generic",)
+_DISK_BYTES = 8 << 20
+_DISK_UUID, _DISK_TIME = "6b747269-616c-4000-8000-000000000000", "1704067200"
+_MKFS, _MKFS_LIMIT_S = "mkfs.ext4", 30.0
 
 
 class Lab:
-    """Implements `trial.guests.prepare.GuestLab`; every kernel and its modules are read once."""
+    """Implements `trial.guests.prepare.GuestLab`; reads each kernel and its modules once."""
 
     def __init__(
         self,
@@ -37,7 +46,7 @@ class Lab:
         work: Path | None = None,
         common: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
-        """`guests_for` finds the guests that can run a kernel, `common` the files that every guest gets."""
+        """Take `guests_for`, which finds guests for a kernel, and `common`, the files that every guest gets."""
         self._images = images
         self._common = common
         self._guests_for = guests_for
@@ -48,18 +57,17 @@ class Lab:
 
     @property
     def workers(self) -> int:
-        """How many exact guests may run at once: one on each CPU that this process may use."""
+        """The number of exact guests to run at once: one on each CPU that this process may use."""
         return max(1, len(os.sched_getaffinity(0)))
 
     def why_no_kvm(self, kernel: str) -> str | None:
-        """Return why this kernel cannot be run with KVM, found by running code with it; None if it can."""
+        """Return why this kernel cannot run with KVM, after running code with it; None if it can."""
         return self._look_up(kernel)[1].why_no_kvm()
 
     def identify(self, kernel: str) -> KernelFound:
         return read_kernel(self._images, kernel)
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
-        """Return one boot, to its end or a limit; `files` are put into the guest by their paths there."""
         kernel, guests = self._look_up(place.kernel)
         brought, job = self._prepared(place, job, files)
         return guests.boot(kernel, job, brought, place.shape, BootLimits(place.limit_s))
@@ -74,26 +82,29 @@ class Lab:
         return self._look_up(kernel)[1].architecture == host_architecture()
 
     def swap_programs(self, kernel: str) -> tuple[str, ...]:
-        """Return where the programs lie here that set swap up, as far as they run in guests with this kernel."""
+        """Return the paths of the programs that set up swap, if they run in guests with this kernel."""
         places = (shutil.which(name, path=_FOLDERS) for name in _SWAP_PROGRAMS if self.runs_programs(kernel))
         return tuple(place for place in places if place is not None)
 
     def tools_in(self, place: GuestPlace) -> Mapping[str, str]:
-        """Return where its programs of this machine lie in a guest, by name."""
+        """Return the paths in a guest of the programs copied from this machine, by name."""
         _, guests = self._look_up(place.kernel)
         brought = self._tools_for(guests.architecture, place.tools).tools
         return {Path(name).name: where for name, where in brought.items()}
 
     def can_have_disk(self, kernel: str) -> bool:
-        """Return whether this kernel lies beside modules, and a file system can be made here."""
-        return modules_folder(Path(self._look_up(kernel)[0].image_path)) is not None and disk.program() is not None
+        """Return whether this kernel lies beside its modules, and this machine can create a file system."""
+        return (
+            modules_folder(Path(self._look_up(kernel)[0].image_path)) is not None
+            and shutil.which(_MKFS, path=_mkfs_path()) is not None
+        )
 
     def stop(self) -> None:
         for _, guests in self._kernels.values():
             guests.stop()
 
     def prepare(self, place: GuestPlace) -> None:
-        """Read everything that boots of this place need, before several threads ask for it."""
+        """Read everything that boots of this place need, before several threads do."""
         self._prepared(place, Job(), {})
 
     def _look_up(self, kernel: str) -> tuple[KernelFiles, Guests]:
@@ -106,32 +117,57 @@ class Lab:
         kernel, guests = self._look_up(place.kernel)
         key = (place.kernel, place.modules, place.disk, _sets_swap_up(place))
         if key not in self._modules:
-            self._modules[key] = self._modules_of(place, kernel)
+            needed = (*(_DISK_MODULES if place.disk else ()), *place.modules)
+            wanted = (*(_OLD_DISK_MODULES if place.disk else ()), *(_SWAP_MODULES if _sets_swap_up(place) else ()))
+            self._modules[key] = take_modules(needed, kernel.image_path, wanted=wanted)
         modules = self._modules[key]
-        image = {disk.PLACE: self._disk} if place.disk else {}
+        image = {_DISK_PLACE: self._disk} if place.disk else {}
         tools = self._tools_for(guests.architecture, place.tools)
         brought = GuestFiles(
             {**self._common(), **tools.files, **files, **modules, **image}, tools.links, tools.tools, tools.architecture
         )
-        job = msgspec.structs.replace(job, modules=tuple(modules), disk=disk.TYPE if place.disk else None)
+        job = msgspec.structs.replace(job, modules=tuple(modules), disk=_DISK_TYPE if place.disk else None)
         return brought, job
 
     def _tools_for(self, architecture: str, names: tuple[str, ...]) -> GuestFiles:
-        """Return programs of this machine with their libraries."""
         if (architecture, names) not in self._tools:
             self._tools[architecture, names] = bring(names, architecture)
         return self._tools[architecture, names]
 
-    @staticmethod
-    def _modules_of(place: GuestPlace, kernel: KernelFiles) -> dict[str, bytes]:
-        needed = (*(disk.MODULES if place.disk else ()), *place.modules)
-        wanted = (*(disk.MODULES_OF_SOME if place.disk else ()), *(_SWAP_MODULES if _sets_swap_up(place) else ()))
-        return take_modules(needed, kernel.image_path, wanted=wanted)
-
     @cached_property
     def _disk(self) -> bytes:
-        return disk.image(self._work)
+        return _disk_image(self._work)
 
 
 def _sets_swap_up(place: GuestPlace) -> bool:
     return any(Path(tool).name in _SWAP_PROGRAMS for tool in place.tools)
+
+
+def _mkfs_path() -> str:
+    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+
+
+def _disk_image(work: Path | None) -> bytes:
+    """Return an empty file system, always the same bytes, so that exact guests stay exact.
+
+    It has room for file names; files that consist of holes may have any size.
+    """
+    mkfs = shutil.which(_MKFS, path=_mkfs_path())
+    if mkfs is None:
+        raise KtrialError(f"cannot create a guest's disk: {_MKFS} is not installed", hint="install e2fsprogs")
+    with TemporaryDirectory(prefix="disk-", dir=work) as folder:
+        file = Path(folder) / "disk"
+        with file.open("wb") as created:
+            created.truncate(_DISK_BYTES)
+        argv = [mkfs, "-q", "-F", "-O", "^has_journal", "-m", "0", "-U", _DISK_UUID, "-E", f"hash_seed={_DISK_UUID}"]
+        times = {"E2FSPROGS_FAKE_TIME": _DISK_TIME, "SOURCE_DATE_EPOCH": _DISK_TIME}
+        environment = {"PATH": _mkfs_path(), **times, "LC_ALL": "C"}
+        try:
+            subprocess.run(
+                [*argv, str(file)], env=environment, capture_output=True, text=True, timeout=_MKFS_LIMIT_S, check=True
+            )
+        except subprocess.CalledProcessError as error:
+            raise KtrialError(f"{mkfs} ended with status {error.returncode}: {error.stderr.strip()}") from None
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise KtrialError(f"{mkfs}: {error}") from None
+        return file.read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules of a kernel for a guest: by name, with what they need, in the order of loading."""
+"""Kernel modules for a guest: selected by name, with their dependencies, in loading order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from ktrial.kernels.images.kernel_module import module_name, read_module
 from ktrial.kit.errors import BadInput, UnknownName
 
-#: Where a guest has its modules.
+#: The folder of modules in a guest.
 _GUEST_FOLDER = "/ktrial/modules"
 
 
 def modules_folder(image: Path) -> Path | None:
-    """Return the folder of the modules of an image that lies as packages and installations have it."""
+    """Return the folder with the modules of an image that lies where packages and installations put it."""
     if image.name == "vmlinuz" and image.parent.parent.name == "modules":
         return image.parent
     version = image.name.removeprefix("vmlinuz-")
@@ -26,18 +26,18 @@ def modules_folder(image: Path) -> Path | None:
 
 
 def take_modules(names: Sequence[str], image: str, wanted: Sequence[str] = ()) -> dict[str, bytes]:
-    """Path in the guest -> object of each module, in the order of loading; what is built in needs none.
+    """Return the object of each module by its path in the guest, in loading order. Skip built-in modules.
 
-    Those that are only `wanted` come first, as far as this kernel has them.
+    Modules in `wanted` are optional: they come first, if this kernel has them.
     """
     folder = modules_folder(Path(image)) if names or wanted else None
     if folder is None and not names:
         return {}
     if folder is None:
         raise BadInput(
-            "there are no modules beside this kernel",
+            "no modules beside this kernel",
             file=image,
-            hint="take an installed version, or a package unpacked with `dpkg -x`",
+            hint="use an installed version, or a package unpacked with `dpkg -x`",
         )
     return _Loading(folder).of(names, wanted)
 
@@ -55,7 +55,6 @@ class _Loading:
         self._found: dict[str, bytes] = {}
 
     def of(self, names: Sequence[str], wanted: Sequence[str]) -> dict[str, bytes]:
-        """Return the named modules by their paths in the guest, each after those that it depends on."""
         for name in wanted:
             self._add(name, needed=False, on_the_way=())
         for name in names:
@@ -64,7 +63,7 @@ class _Loading:
         return {f"{_GUEST_FOLDER}/{index:03}-{name}.ko": content for index, (name, content) in order}
 
     def _on_every_cpu(self, name: str) -> str:
-        """Of what only names an algorithm of the kernel's, the module that needs no special instructions."""
+        """Return, for the name of a crypto algorithm, the module that needs no special instructions."""
         generic = f"{name.removeprefix('crypto_')}_generic"
         return generic if name.startswith("crypto_") and generic in self._files else name
 

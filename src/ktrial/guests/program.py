@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program in a guest that has its number already, and waits to be let go."""
+"""A program in a guest that has a process ID but waits to be released."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from ktrial.recordings.watching import WatchEnded
 #: The environment of a program in a guest, and where it runs.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp"}
 DIRECTORY = "/tmp"
-#: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
+#: Captured bytes per stream. A reply has at most 4 MiB, and JSON may encode a byte as six.
 CAPTURE_BYTES = 300 << 10
-#: Seconds that a watch may take to begin: the program's limit counts from before it.
+#: Seconds that a watch may take to begin: the program's time limit already runs meanwhile.
 _BEGIN_S = 3600.0
 
 
 class GuestProgram:
-    """Implements `watch.record.watch.WatchedProgram` with a session of the user's role there, which is for it alone.
+    """Implements `watch.record.watch.WatchedProgram` with its own session in the guest, in the user's role.
 
-    While it is watched nobody asks the guest for it: what came of it is received once, after the watch, and goes to
-    `take`.
+    While it is watched nothing asks the guest about it; its result arrives once, after the watch, and goes to `take`.
     """
 
     def __init__(
@@ -39,8 +38,8 @@ class GuestProgram:
         capture_bytes: int = CAPTURE_BYTES,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """It has these variables too. Raises BadInput if it cannot be started."""
-        #: What it runs, as it lies in the guest.
+        """Start the program, stopped, with these extra variables. Raise BadInput if it cannot be started."""
+        #: The command, with its path in the guest.
         self.command = tuple(argv)
         self._transport = transport
         self._take = take
@@ -57,34 +56,31 @@ class GuestProgram:
                 stopped=True,
             )
             self._number = self._session.number
-            #: Its number in the guest.
-            self.pid = self._start_program()
+            #: The process ID in the guest.
+            begun = self._session.receive_stopped("exec")
+            if not isinstance(begun, int):
+                raise BadInput(exec_output(begun).failed or "the program ended before it was released")
+            self.pid = begun
         except BaseException:
             transport.finish()
             raise
 
-    def _start_program(self) -> int:
-        begun = self._session.receive_stopped("exec")
-        if isinstance(begun, int):
-            return begun
-        raise BadInput(exec_output(begun).failed or "it has ended before it began")
-
     def go(self) -> None:
-        """Let it run: the next request does, whatever it is; nobody reads the reply to it."""
+        """Release the program: any request does; nothing reads its reply."""
         self._session.send("hello", protocol=PROTOCOL_VERSION, head=__version__)
 
     @staticmethod
     def ended() -> int | None:
-        """Not known while it is watched."""
+        """Return None: unknown while it is watched."""
         return None
 
     def status(self, ended: WatchEnded) -> int | None:
-        """Its exit status after the watch, negative after a signal; one that still runs is ended, and has none."""
+        """Return the exit status, negative after a signal; end a program that still runs and return None."""
         if ended.ended != "done":
             self._session.hang_up()
         reply = self._session.receive_next("exec", self._number)
         if isinstance(reply, Progress):
-            raise AgentError("lost", "what the agent tells is not as agreed: `exec` has no progress")
+            raise AgentError("lost", "malformed reply of the agent: `exec` has no progress")
         raw = exec_output(reply)
         self._take(raw)
         if reply["hung_up"]:
@@ -92,5 +88,4 @@ class GuestProgram:
         return raw.exit_status if raw.signal is None else -raw.signal
 
     def close(self) -> None:
-        """End it where it is there still, and its session."""
         self._transport.finish()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of this machine that are put into a guest, with the libraries that their own loader finds for them."""
+"""Copies programs of this machine into a guest, with the libraries that their own loader finds for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AGENT = "ktrial-agent"
 
 
 class GuestFiles(NamedTuple):
-    """What is put into a guest of this architecture: files by their paths here, links, and where each tool is."""
+    """Content for a guest of this architecture: files by their paths here, links, and each tool's place."""
 
     files: dict[str, bytes]
     links: dict[str, str]
@@ -32,12 +32,12 @@ class GuestFiles(NamedTuple):
 
 
 def bring(names: Sequence[str], architecture: str | None = None) -> GuestFiles:
-    """The programs of these names or paths, and all that they need to start, for guests like this machine or others."""
+    """Return the programs with these names or paths and all they need to start in a guest of this architecture."""
     found = GuestFiles({}, {}, {}, architecture or host_architecture())
     for name in dict.fromkeys(names):
         program = shutil.which(name)
         if program is None:
-            raise BadInput(f"no program {name!r} in PATH", hint="install it here, or give its path")
+            raise BadInput(f"cannot find program {name!r} in PATH", hint="install it, or give its path")
         path = str(Path(program).absolute())
         found.tools[name] = guest_path(path)
         _add(path, found, found.tools[name])
@@ -48,7 +48,7 @@ def bring(names: Sequence[str], architecture: str | None = None) -> GuestFiles:
 def bring_for(
     program: Sequence[str], names: Sequence[str], architecture: str | None = None
 ) -> tuple[GuestFiles, GuestTool | None]:
-    """The tools of these names, the program of a command line unless it is among them, and how that is started."""
+    """Return the tools and the program of a command line (unless it is among them), and how to start that program."""
     found = bring(names, architecture)
     if not program:
         return found, None
@@ -60,14 +60,13 @@ def bring_for(
 
 
 def _add(path: str, found: GuestFiles, place: str) -> None:
-    """The program at its place, its interpreter and its libraries."""
     data = Path(path).read_bytes()
     found.files[place] = data
     if data.startswith(b"#!"):
         _add_interpreters(path, data, found)
         return
     if not data.startswith(MAGIC):
-        raise BadInput("it is neither a program nor a script", file=path)
+        raise BadInput("is neither a program nor a script", file=path)
     elf = Elf(data, path)
     _check_architecture(elf, path, found.architecture)
     if elf.interpreter is not None:
@@ -75,23 +74,22 @@ def _add(path: str, found: GuestFiles, place: str) -> None:
 
 
 def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
-    """Raises BadInput for what does not run in the guest, or whose libraries cannot be found here."""
+    """Raise BadInput for a program that cannot run in the guest, or whose libraries are not on this machine."""
     foreign = wanted != host_architecture()
-    hint = f"take a static program for {wanted} by its path, or the agent: `-- ktrial-agent`" if foreign else None
+    hint = f"give the path of a static program for {wanted}, or use `-- ktrial-agent`" if foreign else None
     if elf.machine != wanted:
-        raise BadInput(f"it is a program for {elf.machine}, the guest is {wanted}", file=path, hint=hint)
+        raise BadInput(f"cannot run in the guest: it is for {elf.machine}, the guest is {wanted}", file=path, hint=hint)
     if foreign and elf.interpreter is not None:
-        raise BadInput(f"it needs libraries for {wanted}, which this machine has not", file=path, hint=hint)
+        raise BadInput(f"needs libraries for {wanted}, which this machine lacks", file=path, hint=hint)
 
 
 def _add_interpreters(path: str, script: bytes, found: GuestFiles) -> None:
-    """What the first line of a script names; with `env` also what that starts."""
     words = script[2:256].split(b"\n", 1)[0].decode(errors="replace").split()
     wanted = words[:2] if words and words[0].endswith("/env") else words[:1]
     for word in wanted:
         where = shutil.which(word)
         if where is None:
-            raise BadInput(f"it is a script for {word!r}, which is not here", file=path)
+            raise BadInput(f"cannot find its interpreter {word!r}", file=path)
         if where not in found.files:
             _add(where, found, where)
 
@@ -100,14 +98,13 @@ def _add_libraries(path: str, loader: str, found: GuestFiles) -> None:
     said = _first_line_of([loader, "--list", path])
     missing = _MISSING.findall(said)
     if missing:
-        raise KtrialError(f"{path} does not start here: there is no {', '.join(missing)}", hint="install it anew")
+        raise KtrialError(f"cannot load {path}: missing {', '.join(missing)}", hint="reinstall the program")
     for library in (loader, *_LIBRARY.findall(said)):
         if library not in found.files:
             found.files[library] = Path(library).read_bytes()
 
 
 def _add_applets(found: GuestFiles) -> None:
-    """Busybox answers to the names of all its commands that no other program has."""
     if _BUSYBOX not in found.tools or found.architecture != host_architecture():
         return
     taken = {Path(path).name for path in found.files}

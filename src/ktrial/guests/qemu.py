@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QEMU: is it here and new enough, does KVM run code, and with which arguments a guest is started."""
+"""QEMU: whether it is installed and recent enough, whether KVM works, and the arguments that start a guest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.bench.guest_tools import Shape
 from ktrial.kernels.images.architectures import X86_64, GuestMachine, host_architecture
 from ktrial.kit.errors import KtrialError
 
-#: The first with -seed, which exact guests need.
+#: The first version with -seed, which exact guests need.
 OLDEST = (4, 0)
 KVM = Path("/dev/kvm")
 CPUINFO = Path("/proc/cpuinfo")
@@ -23,32 +23,25 @@ _LIMIT_S = 20.0
 _BIND = ("setpriv", "--pdeathsig", "KILL", "--")
 
 _BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
-_EXACT = (
-    *("-icount", "shift=1,sleep=off", "-rtc", "base=2024-01-01T00:00:00,clock=vm"),
-    *("-seed", "1"),
-)
+_EXACT = ("-icount", "shift=1,sleep=off", "-rtc", "base=2024-01-01T00:00:00,clock=vm", "-seed", "1")
 _ACCELERATOR = {"kvm": "kvm", "emulated": "tcg,thread=single", "exact": "tcg,thread=single"}
 _COMMAND_LINE = ("quiet", "panic=-1")
-#: No noise of the kernel's own tests.
+#: Avoid noise from the kernel's own tests.
 _EMULATED_COMMAND_LINE = ("nokaslr", "mitigations=off", "cryptomgr.notests", "random.trust_cpu=on")
 
 
 class EmulatorMissing(KtrialError):
-    """QEMU is not here, or not as it is needed."""
+    """QEMU is missing or unsuitable."""
 
 
 class Emulator:
     """QEMU for guests of one kind.
 
-    `path` is where programs are looked for, `work` a private folder for what is tried, `host` what this machine is.
+    `path` is where to look for programs, `work` a private folder for probes, `host` this machine's architecture.
     """
 
     def __init__(
-        self,
-        path: str | None = None,
-        work: Path | None = None,
-        machine: GuestMachine = X86_64,
-        host: str | None = None,
+        self, path: str | None = None, work: Path | None = None, machine: GuestMachine = X86_64, host: str | None = None
     ) -> None:
         self._path = path
         self._work = work
@@ -57,12 +50,11 @@ class Emulator:
         found = shutil.which(machine.program, path=path)
         if found is None:
             raise EmulatorMissing(
-                f"guests of {machine.architecture} need QEMU: there is no {machine.program} in PATH",
-                hint=self._install(),
+                f"cannot boot {machine.architecture} guests: no {machine.program} in PATH", hint=self._install()
             )
         self.program = found
         bind = shutil.which(_BIND[0], path=path)
-        #: Where it can be had: the emulator ends with the process that started it, whatever ends that.
+        #: setpriv, if installed, ends the emulator with the process that started it, however that ends.
         self._bound = [bind, *_BIND[1:]] if bind is not None else []
         self.version = self._asked_version()
 
@@ -79,40 +71,40 @@ class Emulator:
             raise EmulatorMissing(f"{self.program} --version: {error}", hint=self._install()) from None
         found = _VERSION.search(said)
         if found is None:
-            raise EmulatorMissing(f"{self.program} --version says {said.strip()[:80]!r}", hint=self._install())
+            raise EmulatorMissing(f"cannot read the version in {said.strip()[:80]!r}", hint=self._install())
         if (int(found[1]), int(found[2])) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise EmulatorMissing(
-                f"{self.program} is version {found[1]}.{found[2]}, guests need {oldest} or newer", hint=self._install()
+                f"{self.program} {found[1]}.{found[2]} is too old: guests need {oldest} or newer", hint=self._install()
             )
         return f"QEMU {found[1]}.{found[2]}{found[3]}"
 
     def why_no_kvm(self) -> str | None:
-        """Return why KVM cannot be used, found by running code with it; None if it can."""
+        """Return why KVM is unusable, after running code with it; None if it works."""
         if self.machine.architecture != self._host:
-            return f"this machine is {self._host} and the kernel is for {self.machine.architecture}"
+            return f"this machine is {self._host}, but the kernel is for {self.machine.architecture}"
         if not KVM.exists():
             return f"there is no {KVM}"
         if not os.access(KVM, os.R_OK | os.W_OK):
-            return f"{KVM} is there and this user may not open it"
-        # KVM in software runs a few instructions, and no kernel that was not made for it.
+            return f"this user may not open {KVM}"
+        # KVM in software runs single instructions, but no kernel that was not built for it.
         if not self._has_hardware():
             needed = " or ".join(sorted(self.machine.virtual))
-            return f"{KVM} is there and works in software: the processor has no {needed}"
+            return f"{KVM} only works in software: the processor has no {needed}"
         try:
             done = self._probed()
         except subprocess.TimeoutExpired:
-            return f"{KVM} is there and runs no code within {_LIMIT_S:.0f} s"
+            return f"{KVM} did not run any code within {_LIMIT_S:.0f} s"
         if done.returncode == self.machine.probe.status:
             return None
         lines = [line for line in done.stderr.splitlines() if line.strip() and "warning:" not in line]
         said = (
             lines[0].removeprefix(f"{self.machine.program}: ") if lines else f"QEMU ended with status {done.returncode}"
         )
-        return f"{KVM} is there and runs no code: {said}"
+        return f"{KVM} cannot run code: {said}"
 
     def _has_hardware(self) -> bool:
-        """Return whether the processor says that it runs guests, where its flags tell."""
+        """Return whether the processor supports virtual machines; True if its flags don't say."""
         try:
             lines = CPUINFO.read_text(errors="replace").splitlines()
         except OSError:
@@ -130,9 +122,9 @@ class Emulator:
             return subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
 
     def argv(self, shape: Shape, folder: Path, *, talks: bool = False) -> list[str]:
-        """How a guest is started whose files lie in `folder`: no disk, no network, two serial ports that are files.
+        """Return the command that starts a guest whose files lie in `folder`, without disk or network.
 
-        Where it `talks` the second one is the emulator's own standard input and output.
+        It has two serial ports that are files; if it `talks`, the second one is its standard input and output.
         """
         machine = self.machine
         argv = [*self._bound, self.program, *_BARE, "-machine", machine.boards[shape.mode], "-net", "none"]
@@ -143,9 +135,7 @@ class Emulator:
             file = f"file,id={port},path={str(folder / port).replace(',', ',,')}"
             backend = f"stdio,id={port},signal=off" if talks and port == "line" else file
             argv += ["-chardev", backend, *words]
-        return [*argv, "-kernel", str(folder / "kernel"), "-initrd", str(folder / "initramfs"), *self._append(shape)]
-
-    def _append(self, shape: Shape) -> list[str]:
         emulated = () if shape.mode == "kvm" else _EMULATED_COMMAND_LINE
-        words = (f"console={self.machine.console}", *_COMMAND_LINE, *self.machine.words, *emulated, *shape.append)
-        return ["-append", " ".join(words)]
+        append = (f"console={machine.console}", *_COMMAND_LINE, *machine.words, *emulated, *shape.append)
+        argv += ["-kernel", str(folder / "kernel"), "-initrd", str(folder / "initramfs"), "-append", " ".join(append)]
+        return argv

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conversation with a guest that holds none: for each answer it is booted anew with all that was said before.
+"""A conversation with an exact guest: for each answer it boots again with a script of everything said before.
 
-When a byte comes is part of an exact guest. So what is said to it lies in it, in a file of one size: two boots with
-scripts that begin alike do the same up to where the scripts differ. The time that a person or the head takes is none.
+The time at which a byte arrives is part of an exact guest's state, so the input lies in the guest, in a file of fixed
+size. Two boots whose scripts begin alike do the same until the scripts differ; a user's pauses take no time.
 """
 
 from __future__ import annotations
@@ -17,36 +17,35 @@ from ktrial.guests.guest_line import GuestLineFrames
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.kit.json_strict import decode_as
 
-#: Where a guest finds it, and how long it is: what follows the end is never looked at.
+#: Where the guest finds the script, and its fixed size: nothing reads past its end.
 SCRIPT = "/ktrial/script"
 SCRIPT_BYTES = 2 << 20
-#: What is said in one frame.
+#: Most bytes in one frame.
 _PIECE_BYTES = 1 << 14
-#: So many lines no session says: to wait for them is to wait for its end.
+#: More lines than any session writes: waiting for them means waiting for its end.
 _ITS_END = (1 << 32) - 1
 _COUNT_BYTES = 4
 
 
 class Replay:
-    """Sessions of a guest; `boot` boots it with a script, and what it says there is what it always says.
+    """Sessions of an exact guest; `boot` boots it with a script.
 
-    `past` is what other commands have said to it.
+    `past` is the history left by other commands.
     """
 
     def __init__(self, boot: Callable[[bytes], GuestRun], past: ProgramPast | None = None) -> None:
         self._boot = boot
-        #: What was said up to the last answer, with nobody talking after it.
+        #: The history up to the last answer, with all sessions ended.
         self.past = ProgramPast() if past is None else past
         self._script = bytearray(self.past.script)
-        #: The lines that each session said, as far as they were waited for.
+        #: The lines that each session has written so far.
         self._said: dict[int, list[bytes]] = {one: list(lines) for one, lines in self.past.said.items()}
-        #: Sessions whose end nobody waits for yet.
+        #: Sessions whose end the script does not wait for yet.
         self._going: set[int] = set()
-        #: How often it was booted with another script.
+        #: The number of boots.
         self.boots = 0
 
     def open(self, arguments: list[str], *, root: bool) -> int:
-        """Return an agent with these arguments: its number."""
         session = len(self._said) + 1
         self._said[session] = []
         self._going.add(session)
@@ -66,9 +65,9 @@ class Replay:
         self._going.discard(session)
 
     def answer(self, session: int) -> bytes:
-        """Return the next line that an agent says; what it said last, without the line's end, where it ended instead.
+        """Return the next line that an agent writes; if it ends instead, the rest without a line end.
 
-        Raises AgentError if the guest fails, GuestDiffers where it is not as before.
+        Raise AgentError if the guest fails, GuestDiffers if its earlier answers change.
         """
         known = self._said[session]
         self._wait(guest_line.WAIT, session, len(known) + 1)
@@ -78,7 +77,7 @@ class Replay:
         return line
 
     def rest(self, session: int) -> list[bytes]:
-        """Return all further lines up to the one that ends the request; as `answer`."""
+        """Return all further lines up to the one that ends the request, like `answer`."""
         replies = sum(map(is_reply, self._said[session])) + 1
         self._wait(guest_line.REPLIES, session, replies)
         more = self._more(session)
@@ -91,11 +90,13 @@ class Replay:
         return self._boot(self._whole())
 
     def _more(self, session: int) -> list[bytes]:
-        """Boot it: what the session says after what was known."""
+        """Boot the guest, and return the session's lines after the known ones."""
         run = self.booted()
         self.boots += 1
         if run.failure is not None:
-            raise AgentError("lost", f"the guest failed: {run.failure}", hint="what was set in it is gone with it")
+            raise AgentError(
+                "lost", f"the guest failed: {run.failure}", hint="run the command again; the guest's settings are lost"
+            )
         heard = _by_session(run.said)
         for one, lines in self._said.items():
             _compare(one, lines, heard.get(one, b""))
@@ -103,9 +104,13 @@ class Replay:
 
     def _keep(self, session: int, lines: list[bytes]) -> None:
         self._said[session] += [line for line in lines if line.endswith(b"\n")]
-        ends = b"".join(_end_of(one) for one in sorted(self._going))
+        script = bytes(self._script)
+        count = _ITS_END.to_bytes(_COUNT_BYTES, "big")
+        for one in sorted(self._going):
+            script += guest_line.encode_frame(guest_line.INPUT, guest_line.numbered(one, b""))
+            script += guest_line.encode_frame(guest_line.WAIT, guest_line.numbered(one, count))
         said = {one: tuple(known) for one, known in self._said.items()}
-        self.past = ProgramPast(script=bytes(self._script) + ends, said=said)
+        self.past = ProgramPast(script=script, said=said)
 
     def _wait(self, kind: bytes, session: int, count: int) -> None:
         self._add(kind, guest_line.numbered(session, count.to_bytes(_COUNT_BYTES, "big")))
@@ -114,11 +119,12 @@ class Replay:
         self._script += guest_line.encode_frame(kind, content)
 
     def _whole(self) -> bytes:
-        """Return the script with its end, in the size that it always has."""
+        """Return the script with its end, padded to the fixed size."""
         whole = bytes(self._script) + guest_line.encode_frame(guest_line.END, b"")
         if len(whole) > SCRIPT_BYTES:
             raise KtrialError(
-                f"more than {SCRIPT_BYTES >> 20} MiB were said to an exact guest", hint="ask it for less at a time"
+                f"the input of an exact guest exceeds {SCRIPT_BYTES >> 20} MiB",
+                hint="split the work into several guests",
             )
         return whole.ljust(SCRIPT_BYTES, b"\0")
 
@@ -129,20 +135,12 @@ class _Line(msgspec.Struct):
 
 
 def is_reply(line: bytes) -> bool:
-    """Whether a line ends a request, rather than tells what goes on; what is none of the protocol ends it too."""
+    """Return whether a line ends a request rather than reports progress; malformed lines end it too."""
     try:
-        told = decode_as(line, _Line)
+        reply = decode_as(line, _Line)
     except msgspec.DecodeError:
         return True
-    return told.ok is not None or told.error is not None
-
-
-def _end_of(session: int) -> bytes:
-    """Return the end of what an agent reads, and its own."""
-    count = _ITS_END.to_bytes(_COUNT_BYTES, "big")
-    return guest_line.encode_frame(guest_line.INPUT, guest_line.numbered(session, b"")) + guest_line.encode_frame(
-        guest_line.WAIT, guest_line.numbered(session, count)
-    )
+    return reply.ok is not None or reply.error is not None
 
 
 def _by_session(said: bytes) -> dict[int, bytes]:
@@ -155,15 +153,14 @@ def _by_session(said: bytes) -> dict[int, bytes]:
 
 
 def _compare(session: int, known: list[bytes], heard: bytes) -> None:
-    """Raise GuestDiffers if a session did not say again what it had said."""
     lines = heard.splitlines(keepends=True)
     for number, line in enumerate(known):
         other = lines[number] if number < len(lines) else b"nothing"
         if line != other:
             raise GuestDiffers(
-                f"the exact guest did not answer as before: line {number + 1} of its session {session} was "
+                f"the exact guest changed an earlier answer: line {number + 1} of its session {session} was "
                 f"{_show_line(line)} and is {_show_line(other)}",
-                hint="its answers cannot be used; does the same command do it again?",
+                hint="discard its answers and run the command again",
             )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that runs until it is closed: the emulator, and the line on which sessions with it are opened."""
+"""A guest that runs until it is closed: the emulator, and the line that carries its sessions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ktrial.kit.errors import AgentError
 
 _CHUNK_BYTES = 1 << 16
 _LOOK_S = 0.2
-#: Seconds that a guest may take to restart, at which the emulator ends.
+#: Seconds that a guest may take to restart, which ends the emulator.
 _END_LIMIT_S = 10.0
 _LAST_LINES = 12
 
@@ -32,11 +32,10 @@ T = TypeVar("T")
 
 
 def decode_frame(frame: Frame, shape: type[T]) -> T:
-    """Return what a frame of the guest says."""
     try:
         return msgspec.json.decode(frame.content, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Garbled(f"the guest's line carries a frame that is not as agreed: {error}") from None
+        raise Garbled(f"malformed frame on the guest's line: {error}") from None
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -47,7 +46,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 class RunningGuest:
-    """Starts the emulator and waits for the guest's first process; `folder` is taken away at the end."""
+    """Starts the emulator and waits for the guest's first process; removes `folder` at the end."""
 
     def __init__(self, argv: list[str], folder: Path, begin_limit_s: float, stop: Event) -> None:
         self._folder = folder
@@ -63,7 +62,7 @@ class RunningGuest:
                 start_new_session=True,
             )
         try:
-            #: What the guest told of itself.
+            #: The guest's description of itself.
             self.begun = self._wait_for_begun(begin_limit_s, stop)
         except BaseException:
             self._take_away()
@@ -73,13 +72,12 @@ class RunningGuest:
         self._line = ConsoleLine(self._process.stdin, self._process.stdout, self._frames)
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """Return a session with an agent of its own. Raises AgentError if the guest is gone."""
         if (gone := self.why_gone()) is not None:
             raise AgentError("lost", gone, hint="start the command again")
         return self._line.open(arguments, root=root)
 
     def why_gone(self) -> str | None:
-        """Return what became of the guest, with its console's last lines; None while it can be talked to."""
+        """Return why the guest is gone, with the last lines of its console; None while it runs."""
         if not self._line.closed:
             return None
         broken = f": {self._line.broken}" if self._line.broken is not None else ""
@@ -121,12 +119,10 @@ class RunningGuest:
             for frame in self._frames.feed(piece):
                 if frame.kind == guest_line.BEGUN:
                     return decode_frame(frame, GuestStart)
-        why = "it was stopped" if stop.is_set() else f"the time limit of {limit_s:g} s passed"
-        raise GuestFailed(
-            f"{why}; the guest did not come as far as its first process{self._last_lines()}", STATUS_LIMIT
-        )
+        why = "was stopped" if stop.is_set() else f"exceeded the time limit of {limit_s:g} s"
+        raise GuestFailed(f"the guest {why} before its first process ran{self._last_lines()}", STATUS_LIMIT)
 
     def _last_lines(self) -> str:
         text = (self._folder / "console").read_bytes().decode(errors="replace")
         tail = [line.rstrip("\r") for line in text.splitlines() if line.strip()][-_LAST_LINES:]
-        return "; its console showed last:" + "".join(f"\n  {line}" for line in tail) if tail else ""
+        return "; last lines of its console:" + "".join(f"\n  {line}" for line in tail) if tail else ""

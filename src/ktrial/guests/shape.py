@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine of a guest, out of a command line."""
+"""A guest's machine, from command-line options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ _LEAST_MEMORY = 64 << 20
 
 
 def guest_shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mode | None) -> Shape:
-    """Return the machine that the options of a command line ask for. Raises BadInput."""
     from ktrial.kit.units import parse_quantity, show_bytes
 
     try:
@@ -18,15 +17,12 @@ def guest_shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mo
     except ValueError as error:
         raise BadInput(f"--memory: {error}") from None
     if memory_bytes < _LEAST_MEMORY:
-        raise BadInput(f"--memory {memory}: a guest needs {show_bytes(_LEAST_MEMORY)} or more")
+        raise BadInput(f"--memory {memory}: a guest needs at least {show_bytes(_LEAST_MEMORY)}")
     if mode == "exact" and cpus not in (None, 1):
         raise BadInput(
             f"--cpus {cpus}: an exact guest has one CPU",
-            hint="the emulator runs one CPU until it idles, so that a comparison on several means nothing",
+            hint="omit --cpus: the emulator runs CPUs in turn, so comparing several means nothing",
         )
     return Shape(
-        mode=mode or "emulated",
-        memory_bytes=memory_bytes,
-        cpus=cpus or (1 if mode == "exact" else 2),
-        append=append,
+        mode=mode or "emulated", memory_bytes=memory_bytes, cpus=cpus or (1 if mode == "exact" else 2), append=append
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent in a guest: its standard streams come over the guest's line."""
+"""The connection to an agent in a guest, over the guest's line."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from ktrial.agent.transport import PATIENCE_S, PipeTransport
 from ktrial.bench.guest_tools import Ends
 from ktrial.kit.errors import AgentError
 
-#: An emulated guest may take a while to start an agent.
+#: An emulated guest may take long to start an agent.
 GUEST_LIMIT_S = 60.0
 
 
 class Guest(Protocol):
-    """What sessions are opened in: a guest of this command's, or one that is kept."""
+    """A guest that accepts sessions: this command's own, or a kept one."""
 
     def open(self, arguments: list[str], *, root: bool) -> Ends: ...
 
-    def kill(self, session: int) -> None:
-        """End a session the hard way."""
+    def kill(self, session: int) -> None: ...
 
     def why_gone(self) -> str | None:
-        """Return what became of the guest; None while it runs."""
+        """Return why the guest is gone; None while it runs."""
 
     def close(self) -> None: ...
 
 
 class GuestTransport(PipeTransport):
-    """Two pipes to a session in a guest. `kill` ends it the hard way, `why_gone` says what became of its guest."""
+    """Two pipes to a session in a guest. `kill` kills the session, `why_gone` explains the guest's end."""
 
     def __init__(
         self, to_agent: int, from_agent: int, kill: Callable[[], None], why_gone: Callable[[], str | None]
@@ -40,7 +39,6 @@ class GuestTransport(PipeTransport):
         self._why_gone = why_gone
 
     def send(self, line: bytes) -> None:
-        """Write one request line. Raises AgentError if the guest is gone."""
         try:
             super().send(line)
         except OSError:
@@ -48,7 +46,6 @@ class GuestTransport(PipeTransport):
             raise
 
     def receive(self, limit_s: float | None = None) -> bytes:
-        """Read one reply line. Raises AgentError if the guest is gone."""
         line = super().receive(None if limit_s is None else max(limit_s, GUEST_LIMIT_S))
         if not line.endswith(b"\n"):
             self._raise_where_gone()
@@ -57,20 +54,18 @@ class GuestTransport(PipeTransport):
     def _raise_where_gone(self) -> None:
         gone = self._why_gone()
         if gone is not None:
-            raise AgentError("lost", gone, hint="what was set in it is gone with it")
+            raise AgentError("lost", gone, hint="run the command again; the guest's settings are lost")
 
     def abandon(self) -> None:
-        """End it, but not before what it runs."""
+        """End the session after it has finished what it runs."""
         self.finish()
 
     def finish(self) -> None:
         self._end_input()
         try:
-            self._read_out(time.monotonic() + PATIENCE_S)
+            deadline = time.monotonic() + PATIENCE_S
+            while self._chunk(deadline):
+                pass
         except TimeoutError:
             self._kill()
         self._end_output()
-
-    def _read_out(self, deadline: float) -> None:
-        while self._chunk(deadline):
-            pass

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: where they come from, what they are."""
+"""Kernels: their sources, configurations, builds, images and identities."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel that was built here: from what, with what, what it cost, and what the artefact says that it is."""
+"""The record of a kernel built here: its sources, tools, cost, and what the built image says about itself."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ktrial.kernels.source import KernelSource
 from ktrial.kernels.uarch.targets import CompilerKind
 
 PackageKind = Literal["deb", "rpm", "pacman", "tar"]
-#: Objects of a small kernel for each symbol that is on: 980 symbols, 1780 objects.
+#: Objects per enabled symbol, from a small kernel: 980 symbols, 1780 objects.
 _OBJECTS_EACH = 1.8
 _OBJECT_BYTES, _DEBUG_FACTOR, _LEAST_BYTES = 180_000, 5, 200 << 20
 _GIB = 1 << 30
 
 
 class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
-    """`variables` are make's: the programs by name."""
+    """A compiler with its tools; `variables` are the make variables that name the programs."""
 
     kind: CompilerKind
     variables: Mapping[str, str]
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A program of the toolchain: what it said of itself, and the least version that the tree's own script wants."""
+    """A program of the toolchain: the version line it printed, and the minimum that the tree's own script requires."""
 
     role: str
     program: str
@@ -37,7 +37,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """What an object was really compiled with, from the command that kbuild kept: the last -march and -O."""
+    """The flags an object was compiled with, from the command that kbuild saved: the last -march and -O."""
 
     object: str
     march: str | None
@@ -46,7 +46,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BuildCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build took. `hits` and `misses` are the cache's, null where none was used."""
+    """The cost of a build. `hits` and `misses` count cached objects; null if no cache was used."""
 
     wall_s: float
     cpu_s: float
@@ -56,14 +56,14 @@ class BuildCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Package(msgspec.Struct, frozen=True):
-    """A package that was made."""
+    """A package that the build produced."""
 
     path: str
     sha256: str
 
 
 class KernelMade(msgspec.Struct, frozen=True, kw_only=True):
-    """`ktrial.kernel-build/1`. `make` are the variables and `environment` what the build was told beside them."""
+    """`ktrial.kernel-build/1`. `make` are the variables passed to make, `environment` those of its environment."""
 
     folder: str
     image: str
@@ -85,18 +85,16 @@ class KernelMade(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def objects_of(symbols: Mapping[str, str]) -> int:
-    """About how many objects a configuration makes."""
     return round(_OBJECTS_EACH * sum(value in ("y", "m") for value in symbols.values()))
 
 
 def room_of(symbols: Mapping[str, str]) -> int:
-    """About how many bytes a build takes on disk."""
     factor = _DEBUG_FACTOR if symbols.get("DEBUG_INFO") == "y" else 1
     return _LEAST_BYTES + objects_of(symbols) * _OBJECT_BYTES * factor
 
 
 def memory_of(symbols: Mapping[str, str], jobs: int) -> tuple[int, str]:
-    """About how much memory a build takes, and what takes most of it."""
+    """Estimate how much memory a build needs, and name the step that needs the most."""
     size = max(1, objects_of(symbols) // 5000)
     if symbols.get("LTO_CLANG_FULL") == "y":
         return (4 + 4 * size) * _GIB, "linking with full LTO"

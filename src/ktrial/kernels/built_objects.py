@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the objects of a built kernel were compiled with, also as text."""
+"""The compiler flags used for the objects of a built kernel, and their text form."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-_NO_RECORD = "no flags in vmlinux: it has no debug information of gcc's"
+_NO_RECORD = "vmlinux records no flags: it has no debug information from gcc"
 
 
 def object_lines(objects: BuiltObjects) -> list[tuple[str, str]]:
-    """Label and text of each line."""
     lines = [("objects", _flags("C", objects.c, objects.examples))]
     if objects.rust.count:
         lines.append(("", _flags("Rust", objects.rust, objects.examples)))
     if objects.apart:
-        lines.append(("", f"{objects.apart} of boot code, vDSO and the like, with flags of their own"))
-    lines.append(("names itself", "; ".join(objects.comments) or "not told"))
+        lines.append(("", f"{objects.apart} in boot code, the vDSO and the like, which use their own flags"))
+    lines.append(("names itself", "; ".join(objects.comments) or "unknown"))
     lines.append(("recorded", "; ".join(objects.producers) or _NO_RECORD))
     return lines
 
@@ -30,7 +29,7 @@ def _flags(language: str, flags: ObjectFlags, examples: Mapping[str, Sequence[st
 
 
 def _spread(counts: Mapping[str, int], kind: str, examples: Mapping[str, Sequence[str]]) -> str:
-    """`all -O2`, or each with its number and some objects of those that differ."""
+    """Return `all -O2`, or each flag with its count and some objects that deviate."""
     if len(counts) == 1:
         (flag,) = counts
         return f"all {flag}" if flag else f"none with {kind}"
@@ -45,7 +44,7 @@ def _join_names(names: Sequence[str], count: int) -> str:
 
 
 class ObjectFlags(msgspec.Struct, frozen=True, kw_only=True):
-    """Of objects in one language: how many there are, and how many had which target and level; "" is none."""
+    """The number of objects in one language, and how many use each target and level; "" stands for none."""
 
     count: int
     targets: Mapping[str, int]
@@ -53,11 +52,11 @@ class ObjectFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BuiltObjects(msgspec.Struct, frozen=True, kw_only=True):
-    """Read from the commands that a build noted beside its objects, and from its vmlinux.
+    """What the saved commands of a build and its vmlinux say about its objects.
 
-    `apart` counts objects of boot code, vDSO and the like, which have flags of their own. `examples` names some objects
-    for each target and level that is not the common one. `comments` and `producers` are the compilers that vmlinux
-    names itself; `producers` only where there is debug information.
+    `apart` counts objects of boot code, the vDSO and the like, which use their own flags. `examples` names some objects
+    for each target and level other than the most common one. `comments` and `producers` are the compilers that vmlinux
+    names; `producers` needs debug information.
     """
 
     c: ObjectFlags

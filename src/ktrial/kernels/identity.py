@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a built kernel is, from the kernel itself and its configuration; never from what was asked for."""
+"""What a built kernel is, read from the image and its configuration, never from the build request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.kernels.built_objects import BuiltObjects
 
-#: Fields of an identity that two kernels are compared in, and what they are called.
+#: The fields that a comparison of two kernels covers, with their labels.
 SHOWN = {
     "release": "release",
     "build": "build",
@@ -30,17 +30,17 @@ SHOWN = {
 }
 
 
-#: The target in a compiler's name: x86_64-linux-gnu-gcc-12 is gcc-12.
+#: The target prefix of a compiler's name: x86_64-linux-gnu-gcc-12 is gcc-12.
 _TARGET = re.compile(r"^\S+-(?=gcc|clang)")
 
 
 def without_target(compiler: str) -> str:
-    """Return what a compiler says of itself, however it was called: distcc calls it by its full name."""
+    """Return a compiler's version text without a target prefix; distcc calls compilers by their full name."""
     return _TARGET.sub("", compiler)
 
 
 class KernelIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """None stands for what the kernel and its configuration do not tell."""
+    """What a kernel is. None stands for what neither the kernel nor its configuration says."""
 
     release: str
     build: str
@@ -62,7 +62,7 @@ class KernelIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that was looked at: where, what it is, the symbols of its configuration, of a built tree its objects."""
+    """A kernel that ktrial read: its place, identity, configuration symbols and, in a built tree, its objects."""
 
     name: str
     place: str
@@ -72,7 +72,7 @@ class KernelFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SymbolDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A symbol that two configurations give other values; None: this one does not know it."""
+    """A symbol whose value differs between two configurations; None if one does not know the symbol."""
 
     symbol: str
     before: str | None
@@ -80,13 +80,12 @@ class SymbolDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def identity_differences(before: KernelIdentity, after: KernelIdentity) -> dict[str, tuple[object, object]]:
-    """Field -> both values, where they differ."""
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in SHOWN}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def symbol_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[SymbolDifference]:
-    """Return every symbol that differs; a symbol that is off and one that is unknown are told apart."""
+    """Return every symbol that differs; "off" and "unknown symbol" count as different."""
     names = sorted(before.keys() | after.keys())
     return [
         SymbolDifference(symbol=name, before=before.get(name), after=after.get(name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that a distribution's source package made with its own packaging, also as text."""
+"""Kernel packages built from a distribution's source package with its own packaging, and their text form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def packaged_text(made: KernelPackaged, *, width: int) -> str:
         text += line("package", package.path)
         if package.identity is not None:
             identity = package.identity
-            text += line("kernel", f"{identity.release}, {identity.compiler or 'compiler not told'}")
+            text += line("kernel", f"{identity.release}, {identity.compiler or 'compiler unknown'}")
     return text
 
 
@@ -36,14 +36,14 @@ Packaging = Literal["debian", "rpm", "arch"]
 
 
 class SourcePackage(NamedTuple):
-    """A source package: how it is packed, and the file or folder that it is."""
+    """The packaging of a source package, and its file or folder."""
 
     packaging: Packaging
     place: str
 
 
 class PackageFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A package that was made; `identity` is that of the kernel in it, None if it holds none that can be read."""
+    """A package that was built; `identity` describes its kernel, None if ktrial finds no kernel in it."""
 
     path: str
     sha256: str
@@ -51,7 +51,7 @@ class PackageFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelPackaged(msgspec.Struct, frozen=True, kw_only=True):
-    """`ktrial.kernel-package/1`. `sha256` is None of a folder, `command` what made the packages."""
+    """`ktrial.kernel-package/1`. `sha256` is None for a folder; `command` built the packages."""
 
     folder: str
     place: str

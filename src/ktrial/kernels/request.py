@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel's configuration is asked to be, symbol by symbol, and what came of it."""
+"""A request for kernel symbols, and the configuration that resulted from it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 
 _SYMBOL = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _PREFIX = "CONFIG_"
-#: What asks for a symbol on the command line; it has the last word.
+#: The option that sets a symbol; it overrides fragments.
 BY_HAND = "--set"
 
 
 class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a fragment asks of the compiler, beside symbols."""
+    """What a fragment requires of the compiler, apart from symbols."""
 
     compiler: str | None = None
     optimise: str | None = None
@@ -31,9 +31,10 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Symbols that belong together. `patches` names, for a symbol that no kernel has of its own, the patch with it.
+    """Symbols that belong together.
 
-    `arch` holds more symbols by architecture, in make's spelling.
+    `arch` holds more symbols by architecture, as make spells it. `patches` names the patch that adds a symbol which no
+    unpatched kernel has.
     """
 
     what: str
@@ -50,11 +51,13 @@ class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             if not _SYMBOL.fullmatch(name) or name.startswith(_PREFIX):
                 raise BadInput(f"{name!r} is not a symbol", hint="write it without CONFIG_")
             if "\n" in value or not value:
-                raise BadInput(f"{name}: {value!r} is no value of a symbol", hint='write y, m, n, a number or "text"')
+                raise BadInput(
+                    f"{name}: {value!r} is not a value of a symbol", hint='write y, m, n, a number or "text"'
+                )
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """A value that a symbol is to have, and who asks for it: a fragment's name, FILE:LINE, or `--set`."""
+    """A requested value of a symbol, and its origin: the name of a fragment, FILE:LINE, or `--set`."""
 
     symbol: str
     value: str
@@ -62,7 +65,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Unheld(msgspec.Struct, frozen=True, kw_only=True):
-    """A wish that did not come true: what the symbol became, and why."""
+    """A request that Kconfig did not grant: the value the symbol got instead, and why."""
 
     symbol: str
     wanted: str
@@ -72,10 +75,10 @@ class Unheld(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Configured(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration as the tree's own Kconfig made it.
+    """A configuration that the tree's own Kconfig made.
 
-    `differences` are those from the base as this tree takes it; `asked` are the symbols among them that were wished
-    for, the others came with these.
+    `differences` are changes from the base as this tree reads it. `asked` are the symbols that were requested; Kconfig
+    changed the others as a consequence.
     """
 
     version: str
@@ -92,26 +95,27 @@ class Configured(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> frozenset[str]:
-        """The symbols that were wished for."""
         return frozenset(wish.symbol for wish in self.wishes)
 
 
 def parse_set(word: str) -> Wish:
-    """`SYMBOL=VALUE` of the command line."""
+    """Parse `--set SYMBOL=VALUE`."""
     name, equals, value = word.partition("=")
     name = name.strip().removeprefix(_PREFIX)
     if not equals or not _SYMBOL.fullmatch(name) or not value or "\n" in value:
-        raise BadInput(f"--set {word}: not SYMBOL=VALUE", hint="write HZ_1000=y, NUMA=n or LOCALVERSION=-mine")
+        raise BadInput(f"--set {word}: expected SYMBOL=VALUE", hint="write HZ_1000=y, NUMA=n or LOCALVERSION=-mine")
     return Wish(name, value, BY_HAND)
 
 
 def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[Fragment]:
-    """Return the fragments called so, each after those that it extends, once."""
+    """Return the named fragments, each once and after the fragments that it extends."""
     found: dict[str, Fragment] = {}
 
     def add(name: str, below: tuple[str, ...]) -> None:
         if name not in known:
-            raise UnknownName("fragment", name, known, hint="`ktrial kernel fragments` lists them; a path has a /")
+            raise UnknownName(
+                "fragment", name, known, hint="list fragments with `ktrial kernel fragments`; a path must contain a /"
+            )
         if name in below:
             raise BadInput(f"the fragment {name} extends itself: {' -> '.join((*below, name))}")
         for inner in known[name].extends:
@@ -124,13 +128,12 @@ def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[F
 
 
 def wishes_of(fragment: Fragment, architecture: str) -> list[Wish]:
-    """Return all that a fragment asks for on an architecture."""
     symbols = {**fragment.symbols, **fragment.arch.get(architecture, {})}
     return [Wish(name, value, fragment.name) for name, value in symbols.items()]
 
 
 def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
-    """Return one wish for each symbol. Two fragments that want different values contradict, unless `--set` decides."""
+    """Return one request per symbol. Two fragments that want different values contradict, unless `--set` decides."""
     every = tuple(wishes)
     decided = {wish.symbol for wish in every if wish.by == BY_HAND}
     found: dict[str, Wish] = {}
@@ -141,7 +144,7 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
         if other is not None and not same_value(other.value, wish.value) and wish.by != BY_HAND:
             raise Contradiction(
                 f"{other.by} wants {wish.symbol}={other.value}, {wish.by} wants {wish.symbol}={wish.value}",
-                hint=f"leave one out, or decide with --set {wish.symbol}=…",
+                hint=f"drop one of them, or decide with --set {wish.symbol}=…",
             )
         if other is not None and not same_value(other.value, wish.value):
             raise Contradiction(f"--set {wish.symbol}={other.value} and --set {wish.symbol}={wish.value}")
@@ -150,20 +153,20 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
 
 
 def check_choices(wishes: Mapping[str, Wish], choices: Mapping[str, Sequence[str]]) -> None:
-    """Raise Contradiction if two wishes are for symbols of which only one can be chosen."""
+    """Raise Contradiction if two requests are for symbols of the same choice."""
     for name, wish in wishes.items():
         if wish.value != "y":
             continue
-        rival = next((one for one in choices.get(name, ()) if one != name and _wants(wishes, one)), None)
+        chosen = (one for one in choices.get(name, ()) if one in wishes and wishes[one].value == "y")
+        rival = next((one for one in chosen if one != name), None)
         if rival is not None:
             raise Contradiction(
-                f"only one of {name} ({wish.by}) and {rival} ({wishes[rival].by}) can be chosen",
-                hint="leave one of them out",
+                f"{name} ({wish.by}) and {rival} ({wishes[rival].by}) exclude each other", hint="drop one of them"
             )
 
 
 def same_value(one: str, other: str) -> bool:
-    """Return whether two spellings are the same value: numbers by what they are, texts without their quotes."""
+    """Return whether two spellings mean the same value: equal numbers, or equal texts without their quotes."""
     first, second = one.strip('"'), other.strip('"')
     if first == second:
         return True
@@ -171,7 +174,3 @@ def same_value(one: str, other: str) -> bool:
         return int(first, 0) == int(second, 0)
     except ValueError:
         return False
-
-
-def _wants(wishes: Mapping[str, Wish], name: str) -> bool:
-    return name in wishes and wishes[name].value == "y"

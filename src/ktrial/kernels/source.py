@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a kernel's sources come from, and the patches that were put on them."""
+"""The sources of a kernel, and the patches applied to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SourceKind = Literal["folder", "git", "archive", "package"]
 
 
 class PatchWord(msgspec.Struct, frozen=True):
-    """A patch as a person names it: a path or an https address, and what its SHA-256 must be."""
+    """A patch as named on the command line: a path or an https URL, and its expected SHA-256."""
 
     place: str
     sha256: str | None
@@ -28,14 +28,17 @@ class PatchWord(msgspec.Struct, frozen=True):
 
 
 class PatchSet(msgspec.Struct, frozen=True):
-    """A well-known set of patches that was recognised, as text with its version where it is told."""
+    """A well-known patch set that ktrial recognises; the version is None if the files don't state it."""
 
     name: str
     version: str | None
 
+    def __str__(self) -> str:
+        return self.name if self.version is None else f"{self.name} {self.version}"
+
 
 class AppliedPatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A patch that is in a tree. `shifted` are hunks that were found on other lines than the patch says."""
+    """A patch applied to a tree. `shifted` counts hunks that applied at an offset."""
 
     name: str
     place: str
@@ -46,7 +49,7 @@ class AppliedPatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Sources that a kernel is built from. `changes` are files that differ from the commit of a git tree."""
+    """Sources to build a kernel from. `changes` are files that differ from the commit of a git tree."""
 
     kind: SourceKind
     place: str
@@ -56,22 +59,22 @@ class KernelSource(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
     patches: tuple[AppliedPatch, ...] = ()
     families: tuple[PatchSet, ...] = ()
-    #: Seconds since 1970 that the build takes for the time at which it was made.
+    #: The build time that the build records, in seconds since 1970.
     epoch_s: int = 0
 
 
 def parse_patch(word: str) -> PatchWord:
-    """`PATH`, `URL#sha256=HEX` or `PATH#sha256=HEX`. What is downloaded must be known."""
+    """Parse `PATH`, `URL#sha256=HEX` or `PATH#sha256=HEX`. A download needs a digest."""
     place, mark, digest = word.partition(_MARK)
     if mark and not _DIGEST.fullmatch(digest):
-        raise BadInput(f"--patch {word}: the SHA-256 is not 64 hexadecimal digits in small letters")
+        raise BadInput(f"--patch {word}: expected a SHA-256 of 64 lower-case hexadecimal digits")
     if not place:
-        raise BadInput(f"--patch {word!r}: no file is named")
+        raise BadInput(f"--patch {word!r}: expected a file or an https URL")
     if "://" in place and not place.startswith("https://"):
-        raise BadInput(f"--patch {place}: not an https address", hint="download it yourself and give its path")
+        raise BadInput(f"--patch {place}: expected an https URL", hint="download the patch and give its path")
     if "://" in place and not mark:
         raise BadInput(
-            f"--patch {place}: what is downloaded must be known",
-            hint=f"look at it, then add its digest: {place}{_MARK}HEX (sha256sum FILE)",
+            f"--patch {place}: a download needs a SHA-256",
+            hint=f"read the patch, then add its digest: {place}{_MARK}HEX (sha256sum FILE)",
         )
     return PatchWord(place, digest or None)

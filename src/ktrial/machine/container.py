@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container that benchmarks' programs run in, as people name it and as it is recorded."""
+"""The container that runs benchmark programs, as named on the command line and as recorded."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ktrial.kit.errors import BadInput
 
 Runtime = Literal["podman", "docker", "distrobox"]
 RUNTIMES: tuple[Runtime, ...] = get_args(Runtime)
-#: What `ktrial tools container` makes, and `--tools container` takes by default.
+#: The image that `ktrial tools container` builds, and the default of `--tools container`.
 DEFAULT_IMAGE = "localhost/ktrial-tools"
-#: What that image is made on: Debian, whose packages the benchmarks name.
+#: The base of that image: Debian, since the benchmarks name Debian packages.
 DEFAULT_BASE = "docker.io/library/debian:stable-slim"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
@@ -23,10 +23,10 @@ _USAGE = "write container, container=IMAGE, container=docker:IMAGE or container=
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
-    """What the programs of a run saw of the machine beside its kernel; part of a run's identity.
+    """The environment in which the programs of a run ran, apart from the kernel; part of a run's identity.
 
-    `image_id` is the image's content address (SHA-256). `argv` is the command that started the container. The
-    content of a distrobox is that image and whatever was changed in the box `box_id` since: no digest covers it.
+    `image_id` is the image's content address (SHA-256). `argv` is the command that started the container. A distrobox
+    contains that image and everything changed in the box `box_id` since; no digest covers those changes.
     """
 
     runtime: Runtime
@@ -38,14 +38,13 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerRequest(msgspec.Struct, frozen=True):
-    """What `--tools` asks for: an image, or the name of a distrobox. Without a runtime the first one found is taken."""
+    """The image or distrobox in `--tools`. Without a runtime ktrial uses the first one installed."""
 
     runtime: Runtime | None
     name: str
 
 
 def containerfile(base: str, packages: Iterable[str]) -> str:
-    """Return how the image with the tools of these packages of Debian is made."""
     check_image(base, "--base")
     listed = " ".join(sorted({word for package in packages for word in package.split()}))
     install = f"apt-get install --yes --no-install-recommends {listed}"
@@ -53,13 +52,12 @@ def containerfile(base: str, packages: Iterable[str]) -> str:
 
 
 def check_image(name: str, what: str) -> None:
-    """Raise BadInput for what no image can be called."""
     if not _NAME.fullmatch(name):
-        raise BadInput(f"{what}: {name!r} is not a name of an image", hint=_USAGE)
+        raise BadInput(f"{what}: {name!r} is not an image name", hint=_USAGE)
 
 
 def parse_tools(text: str) -> ContainerRequest:
-    """`container[=[RUNTIME:]NAME]`."""
+    """Parse `container[=[RUNTIME:]NAME]`."""
     word, _, name = text.partition("=")
     runtime: Runtime | None = next((runtime for runtime in RUNTIMES if name.startswith(f"{runtime}:")), None)
     empty = "=" in text and not name

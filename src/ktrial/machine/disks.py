@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disks that a folder lies on."""
+"""The disks behind a folder."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _SYSTEM = Path("/sys")
 
 
 def disk_of(folder: Path, system: Path = _SYSTEM) -> str | None:
-    """The kernel's name of it, that of the whole disk for a partition; None if no block device is behind it."""
+    """Return the kernel's name of the whole disk behind a folder; None if there is no block device."""
     device = _device(folder, system)
     return None if device is None else _whole(device).name
 
 
 def disks_of(path: Path, system: Path = _SYSTEM) -> frozenset[str]:
-    """All disks behind a folder, a file or a block device: those below an encrypted or a striped one are meant."""
+    """Return all physical disks behind a folder, file or block device: those below an encrypted or striped one."""
     device = _device(path, system)
     return frozenset() if device is None else _below(_whole(device))
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may disturb a measurement: jobs that are due while it runs.
+"""Jobs that are due during a measurement and may disturb it.
 
-They are read from `systemctl list-timers --all --output=json` (systemd 246 and later).
+They come from `systemctl list-timers --all --output=json` (systemd 246 and later).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer of systemd and the unit that it starts; `next_unix_us` is None when it is not due at any time."""
+    """A systemd timer and the unit that it starts; `next_unix_us` is None if it is not scheduled."""
 
     unit: str
     activates: str
@@ -32,7 +32,6 @@ class _TimerRow(msgspec.Struct):
 
 
 def read_list_timers(data: bytes, source: str) -> tuple[Timer, ...]:
-    """Return all timers in their order. Raises UnreadableOutput."""
     try:
         rows = decode_as(data, list[_TimerRow])
     except msgspec.DecodeError as error:
@@ -41,7 +40,7 @@ def read_list_timers(data: bytes, source: str) -> tuple[Timer, ...]:
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer that is due within the expected time, `due_s` after the beginning; the command `stop` prevents it."""
+    """A timer that fires within the expected time, `due_s` after the start; the command `stop` prevents it."""
 
     name: str
     due_s: float
@@ -49,7 +48,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quiet(msgspec.Struct, frozen=True, kw_only=True):
-    """What is held off while measuring (`sleep`, `idle`), what is not and is due, and why more cannot be told."""
+    """What ktrial inhibits while it measures (`sleep`, `idle`), jobs due meanwhile, and what it could not find out."""
 
     held_off: tuple[str, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()

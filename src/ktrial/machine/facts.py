@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of a machine: each is a value, known to be absent, or could not be told."""
+"""Facts of a machine: each has a value, is known to be absent, or could not be determined."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One fact. Exactly one of the three is set; a value of `None` in JSON never stands for "no"."""
+    """One fact. Exactly one of the three is set; a `null` value in JSON never stands for "no"."""
 
     value: Any = None
     absent: str | None = None
@@ -22,12 +22,12 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def why_missing(self) -> str:
-        """Why there is no value; empty when there is one."""
+        """Why there is no value; empty if there is one."""
         return self.absent or self.unknown or ""
 
 
 class FactKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `facts.toml` says of one fact."""
+    """The description of a fact in `facts.toml`."""
 
     name: str
     type: str
@@ -52,23 +52,22 @@ class FactBook(Mapping[str, Fact]):
         return len(self._facts)
 
     def value(self, name: str) -> Any:
-        """Return the fact's value, or None when it is absent, unknown or was never asked for."""
+        """Return the fact's value; None if it is absent, unknown or was not requested."""
         fact = self._facts.get(name)
         return fact.value if fact is not None and fact.known else None
 
     def records(self, name: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the records of a fact that is a list of tables; none when it is missing."""
+        """Return the records of a fact that is a list of tables; empty if it is missing."""
         value = self.value(name)
         if not isinstance(value, list | tuple):
             return ()
         return tuple(record for record in value if isinstance(record, Mapping))
 
     def record(self, name: str, label: str) -> Mapping[str, Any] | None:
-        """Return the record called `label`."""
         return next((record for record in self.records(name) if record.get("name") == label), None)
 
     def with_device(self, kinds: Mapping[str, FactKind], source: str, label: str) -> FactBook:
-        """Return the same facts plus the `device.*` ones of one record of `source`."""
+        """Return the facts plus the `device.*` facts from one record of `source`."""
         record = self.record(source, label)
         extra: dict[str, Fact] = {}
         for kind in kinds.values():
@@ -82,6 +81,6 @@ class FactBook(Mapping[str, Fact]):
 
 
 def machine_of(facts: FactBook) -> str:
-    """Return what tells this machine from another one as far as speed goes, for noise profiles."""
+    """Return what distinguishes this machine in speed from others, for noise profiles."""
     names = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind")
     return ", ".join(f"{name.partition('.')[2]} {facts.value(name)}" for name in names)

@@ -16,7 +16,6 @@ _SHOWN_ENTRIES = 12
 
 
 def facts_json(facts: FactBook) -> dict[str, Any]:
-    """`{"schema": …, "facts": {name: {"value" | "absent" | "unknown": …}}}`."""
     return {"schema": "ktrial.facts/1", "facts": {name: msgspec.to_builtins(fact) for name, fact in facts.items()}}
 
 
@@ -25,11 +24,10 @@ def facts_text(facts: FactBook, *, width: int) -> str:
 
 
 def fact_words(fact: Fact) -> str:
-    """Return a plain fact: its value, or why there is none."""
     if fact.absent is not None:
         return f"none: {fact.absent}"
     if fact.unknown is not None:
-        return f"could not tell: {fact.unknown}"
+        return f"unknown: {fact.unknown}"
     return _scalar(fact.value)
 
 

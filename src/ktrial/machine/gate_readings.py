@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From samples and facts to what gates judge: readings by the gates' names.
+"""Derives the readings that gates judge from samples and facts.
 
-None is what could not be read, ABSENT what is known not to exist on this machine.
+None stands for a reading that failed, ABSENT for something that this machine is known not to have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 
 import msgspec
@@ -18,17 +18,17 @@ from ktrial.machine.kernel_log import KernelLogDelta
 from ktrial.machine.run_conditions import CLOCKS, TEMPERATURES
 from ktrial.machine.sensors import Samples, Summary
 
-#: Facts that no sample tells.
+#: Facts that samples do not contain.
 FACTS = ("battery.level", "cpufreq.governor", "filesystems", "power.source")
-#: Blocks from this order on are what the kernel calls costly to find (PAGE_ALLOC_COSTLY_ORDER is 3).
+#: The first order that the kernel considers costly to allocate (above PAGE_ALLOC_COSTLY_ORDER, which is 3).
 HIGH_ORDER = 4
 _BLOCKS = "fragmentation.free_blocks_order_"
-#: Fields of /proc/stat that share a CPU's time; those of guests are within the first two.
+#: Fields of /proc/stat that add up to a CPU's time; the first two include guest time.
 _CPU_TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 class Thermometers(msgspec.Struct, frozen=True, kw_only=True):
-    """The sensors that the first look of a session could read, and which of them was the hottest."""
+    """The sensors that the first look of a session could read, and the hottest of them."""
 
     known: frozenset[str]
     hottest: str | None
@@ -46,9 +46,9 @@ def readings_at(
     thermometers: Thermometers | None = None,
     others: Reading = ABSENT,
 ) -> dict[str, Reading]:
-    """Return what the last sample and the facts tell of a moment; `folder` is where runs work.
+    """Return the readings of one moment from the last sample and the facts; `folder` is where runs work.
 
-    `others` is what others used while nothing else was done.
+    `others` is the CPU time that other programs used while ktrial only waited.
     """
     return {
         **({} if samples is None else _sampled(samples, thermometers)),
@@ -63,7 +63,6 @@ def readings_at(
 def readings_during(
     samples: Samples | None, columns: Mapping[str, Summary], log: KernelLogDelta | None, slept_s: float | None
 ) -> dict[str, Reading]:
-    """Return what is known of a run when it has ended."""
     return {
         "steal_share": _steal(columns),
         "throttled_share": None if samples is None else _throttled(samples),
@@ -86,7 +85,7 @@ def _sampled(samples: Samples, thermometers: Thermometers | None) -> dict[str, R
 
 
 def _temperature(samples: Samples, thermometers: Thermometers | None) -> Reading:
-    """Return the hottest of the sensors that are compared; unknown when the one that was hottest at first is silent."""
+    """Return the hottest of the compared sensors; None if the one that was hottest at first is silent."""
     if "temperature" in samples.absent:
         return ABSENT
     shown = _temperatures(samples)
@@ -117,7 +116,7 @@ def _swap(samples: Samples) -> Reading:
 
 
 def _zram(samples: Samples) -> Reading:
-    """Return how full the fullest device is; one without a size is not in use."""
+    """Return how full the fullest zram device is; a device without a size is not in use."""
     if "zram" in samples.absent:
         return ABSENT
     sized = (name for name in samples.columns if name.startswith("zram.") and name.endswith(".disk"))
@@ -134,7 +133,7 @@ def _zram(samples: Samples) -> Reading:
 
 
 def others_share(before: Samples | None, after: Samples | None) -> Reading:
-    """Return share of CPU time that was used between two samples in which ktrial itself only waits; steal is no use."""
+    """Return the share of CPU time used between two samples in which ktrial only waits; steal does not count."""
     if before is None or after is None:
         return None
     grown: dict[str, float] = {}
@@ -158,7 +157,6 @@ def _steal(columns: Mapping[str, Summary]) -> float | None:
 
 
 def _frequency(samples: Samples | None, columns: Mapping[str, Summary]) -> Reading:
-    """Return the mean clock of all policies over the run."""
     if samples is not None and "frequency" in samples.absent:
         return ABSENT
     means = [summary.mean for name, summary in columns.items() if name.startswith(CLOCKS)]
@@ -167,7 +165,6 @@ def _frequency(samples: Samples | None, columns: Mapping[str, Summary]) -> Readi
 
 
 def _pressure(samples: Samples | None, columns: Mapping[str, Summary], what: str) -> Reading:
-    """Return share of the time in which some task waited for this."""
     if samples is not None and "pressure" in samples.absent:
         return ABSENT
     column = columns.get(f"pressure.{what}.some")
@@ -175,22 +172,16 @@ def _pressure(samples: Samples | None, columns: Mapping[str, Summary], what: str
 
 
 def _throttled(samples: Samples) -> Reading:
-    """Return share of the times between two samples in which heat slowed a CPU down."""
+    """Return the share of sampling intervals in which heat slowed a CPU down."""
     if "throttle" in samples.absent:
         return ABSENT
     columns = [values for name, values in samples.columns.items() if name.startswith("throttle.")]
-    steps = [[rose for values in columns if (rose := _rose(pair, values)) is not None] for pair in _pairs(samples)]
-    told = [any(step) for step in steps if step]
-    return sum(told) / len(told) if told else None
-
-
-def _pairs(samples: Samples) -> Iterable[tuple[int, int]]:
-    return pairwise(range(len(samples.times_ns)))
-
-
-def _rose(pair: tuple[int, int], values: tuple[int | None, ...]) -> bool | None:
-    before, after = (values[place] for place in pair)
-    return None if before is None or after is None else after > before
+    intervals = []
+    for before, after in pairwise(zip(*columns, strict=True)):
+        rises = [new > old for old, new in zip(before, after, strict=True) if old is not None and new is not None]
+        if rises:
+            intervals.append(any(rises))
+    return sum(intervals) / len(intervals) if intervals else None
 
 
 def _warnings(log: KernelLogDelta | None) -> float | None:
@@ -209,7 +200,7 @@ def _fact(facts: FactBook, name: str) -> Reading:
 
 
 def _fullness(facts: FactBook, folder: str) -> Reading:
-    """Of the file system of a disk on which the folder lies; other file systems have no disk to fill."""
+    """Return how full the disk below the folder is; ABSENT for file systems without a disk."""
     fact = facts.get("filesystems")
     if fact is None or not fact.known:
         return ABSENT if fact is not None and fact.absent is not None else None

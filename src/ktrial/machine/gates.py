@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules on the conditions under which groups of runs were measured: pass, suspect, refuse.
+"""Gates: rules on the conditions under which groups of runs were measured, with the results pass, suspect or refuse.
 
-A gate looks at one reading. What passes gives no finding; what could not be read gives one of its own.
+A gate checks one reading. A pass gives no finding; a reading that failed gives one of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ktrial.kit.finding import Finding
 from ktrial.kit.units import parse_quantity, show_bytes, show_seconds
 
 Reading = float | str | None
-#: Conditions of one run by name; None could not be read, ABSENT is known not to exist there.
+#: Conditions of one run by name; None if reading failed, ABSENT if the machine is known not to have it.
 Readings = Mapping[str, Reading]
 #: Groups (arms, labels) of runs.
 Groups = Mapping[str, Sequence[Readings]]
@@ -26,16 +26,16 @@ Level = Literal["suspect", "refuse", "could-not-tell"]
 ABSENT = "none"
 OFF = "off"
 SAME = "same"
-#: How the failure of a run begins that is void.
+#: The first word in the failure of a void run.
 VOID = "void"
 
 _LEVELS: tuple[Level, ...] = ("suspect", "refuse")
-#: Digits after which two distances are the same.
+#: The number of digits to which two distances are compared.
 _DIGITS = 9
 
 
 class GateFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A doubt about a comparison, or about one run. `limit` is as it was set; `values` are by group."""
+    """A doubt about a comparison or a run. `limit` is the limit as configured; `values` are by group."""
 
     gate: str
     level: Level
@@ -46,7 +46,7 @@ class GateFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GateLimits(msgspec.Struct, frozen=True):
-    """From where on one gate doubts and refuses; None for never. `same` gates know no numbers, only the level."""
+    """The limits above which a gate suspects or refuses; None for never. `same` gates only have a level."""
 
     suspect: float | None = None
     refuse: float | None = None
@@ -60,8 +60,8 @@ class GateLimits(msgspec.Struct, frozen=True):
 class Gate(NamedTuple):
     """One rule.
 
-    `distance` and `ratio` compare the medians of groups, `same` their texts, `above` each run by itself, and `share`
-    tells how many runs were touched at all.
+    `distance` and `ratio` compare the medians of groups, `same` their texts; `above` checks each run by itself, and
+    `share` counts the affected runs.
     """
 
     name: str
@@ -76,23 +76,19 @@ def _percent(value: float) -> str:
     return f"{value:.3g} %"
 
 
-def _celsius(value: float) -> str:
-    return f"{value:.1f} °C"
-
-
 def _ratio(value: float) -> str:
     return f"{value:.3g} times as much" if math.isfinite(value) else "all of it in one"
 
 
 _SHOWN: Mapping[str, Callable[[float], str]] = {
-    "celsius": _celsius,
+    "celsius": lambda value: f"{value:.1f} °C",
     "percent": _percent,
     "seconds": show_seconds,
     "bytes": show_bytes,
     "ratio": _ratio,
     "number": lambda value: f"{value:g}",
 }
-#: Readings of these are shares from 0 to 1; their limits are written in percent.
+#: These readings are shares from 0 to 1, with limits in percent.
 _SHARES = frozenset(("others_share", "steal_share", "zram_fill", "disk_full"))
 
 GATES: Mapping[str, Gate] = {
@@ -113,25 +109,25 @@ GATES: Mapping[str, Gate] = {
         Gate("kernel_log", "kernel_warnings", "share", "number", "warnings of the kernel", GateLimits(0)),
     )
 }
-"""All gates with their defaults. Free pages of high order differ by a factor of 4 when memory is fragmented in one
-group and not in the other; swap up to 16 MiB is what an idle desktop leaves behind after boot."""
+"""All gates with their defaults. Free high-order pages differ by a factor of 4 if memory is fragmented in one group
+and not in the other; an idle desktop has up to 16 MiB of swap in use after boot."""
 
-#: Limits by rule, else by dimension.
+#: Example limits by rule, or by dimension.
 _EXAMPLES = {"same": SAME, "ratio": "4x", "share": "10%", "celsius": "8C", "bytes": "16MiB"}
-#: Readings that records of before do not have: there was nobody to tell them.
+#: Readings that older records lack, because ktrial did not take them yet.
 _LATER = frozenset(("others_share",))
-#: Known after a run only.
+#: Gates whose readings are only known after a run.
 OF_THE_RUN = frozenset(("steal", "throttling", "kernel_log"))
 
 DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES.items()}
 
 
 def parse_gates(table: Mapping[str, Any]) -> dict[str, GateLimits]:
-    """`[gates]` of a protocol over the defaults. Raises BadInput; a gate that is not known names the nearest."""
+    """Return the `[gates]` table of a protocol, merged over the defaults. Raise BadInput."""
     limits = dict(DEFAULTS)
     for name, value in table.items():
         if name not in GATES:
-            raise UnknownName("gate", name, GATES, hint=f"there are {', '.join(GATES)}")
+            raise UnknownName("gate", name, GATES, hint=f"use one of {', '.join(GATES)}")
         limits[name] = _parsed(GATES[name], value)
     return limits
 
@@ -142,12 +138,12 @@ def _parsed(gate: Gate, value: Any) -> GateLimits:
     if isinstance(value, Mapping):
         for key in value:
             if key not in _LEVELS:
-                raise UnknownName(f"level of gate {gate.name}", str(key), _LEVELS, hint="there are suspect and refuse")
+                raise UnknownName(f"level of gate {gate.name}", str(key), _LEVELS, hint="use suspect or refuse")
         if gate.rule == "same":
             return GateLimits(same=_same_level(gate, value))
         suspect, refuse = (None if key not in value else _limit(gate, value[key]) for key in _LEVELS)
         if suspect is not None and refuse is not None and suspect > refuse:
-            raise BadInput(f"gate {gate.name}: it refuses before it doubts", hint="suspect is the lower limit")
+            raise BadInput(f"gate {gate.name}: suspect exceeds refuse", hint="make suspect the lower limit")
         return GateLimits(suspect, refuse)
     if gate.rule == "same":
         if value != SAME:
@@ -188,7 +184,7 @@ def _bad(gate: Gate, value: Any) -> BadInput:
 
 
 def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) -> tuple[GateFinding, ...]:
-    """Return findings of all gates, in the order of GATES; the order of groups does not matter."""
+    """Return the findings of all gates, in the order of GATES; the order of groups does not matter."""
     ordered = {name: groups[name] for name in sorted(groups)}
     found: list[GateFinding] = []
     for gate in GATES.values():
@@ -206,7 +202,7 @@ def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) ->
 def judge_start(
     reference: Readings, now: Readings, limits: Mapping[str, GateLimits] = DEFAULTS
 ) -> tuple[GateFinding, ...]:
-    """Return findings on one run before it starts, against the first one. What refuses here makes the run void."""
+    """Return findings about a run before it starts, compared with the first run. A refusal makes the run void."""
     at_start = {name: GateLimits() if name in OF_THE_RUN else limits.get(name, DEFAULTS[name]) for name in GATES}
     alone = {name for name in GATES if GATES[name].rule == "above"}
     against = {name: GateLimits() if name in alone else limit for name, limit in at_start.items()}
@@ -220,12 +216,12 @@ def judge_start(
 def why_void(
     before: Iterable[GateFinding] = (), *, suspended_s: float = 0.0, misread: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return why a run is void; nothing else than these makes it so.
+    """Return why a run is void; these are the only reasons.
 
     `before`: findings of gates that were read before the run. `misread`: knobs that no longer read back as set.
     """
     if not math.isfinite(suspended_s) or suspended_s < 0:
-        raise BadInput(f"{suspended_s} is not a time that a machine slept")
+        raise BadInput(f"{suspended_s} is not a duration of sleep")
     reasons = [one.sentence for one in before if one.level == "refuse"]
     if suspended_s > 0:
         reasons.append(f"the machine slept for {show_seconds(suspended_s)} during the run")
@@ -234,7 +230,6 @@ def why_void(
 
 
 def _check(gate: Gate, column: Sequence[Reading]) -> None:
-    """Raise BadInput for what cannot be a reading of this gate."""
     for value in column:
         if value is None or value == ABSENT or (gate.rule == "same" and isinstance(value, str)):
             continue
@@ -244,7 +239,6 @@ def _check(gate: Gate, column: Sequence[Reading]) -> None:
 
 
 def _possible(gate: Gate, value: float) -> bool:
-    """Return whether a number lies where readings of this kind can lie at all."""
     return gate.dimension == "celsius" or value >= 0
 
 
@@ -253,7 +247,7 @@ def _missing(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLi
     short = {name: count for name, count in counts.items() if count or not columns[name]}
     if not short:
         return []
-    told = ", ".join(f"{count} of {len(columns[name])} runs of {name}" for name, count in short.items())
+    details = ", ".join(f"{count} of {len(columns[name])} runs of {name}" for name, count in short.items())
     return [
         GateFinding(
             gate=gate.name,
@@ -261,13 +255,12 @@ def _missing(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLi
             groups=tuple(short),
             values={},
             limit=limit_text(gate, limit),
-            sentence=f"could not tell {gate.what}: not known of {told}",
+            sentence=f"{gate.what} is unknown in {details}",
         )
     ]
 
 
 def _apart(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """Return the two groups whose medians are farthest apart."""
     mixed = _presence(gate, columns, limit)
     medians = {name: median(numbers) for name, column in columns.items() if (numbers := _numbers(gate, column))}
     if mixed or len(medians) < 2:
@@ -287,13 +280,13 @@ def _apart(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
 
 
 def _presence(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """Some groups have what others are known not to have."""
+    """Report groups that have something which others are known to lack."""
     without = {name for name, column in columns.items() if ABSENT in column}
     having = {name for name, column in columns.items() if _numbers(gate, column)}
     if not without or not having:
         return []
     level = _level(math.inf, limit) or "suspect"
-    sentence = f"{gate.what}: there is none in {', '.join(sorted(without))}, but in {', '.join(sorted(having))}"
+    sentence = f"{gate.what}: none in {', '.join(sorted(without))}, but some in {', '.join(sorted(having))}"
     return [_finding(gate, level, without | having, {}, limit, sentence)]
 
 
@@ -302,12 +295,11 @@ def _alike(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
     known = {name: " and ".join(values) for name, values in texts.items() if values}
     if len({value for values in texts.values() for value in values}) < 2 or limit.same is None:
         return []
-    told = ", ".join(f"{value} in {name}" for name, value in known.items())
-    return [_finding(gate, limit.same, known, known, limit, f"{gate.what} differs: {told}")]
+    details = ", ".join(f"{value} in {name}" for name, value in known.items())
+    return [_finding(gate, limit.same, known, known, limit, f"{gate.what} differs: {details}")]
 
 
 def _above(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """Return the highest reading of each group that is above the limit."""
     highest = {name: max(numbers) for name, column in columns.items() if (numbers := _numbers(gate, column))}
     worst = max(highest.values(), default=0.0)
     level = _level(worst, limit)
@@ -318,27 +310,27 @@ def _above(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
         (name, sum(_level(number, limit) is not None for number in _numbers(gate, columns[name]))) for name in reached
     )
     show = _SHOWN[gate.dimension]
-    told = ", ".join(
+    details = ", ".join(
         f"up to {show(reached[name])} in {name} ({count}/{len(columns[name])} runs)" for name, count in counts
     )
-    sentence = f"{gate.what}: {told} (limit {limit_text(gate, limit, level)})"
+    sentence = f"{gate.what}: {details} (limit {limit_text(gate, limit, level)})"
     return [_finding(gate, level, reached, highest, limit, sentence)]
 
 
 def _touched(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """Return how many runs of each group were touched at all. The arm may have caused it, so it never voids a run."""
+    """Count the affected runs of each group. The arm may be the cause, so this never voids a run."""
     shares: dict[str, float] = {}
-    told = []
+    details = []
     for name, column in columns.items():
         numbers = _numbers(gate, column)
         if numbers:
             count = sum(number > 0 for number in numbers)
             shares[name] = 100 * count / len(numbers)
-            told.append(f"{count}/{len(numbers)} in {name}")
+            details.append(f"{count}/{len(numbers)} in {name}")
     level = _level(max(shares.values(), default=0.0), limit)
     if level is None:
         return []
-    return [_finding(gate, level, shares, shares, limit, f"{gate.what}: runs {', '.join(told)}")]
+    return [_finding(gate, level, shares, shares, limit, f"{gate.what}: runs {', '.join(details)}")]
 
 
 _RULES: Mapping[str, Callable[[Gate, Mapping[str, Sequence[Reading]], GateLimits], list[GateFinding]]] = {
@@ -368,7 +360,7 @@ def _level(value: float, limit: GateLimits) -> Literal["suspect", "refuse"] | No
 
 
 def limit_text(gate: Gate, limit: GateLimits, level: Level | None = None) -> str:
-    """Return the limit that was passed; of what was not judged the first one."""
+    """Return the limit that was exceeded; without a level, the first one."""
     if limit.same is not None:
         return SAME
     first = limit.suspect if limit.suspect is not None else limit.refuse
@@ -399,11 +391,49 @@ def _finding(
 
 
 def finding_of(found: GateFinding) -> Finding:
-    """Return what a gate found; what it could not tell is good to know."""
+    """Convert a gate's finding; an unknown reading becomes a note."""
     level = "note" if found.level == "could-not-tell" else found.level
     return Finding(kind=found.gate, level=level, sentence=found.sentence, values=found.values)
 
 
 def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
-    """Return what all gates find in groups of runs: the one way from readings to doubts."""
+    """Return what all gates find in groups of runs: the only way from readings to doubts."""
     return tuple(finding_of(one) for one in judge_groups(groups, limits))
+
+
+def gates_text(limits: Mapping[str, GateLimits], level: Level) -> str:
+    """Return all gates of one level with their limits: `on_ac same, start_temperature 8.0 °C`."""
+    return ", ".join(
+        f"{name} {limit_text(GATES[name], one, level)}" for name, one in limits.items() if _has(one, level)
+    )
+
+
+def unread_gates(limits: Mapping[str, GateLimits], now: Readings) -> tuple[str, ...]:
+    """Return the enabled gates that have nothing to read on this machine before a run."""
+    return tuple(
+        name for name, limit in limits.items() if not limit.is_off and name not in OF_THE_RUN and _is_silent(name, now)
+    )
+
+
+def idle_gates(limits: Mapping[str, GateLimits], rows: Sequence[Readings]) -> tuple[str, ...]:
+    """Return the enabled gates that had nothing to read in any run: the machine lacks what they check."""
+    return tuple(
+        name
+        for name, limit in limits.items()
+        if rows
+        and not limit.is_off
+        and all(row.get(GATES[name].reading) == ABSENT for row in rows)
+        and GATES[name].rule != "above"
+    )
+
+
+def _is_silent(name: str, now: Readings) -> bool:
+    """Return whether a gate has no reading. Without swap none is in use, so such a gate is not silent."""
+    reading = now.get(GATES[name].reading)
+    return reading is None or (reading == ABSENT and GATES[name].rule != "above")
+
+
+def _has(limit: GateLimits, level: Level) -> bool:
+    if limit.same is not None:
+        return limit.same == level
+    return (limit.refuse if level == "refuse" else limit.suspect) is not None

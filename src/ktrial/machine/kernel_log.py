@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""What the kernel said between two moments, and which of it may explain a number.
+r"""What the kernel logged between two moments, and which lines may explain a measurement.
 
-Lines of `/dev/kmsg` are `PRIORITY,NUMBER,MICROSECONDS,FLAGS[,…];TEXT`, then lines ` KEY=VALUE` that belong to the
-record. The lower three bits of the priority are the severity. Bytes that are not printable ASCII stand as `\xNN`.
+Lines of `/dev/kmsg` are `PRIORITY,NUMBER,MICROSECONDS,FLAGS[,…];TEXT`, followed by lines ` KEY=VALUE` of the same
+record. The lower three bits of the priority are the severity. Bytes other than printable ASCII appear as `\xNN`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ _SEVERITY = 7
 
 
 def read_kmsg(data: bytes) -> tuple[KernelRecord, ...]:
-    """Return the records in order; none of an empty log. Raises UnreadableOutput for what is no record."""
     records: list[KernelRecord] = []
     for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), start=1):
         if not line or (line.startswith(" ") and records):
@@ -40,12 +39,12 @@ def _plain(text: str) -> str:
 
 
 Kind = Literal["oom-kill", "hung-task", "stall", "throttling", "io-error", "warning", "error"]
-#: Severities of syslog: below `_WARNING` is worse.
+#: Severities of syslog: lower is worse.
 _ERROR, _WARNING = 3, 4
 
 
 class KernelRecord(msgspec.Struct, frozen=True):
-    """One record of the kernel's log; `at_us` is its own clock, which stands still while the machine sleeps."""
+    """One record of the kernel's log; `at_us` is its own clock, which stops while the machine sleeps."""
 
     number: int
     level: int
@@ -54,7 +53,7 @@ class KernelRecord(msgspec.Struct, frozen=True):
 
 
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A look at the log: which numbers are there, and the records that were asked for, or why it cannot be read."""
+    """A look at the log: its oldest and newest record number, the requested records, or why it is unreadable."""
 
     oldest: int | None = None
     newest: int | None = None
@@ -64,7 +63,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPattern(msgspec.Struct, frozen=True):
-    """Lines that are of a kind, or (`kind` None) that say nothing about a measurement; `why` is the reason for that."""
+    """Matches lines of a kind, or (`kind` None) lines that don't affect a measurement; `why` explains that."""
 
     pattern: str
     kind: Kind | None = None
@@ -81,7 +80,7 @@ class KernelLine(msgspec.Struct, frozen=True):
 
 
 class KernelLogDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """New lines that matter, the number of those that were passed over, and why there may have been more."""
+    """New lines that matter, the number of ignored ones, and why there may have been more."""
 
     lines: tuple[KernelLine, ...] = ()
     passed_over: int = 0
@@ -89,32 +88,26 @@ class KernelLogDelta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_lines(before: KernelLog, after: KernelLog, patterns: Sequence[LogPattern]) -> KernelLogDelta:
-    """Return what came between two looks. `after` holds the records newer than the newest of `before`."""
+    """Return what was logged between two looks. `after` holds the records newer than the newest of `before`."""
     unreadable = before.unreadable or after.unreadable
     if unreadable is not None:
-        return KernelLogDelta(could_not_tell=f"the kernel's log cannot be read: {unreadable}")
-    if _began_anew(before, after):
-        return KernelLogDelta(could_not_tell="the log began anew: the machine was restarted")
+        return KernelLogDelta(could_not_tell=f"cannot read the kernel's log: {unreadable}")
+    if before.newest is not None and (after.newest is None or after.newest < before.newest):
+        return KernelLogDelta(could_not_tell="the kernel's log restarted: the machine was rebooted")
     last = -1 if before.newest is None else before.newest
     fresh = [record for record in after.records if record.number > last]
     lost = after.oldest is not None and after.oldest > last + 1
-    told = None
+    problem = None
     if lost:
-        told = "the log was overwritten: lines between the two looks are lost"
+        problem = "the kernel's log was overwritten: lines between the two looks are lost"
     elif after.truncated:
-        told = "the log grew by more than can be looked through"
+        problem = "the kernel's log grew too fast to be read completely"
     lines = tuple(line for record in fresh if (line := _judge_line(record, patterns)) is not None)
-    return KernelLogDelta(lines=lines, passed_over=len(fresh) - len(lines), could_not_tell=told)
-
-
-def _began_anew(before: KernelLog, after: KernelLog) -> bool:
-    if before.newest is None:
-        return False
-    return after.newest is None or after.newest < before.newest
+    return KernelLogDelta(lines=lines, passed_over=len(fresh) - len(lines), could_not_tell=problem)
 
 
 def _judge_line(record: KernelRecord, patterns: Iterable[LogPattern]) -> KernelLine | None:
-    """Return the first pattern that fits decides; without one the severity does."""
+    """Classify a line by the first matching pattern, or else by its severity."""
     for pattern in patterns:
         if re.search(pattern.pattern, record.text):
             return None if pattern.kind is None else _line(pattern.kind, record)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`loginctl list-sessions --no-legend` and `loginctl show-session` with the properties in PROPERTIES."""
+"""Reads `loginctl list-sessions --no-legend`, and `loginctl show-session` with the properties in PROPERTIES."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LAST_US = 1 << 63
 
 
 class LoginSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session of a person.
+    """A user's login session.
 
-    Of a text session `since_unix_us` is when its terminal was last read from. Of a graphical one it is when the desktop
-    last changed what it says: that it is `idle`, or is not. None when nobody can tell.
+    In a text session `since_unix_us` is when its terminal was last read from. In a graphical one it is when the desktop
+    last changed its state between `idle` and not idle. None if unknown.
     """
 
     id: str
@@ -29,14 +29,12 @@ class LoginSession(msgspec.Struct, frozen=True, kw_only=True):
     since_unix_us: int | None
 
     def idle_s(self, now_us: int) -> float | None:
-        """Return seconds without input; None when it cannot be told."""
         if self.graphical and not self.idle:
             return 0.0
         return None if self.since_unix_us is None else max(0.0, (now_us - self.since_unix_us) / 1e6)
 
 
 def read_session_ids(data: bytes, source: str) -> tuple[str, ...]:
-    """Return the sessions' names, which may be none. Raises UnreadableOutput."""
     found = []
     for number, line in numbered(data, source) if data.strip() else ():
         words = line.split()
@@ -47,7 +45,7 @@ def read_session_ids(data: bytes, source: str) -> tuple[str, ...]:
 
 
 def read_sessions(data: bytes, source: str) -> tuple[LoginSession, ...]:
-    """Sessions in which a person works; greeters, services and those that end are left out. Raises UnreadableOutput."""
+    """Return users' sessions, without greeters, services and closing sessions. Raise UnreadableOutput."""
     text = decode_output(data, source)
     sessions = [_fields(block, source) for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
     if not sessions:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's graphics cards through the library of their driver, which any user may ask."""
+"""NVIDIA graphics cards, read through the driver's library, which needs no privileges."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MHZ = 1_000_000
 
 
 class NvmlAbsent(Exception):
-    """There is nothing to be read here, and why."""
+    """There is nothing to read on this machine; the message says why."""
 
 
 class NvmlFailed(Exception):
-    """There is a card, and the library cannot read it; why."""
+    """The library cannot read a card; the message says why."""
 
 
 class _Load(ctypes.Structure):
@@ -33,20 +33,20 @@ class _Memory(ctypes.Structure):
 
 
 class _NotSupported(Exception):
-    """A card does not tell it."""
+    """A card does not support this reading."""
 
 
 class Nvml:
-    """All cards; `columns` are what `read` gives, in that order."""
+    """All cards; `columns` describes the values of `read`, in order."""
 
     def __init__(self, library: str = LIBRARY) -> None:
-        """Raises NvmlAbsent, NvmlFailed."""
+        """Open the library. Raise NvmlAbsent, NvmlFailed."""
         try:
             self._library = ctypes.CDLL(library)
             for needed in ("nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetCount_v2", "nvmlErrorString"):
                 getattr(self._library, needed)
         except OSError:
-            raise NvmlAbsent(f"there is no {library}: no driver of NVIDIA's is installed") from None
+            raise NvmlAbsent(f"no {library}: the NVIDIA driver is not installed") from None
         except AttributeError as error:
             raise NvmlFailed(f"{library} is not NVIDIA's library: {error}") from None
         self._call("nvmlInit_v2")
@@ -62,7 +62,6 @@ class Nvml:
             raise
 
     def read(self) -> list[int]:
-        """Return a number for each column. Raises NvmlFailed when a card was lost."""
         found: list[int] = []
         for one in self._reads:
             found += one()
@@ -75,7 +74,7 @@ class Nvml:
         count = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
         if not count.value:
-            raise NvmlAbsent("the driver of NVIDIA's knows no card")
+            raise NvmlAbsent("the NVIDIA driver finds no card")
         lacking, names = [], []
         for number in range(count.value):
             card = ctypes.c_void_p()
@@ -84,7 +83,7 @@ class Nvml:
             lacking += self._add(f"gpu.nvidia{number}", card)
         self.names, self.lacking = tuple(names), tuple(lacking)
         if not self._reads:
-            raise NvmlAbsent(f"{', '.join(names)} tells nothing: {', '.join(lacking)} are not supported")
+            raise NvmlAbsent(f"{', '.join(names)} supports none of {', '.join(lacking)}")
 
     def _name(self, card: ctypes.c_void_p) -> str:
         text = ctypes.create_string_buffer(_NAME_BYTES)
@@ -92,7 +91,7 @@ class Nvml:
         return text.value.decode("utf-8", "replace")
 
     def _add(self, name: str, card: ctypes.c_void_p) -> list[str]:
-        """Return what the card tells becomes columns; what it does not is named."""
+        """Add a column for each reading that the card supports, and return the names of the others."""
         share = Sensor(unit="", per_unit=100, kind="level")
         size = Sensor(unit="B", per_unit=1, kind="level")
         watts = Sensor(unit="W", per_unit=1000, kind="level")
@@ -143,14 +142,14 @@ class Nvml:
             raise NvmlFailed(f"{name}: {self._words(status)}")
 
     def _words(self, status: int) -> str:
-        told = self._library.nvmlErrorString
-        told.restype = ctypes.c_char_p
-        text = told(ctypes.c_int(status))
+        describe = self._library.nvmlErrorString
+        describe.restype = ctypes.c_char_p
+        text = describe(ctypes.c_int(status))
         return f"error {status}" if text is None else f"{text.decode('utf-8', 'replace')} ({status})"
 
 
 def _or_missing(read: Callable[[], tuple[int, ...]], count: int) -> Callable[[], tuple[int, ...]]:
-    """Return a card may stop telling something, and go on telling the rest."""
+    """Wrap a reading so that a card may stop supporting it and go on with the rest."""
 
     def found() -> tuple[int, ...]:
         try:

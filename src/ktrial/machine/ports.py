@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the head needs of a machine."""
+"""The head's interfaces to a machine."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ if TYPE_CHECKING:
 
 
 class Machine(Protocol):
-    """One session on the machine under test."""
+    """A session on the machine under test."""
 
     @property
     def is_root(self) -> bool:
         """Whether this session reads and writes as root."""
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Return facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
+        """Return the facts in `only` and below (`cpu` includes `cpu.model`); all if it is empty."""
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]: ...
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
-        """Return what each file shows; None if there is no such file."""
+        """Return the content of each file; None if there is no such file."""
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Any other request of the agent's protocol: the content of its `ok`."""
+        """Send another request of the agent's protocol, and return the content of its `ok`."""
 
 
 class Sampling(Protocol):
-    """Reads the machine's sensors beside a run."""
+    """Samples the machine's sensors during a run."""
 
     def once(self) -> Samples: ...
 
     def start(self, period_s: float = 1.0) -> None:
-        """Begin: a sample at once, then one each period (0.1 to 60 seconds)."""
+        """Start sampling: one sample at once, then one per period (0.1 to 60 seconds)."""
 
     def stop(self) -> Samples:
-        """End it with a last sample. Raises AgentError when the samples were lost."""
+        """Take a last sample and return all. Raise AgentError if the samples were lost."""
 
 
 class Clock(Protocol):
     """The head's clocks."""
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds; never steps."""
+        """Return nanoseconds of a clock that never steps."""
 
     def unix_ms(self) -> int:
-        """Milliseconds since 1970; may step."""
+        """Return milliseconds since 1970; this clock may step."""
 
     def sleep(self, seconds: float) -> None: ...
 
 
 class SleepClock(Protocol):
-    """Tells suspends of the machine."""
+    """Measures suspends of the machine."""
 
     def slept_s(self) -> float:
-        """Return seconds that the machine was suspended since it was started."""
+        """Return the seconds that the machine was suspended since boot."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a knob's files showed on one machine."""
+"""The content of a knob's files on one machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import msgspec
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One file: its bytes, or why there are none. `unreadable` files exist, `invalid` ones refuse to be read at all.
+    """The content of a file, or why there is none. `unreadable` files exist, `invalid` ones refuse every read.
 
-    `locked` marks an invalid one that the system keeps even from root.
+    `locked` marks an invalid file that the system withholds even from root.
     """
 
     data: bytes | None = None
@@ -24,26 +24,25 @@ class Reading(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str | None:
-        """The text, without white space at its ends; None if it could not be read."""
+        """The text, without white space at its ends; None if the file could not be read."""
         return None if self.data is None else self.data.decode(errors="replace").strip()
 
     @property
     def writable(self) -> bool:
-        """Whether its mode lets anybody write; true where the mode is not known."""
         return self.mode is None or bool(self.mode & 0o222)
 
 
 class Barred(msgspec.Struct, frozen=True):
-    """Why the agent does not write a file whoever asks, and what root can do about it."""
+    """Why the agent never writes a file, and what root can do about it."""
 
     reason: str
     hint: str | None
 
 
 class InstanceState(msgspec.Struct, frozen=True):
-    """One instance of a knob: its name ("" where a knob has only itself), the place used, what it showed.
+    """One instance of a knob: its label ("" if the knob has no instances), its file, and the file's content.
 
-    `read_only` is the read-only mount that the place lies on, `barred` why the agent would not write it as root.
+    `read_only` is the read-only mount that contains the file, `barred` why the agent would not write it as root.
     """
 
     label: str
@@ -58,8 +57,8 @@ class InstanceState(msgspec.Struct, frozen=True):
 class KnobState(msgspec.Struct, frozen=True):
     """All instances of a knob on this machine.
 
-    `blocked` says why a place that the kernel would have cannot be seen (lockdown, debugfs not mounted, needs root);
-    `possible` marks a zram that could be made.
+    `blocked` says why a file that the kernel would offer is invisible (lockdown, debugfs not mounted, needs root);
+    `possible` marks a zram device that could be created.
     """
 
     knob: str

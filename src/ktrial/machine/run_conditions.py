@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of a run: what sensors and the kernel's log showed before, during and after it."""
+"""Conditions of a run: sensors and the kernel's log before, during and after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLOCKS = "frequency."
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading; `of` says of what."""
+    """One reading; `of` names its source."""
 
     name: str
     value: float
@@ -28,7 +28,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run was sampled and what that cost; the fields are those of `Samples`. `columns` sums each one up."""
+    """How a run was sampled, and the cost; the fields are those of `Samples`. `columns` summarises each column."""
 
     period_s: float
     taken: int
@@ -50,10 +50,10 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What was true around one run; what could not be read is not in `before` and `after`.
+    """The conditions around one run; `before` and `after` lack what could not be read.
 
-    The readings are those of gates, by their names: `readings_before` are what decided whether it was void,
-    `readings_during` what is known after it only. `lost` says why there are no samples of a run that was sampled.
+    The readings are those of gates, by their names: `readings_before` decided whether the run was void,
+    `readings_during` are only known after it. `lost` says why a sampled run has no samples.
     """
 
     before: tuple[Condition, ...]
@@ -67,12 +67,11 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown_at(samples: Samples, place: int) -> tuple[Condition, ...]:
-    """Return the hottest sensor and the mean clock of the sample at a place (0 the first, -1 the last)."""
+    """Return the hottest sensor and the mean clock of one sample (0 is the first, -1 the last)."""
     return tuple(one for one in (hottest(samples, place), mean_frequency(samples, place)) if one is not None)
 
 
 def hottest(samples: Samples, place: int = -1) -> Condition | None:
-    """Return the hottest of all sensors; None when none could be read."""
     degrees = _summary_of(samples, place, TEMPERATURES)
     if not degrees:
         return None
@@ -81,7 +80,6 @@ def hottest(samples: Samples, place: int = -1) -> Condition | None:
 
 
 def mean_frequency(samples: Samples, place: int = -1) -> Condition | None:
-    """Return the mean over all policies of cpufreq; None when none could be read."""
     clocks = tuple(_summary_of(samples, place, CLOCKS).values())
     if not clocks:
         return None

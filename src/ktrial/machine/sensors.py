@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of a machine's sensors and counters beside a run, and what they come to."""
+"""Samples of a machine's sensors and counters during a run, and their summaries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Sensor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a column holds: its whole numbers over `per_unit` are in `unit`. A counter begins anew after `bits`."""
+    """The format of a column: its integers divided by `per_unit` are in `unit`. A counter wraps after `bits`."""
 
     unit: str
     per_unit: Annotated[int, msgspec.Meta(ge=1)]
@@ -24,14 +24,14 @@ class Sensor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that vanished: since when, and what the kernel said."""
+    """A file that vanished during sampling: when, and the kernel's error."""
 
     at_ns: int
     why: str
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What sampling took itself: CPU time of a sample, and the time from its first to its last read."""
+    """The cost of sampling: CPU time per sample, and the time from a sample's first to its last read."""
 
     cpu_ns_per_sample: Count
     read_ns_p50: Count
@@ -40,11 +40,11 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read, in the order of time; None is what was absent, could not be read, or was a lie.
+    """The samples in order of time; None for a value that was absent, unreadable or impossible.
 
-    `absent`: source to why. `unopened`: files that could not be read from the beginning on. `lies` and `failures`:
-    how often a column showed what cannot be, and how often a file could not be read. `appeared`: columns that came to
-    be during the sampling; they were not read. Of `kept_of` samples that were taken one was kept.
+    `absent`: source to reason. `unopened`: files that were unreadable from the start. `lies` and `failures`: how often
+    a column showed an impossible value, and how often a file could not be read. `appeared`: columns that appeared
+    during sampling; they were not read. Of every `kept_of` samples taken one was kept.
     """
 
     times_ns: tuple[int, ...]
@@ -66,14 +66,13 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together."""
         if self.columns.keys() != self.units.keys():
-            raise ValueError("not every column of the samples has a unit")
+            raise ValueError("the columns and units of the samples differ")
         uneven = [name for name, values in self.columns.items() if len(values) != len(self.times_ns)]
         if uneven:
-            raise ValueError(f"the column {uneven[0]} has not one value for each of {len(self.times_ns)} moments")
+            raise ValueError(f"the column {uneven[0]} does not have {len(self.times_ns)} values, one per sample")
         if any(after <= before for before, after in pairwise(self.times_ns)):
-            raise ValueError("the moments of the samples do not rise")
+            raise ValueError("the times of the samples do not increase")
 
     def values(self, name: str) -> tuple[float | None, ...]:
         per_unit = self.units[name].per_unit
@@ -81,10 +80,10 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a column comes to, in its unit; None if nothing was read.
+    """The summary of a column, in its unit; None if nothing was read.
 
-    Of a counter `difference` is what it grew by, and `minimum`, `maximum` and `mean` are of its growth per second.
-    `fell`: it went back without having wrapped (a device was reset), so that no growth can be told.
+    For a counter, `difference` is its growth, and `minimum`, `maximum` and `mean` are growth per second. `fell`: it
+    decreased without wrapping (a device was reset), so its growth is unknown.
     """
 
     unit: str
@@ -134,15 +133,15 @@ def _growth(summary: Summary, sensor: Sensor, known: Sequence[tuple[int, int]]) 
 
 
 def _steps(known: Sequence[tuple[int, int]], bits: int | None) -> Iterator[tuple[int | None, float]]:
-    """Growth from each value to the next one, and the seconds between them; None if it fell."""
+    """Yield the growth from each value to the next, None if it fell, and the seconds between them."""
     for (before_ns, before), (after_ns, after) in pairwise(known):
         step: int | None = after - before
         if after < before:
-            # One that wrapped is far below where it was; one that was reset has not come half way round.
+            # A wrapped counter has grown by less than half its range; anything more means a reset.
             wrapped = None if bits is None else after - before + (1 << bits)
             step = wrapped if wrapped is not None and bits is not None and wrapped < 1 << (bits - 1) else None
         yield step, (after_ns - before_ns) / 1e9
 
 
-#: What was not there.
+#: The stored value of a missing reading.
 MISSING = -(2**63)

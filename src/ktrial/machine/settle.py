@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a machine is back at the temperature and the load of the first run."""
+"""Whether a machine is back at the temperature and load of the first run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ktrial.machine.gates import Readings
 
 TEMPERATURE = "temperature_c"
 LOAD = "load"
-"""Reading: the load average of the last minute."""
+"""The reading with the load average of the last minute."""
 
 
 class _Aim(NamedTuple):
-    """A reading that must fall to its level at the first run, give or take `tolerance`."""
+    """A reading that must fall to its level at the first run, within `tolerance`."""
 
     reading: str
     what: str
@@ -26,7 +26,7 @@ class _Aim(NamedTuple):
     show: Callable[[float], str]
 
 
-#: Sensors step by a degree, and a minute's mean of the load falls below a twentieth of a task only after three minutes.
+#: Sensors have steps of a degree, and the one-minute load takes three minutes to fall below a twentieth of a task.
 AIMS = (
     _Aim(TEMPERATURE, "temperature", 1.0, lambda value: f"{value:.1f} °C"),
     _Aim(LOAD, "load", 0.25, lambda value: f"{value:.2f}"),
@@ -34,19 +34,18 @@ AIMS = (
 
 
 class Settling(msgspec.Struct, frozen=True, kw_only=True):
-    """`waiting` names what is still above its level; `untold` what cannot be waited for, as it could not be read."""
+    """`waiting` names what is still above its level; `untold` what has no reading and so cannot be waited for."""
 
     waiting: tuple[str, ...]
     untold: tuple[str, ...]
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing to wait for."""
         return not self.waiting
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """How a wait ended: `left` is what had not come down at the limit, `untold` what could not be waited for."""
+    """How a wait ended: `left` is what was still too high at the limit, `untold` what had no reading."""
 
     waited_s: float
     left: tuple[str, ...]
@@ -54,17 +53,16 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reached(self) -> bool:
-        """Whether all that could be read is back at its level."""
         return not self.left
 
 
 def settling(reference: Readings, now: Readings) -> Settling:
-    """What is above its level at the first run. What is below it cannot be waited for: that is for gates to judge."""
+    """Return what is above its level at the first run. Gates judge what is below it, as waiting would not help."""
     waiting, untold = [], []
     for aim in AIMS:
         level, value = _number(reference, aim), _number(now, aim)
         if level is None or value is None:
-            untold.append(f"{aim.what} {'at the first run' if level is None else 'now'} is not known")
+            untold.append(f"{aim.what} {'at the first run' if level is None else 'now'} is unknown")
         elif value > level + aim.tolerance:
             waiting.append(f"{aim.what} {aim.show(value)}, wanted {aim.show(level + aim.tolerance)}")
     return Settling(waiting=tuple(waiting), untold=tuple(untold))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent replies about transactions, decoded in this one place, and what of it somebody has to decide."""
+"""Decodes the agent's replies about transactions, and lists what needs a decision by the user."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ktrial.machine.ports import Machine
 T = TypeVar("T")
 State = Literal["applied", "unfinished", "rolled-back", "reverted", "gone-with-boot"]
 UNFINISHED = "unfinished"
-#: Outcomes of a step after which its value is in force.
+#: Outcomes of a step that leave its value in force.
 IN_FORCE = frozenset(("accepted", "clamped"))
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What a step of a plan would meet."""
+    """What a step of a plan would do."""
 
     step: int
     path: str
@@ -30,13 +30,13 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class PlanReply(msgspec.Struct, frozen=True):
-    """What a plan that is not carried out would meet."""
+    """What a plan would do if it were applied."""
 
     steps: tuple[Checked, ...]
 
 
 class AppliedStep(msgspec.Struct, frozen=True):
-    """What became of a step; `now` was read back after the write, or after it was put back."""
+    """The result of a step; `now` was read back after the write, or after the old value was restored."""
 
     step: int
     path: str
@@ -47,7 +47,7 @@ class AppliedStep(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What became of a plan. `unfinished` says why it is, and what to do."""
+    """The result of a plan. `unfinished` says why it is unfinished, and what to do."""
 
     transaction: int
     state: State
@@ -56,7 +56,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class RevertedStep(msgspec.Struct, frozen=True):
-    """What became of a step when it was put back."""
+    """The result of restoring a step."""
 
     step: int
     path: str
@@ -66,7 +66,7 @@ class RevertedStep(msgspec.Struct, frozen=True):
 
 
 class Reverted(msgspec.Struct, frozen=True):
-    """What became of a transaction that was to be undone."""
+    """The result of reverting a transaction."""
 
     transaction: int
     state: State
@@ -75,14 +75,14 @@ class Reverted(msgspec.Struct, frozen=True):
 
 
 class RevertReply(msgspec.Struct, frozen=True):
-    """What a revert or a recovery did. `traces` are those of agents that are gone, which it ended."""
+    """The result of a revert or recovery. `traces` are remains of dead agents that it cleaned up."""
 
     transactions: tuple[Reverted, ...]
     traces: tuple[str, ...] = ()
 
 
 class StepCheck(msgspec.Struct, frozen=True):
-    """How a step stands."""
+    """The current state of a step."""
 
     step: int
     path: str
@@ -92,20 +92,20 @@ class StepCheck(msgspec.Struct, frozen=True):
 
 
 class TransactionCheck(msgspec.Struct, frozen=True):
-    """How the steps of a transaction stand that were not left out of it."""
+    """The current state of the steps in a transaction, without skipped ones."""
 
     transaction: int
     steps: tuple[StepCheck, ...]
 
 
 class VerifyReply(msgspec.Struct, frozen=True):
-    """Whether transactions are still as they were left."""
+    """Whether transactions are still in force as applied."""
 
     transactions: tuple[TransactionCheck, ...]
 
 
 class JournaledStep(msgspec.Struct, frozen=True):
-    """What a step changed, as the journal tells it."""
+    """The change of a step, according to the journal."""
 
     step: int
     path: str
@@ -122,9 +122,9 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Journaled(msgspec.Struct, frozen=True):
-    """A transaction as its journal tells it. The title is null where that is lost.
+    """A transaction according to its journal. The title is null if it is lost.
 
-    `left_alone` are paths that a revert left, because others had changed them.
+    `left_alone` are paths that a revert did not restore because somebody else had changed them.
     """
 
     transaction: int
@@ -156,26 +156,23 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def decode_reply(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
-    """Return a reply as its type. Raises AgentError for one that is not as agreed."""
     try:
         return msgspec.convert(answer, shape)
     except msgspec.ValidationError as error:
-        raise AgentError("lost", f"the agent's answer to {do!r} is not as agreed: {error}") from None
+        raise AgentError("lost", f"malformed reply of the agent to {do!r}: {error}") from None
 
 
 def status(machine: Machine) -> Status:
-    """Return all journals of the machine. Raises AgentError if this session may not read them."""
     return decode_reply("status", machine.request("status"), Status)
 
 
 def verify(machine: Machine, transaction: int | None = None) -> tuple[TransactionCheck, ...]:
-    """Return how the steps of one transaction stand, or of all in force."""
     only = {} if transaction is None else {"transaction": transaction}
     return decode_reply("verify", machine.request("verify", **only), VerifyReply).transactions
 
 
 def checked(machine: Machine, plan: Mapping[str, Any]) -> tuple[Checked, ...]:
-    """Return what the steps of a plan would meet; nothing is carried out."""
+    """Return what the steps of a plan would do, without doing it."""
     return decode_reply("plan", machine.request("plan", plan=plan), PlanReply).steps
 
 
@@ -186,45 +183,40 @@ def revert(machine: Machine, transaction: int) -> Reverted:
 
 
 def recover(machine: Machine) -> RevertReply:
-    """Finish what interrupted agents had begun."""
     return decode_reply("recover", machine.request("recover"), RevertReply)
 
 
 def text_of(value: str | Base64 | None) -> str | None:
-    """Return bytes of a reply as text."""
     return None if value is None else read_bytes(value).decode(errors="replace").strip()
 
 
 def unfinished(transaction: Applied | Reverted | Journaled) -> str:
-    """That a transaction is unfinished, why, and what to do."""
-    why = transaction.unfinished or "`ktrial recover` tries again"
+    why = transaction.unfinished or "try again with `ktrial recover`"
     return f"transaction {transaction.transaction} is unfinished: {why}"
 
 
 def left_alone(transaction: Journaled) -> str:
-    """Return what a revert left alone, and what puts it back."""
     number, paths = transaction.transaction, transaction.left_alone
     what = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     return (
-        f"transaction {number} was reverted, but {what} was changed by somebody else and left alone: "
+        f"transaction {number} was reverted except {what}, which somebody else has changed: "
         f"`ktrial revert --only {number} --force` restores the old value{'s'[: len(paths) > 1]}"
     )
 
 
-def unsettled(told: Status) -> Iterator[str]:
-    """Unfinished transactions, what reverts left alone, lines that cannot be trusted, and what is no journal."""
-    yield from (unfinished(one) for one in told.transactions if one.state == UNFINISHED)
-    yield from (left_alone(one) for one in told.transactions if one.left_alone)
+def unsettled(journals: Status) -> Iterator[str]:
+    """Yield unfinished transactions, what reverts left alone, damaged lines, and files that are not journals."""
+    yield from (unfinished(one) for one in journals.transactions if one.state == UNFINISHED)
+    yield from (left_alone(one) for one in journals.transactions if one.left_alone)
     damaged: dict[str, list[str]] = {}
-    for one in told.damaged:
+    for one in journals.damaged:
         damaged.setdefault(one.file, []).append(one.message)
     for file, messages in damaged.items():
         more = f"; and {len(messages) - 1} more" if len(messages) > 1 else ""
         yield f"damaged: {file}: {messages[0]}{more}"
-    yield from (f"skipped: {one.file}: {one.message}" for one in told.skipped)
+    yield from (f"skipped: {one.file}: {one.message}" for one in journals.skipped)
 
 
 def is_open(transactions: Sequence[Reverted]) -> bool:
-    """Return whether a revert or a recovery left something undone."""
     failed = any(step.outcome == "failed" for one in transactions for step in one.steps)
     return failed or any(one.state == UNFINISHED for one in transactions)

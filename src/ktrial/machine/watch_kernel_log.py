@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the kernel's log before and after a run."""
+"""Reads the kernel's log before and after a run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ class _Lines(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def log_patterns() -> tuple[LogPattern, ...]:
-    """Return all entries of `kernel_log.toml`, in their order."""
     path = BUILT_IN / "kernel_log.toml"
     found = tuple(read_toml(path, _Lines).line)
     for number, entry in enumerate(found):
         try:
             re.compile(entry.pattern)
         except re.error as error:
-            bad = BadInput(f"{entry.pattern!r} is not a pattern: {error}")
+            bad = BadInput(f"{entry.pattern!r} is not a regular expression: {error}")
             raise Place(path, f"$.line[{number}]").mended(bad) from None
     return found
 
@@ -38,21 +37,18 @@ class KernelLogWatch:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._before = KernelLog(unreadable="it was not looked at before")
+        self._before = KernelLog(unreadable="no look before the run")
 
     def begin(self) -> None:
-        self._before = self._look()
+        self._before = look(self._machine)
 
     def end(self) -> KernelLogDelta:
         newest = self._before.newest
-        return new_lines(self._before, self._look(0 if newest is None else newest + 1), log_patterns())
-
-    def _look(self, start: int | None = None) -> KernelLog:
-        return look(self._machine, start)
+        return new_lines(self._before, look(self._machine, 0 if newest is None else newest + 1), log_patterns())
 
 
 def look(machine: Machine, start: int | None = None) -> KernelLog:
-    """Return the log; of the records from number `start` on also the text."""
+    """Return the log, with the text of the records from number `start` on."""
     answer = machine.request("kernel_log", **({} if start is None else {"from": start}))
     if "unreadable" in answer:
         return KernelLog(unreadable=answer["unreadable"])

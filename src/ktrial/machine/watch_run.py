@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the conditions of runs: readings before and after, samples and the kernel's log during each."""
+"""Watches the conditions of runs: readings before and after, samples and the kernel's log during each."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from ktrial.machine.sensors import Samples, summarise
 from ktrial.machine.transactions import verify
 from ktrial.machine.watch_kernel_log import KernelLogWatch
 
-#: Two looks at the clocks differ by far less, and no machine falls asleep and wakes up within it.
+#: Reading the clocks takes far less, and no machine suspends and resumes within this time.
 SHORTEST_S = 0.1
 
 
 def suspended_s(before_s: float, after_s: float) -> float:
-    """Seconds of sleep between two readings of `slept_s`; 0 where they are the same but for the reading itself."""
+    """Return the seconds of sleep between two readings of `slept_s`; 0 if they only differ by the time to read."""
     slept = after_s - before_s
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
-            f"the time asleep went from {before_s} s to {after_s} s", hint="the readings are not of one boot, in order"
+            f"the time asleep went from {before_s} s to {after_s} s", hint="give two readings of the same boot in order"
         )
     return slept if slept >= SHORTEST_S else 0.0
 
 
-#: The raw part of a run that holds its samples.
+#: The name of the raw part that contains a run's samples.
 TELEMETRY = "telemetry.parquet"
 
 
 class ConditionWatch:
-    """Knows how to look at the machine. `folder` is where runs work; `pack` makes a file of samples.
+    """Looks at the machine. `folder` is where runs work; `pack` converts samples to a file.
 
-    With `period_s` None nothing is sampled during a run.
+    If `period_s` is None, runs are not sampled.
     """
 
     def __init__(
@@ -61,30 +61,29 @@ class ConditionWatch:
         self._thermometers: Thermometers | None = None
 
     def look(self) -> Readings:
-        """Return what the sensors and facts tell now."""
         return self.readings(self.once())
 
     def rest(self, wait: Callable[[], None]) -> None:
-        """Wait, and see what others do meanwhile: it is told of the runs that follow."""
+        """Wait, and measure meanwhile what other programs use, for the runs that follow."""
         before = self.once()
         wait()
         self._others = others_share(before, self.once())
 
     def once(self) -> Samples | None:
-        """Return one sample; None when the agent that takes it was lost."""
+        """Return one sample; None if the agent that takes it was lost."""
         try:
             return self.sampling.once()
         except AgentError:
             return None
 
     def readings(self, samples: Samples | None) -> Readings:
-        """Return what the last of the samples and the facts tell. The first look decides which sensors are compared."""
+        """Return the readings from the last sample and the facts. The first call decides which sensors to compare."""
         if self._thermometers is None and samples is not None:
             self._thermometers = Thermometers.of(samples)
         return readings_at(samples, self.machine.facts(FACTS), self._folder, self._thermometers, self._others)
 
     def misread(self) -> tuple[str, ...]:
-        """Return paths of transactions that were in force at the first look and no longer read back as set."""
+        """Return paths that were in force at the first look and no longer read back as set."""
         try:
             verified = verify(self.machine)
         except AgentError as error:
@@ -99,7 +98,7 @@ class ConditionWatch:
         return tuple(sorted(self._in_force - now))
 
     def forget_settings(self) -> None:
-        """What is in force at the next look is what must stay so."""
+        """Make the next look the reference for what must stay in force."""
         self._in_force = None
 
     def beside(self) -> RunWatch:
@@ -107,7 +106,7 @@ class ConditionWatch:
 
 
 class RunWatch:
-    """Looks on from directly before a run to directly after it."""
+    """Watches from just before a run to just after it."""
 
     def __init__(self, watch: ConditionWatch) -> None:
         self._watch = watch
@@ -142,7 +141,6 @@ class RunWatch:
         self._ended = True
 
     def close(self) -> None:
-        """Nobody asks any more: what still samples is ended."""
         if self._sampling:
             with suppress(AgentError):
                 self._stop()
@@ -153,12 +151,12 @@ class RunWatch:
 
     @property
     def parts(self) -> dict[str, bytes]:
-        """The samples as a file, to be kept with the run."""
+        """The samples as a file, to store with the run."""
         sampled = self._ended and self._watch.period_s is not None
         return {TELEMETRY: self._watch.pack(self._samples)} if sampled and self._samples is not None else {}
 
     def conditions(self, before: Readings) -> Conditions:
-        """Return all that was seen; `before` are the readings by which the run's start was judged."""
+        """Return all observed conditions; `before` are the readings that decided whether to start the run."""
         if not self._ended:
             return Conditions(before=(), after=(), readings_before=before, lost=self._lost)
         samples, sampled = self._samples, self._watch.period_s is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`when` conditions of profiles: one comparison of a named fact, or `all`/`any` of several."""
+"""`when` conditions of profiles: a comparison with a named fact, or `all`/`any` of several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Truth(Enum):
-    """Answer of a condition."""
+    """The result of a condition."""
 
     YES = "yes"
     NO = "no"
@@ -37,7 +37,6 @@ Condition = str | Mapping[str, Any]
 
 
 def check_condition(condition: Condition, kinds: Mapping[str, FactKind]) -> None:
-    """Raise BadInput when the condition cannot be read or names no known fact."""
     for part in _parts(condition):
         if isinstance(part, str):
             _read(part, kinds)
@@ -46,7 +45,6 @@ def check_condition(condition: Condition, kinds: Mapping[str, FactKind]) -> None
 
 
 def facts_of(condition: Condition) -> tuple[str, ...]:
-    """Return the facts that a condition which can be read asks for."""
     if isinstance(condition, str):
         found = re.match(_COMPARISON, condition)
         return (found[1],) if found is not None else ()
@@ -54,7 +52,7 @@ def facts_of(condition: Condition) -> tuple[str, ...]:
 
 
 def evaluate(condition: Condition, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple[Truth, str]:
-    """Return whether the condition holds, and in words why not (or why it cannot be told)."""
+    """Return whether the condition holds, and why not or why that is unknown."""
     if isinstance(condition, str):
         return _compare(condition, facts, kinds)
     answers = [evaluate(part, facts, kinds) for part in _parts(condition)]
@@ -73,12 +71,12 @@ def _parts(condition: Condition) -> list[Condition]:
         return [condition]
     if len(condition) != 1 or next(iter(condition)) not in {"all", "any"}:
         raise BadInput(
-            f"a condition is text or a table with `all` or `any`, not {dict(condition)!r}",
+            f"expected text or a table with `all` or `any`, got {dict(condition)!r}",
             hint='for example  when = { all = ["os.android == true", "memory.total >= \\"4GiB\\""] }',
         )
     parts = next(iter(condition.values()))
     if not isinstance(parts, list | tuple) or not parts:
-        raise BadInput("`all` and `any` take a list of conditions that is not empty")
+        raise BadInput("expected a non-empty list of conditions after `all` or `any`")
     return list(parts)
 
 
@@ -88,8 +86,7 @@ def _read(text: str, kinds: Mapping[str, FactKind]) -> tuple[FactKind, str, Any]
     match = re.fullmatch(_COMPARISON, text)
     if match is None:
         raise BadInput(
-            f"cannot read the condition {text!r}",
-            hint='a condition is FACT OPERATOR VALUE, for example  memory.total >= "8GiB"',
+            f"cannot read the condition {text!r}", hint='write FACT OPERATOR VALUE, for example  memory.total >= "8GiB"'
         )
     name, operator, literal = match[1], match[2], match[3]
     kind = kinds.get(name)
@@ -100,7 +97,7 @@ def _read(text: str, kinds: Mapping[str, FactKind]) -> tuple[FactKind, str, Any]
     except ValueError:
         raise BadInput(
             f"{literal} is not a value in the condition {text!r}",
-            hint='values are numbers, true, false, "text" in double quotes, or a list of these for `in`',
+            hint='write a number, true, false, "text" in double quotes, or a list of these for `in`',
         ) from None
     if isinstance(wanted, str) and kind.type in _DIMENSIONS:
         try:
@@ -122,9 +119,9 @@ def _check_type(kind: FactKind, operator: str, wanted: Any, text: str) -> None:
     types = accepted.get(kind.type)
     values = wanted if operator == "in" else [wanted]
     if not isinstance(values, list):
-        raise BadInput(f"`in` takes a list in the condition {text!r}")
+        raise BadInput(f"expected a list after `in` in the condition {text!r}")
     if types is None:
-        raise BadInput(f"the fact {kind.name} is a {kind.type} and cannot be compared, in {text!r}")
+        raise BadInput(f"cannot compare the fact {kind.name} in {text!r}: it is a {kind.type}")
     for value in values:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             raise BadInput(f"the fact {kind.name} is a {kind.type}, but {text!r} compares it with {value!r}")
@@ -138,7 +135,7 @@ def _compare(text: str, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple
             if operator == "!=":
                 return Truth.YES, ""
             return Truth.NO, f"{kind.name}: {fact.absent}"
-        return Truth.UNKNOWN, f"{kind.name} could not be told" + (f": {fact.unknown}" if fact else "")
+        return Truth.UNKNOWN, f"{kind.name} is unknown" + (f": {fact.unknown}" if fact else "")
     if _ORDERS[operator](fact.value, wanted):
         return Truth.YES, ""
     return Truth.NO, f"{kind.name} is {fact.value}, not {operator} {wanted}".replace("not == ", "not ")

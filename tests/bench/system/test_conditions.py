@@ -115,7 +115,7 @@ def test_where_every_sensor_lies_nothing_is_known_and_nothing_is_void(root: Fake
     result, records = rig.run(lambda number: root.write(f"{ZONE}0/temp", "255000\n"))
     assert starts(records) == [48.0, None, None]
     assert not any(record.void for record in records)
-    assert sentences(result)["start_temperature"].startswith("note: could not tell temperature at the start")
+    assert sentences(result)["start_temperature"].startswith("note: temperature at the start is unknown")
 
 
 def test_a_sensor_that_appears_is_told_and_not_compared(root: FakeRoot, rig: Rig) -> None:

@@ -55,10 +55,10 @@ def test_algorithms_of_zram_are_tried_against_the_first_of_them() -> None:
         (["kernel", "trial", "--set", "A=y", "--suite", "quick"], "--set requires --tree"),
         (["kernel", "trial", "a", "--patch", "p", "--suite", "quick"], "--patch requires --tree"),
         (["kernel", "trial", "--common", "guest", "--suite", "quick"], "--common requires --tree"),
-        (["kernel", "trial", "--tree", "l", "--set", "A", "--suite", "quick"], "--set A: not SYMBOL=VALUE"),
+        (["kernel", "trial", "--tree", "l", "--set", "A", "--suite", "quick"], "--set A: expected SYMBOL=VALUE"),
         (
             ["kernel", "trial", "--tree", "/no/such", "--set", "A=y", "--suite", "wakeups-busy"],
-            "/no/such: there is no such",
+            "/no/such: no such file",
         ),
         (["kernel", "trial", "a.toml", "b"], "cannot combine b with a protocol file"),
         (["kernel", "trial", "/no/such", "/no/other", "--suite", "wakeups-busy"], "/no/such: "),

@@ -53,13 +53,14 @@ def test_no_qemu_names_the_command_that_installs_it(answers: Answers, tmp_path: 
     with pytest.raises(EmulatorMissing) as caught:
         Emulator()
     assert caught.value.hint == "sudo apt install qemu-system-x86"
-    with pytest.raises(EmulatorMissing, match="guests of aarch64 need QEMU: there is no qemu-system-aarch64") as caught:
+    with pytest.raises(EmulatorMissing, match="cannot boot aarch64 guests: no qemu-system-aarch64") as caught:
         Emulator(machine=AARCH64)
     assert caught.value.hint == "sudo apt install qemu-system-arm"
 
 
 @pytest.mark.parametrize(
-    "version, why", [("QEMU emulator version 3.1.0\n", "guests need 4.0 or newer"), ("hello", "says 'hello'")]
+    "version, why",
+    [("QEMU emulator version 3.1.0\n", "guests need 4.0 or newer"), ("hello", "cannot read the version in 'hello'")],
 )
 def test_a_qemu_that_will_not_do(answers: Answers, version: str, why: str) -> None:
     answers.version = version
@@ -72,7 +73,7 @@ def test_kvm_counts_only_where_code_runs(answers: Answers, tmp_path: Path, monke
     assert found.version == "QEMU 7.2.22"
     assert found.why_no_kvm() is None
     answers.probe = (-6, "qemu-system-x86_64: warning: x\nqemu-system-x86_64: error: failed to set MSR 0x10a\nmore\n")
-    assert str(found.why_no_kvm()).endswith("is there and runs no code: error: failed to set MSR 0x10a")
+    assert str(found.why_no_kvm()).endswith("cannot run code: error: failed to set MSR 0x10a")
     answers.probe = None
     assert "within 20 s" in str(found.why_no_kvm())
     monkeypatch.setattr(qemu, "KVM", tmp_path / "none")
@@ -81,7 +82,7 @@ def test_kvm_counts_only_where_code_runs(answers: Answers, tmp_path: Path, monke
 
 def test_kvm_in_software_does_not_count(answers: Answers, tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu lm hypervisor\n")
-    assert str(Emulator().why_no_kvm()).endswith("is there and works in software: the processor has no svm or vmx")
+    assert str(Emulator().why_no_kvm()).endswith("only works in software: the processor has no svm or vmx")
     (tmp_path / "cpuinfo").write_text("processor\t: 0\n")
     assert Emulator().why_no_kvm() is None
     (tmp_path / "cpuinfo").unlink()
@@ -119,7 +120,7 @@ def arm(answers: Answers, tmp_path: Path) -> GuestMachine:
 
 def test_a_guest_of_another_architecture_has_no_kvm_and_ports_of_its_own(arm: GuestMachine) -> None:
     found = Emulator(machine=arm)
-    assert found.why_no_kvm() == "this machine is x86_64 and the kernel is for aarch64"
+    assert found.why_no_kvm() == "this machine is x86_64, but the kernel is for aarch64"
     argv = found.argv(shape("exact"), Path("/x"))
     pairs = dict(pairwise(argv))
     assert (pairs["-machine"], pairs["-cpu"], pairs["-icount"]) == (
@@ -136,9 +137,9 @@ def test_kvm_of_its_own_machine_is_tried_with_code_of_its_own(
     answers.probe = (0, "")
     assert Emulator(machine=arm, host="aarch64").why_no_kvm() is None
     answers.probe = (1, "qemu-system-aarch64: no KVM\n")
-    assert str(Emulator(machine=arm, host="aarch64").why_no_kvm()).endswith("runs no code: no KVM")
+    assert str(Emulator(machine=arm, host="aarch64").why_no_kvm()).endswith("cannot run code: no KVM")
 
 
 def test_no_guest_is_of_an_unknown_architecture() -> None:
-    with pytest.raises(BadInput, match="x: it is a kernel for riscv64; guests are x86_64 or aarch64"):
+    with pytest.raises(BadInput, match="x: cannot boot a kernel for riscv64: guests are x86_64 or aarch64"):
         machine_for("riscv64", "x")

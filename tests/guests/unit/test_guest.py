@@ -25,11 +25,11 @@ def boot(tmp_path: Path, image: bytes, memory_bytes: int, files: dict[str, bytes
 
 
 def test_a_kernel_for_another_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="k: it is a kernel for aarch64; these guests are x86_64"):
+    with pytest.raises(BadInput, match="k: cannot boot a kernel for aarch64: these guests are x86_64"):
         boot(tmp_path, kernels.elf({}, machine=183), 1 << 30, {})
 
 
 def test_more_than_the_guests_memory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has 3 MiB; it needs twice that as memory") as caught:
+    with pytest.raises(BadInput, match="take 3 MiB, and it needs twice that as memory") as caught:
         boot(tmp_path, kernels.image(), 4 << 20, {"/bin/large": b"x" * (3 << 20)})
-    assert caught.value.hint == "--memory 7MiB or more"
+    assert caught.value.hint == "use --memory 7MiB or more"

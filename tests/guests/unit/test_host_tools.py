@@ -89,7 +89,7 @@ def test_the_program_is_brought_unless_it_is_there(folder: Path) -> None:
 @pytest.mark.parametrize(
     "name, why",
     [
-        ("missing", "no program 'missing'"),
+        ("missing", "cannot find program 'missing'"),
         ("foreign", "for aarch64, the guest is x86_64"),
         ("text", "neither a program nor"),
     ],
@@ -101,7 +101,7 @@ def test_what_cannot_be_brought(folder: Path, name: str, why: str) -> None:
 
 def test_a_missing_library_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_first_line_of", lambda argv: "\tliby.so.2 => not found\n")
-    with pytest.raises(KtrialError, match=r"there is no liby\.so\.2"):
+    with pytest.raises(KtrialError, match=r"missing liby\.so\.2"):
         bring(["linked"])
 
 

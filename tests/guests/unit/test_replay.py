@@ -142,7 +142,7 @@ def test_a_guest_that_fails_is_lost(talk: Replay, guest: Guest) -> None:
 def test_there_is_an_end_to_what_can_be_said(talk: Replay) -> None:
     session = talk.open([], root=False)
     talk.write(session, b"x" * SCRIPT_BYTES)
-    with pytest.raises(KtrialError, match="more than 2 MiB were said to an exact guest"):
+    with pytest.raises(KtrialError, match="the input of an exact guest exceeds 2 MiB"):
         talk.answer(session)
 
 

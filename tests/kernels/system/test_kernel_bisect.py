@@ -107,7 +107,7 @@ def test_a_commit_that_does_not_build_is_left_out(tree: Path, tmp_path: Path) ->
     [
         (["HEAD", "HEAD~3"], "GOOD is not an ancestor of BAD"),
         (["HEAD", "HEAD"], "no commit between good and bad"),
-        (["nowhere", "HEAD"], "it has no commit 'nowhere'"),
+        (["nowhere", "HEAD"], "no such commit: 'nowhere'"),
         (["HEAD~1", "HEAD", "--memory", "much"], "--memory: "),
         (["HEAD~1", "HEAD", "-p", "x=1"], "cannot combine -p with PROGRAM"),
     ],
@@ -130,6 +130,6 @@ def test_what_is_missing_is_asked_for(tree: Path, tmp_path: Path) -> None:
         done = bisect(tmp_path, *ends, *arguments)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert (
-        "it is not a git tree"
+        "is not a git tree"
         in bisect(tmp_path, "a", "b", *build(tmp_path)[2:], "--tree", str(tmp_path), "--", "true").stderr
     )

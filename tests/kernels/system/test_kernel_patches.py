@@ -141,11 +141,11 @@ def test_a_patch_that_does_not_fit_shows_where(tree: Path, sources: Sources, tmp
         sources.patched(sources.open(str(tree)), patches(tmp_path, word))
     assert caught.value.message.splitlines()[:7] == [
         "0001-bore.patch:3: hunk 1 of 1 does not fit kernel/sched/fair.c:1",
-        "the patch wants there",
+        "the patch expects",
         "  -int base_slice = 7;",
         "  +int base_slice = 2;",
         "   int other;",
-        "the tree has there",
+        "the tree has",
         "       1 int base_slice = 3;",
     ]
     assert not list((tmp_path / "cache").glob("patched-*"))
@@ -161,7 +161,7 @@ def test_hunks_on_other_lines_count_and_fuzz_is_none(tree: Path, sources: Source
         sources.patched(opened, patches(tmp_path, patch_file(tmp_path, shifted.replace(" int x9;", " int wrong;"))))
     with pytest.raises(Refused) as caught:
         sources.patched(opened, patches(tmp_path, patch_file(tmp_path, BORE), patch_file(tmp_path, BORE, "2.patch")))
-    assert caught.value.hint == "it is in this tree already, or for an older one"
+    assert caught.value.hint == "the tree already has it, or it is for an older version"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_patch_that_leads_out_of_the_tree_is_refused_before_a_copy_is_made(
 ) -> None:
     monkeypatch.setattr("ktrial.kernels.build.sources._copy", lambda *_: pytest.fail("a copy is made"))
     (tree / "away").symlink_to(tmp_path)
-    with pytest.raises(Refused, match=r"leads out of the tree|is git's own"):
+    with pytest.raises(Refused, match=r"leads out of the tree|belongs to git"):
         sources.patched(sources.open(str(tree)), patches(tmp_path, patch_file(tmp_path, text)))
     assert not (tmp_path / "outside").exists()
 
@@ -200,7 +200,7 @@ def test_a_series_with_its_options(tree: Path, sources: Sources, tmp_path: Path)
         assert (found.folder / "kernel/sched/fair.c").read_text().startswith("int base_slice = 1;\n")
         assert [patch.name for patch in found.source.patches] == ["bore.patch", "second.patch.gz"]
     (queue / "series").unlink()
-    with pytest.raises(BadInput, match="there is no `series` in this folder"):
+    with pytest.raises(BadInput, match="no `series` file in this folder"):
         patches(tmp_path, PatchWord(str(queue), None))
 
 
@@ -222,19 +222,19 @@ def test_what_is_no_source(tmp_path: Path, tree: Path, sources: Sources) -> None
     (tmp_path / "broken.tar.gz").write_bytes(b"\x1f\x8bnothing")
     (tmp_path / "empty").mkdir()
     for word, said, error in (
-        ("nowhere", "there is no such file or folder", BadInput),
-        ("text", "is neither a tar archive nor a package of Debian", BadInput),
+        ("nowhere", "no such file or folder", BadInput),
+        ("text", "is neither a tar archive nor a Debian package", BadInput),
         ("broken.tar.gz", "tar .* ended with status 2", KtrialError),
         ("empty", "is not a kernel tree: Makefile is missing", BadInput),
     ):
         with pytest.raises(error, match=said):
             sources.open(str(tmp_path / word))
     (tree / ".config").write_text("")
-    with pytest.raises(Refused, match=r"was built or configured within this tree \(.config is there\)"):
+    with pytest.raises(Refused, match=r"was built or configured inside this tree \(.config exists\)"):
         sources.open(str(tree))
     (tmp_path / "two").mkdir()
     subprocess.run(["tar", "-C", tmp_path, "-cf", tmp_path / "two.tar", "two", "text"], check=True)
-    with pytest.raises(BadInput, match="there are 2 things at its top"):
+    with pytest.raises(BadInput, match="expected one top-level folder, got 2 entries"):
         sources.open(str(tmp_path / "two.tar"))
     assert not [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("source-")]
 
@@ -243,5 +243,5 @@ def test_what_is_no_source(tmp_path: Path, tree: Path, sources: Sources) -> None
 def test_a_small_file_that_unpacks_without_end_is_no_patch(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.patch"
     bomb.write_bytes(pack(bytes(LIMIT_BYTES + 1)))
-    with pytest.raises(BadInput, match="it has more than 64 MiB: it is not a patch"):
+    with pytest.raises(BadInput, match="is not a patch: it is larger than 64 MiB"):
         patches(tmp_path, PatchWord(str(bomb), None))

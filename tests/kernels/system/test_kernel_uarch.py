@@ -83,7 +83,7 @@ def test_a_compiler_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     fake = tmp_path / "gcc-99"
     fake.write_text("#!/bin/sh\necho '#define __ARM__ 1'\n")
     fake.chmod(0o755)
-    assert "builds nothing for x86-64" in run("cpu", "--cc", str(fake)).err
+    assert "cannot build for x86-64" in run("cpu", "--cc", str(fake)).err
 
 
 def test_a_compiler_that_does_not_work_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +92,9 @@ def test_a_compiler_that_does_not_work_is_left_out(tmp_path: Path, monkeypatch: 
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     ran = run("cpu")
-    assert (ran.status, "No gcc or clang" in ran.out) == (0, True)
+    assert (ran.status, "no gcc or clang" in ran.out) == (0, True)
     for name in ("gcc", "rustc"):
-        assert f"ktrial: {tmp_path / name} is left out: " in ran.err
+        assert f"ktrial: skipping {tmp_path / name}: " in ran.err
     named = run("cpu", "--cc", "gcc")
     assert (named.status, "ended with status 1: no cc1" in named.err) == (1, True)
 
@@ -234,7 +234,7 @@ def test_a_real_tree_takes_it_and_is_the_same_after(version: str, tmp_path: Path
     same = ["diff", "-r", "-q", str(source_tree(version) / "arch" / "x86"), str(tree / "arch" / "x86")]
     assert subprocess.run(same, capture_output=True, text=True, check=False).stdout == ""
     assert run("uarch", "patch", str(tree), "--apply").status == 0
-    assert "carries" not in run("uarch", "patch", str(tree), "--check").out
+    assert "from another patch" not in run("uarch", "patch", str(tree), "--check").out
     for needs in ((), ("POPCNT",), ("POPCNT", "MOVBE", "ABM")) if version != "forky" else ():
         check_masks(tree, needs)
 
@@ -255,7 +255,7 @@ def test_an_object_of_a_real_tree(version: str, cc: str, target: str, tmp_path: 
 def test_native_in_a_real_tree_and_without_a_patch(tmp_path: Path) -> None:
     tree = copy_of("6.12", tmp_path / "linux")
     ran = run("uarch", "verify", str(tree), "native")
-    assert (ran.status, "in this tree has no MNATIVE_" in ran.err) == (4, True)
+    assert (ran.status, "has no MNATIVE_" in ran.err) == (4, True)
     ran = run("uarch", "patch", str(tree), "--apply", "--verify", "native", "--json")
     assert ran.status == 0, ran.err
     found = json.loads(ran.out)["verified"]
@@ -281,7 +281,7 @@ def test_compilers_for_arm64_are_asked_for_their_cpus() -> None:
     flags = run("uarch", "flags", "--arch", "arm64", "--cc", "clang", "apple-m1")
     assert flags.out.splitlines()[0] == "export KCFLAGS='-mcpu=apple-m1'"
     refused = run("uarch", "flags", "--arch", "arm64", "--cc", "clang", "cortex-a76.cortex-a55")
-    assert (refused.status, "does not take -mcpu=cortex-a76.cortex-a55" in refused.err) == (4, True)
+    assert (refused.status, "does not accept -mcpu=cortex-a76.cortex-a55" in refused.err) == (4, True)
     tuned = run("uarch", "flags", "--arch", "arm64", "--cc", "clang", "apple-m1", "--tune", "x")
     assert "--tune requires --arch x86_64" in tuned.err
 
@@ -296,5 +296,5 @@ def test_rust_in_a_real_tree_is_proven_or_refused_with_the_tree_s_own_words(tmp_
         assert (found["rust"], found["rust_object"], found["rust_cpu"]) == (True, "rust/core.o", "znver3")
     else:
         assert ran.status == 4, ran.err
-        assert "CONFIG_RUST=y does not hold in this tree: `make rustavailable` says: " in ran.err
+        assert "cannot enable CONFIG_RUST in this tree: `make rustavailable` says: " in ran.err
         assert "Rust compiler" in ran.err or "bindgen" in ran.err or "standard library" in ran.err

@@ -55,9 +55,9 @@ def test_a_built_tree_is_told_with_its_objects_in_80_columns(tree: Path) -> None
     assert (
         "objects        7 in C: -march=znver3 (6), no -march (1: drivers/b.o), -O2 (6),\n"
         "               -Os (1: lib/odd.o)\n"
-        "               1 of boot code, vDSO and the like, with flags of their own\n"
+        "               1 in boot code, the vDSO and the like, which use their own flags\n"
         "names itself   GCC: (Debian 12.2.0-14) 12.2.0\n"
-        "recorded       no flags in vmlinux: it has no debug information of gcc's\n"
+        "recorded       vmlinux records no flags: it has no debug information from gcc\n"
     ) in text
     told = json.loads(msgspec.json.encode(inspect_json(found, with_config=False)))
     assert told["objects"]["c"] == {
@@ -77,7 +77,7 @@ def test_what_was_compiled_alike_is_said_in_a_word(tree: Path) -> None:
 
 def test_a_tree_without_what_was_built_has_no_objects(tree: Path) -> None:
     (tree / "vmlinux").write_bytes(b"")
-    with pytest.raises(BadInput, match="vmlinux: cannot be read"):
+    with pytest.raises(BadInput, match="vmlinux: cannot read it"):
         built_objects(tree)
     (tree / "vmlinux").unlink()
     assert not is_built_tree(tree)

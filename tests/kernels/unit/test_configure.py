@@ -32,7 +32,7 @@ def base(work: Configuring, word: str, version: str = "6.12.117") -> tuple[str, 
 
 
 def test_the_distributions_own_of_the_nearest_version(work: Configuring, tmp_path: Path) -> None:
-    with pytest.raises(KtrialError, match="no distribution's configuration is here"):
+    with pytest.raises(KtrialError, match="no distribution configuration in"):
         base(work, "distro")
     (tmp_path / "boot").mkdir()
     (tmp_path / "boot/config-6.1.0-9-amd64").write_text("CONFIG_OLD=y\n")
@@ -54,11 +54,11 @@ def test_a_file_an_image_and_a_package(work: Configuring, tmp_path: Path) -> Non
     for name in ("mine", "bzImage", "kernel.deb"):
         assert {"HZ": "250", "ZRAM": "m"}.items() <= base(work, str(tmp_path / name))[1].items()
     (tmp_path / "bare").write_bytes(image())
-    with pytest.raises(KtrialError, match=r"the configuration of .*bare is neither in it nor beside it"):
+    with pytest.raises(KtrialError, match=r"cannot find the configuration of .*bare: not in the image"):
         base(work, str(tmp_path / "bare"))
     for text, said in ((b"HZ=250\n", "is not a line CONFIG_NAME=VALUE"), (b"\n", "it is empty")):
         (tmp_path / "mine").write_bytes(text)
         with pytest.raises(BadInput, match=said):
             base(work, str(tmp_path / "mine"))
-    with pytest.raises(BadInput, match="there is no such configuration"):
+    with pytest.raises(BadInput, match="no such configuration"):
         base(work, "olddefconfig")

@@ -43,5 +43,5 @@ def test_features_are_what_the_base_has_not() -> None:
 
 
 def test_a_name_that_is_none() -> None:
-    with pytest.raises(BadInput, match="not a name that -mcpu takes"):
+    with pytest.raises(BadInput, match="not a valid value of -mcpu"):
         CpuTarget(name="a b", prompt="x", family="y").check()

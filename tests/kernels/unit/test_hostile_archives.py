@@ -21,9 +21,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ktrial.kernels.build.objects import comments, producers
 from ktrial.kernels.build.sources import _inner
 from ktrial.kernels.images import flat_kernel, packages
-from ktrial.kernels.images.compiler_banner import comments, producers
 from ktrial.kernels.images.kernel_image import bootable, read_image
 from ktrial.kernels.images.kernel_module import read_module
 from ktrial.kernels.images.packages import kernel_of
@@ -305,7 +305,7 @@ def test_no_more_is_unpacked_than_a_package_holds(name: str, monkeypatch: pytest
     many = 100 << 20
     archive = entry("usr/x", tarfile.REGTYPE, many, bytes(many)) if name != "rpm" else kernels.cpio({"x": bytes(many)})
     whole = deb(PACKERS["zstd"](archive)) if name != "rpm" else rpm(archive)
-    assert "holds more than" in str(read_or_refused(SUBJECTS[name].read, whole))
+    assert "is larger than" in str(read_or_refused(SUBJECTS[name].read, whole))
 
 
 def places(size: int) -> bytes:

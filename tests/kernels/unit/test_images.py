@@ -39,9 +39,9 @@ def test_installed_kernels_by_version(root: Path) -> None:
 def test_kernels_by_path(root: Path) -> None:
     images = Images(root / "nothing")
     assert images.find(str(root / "boot/vmlinuz-6.12.7-test")).config == kernels.CONFIG
-    with pytest.raises(BadInput, match="there are 2 kernels in it"):
+    with pytest.raises(BadInput, match="2 kernels in this folder"):
         images.find(str(root))
-    with pytest.raises(BadInput, match="there is no kernel in it"):
+    with pytest.raises(BadInput, match="no kernel in this folder"):
         images.find(str(root / "boot"))
     with pytest.raises(BadInput, match="no such file"):
         images.find("./missing")
@@ -75,8 +75,8 @@ def test_a_package_of_debian(tmp_path: Path) -> None:
     "content, why",
     [
         (kernels.package({"usr/share/doc/x": b"text"}), "no boot/vmlinuz-"),
-        (kernels.package({"boot/vmlinuz-1": IMAGE})[:-200], "cannot be read"),
-        (b"!<arch>\nshort", "header of a member"),
+        (kernels.package({"boot/vmlinuz-1": IMAGE})[:-200], "cannot read its files"),
+        (b"!<arch>\nshort", "no ar member header"),
     ],
     ids=["without", "cut off", "damaged"],
 )
@@ -116,19 +116,19 @@ def test_a_package_of_pacman(packing: str | None, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name, content, why",
     [
-        ("x.rpm", kernels.rpm({"usr/share/doc/x": b"text"}, "gzip"), "nor lib/modules"),
-        ("x.rpm", kernels.rpm(FILES, "gzip")[:-200], "cannot be read|ends within"),
-        ("x.rpm", kernels.rpm(FILES, "xz")[:-200], "cannot be read|ends within"),
-        ("x.rpm", kernels.rpm(FILES, "zstd")[:-200], "cannot be read|ends within"),
-        ("x.rpm", kernels.rpm(FILES, "gzip")[:100], "a header of an RPM package is wanted"),
-        ("x.rpm", kernels.rpm(FILES, "gzip")[:160], "of a header is wanted"),
-        ("x.rpm", kernels.rpm(FILES, "gzip", says="lzop"), "packed with 'lzop'"),
-        ("x.rpm", kernels.rpm(FILES, "gzip", form="drpm"), "holds its files as 'drpm'"),
+        ("x.rpm", kernels.rpm({"usr/share/doc/x": b"text"}, "gzip"), "or lib/modules"),
+        ("x.rpm", kernels.rpm(FILES, "gzip")[:-200], "cannot read its files|ends within"),
+        ("x.rpm", kernels.rpm(FILES, "xz")[:-200], "cannot read its files|ends within"),
+        ("x.rpm", kernels.rpm(FILES, "zstd")[:-200], "cannot read its files|ends within"),
+        ("x.rpm", kernels.rpm(FILES, "gzip")[:100], "no RPM header at byte"),
+        ("x.rpm", kernels.rpm(FILES, "gzip")[:160], "is cut off: it should have"),
+        ("x.rpm", kernels.rpm(FILES, "gzip", says="lzop"), "cannot unpack 'lzop'"),
+        ("x.rpm", kernels.rpm(FILES, "gzip", form="drpm"), "expected a cpio archive, got 'drpm'"),
         ("x.rpm", kernels.rpm(FILES, "gzip", archive=b"no cpio" * 40), "at byte 0 of its archive a cpio header"),
-        ("x.rpm", kernels.rpm(FILES, "xz", says="zstd"), "cannot be read"),
-        ("x.pkg.tar.zst", kernels.packed_tar({"usr/x": b"text"}, "zst"), "nor lib/modules"),
-        ("x.pkg.tar.zst", kernels.packed_tar(FILES, "zst")[:-100], "cannot be read"),
-        ("x.pkg.tar", b"no archive" * 100, "cannot be read"),
+        ("x.rpm", kernels.rpm(FILES, "xz", says="zstd"), "cannot read its files"),
+        ("x.pkg.tar.zst", kernels.packed_tar({"usr/x": b"text"}, "zst"), "or lib/modules"),
+        ("x.pkg.tar.zst", kernels.packed_tar(FILES, "zst")[:-100], "cannot read its files"),
+        ("x.pkg.tar", b"no archive" * 100, "cannot read its files"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.kernels.build.objects import Compiled, read_cmd
-from ktrial.kernels.images.compiler_banner import comments, producers
+from ktrial.kernels.build.objects import Compiled, comments, producers, read_cmd
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.elf import Elf
 from tests.support import kernels

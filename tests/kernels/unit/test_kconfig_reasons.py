@@ -135,12 +135,10 @@ RUST_WITH_LTO_AND_BTF = (
     "(DEBUG_INFO_BTF is y, PAHOLE_HAS_LANG_EXCLUDE is y, LTO is y)"
 )
 RUST_WITHOUT_ANYTHING = (
-    "it needs HAVE_RUST, which is off (HAVE_RUST has no prompt and cannot be asked for; X86 selects it); and "
-    "RUST_IS_AVAILABLE, which is off (RUST_IS_AVAILABLE has no prompt and cannot be asked for: Kconfig computes it)"
+    "it needs HAVE_RUST, which is off (HAVE_RUST has no prompt and cannot be set; X86 selects it); and "
+    "RUST_IS_AVAILABLE, which is off (RUST_IS_AVAILABLE has no prompt and cannot be set: Kconfig computes it)"
 )
-NOT_CLANG = (
-    "it needs CC_IS_CLANG, which is off (CC_IS_CLANG has no prompt and cannot be asked for: Kconfig computes it)"
-)
+NOT_CLANG = "it needs CC_IS_CLANG, which is off (CC_IS_CLANG has no prompt and cannot be set: Kconfig computes it)"
 
 
 @pytest.mark.parametrize(
@@ -172,14 +170,14 @@ NOT_CLANG = (
             "it needs DEBUG_KERNEL, which is off (DEBUG_KERNEL needs EXPERT, which is off)",
         ),
         ("LTO_CLANG_THIN", "y", {"LTO_NONE": "y"}, NOT_CLANG),
-        ("HZ_100", "y", {"X86": "y", "HZ_250": "y"}, "only one can be chosen, and that is HZ_250"),
-        ("HZ_250", "n", {"X86": "y", "HZ_250": "y"}, "one of a choice must be on; ask for HZ_100"),
+        ("HZ_100", "y", {"X86": "y", "HZ_250": "y"}, "the choice is set to HZ_250"),
+        ("HZ_250", "n", {"X86": "y", "HZ_250": "y"}, "its choice needs a value: set HZ_100"),
         ("BPF", "n", {"BPF": "y", "BPF_SYSCALL": "y"}, "BPF_SYSCALL selects it"),
-        ("BPF", "y", {}, "it has no prompt and cannot be asked for; BPF_SYSCALL selects it"),
-        ("NR_CPUS", "9999", {"NR_CPUS": "512"}, "it may be 2 to 512"),
+        ("BPF", "y", {}, "it has no prompt and cannot be set; BPF_SYSCALL selects it"),
+        ("NR_CPUS", "9999", {"NR_CPUS": "512"}, "its range is 2 to 512"),
         ("DRIVER", "y", {"BUS": "m", "DRIVER": "m"}, "it needs BUS=y, which is m"),
-        ("DRIVER", "y", {}, "it needs BUS, which is off (BUS needs GONE, which this tree does not have)"),
-        ("HZ_1000", "y", {}, "this tree has no such symbol; near is HZ_100"),
+        ("DRIVER", "y", {}, "it needs BUS, which is off (BUS needs GONE, which this tree lacks)"),
+        ("HZ_1000", "y", {}, "this tree has no such symbol; did you mean HZ_100?"),
     ],
 )  # fmt: skip
 def test_why_a_symbol_does_not_hold(

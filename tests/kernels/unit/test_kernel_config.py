@@ -70,8 +70,8 @@ def test_every_symbol_is_read_back_and_what_came_along_is_told() -> None:
         "RCU": False,
     }
     text = config_text(found, "build", width=80)
-    assert "2 of 2 symbols that were asked for hold" in text
-    assert "2 as asked, 1 that came with these" in text
+    assert "2 of 2 requested symbols are set as requested" in text
+    assert "2 requested, 1 as a consequence" in text
     assert max(map(len, text.splitlines())) <= 80
     assert config_json(found, "build")["base"] == "/boot/config-6.12.1"
 
@@ -80,13 +80,13 @@ def test_what_did_not_hold_is_refused_with_its_reason() -> None:
     found = configure(wanted(more=(Wish("STUBBORN", "y", "--set"),)), Tree(), Work())
     with pytest.raises(Refused) as caught:
         check_held(found)
-    assert caught.value.message == "1 of 1 symbols does not hold:\n  STUBBORN=y (--set): STUBBORN is stubborn"
-    assert "Not held:" in config_text(found, "build", width=80)
+    assert caught.value.message == "Kconfig did not accept 1 of 1 symbols:\n  STUBBORN=y (--set): STUBBORN is stubborn"
+    assert "Not accepted:" in config_text(found, "build", width=80)
 
 
 def test_a_symbol_of_a_patch_says_which() -> None:
     (unheld,) = configure(wanted(BORE), Tree(), Work()).unheld
-    assert (unheld.got, unheld.why) == (None, "it comes with a patch: BORE, from its author")
+    assert (unheld.got, unheld.why) == (None, "a patch adds it: BORE, from its author")
 
 
 def test_a_symbol_that_nobody_has_is_a_mistake() -> None:
@@ -98,7 +98,7 @@ def test_a_symbol_that_nobody_has_is_a_mistake() -> None:
 def test_choices() -> None:
     hundred = Fragment(what="100.", name="hz-100", symbols={"HZ_100": "y"})
     other = Fragment(what="250.", name="hz-250", symbols={"HZ_250": "y"})
-    with pytest.raises(Contradiction, match="only one of"):
+    with pytest.raises(Contradiction, match="exclude each other"):
         configure(wanted(hundred, other), Tree(), Work())
     found = configure(wanted(other, more=(Wish("HZ_100", "y", "--set"),)), Tree(), Work())
     assert (found.symbols.get("HZ_100"), found.symbols.get("HZ_250"), found.unheld) == ("y", None, ())

@@ -28,8 +28,8 @@ def test_a_kernel_in_80_columns() -> None:
     assert "scheduler      EEVDF\n" in text
     assert text.endswith("configuration  config, 4 symbols on\n")
     told = inspect_text(found("x", beside=b""), width=80)
-    assert "HZ             not told\n" in told
-    assert "Without its configuration, HZ, LTO and what" in told
+    assert "HZ             unknown\n" in told
+    assert "HZ, LTO and optimisation are unknown" in told
 
 
 def test_what_two_kernels_differ_in() -> None:
@@ -51,10 +51,10 @@ def test_default_sysctls_that_differ() -> None:
 
 
 def test_the_same_kernel_and_one_without_configuration() -> None:
-    assert "the same in all that is shown" in diff_text(ONE, ONE, None, width=80)
-    assert "Their configurations are the same.\n" in diff_text(ONE, ONE, None, width=80)
+    assert "The identities of the kernels are equal" in diff_text(ONE, ONE, None, width=80)
+    assert "Their configurations are equal.\n" in diff_text(ONE, ONE, None, width=80)
     bare = found("bare", beside=b"")
-    assert "The configuration of bare is not told" in diff_text(ONE, bare, None, width=80)
+    assert "Cannot compare the configurations: that of bare is unknown" in diff_text(ONE, bare, None, width=80)
     assert diff_json(ONE, bare, None)["symbols"] is None
 
 
@@ -67,5 +67,5 @@ def test_json_is_versioned_and_complete() -> None:
 def test_the_kernels_installed_here() -> None:
     kernels_here = {"6.1": "/boot/vmlinuz-6.1", "6.12": "/boot/vmlinuz-6.12"}
     assert "6.12     runs  /boot/vmlinuz-6.12" in list_text(kernels_here, "6.12", width=80)
-    assert list_text({}, "6.13", width=80) == "6.13 runs; no image of it is installed here.\n"
+    assert list_text({}, "6.13", width=80) == "The running kernel 6.13 has no image installed here.\n"
     assert [one["runs"] for one in list_json(kernels_here, "6.12")["kernels"]] == [False, True]

@@ -86,21 +86,21 @@ def test_words_of_a_help_are_no_structure() -> None:
 @pytest.mark.parametrize(
     "name, data, said",
     [
-        ("gcc", b"  -m64 [enabled]\n", "it has no -march="),
-        ("clang", b"clang version 14\n", 'it has no "-target-cpu"'),
+        ("gcc", b"  -m64 [enabled]\n", "-march= is missing"),
+        ("clang", b"clang version 14\n", '"-target-cpu" is missing'),
         ("macros", b"int x;\n", "is not a #define"),
         ("rust cpus", b"nothing\n", "rustc's list of target CPUs"),
-        ("rustc", b"release: 1.95.0\nhost: x\n", "it has no line LLVM version"),
+        ("rustc", b"release: 1.95.0\nhost: x\n", "the line 'LLVM version' is missing"),
         ("rustc", b"release: 1.95.0\nLLVM version: one\n", "'one' is not a version"),
-        ("log", b"  gcc -c -o lib/other.o x.c\n", "no command writes it"),
+        ("log", b"  gcc -c -o lib/other.o x.c\n", "no command writes that file"),
         ("log", b"  gcc -c 'x -o lib/ctype.o \n", "is not a command line"),
         ("config", b"CONFIG_A\n", "is not a line CONFIG_NAME=VALUE"),
         ("kconfig", b"choice\nchoice\n", "is not no choice within a choice"),
         ("kconfig", b"endchoice\n", "none has begun"),
         ("kconfig", b"choice\nconfig A\n", "a choice that ends"),
         ("kconfig", b"# nothing\n", "it defines no symbol"),
-        ("version", b"VERSION = 6\nPATCHLEVEL = x\n", "PATCHLEVEL has no number"),
-        ("flags", b"all:\n", "not 0 times"),
+        ("version", b"VERSION = 6\nPATCHLEVEL = x\n", "PATCHLEVEL is not a number"),
+        ("flags", b"all:\n", "it is there 0 times"),
     ],
 )
 def test_what_they_cannot_read_is_said(name: str, data: bytes, said: str) -> None:

@@ -82,14 +82,14 @@ def test_a_level_that_holds_and_is_compiled() -> None:
 )
 def test_a_target_that_the_compiler_lacks_is_refused_never_another_built(name: str) -> None:
     target = find_target(name, TARGETS)
-    with pytest.raises(Refused, match=f"does not take -march={name}: it says 'bad value'") as caught:
+    with pytest.raises(Refused, match=f"does not accept -march={name}: bad value") as caught:
         verify_target(target, TARGETS, TREE, GCC_12, Build({}), 4)
     assert caught.value.hint == f"{name} needs gcc {target.gcc} or newer, or clang {target.clang} or newer"
     with pytest.raises(Refused) as caught:
         verify_target(target, TARGETS, TREE, ALL, Build({"MK8": "y"}), 4)
     assert caught.value.message == (
-        f"{target.symbol}=y does not hold in this tree; the kernel would have been one for MK8: "
-        f"gcc 12.2.0 is not let pass by the gate of {target.symbol}"
+        f"cannot set {target.symbol}=y in this tree; the kernel would be built for MK8: "
+        f"gcc 12.2.0 fails the version check of {target.symbol}"
     )
 
 
@@ -100,7 +100,7 @@ def test_another_reason_is_not_called_the_compiler() -> None:
 
 def test_a_tree_without_the_symbol_says_how_to_get_it() -> None:
     bare = msgspec.structs.replace(TREE, symbols=("MK8", "GENERIC_CPU"))
-    with pytest.raises(Refused, match="in this tree has no MZEN3") as caught:
+    with pytest.raises(Refused, match="has no MZEN3") as caught:
         verify_target(find_target("znver3", TARGETS), TARGETS, bare, GCC_12, Build({}), 4)
     assert "--apply" in str(caught.value.hint)
 
@@ -110,7 +110,7 @@ def test_a_tree_without_the_symbol_says_how_to_get_it() -> None:
     [
         ("-march=znver3 -march=x86-64", "with -march=znver3 -march=x86-64, not"),
         ("-march=native", "with -march=native, not"),
-        ("-O2", "with no -march at all, not"),
+        ("-O2", "with no -march, not"),
         ("-march=znver3 -march=znver3", "with -march=znver3 -march=znver3, not"),
     ],
 )
@@ -134,7 +134,7 @@ def test_with_rust_on_an_object_of_rust_s_is_proven_too() -> None:
     "flags, said",
     [
         ("-Ctarget-cpu=x86-64 -Ctarget-cpu=znver3", "with -Ctarget-cpu=x86-64 -Ctarget-cpu=znver3, not"),
-        ("-Copt-level=2", "with no target-cpu at all, not"),
+        ("-Copt-level=2", "with no target-cpu, not"),
         ("-Ctarget-cpu=native", "with -Ctarget-cpu=native, not"),
     ],
 )
@@ -144,7 +144,7 @@ def test_rust_compiled_with_anything_else_is_an_error(flags: str, said: str) -> 
 
 
 def test_a_build_that_compiles_no_rust_proves_nothing() -> None:
-    with pytest.raises(KtrialError, match="no command of rustc's writes it"):
+    with pytest.raises(KtrialError, match="no rustc command writes that file"):
         verify_target(ZEN3, TARGETS, TREE, GCC_12, Build(WITH_RUST, "-march=znver3"), 4)
 
 
@@ -160,11 +160,11 @@ def test_rust_that_cannot_be_had_is_refused_with_the_reason(
     config: dict[str, str], problem: str | None, said: str
 ) -> None:
     build = Build({"MZEN3": "y", **config}, problem=problem)
-    with pytest.raises(Refused, match="CONFIG_RUST=y does not hold in this tree: .*" + said):
+    with pytest.raises(Refused, match="cannot enable CONFIG_RUST in this tree: .*" + said):
         verify_target(ZEN3, TARGETS, TREE, GCC_12, build, 4, rust=True)
 
 
 def test_a_target_that_rustc_cannot_be_told_is_refused_with_rust() -> None:
     target = next(one for one in TARGETS if one.c_only)
-    with pytest.raises(Refused, match="rustc cannot be told all that a kernel for"):
+    with pytest.raises(Refused, match="rustc does not support all that a kernel for"):
         verify_target(target, TARGETS, TREE, ALL, Build({}), 4, rust=True)

@@ -29,7 +29,7 @@ def test_packages_of_pacman_are_not_made_by_root(tmp_path: Path, monkeypatch: py
     with pytest.raises(Refused, match="does not run as root"):
         check_packing("pacman", tmp_path)
     (tmp_path / "scripts/Makefile.package").write_text("bindeb-pkg:\n")
-    with pytest.raises(Refused, match="this tree has no pacman-pkg"):
+    with pytest.raises(Refused, match="this tree has no make target pacman-pkg"):
         check_packing("pacman", tmp_path)
 
 

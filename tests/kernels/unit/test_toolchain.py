@@ -50,12 +50,12 @@ def test_what_is_missing_is_named_with_its_packages(programs: Path) -> None:
     put(programs, "make", "perl", "gcc", "clang")
     with pytest.raises(KtrialError) as caught:
         check_programs(choose("gcc"), {"DEBUG_INFO_BTF": "y"})
-    assert caught.value.message == "building needs flex, bison, bc, pahole, not here"
+    assert caught.value.message == "building needs flex, bison, bc, pahole: not installed"
     assert caught.value.hint == "apt-get install flex bison bc dwarves"
     with pytest.raises(KtrialError) as caught:
         check_programs(choose("clang"), {}, ("ccache",))
     assert "lld" in (caught.value.hint or "").split()
     assert "llvm" in (caught.value.hint or "").split()
-    for word, said in (("tcc", "tcc: no such program"), ("make", "neither a gcc nor a clang")):
+    for word, said in (("tcc", "tcc: no such program"), ("make", "expected the name of a gcc or clang")):
         with pytest.raises(BadInput, match=said):
             choose(word)

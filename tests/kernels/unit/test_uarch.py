@@ -35,11 +35,11 @@ def calling(native: str | None) -> Compiler:
         ("rocketlake", 3, "rocketlake", "native is rocketlake here, for gcc 12.2.0"),
         ("k8", 1, "k8", "native is k8 here, for gcc 12.2.0"),
         ("x86-64", 1, "x86-64", "native is x86-64 here, for gcc 12.2.0"),
-        ("x86-64", 4, "x86-64-v3", "has no name for this CPU, and this is the CPU's level"),
+        ("x86-64", 4, "x86-64-v3", "has no name for this CPU, so ktrial uses the CPU's level"),
         (None, 2, "x86-64-v2", "has no name for this CPU"),
         (None, None, "x86-64", "native is x86-64 here, for gcc 12.2.0"),
-        ("znver3", 2, "x86-64-v2", "it calls this CPU znver3, of which the CPU lacks instructions"),
-        ("znver99", 3, "x86-64-v3", "it calls this CPU znver99, of which"),
+        ("znver3", 2, "x86-64-v2", "it calls this CPU znver3, but the CPU lacks some of its instructions"),
+        ("znver99", 3, "x86-64-v3", "it calls this CPU znver99, but the CPU lacks"),
     ],
 )
 def test_native_has_a_name_or_is_a_level(native: str | None, level: int | None, name: str, words: str) -> None:
@@ -135,7 +135,7 @@ def test_flags_without_a_patch() -> None:
     assert tuned["KCPPFLAGS"] == ("-march=x86-64-v3", "-mtune=znver4")
     assert tuned["KRUSTFLAGS"] == ("-Ctarget-cpu=x86-64-v3", "-Ztune-cpu=znver4")
     assert "KRUSTFLAGS" not in build_flags(novalake)
-    with pytest.raises(BadInput, match="no CPU to tune for"):
+    with pytest.raises(BadInput, match="cannot tune for"):
         build_flags(bdver2, v3)
 
 
@@ -147,5 +147,5 @@ def test_extensions_are_what_macros_add() -> None:
 
 @pytest.mark.parametrize("gate", ["", "x", "12.", "1.2.3"])
 def test_what_is_no_gate(gate: str) -> None:
-    with pytest.raises(BadInput, match="not a version of a compiler"):
+    with pytest.raises(BadInput, match="not a compiler version"):
         gate_number(gate)

@@ -61,7 +61,7 @@ def test_what_each_card_tells_is_read_and_what_it_does_not_is_named(library: tup
 
 @pytest.mark.parametrize(
     "status, cards, error, why",
-    [(9, 2, NvmlFailed, "nvmlInit_v2: Driver Not Loaded (9)"), (0, 0, NvmlAbsent, "knows no card")],
+    [(9, 2, NvmlFailed, "nvmlInit_v2: Driver Not Loaded (9)"), (0, 0, NvmlAbsent, "finds no card")],
 )
 def test_why_there_is_nothing_to_be_read(
     library: tuple[str, ctypes.CDLL], status: int, cards: int, error: type[Exception], why: str
@@ -74,7 +74,7 @@ def test_why_there_is_nothing_to_be_read(
 
 
 def test_a_library_that_is_not_there_or_another_one() -> None:
-    with pytest.raises(NvmlAbsent, match="no driver of NVIDIA's is installed"):
+    with pytest.raises(NvmlAbsent, match="the NVIDIA driver is not installed"):
         Nvml("libnvidia-ml-of-nowhere.so.1")
     with pytest.raises(NvmlFailed, match="is not NVIDIA's library"):
         Nvml("libc.so.6")
@@ -121,7 +121,7 @@ def test_without_a_library_the_recording_says_that_it_is_absent() -> None:
     assert source is not None
     assert (source.state, source.why) == (
         "absent",
-        "there is no libnvidia-of-nowhere.so: no driver of NVIDIA's is installed",
+        "no libnvidia-of-nowhere.so: the NVIDIA driver is not installed",
     )
 
 

@@ -240,7 +240,7 @@ def test_settle_waits_for_heat_that_no_gate_refuses() -> None:
     assert sum(isinstance(event, Settles) for event in bench.events) == 1
     assert records[0].settled is None
     assert records[1].settled is not None
-    assert records[1].settled.untold == ("load at the first run is not known",)
+    assert records[1].settled.untold == ("load at the first run is unknown",)
 
 
 def test_what_had_not_settled_at_the_limit_is_a_finding() -> None:

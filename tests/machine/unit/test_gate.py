@@ -147,7 +147,7 @@ def test_a_finding_says_groups_values_and_limit() -> None:
             "10 %",
             "battery level: 80 % in a and 65 % in b, 15 points apart (limit 10 %)",
         ),
-        ("battery", "battery_percent", 80.0, ABSENT, "10 %", "battery level: there is none in b, but in a"),
+        ("battery", "battery_percent", 80.0, ABSENT, "10 %", "battery level: none in b, but some in a"),
         (
             "governor",
             "governor",
@@ -224,7 +224,7 @@ def test_what_is_known_is_judged_although_some_is_missing() -> None:
     }
     found = [one for one in judge_groups(groups) if one.gate == "start_temperature"]
     assert [one.level for one in found] == ["could-not-tell", "refuse"]
-    assert found[0].sentence == "could not tell temperature at the start: not known of 1 of 2 runs of a"
+    assert found[0].sentence == "temperature at the start is unknown in 1 of 2 runs of a"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "hot"])
@@ -303,7 +303,7 @@ def test_limits_of_a_protocol() -> None:
         ({"uptime": "0.5x"}, "not a limit"),
         ({"on_ac": "8C"}, "not a limit"),
         ({"on_ac": {"refuse": "other"}}, "not a limit"),
-        ({"steal": {"suspect": "5%", "refuse": "1%"}}, "refuses before it doubts"),
+        ({"steal": {"suspect": "5%", "refuse": "1%"}}, "suspect exceeds refuse"),
         ({"steal": {"warn": "5%"}}, "unknown level of gate steal: 'warn'"),
     ],
 )

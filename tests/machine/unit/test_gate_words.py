@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gates that find nothing to read on a machine are told, before the first run and after the last."""
 
-from ktrial.machine.gate_words import gates_text, idle_gates, unread_gates
-from ktrial.machine.gates import ABSENT, DEFAULTS, GateLimits, Reading
+from ktrial.machine.gates import ABSENT, DEFAULTS, GateLimits, Reading, gates_text, idle_gates, unread_gates
 
 LIMITS = {name: DEFAULTS[name] for name in ("on_ac", "governor", "swap", "steal")}
 

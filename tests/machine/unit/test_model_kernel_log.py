@@ -40,9 +40,9 @@ def test_old_lines_are_not_new() -> None:
     "before, after, why",
     [
         (BEFORE, log(12, 13, oldest=11), "overwritten"),
-        (BEFORE, KernelLog(oldest=0, newest=10, truncated=True), "grew by more"),
-        (BEFORE, log(0, 1), "began anew"),
-        (BEFORE, KernelLog(), "began anew"),
+        (BEFORE, KernelLog(oldest=0, newest=10, truncated=True), "grew too fast"),
+        (BEFORE, log(0, 1), "was rebooted"),
+        (BEFORE, KernelLog(), "was rebooted"),
         (KernelLog(unreadable="Permission denied"), log(1), "Permission denied"),
         (BEFORE, KernelLog(unreadable="gone"), "gone"),
     ],

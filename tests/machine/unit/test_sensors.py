@@ -69,9 +69,9 @@ def test_a_narrow_counter_tells_its_growth_however_often_it_wraps(start: int, st
 @pytest.mark.parametrize(
     "change, why",
     [
-        ({"columns": {"x": [1]}}, "not one value"),
-        ({"columns": {}}, "has a unit"),
-        ({"times_ns": [2, 2]}, "do not rise"),
+        ({"columns": {"x": [1]}}, "does not have"),
+        ({"columns": {}}, "columns and units"),
+        ({"times_ns": [2, 2]}, "do not increase"),
         ({"kept_of": 0}, "kept_of"),
         ({"ended": "bored"}, "ended"),
     ],

@@ -33,8 +33,8 @@ def test_sentences_name_value_and_aim() -> None:
 
 def test_what_cannot_be_read_is_told_and_not_waited_for() -> None:
     assert settling({"temperature_c": None, "load": 0.1}, {"temperature_c": 90.0, "load": None}).untold == (
-        "temperature at the first run is not known",
-        "load now is not known",
+        "temperature at the first run is unknown",
+        "load now is unknown",
     )
     assert len(settling({}, {}).untold) == 2
 

@@ -25,7 +25,7 @@ def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
     toolbox = app.kernels.compilers_for(arch)
     compilers, rustc = toolbox.find(names), toolbox.rustc()
     if arch == "arm64":
-        from ktrial.kernels.uarch.kernel_cpu_targets import arm_cpu_json, arm_cpu_text
+        from ktrial.kernels.uarch.cpu_text import arm_cpu_json, arm_cpu_text
         from ktrial.kernels.uarch.target_files import load_cpu_targets
 
         write_answer(

@@ -62,8 +62,7 @@ def command(
 def _package(
     app: App, word: str, output: Path, patches: Sequence[str], jobs: int | None, *, anyway: bool
 ) -> KernelPackaged:
-    from ktrial.kernels.build.distribution_packages import OwnPackaging, check_packaging, find
-    from ktrial.kernels.build.package import package_kernel
+    from ktrial.kernels.build.distribution_packages import OwnPackaging, check_packaging, find, package_kernel
     from ktrial.kernels.build.progress import BuildProgress
     from ktrial.kernels.build.run_build import KernelBuild
     from ktrial.kernels.source import parse_patch

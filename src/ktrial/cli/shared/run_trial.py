@@ -90,7 +90,7 @@ class _Here:
         return planned(self._app, self.ready, self._rig, listen, profile=profile)
 
     def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
-        from ktrial.machine.gate_words import unread_gates
+        from ktrial.machine.gates import unread_gates
 
         gates = self._rig.around.gates
         return unread_gates(protocol.gates, gates.watch.look()) if gates is not None else ()

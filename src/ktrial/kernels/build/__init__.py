@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building kernels."""
+"""Building kernels: sources, patches, tools, make, packages and build records."""

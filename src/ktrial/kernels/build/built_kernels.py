@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that were built here: a record in each one's folder, and a list of the folders."""
+"""The kernels built on this machine: a record in each build folder, and a list of the folders."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ktrial.kernels.build_record import KernelMade
 from ktrial.kit.errors import KtrialError
 
 RECORD = "ktrial-build.json"
-#: Kernels of arms that nobody used for so many days are removed when another one is built.
+#: A new build removes arms' kernels that nobody used for this many days.
 UNUSED_DAYS = 30
 _DAY_S = 24 * 3600
 
 
 class BuiltKernels:
-    """Keeps the list in `folder`: one file for each place that kernels were built in."""
+    """Keeps the list in `folder`: one file for each build folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def note(self, made: KernelMade) -> Path:
-        """Write the record beside the kernel, and note the place."""
+        """Write the record beside the kernel, and add its folder to the list."""
         record = Path(made.folder) / RECORD
         data = msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"
         try:
@@ -40,7 +40,7 @@ class BuiltKernels:
 
     @staticmethod
     def at(folder: Path) -> KernelMade | None:
-        """Return the kernel that was built there, if its image is still the one of the record."""
+        """Return the kernel built in a folder, if its image still matches the record."""
         with contextlib.suppress(OSError, msgspec.DecodeError):
             made = msgspec.json.decode((folder / RECORD).read_bytes(), type=KernelMade)
             if hashlib.sha256(Path(made.image).read_bytes()).hexdigest() == made.image_sha256:
@@ -49,25 +49,25 @@ class BuiltKernels:
 
     @staticmethod
     def use(folder: Path) -> None:
-        """Note that the kernel that was built there is used now."""
+        """Record that the kernel in a folder was used now."""
         with contextlib.suppress(OSError):
             os.utime(folder / RECORD)
 
     @staticmethod
     def unused(used: Path) -> list[Path]:
-        """Folders beside that of a kernel which was used just now, of kernels that nobody used for long before."""
+        """Return the sibling folders of a kernel in use whose own kernels were last used long before it."""
 
         def last_s(folder: Path) -> float:
             for place in (folder / RECORD, folder):
                 with contextlib.suppress(OSError):
                     return place.stat().st_mtime
-            return math.inf  # another process has taken it away
+            return math.inf  # another process has removed it
 
         latest_s = last_s(used) - UNUSED_DAYS * _DAY_S
         return sorted(one for one in used.parent.glob("built-*") if one.is_dir() and last_s(one) < latest_s)
 
     def all(self) -> list[KernelMade]:
-        """Return those that are still there, the newest first."""
+        """Return the kernels that still exist, newest first."""
         found = []
         for place in self._folder.glob("*"):
             with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):

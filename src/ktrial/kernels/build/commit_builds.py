@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits of a kernel's git tree: those between two, and each built in a copy of its own; the tree is left alone."""
+"""The commits of a kernel's git tree between two of them, each built in a separate clone; the tree stays untouched."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ktrial.kit.errors import BadInput, KtrialError
 
 Say = Callable[[str], None]
 _GIT_LIMIT_S = 600.0
-#: A commit as git writes it: number, parents, first line of its message.
+#: The format of `git log`: commit hash, parents, subject.
 _FORMAT = "%H%x00%P%x00%s"
 _TAIL_LINES = 8
-#: What of the environment would change the build, or which repository git looks at.
+#: Environment variables that would change the build, or the repository that git reads.
 _NOT_INHERITED = (
     "KCFLAGS",
     "KCPPFLAGS",
@@ -39,35 +39,35 @@ class CommitHistory:
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("git") is None:
-            raise KtrialError("bisecting needs git: it is not in PATH", hint="install git")
+            raise KtrialError("cannot bisect: git is not in PATH", hint="install git")
         self.folder = folder
         if not folder.is_dir():
             raise BadInput("is not a folder", file=str(folder), hint="give the folder of a git tree")
-        self.git("rev-parse", "--git-dir", what="it is not a git tree")
+        self.git("rev-parse", "--git-dir", what="is not a git tree")
 
     def commit(self, word: str) -> str:
-        """Return the number of the commit that a tag, a branch or a short number names."""
+        """Return the hash of the commit that a tag, a branch or a short hash names."""
         return self.git(
-            "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}", what=f"it has no commit {word!r}"
+            "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}", what=f"no such commit: {word!r}"
         ).strip()
 
     def between(self, good: str, bad: str) -> list[Commit]:
-        """Return all ancestors of `bad`, itself included, that are none of `good`'s; parents first. Raises BadInput."""
-        base = self.git("merge-base", good, bad, what="good and bad have no commit in common").strip()
+        """Return all ancestors of `bad` and itself that are not ancestors of `good`, parents first. Raise BadInput."""
+        base = self.git("merge-base", good, bad, what="GOOD and BAD have no common commit").strip()
         if base != good:
             raise BadInput(
                 "GOOD is not an ancestor of BAD",
                 file=str(self.folder),
-                hint=f"the older one is GOOD, whichever way the outcome went; their last common commit is {base[:12]}",
+                hint=f"give the older commit as GOOD; their last common commit is {base[:12]}",
             )
-        told = self.git("log", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{good}..{bad}")
-        lines = (line.split("\0", 2) for line in told.splitlines())
+        log = self.git("log", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{good}..{bad}")
+        lines = (line.split("\0", 2) for line in log.splitlines())
         return [
             Commit(id=number, parents=tuple(parents.split()), subject=subject) for number, parents, subject in lines
         ]
 
     def git(self, *words: str, what: str | None = None, folder: Path | None = None) -> str:
-        """Return what git says. Raises BadInput with `what` where it fails and that is a person's mistake."""
+        """Return git's output. Raise BadInput with `what` if it fails; without `what`, KtrialError."""
         place = folder or self.folder
         try:
             done = subprocess.run(
@@ -90,9 +90,9 @@ class CommitHistory:
 
 
 class CommitBuilds:
-    """Builds commits one after the other in one copy, so that only what differs is compiled again.
+    """Builds commits one after the other in one clone, so that make only recompiles the differences.
 
-    `commands` are run there by a shell, `image` is what they write. Use it as a context: the copy is gone at the end.
+    A shell runs `commands` there, which write the file `image`. A context manager: it removes the clone at the end.
     """
 
     def __init__(
@@ -127,7 +127,9 @@ class CommitBuilds:
         for command in self._commands:
             self._run(command, commit)
         if not place.is_file():
-            raise BuildFailed(f"{commit[:12]} was built and there is no {self._image}", hint="--image names the file")
+            raise BuildFailed(
+                f"{commit[:12]}: the build did not write {self._image}", hint="name the image file with --image"
+            )
         return place.read_bytes()
 
     def _run(self, command: str, commit: str) -> None:

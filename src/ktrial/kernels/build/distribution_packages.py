@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A distribution's source package, built with its own packaging: debian/rules, a spec of RPM, a PKGBUILD."""
+"""Builds a distribution's source package with its own packaging: debian/rules, an RPM spec, a PKGBUILD.
+
+The kernels in the built packages are identified.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,24 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from ktrial.kernels.build.make import NOT_INHERITED, run
 from ktrial.kernels.build.patches import Patch, apply
+from ktrial.kernels.build.run_build import KernelBuild
 from ktrial.kernels.build.toolchain import PACKAGES
-from ktrial.kernels.kernel_package import Packaging, SourcePackage
+from ktrial.kernels.kernel_package import KernelPackaged, PackageFile, Packaging, SourcePackage
 from ktrial.kernels.source import AppliedPatch
 from ktrial.kit.errors import BadInput, KtrialError, Refused
 
+#: The name of the build's log.
+TARGET = "packages"
 SOURCE = "source"
 _NOTE = f"{SOURCE}.json"
-#: Folders of links to ccache that are called as compilers are.
+#: Folders with links to ccache under the names of compilers.
 _CACHED = ("usr/lib/ccache/bin", "usr/lib/ccache", "usr/lib64/ccache")
 _PROGRAMS: Mapping[Packaging, tuple[str, ...]] = {
     "debian": ("dpkg-buildpackage", "dpkg-source", "dpkg-checkbuilddeps"),
@@ -37,7 +43,7 @@ _LEFT: Mapping[Packaging, tuple[str, ...]] = {
 
 
 def find(word: str) -> SourcePackage:
-    """Return what a word names. Raises BadInput if no packaging is known by its files."""
+    """Return the source package that a word names. Raise BadInput if its files match no known packaging."""
     path = Path(word)
     if path.is_file() and path.name.endswith(".dsc"):
         return SourcePackage("debian", str(path.resolve()))
@@ -47,23 +53,22 @@ def find(word: str) -> SourcePackage:
         return SourcePackage("debian", str(path.resolve()))
     if (path / "PKGBUILD").is_file():
         return SourcePackage("arch", str(path.resolve()))
-    what = "there is no such file or folder" if not path.exists() else "has no packaging of its own"
+    what = "no such file or folder" if not path.exists() else "is not a source package"
     hint = "give a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; `ktrial kernel build` builds any tree"
     raise BadInput(what, file=word, hint=hint)
 
 
 def check_packaging(found: SourcePackage) -> None:
-    """Raise where it cannot be built here at all."""
     missing = [name for name in _PROGRAMS[found.packaging] if shutil.which(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(PACKAGES.get(name, "dpkg-dev") for name in missing))
-        raise KtrialError(f"building it needs {', '.join(missing)}, not here", hint=f"apt-get install {packages}")
+        raise KtrialError(f"cannot build it: {', '.join(missing)} not found", hint=f"apt-get install {packages}")
     if found.packaging == "arch" and os.geteuid() == 0:
-        raise Refused("makepkg, which builds it, does not run as root", hint="build as an ordinary user")
+        raise Refused("makepkg does not run as root", hint="build as an ordinary user")
 
 
 class OwnPackaging:
-    """Unpacks it in `out`, and gives the command that builds it there."""
+    """Unpacks a source package into `out`, and returns the command that builds it there."""
 
     def __init__(self, found: SourcePackage, out: Path, jobs: int, *, anyway: bool) -> None:
         self.found = found
@@ -79,13 +84,13 @@ class OwnPackaging:
 
     @property
     def launcher(self) -> str | None:
-        """A cache is called by the names of compilers here."""
+        """None: compiler caches work through links with the names of compilers here."""
         return None
 
     def unpack(self, patches: Sequence[Patch]) -> tuple[AppliedPatch, ...]:
-        """Bring the sources here with the patches on them, unless an earlier build did, which is gone on with then.
+        """Unpack the sources and apply the patches, or continue an earlier build in the same folder.
 
-        Raises Refused if that one had other patches.
+        Raise Refused if the earlier build had other patches.
         """
         if self.found.packaging == "rpm":
             return ()
@@ -93,9 +98,7 @@ class OwnPackaging:
         if self._goes_on:
             there = _noted(note)
             if there is None or [one.sha256 for one in there] != [one.sha256 for one in patches]:
-                raise Refused(
-                    f"what lies in {self.source} was unpacked with other patches", hint="build in another folder"
-                )
+                raise Refused(f"{self.source} was unpacked with other patches", hint="build in another folder")
             return there
         part = self.out / f"{SOURCE}.part"
         shutil.rmtree(part, ignore_errors=True)
@@ -111,7 +114,7 @@ class OwnPackaging:
         return applied
 
     def check_needs(self) -> None:
-        """Raise Refused if a package that the build needs is not installed; RPM and Arch look themselves."""
+        """Raise Refused if a build dependency is not installed; RPM and Arch check that themselves."""
         if self.found.packaging != "debian" or self._anyway:
             return
         done = subprocess.run(
@@ -125,8 +128,8 @@ class OwnPackaging:
         if done.returncode != 0:
             _, _, needed = done.stderr.strip().rpartition(": ")
             raise Refused(
-                f"the build needs packages that are not installed: {needed}",
-                hint=f"apt-get build-dep {self._path}, or go on with --anyway",
+                f"build dependencies are not installed: {needed}",
+                hint=f"run apt-get build-dep {self._path}, or go on with --anyway",
             )
 
     @property
@@ -138,13 +141,13 @@ class OwnPackaging:
 
     def argv(self, *_: str) -> list[str]:
         if self.found.packaging == "rpm":
-            told = ["--define", f"_topdir {self.out}/rpm", *(["--nodeps"] if self._anyway else [])]
-            return ["rpmbuild", "--rebuild", *told, str(self._path)]
+            options = ["--define", f"_topdir {self.out}/rpm", *(["--nodeps"] if self._anyway else [])]
+            return ["rpmbuild", "--rebuild", *options, str(self._path)]
         if self.found.packaging == "arch":
-            told = [*(["--noextract"] if self._goes_on else []), *(["--nodeps"] if self._anyway else [])]
-            return ["env", "-C", str(self.source), "makepkg", "--force", *told]
-        told = [*(["-nc"] if self._goes_on else []), *(["-d"] if self._anyway else [])]
-        return ["env", "-C", str(self.source), "dpkg-buildpackage", "-b", "-uc", "-us", *told]
+            options = [*(["--noextract"] if self._goes_on else []), *(["--nodeps"] if self._anyway else [])]
+            return ["env", "-C", str(self.source), "makepkg", "--force", *options]
+        options = [*(["-nc"] if self._goes_on else []), *(["-d"] if self._anyway else [])]
+        return ["env", "-C", str(self.source), "dpkg-buildpackage", "-b", "-uc", "-us", *options]
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
@@ -152,18 +155,18 @@ class OwnPackaging:
 
     @property
     def told(self) -> dict[str, str]:
-        """What the packaging is told beside its own: how many compilers at once, and a cache where there is one."""
+        """Environment variables of the packaging: the number of parallel jobs, and a compiler cache if there is one."""
         cached = next((f"/{folder}" for folder in _CACHED if Path("/", folder, "gcc").exists()), None)
         options = os.environ.get("DEB_BUILD_OPTIONS", "")
-        told = {
+        variables = {
             "debian": {"DEB_BUILD_OPTIONS": f"{options} parallel={self._jobs}".strip()},
             "rpm": {"RPM_BUILD_NCPUS": str(self._jobs)},
             "arch": {"MAKEFLAGS": f"-j{self._jobs}"},
         }[self.found.packaging]
-        return told | ({} if cached is None else {"PATH": f"{cached}:{os.environ.get('PATH', os.defpath)}"})
+        return variables | ({} if cached is None else {"PATH": f"{cached}:{os.environ.get('PATH', os.defpath)}"})
 
     def left(self) -> list[Path]:
-        """Return the packages that lie where the packaging puts them."""
+        """Return the packages that exist where the packaging puts them."""
         return sorted(path for pattern in _LEFT[self.found.packaging] for path in self.out.glob(pattern))
 
 
@@ -171,3 +174,32 @@ def _noted(path: Path) -> tuple[AppliedPatch, ...] | None:
     with contextlib.suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(path.read_bytes(), type=tuple[AppliedPatch, ...])
     return None
+
+
+def package_kernel(
+    packs: OwnPackaging,
+    patches: tuple[AppliedPatch, ...],
+    build: KernelBuild,
+    read: Callable[[Path], PackageFile],
+    unix_ms: Callable[[], int],
+) -> KernelPackaged:
+    """Build the packages from patched sources. Raise KtrialError if there is no new package."""
+    packs.check_needs()
+    command = tuple(packs.argv())
+    before = {path: path.stat().st_mtime_ns for path in packs.left()}
+    cost = build.run(TARGET, 1)
+    made = [path for path in packs.left() if before.get(path) != path.stat().st_mtime_ns]
+    if not made:
+        raise KtrialError(f"{' '.join(command)} succeeded but left no package", hint=f"look into {packs.out}")
+    return KernelPackaged(
+        folder=str(packs.out),
+        place=packs.found.place,
+        packaging=packs.found.packaging,
+        sha256=packs.sha256,
+        patches=patches,
+        command=command,
+        environment=dict(packs.told),
+        cost=cost,
+        packages=tuple(read(path) for path in made),
+        ended_unix_ms=unix_ms(),
+    )

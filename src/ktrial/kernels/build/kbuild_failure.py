@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a kernel's build failed: the cause in the toolchain where it is a known one, and the lines of the log."""
+"""Finds out why a kernel build failed: the relevant lines of the log, and the cause if it is a known one."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class _KnownFailure(NamedTuple):
 
 
 _KNOWN = (
-    _KnownFailure(re.compile(r"No space left on device"), "the disk is full", "make room; the same command goes on"),
+    _KnownFailure(re.compile(r"No space left on device"), "the disk is full", "free some space, then run it again"),
     _KnownFailure(
         re.compile(r"LLVM ERROR: out of memory|virtual memory exhausted|Cannot allocate memory|memory allocating"),
-        "memory ran out",
-        "give fewer --jobs, more memory, or leave lto-thin or btf out",
+        "the machine ran out of memory",
+        "use fewer --jobs or more memory, or drop lto-thin or btf",
     ),
     _KnownFailure(
         re.compile(r"\bKilled\b|signal 9|fatal error: Killed signal"),
-        "a compiler or linker was killed, most likely as memory ran out",
-        "give fewer --jobs, more memory, or leave lto-thin or btf out",
+        "a compiler or linker was killed, most likely because memory ran out",
+        "use fewer --jobs or more memory, or drop lto-thin or btf",
     ),
     _KnownFailure(
         re.compile(r"debian/certs/|debian/canonical-|certs/[\w-]+\.pem'?, needed by|certs/signing_key"),
-        "the configuration names a distribution's certificates, which are not in these sources",
+        "the configuration names a distribution's certificates, which these sources lack",
         '--set SYSTEM_TRUSTED_KEYS="" --set SYSTEM_REVOCATION_KEYS=""',
     ),
     _KnownFailure(
@@ -49,43 +49,43 @@ _KNOWN = (
     _KnownFailure(re.compile(r"ncurses\.h"), "the headers of ncurses are missing", "apt-get install libncurses-dev"),
     _KnownFailure(
         re.compile(r"pahole.*(?:not available|not found)|BTF: .*pahole"),
-        "pahole, which makes BTF, is missing",
-        "apt-get install dwarves, or leave btf out",
+        "pahole, which generates BTF, is missing",
+        "apt-get install dwarves, or drop btf",
     ),
     _KnownFailure(
         re.compile(r"FAILED: load BTF|FAILED elf_update|Failed to generate BTF|btf_encoder__|die__process|"
                    r"resolve_btfids.*(?:FAILED|failed)"),
-        "BTF could not be made: pahole does not take what this compiler, LTO or Rust wrote",
-        "take a newer pahole, or leave one out of btf, lto-thin and Rust",
+        "BTF generation failed: pahole cannot read what this compiler, LTO or Rust wrote",
+        "use a newer pahole, or drop btf, lto-thin or Rust",
     ),
     _KnownFailure(
         re.compile(r"Rust compiler|bindgen|rust-src|can't find crate for `core`|RUST_LIB_SRC|\.rs:\d+"),
-        "Rust's part could not be built",
-        "`make -C TREE rustavailable` says what Rust lacks; --set RUST=n builds without it",
+        "the Rust code did not build",
+        "find out what Rust lacks with `make -C TREE rustavailable`, or build without it: --set RUST=n",
     ),
     _KnownFailure(
         re.compile(r"bad value \(.*\) for .-m(?:arch|tune)|unknown target CPU|unknown argument|"
                    r"unrecognized command.line option|unsupported argument"),
         "the compiler does not know a flag",
-        "take a newer compiler with --cc, or another --target",
+        "give a newer compiler with --cc, or another --target",
     ),
     _KnownFailure(
         re.compile(r"ld\.lld: error|undefined symbol|undefined reference|relocation truncated"),
         "linking failed",
-        "take the compiler and linker of one release; without lto-thin it may link",
+        "use a compiler and linker of the same release, or drop lto-thin",
     ),
     _KnownFailure(re.compile(r"\b(?:flex|bison|bc|cpio|perl|lz4|zstd|rsync|depmod|gawk): (?:command )?not found"),
            "a program is missing", "install the program that the log names"),
     _KnownFailure(
         re.compile(r"\[-Werror[=\]]|being treated as errors"),
-        "a warning counts as an error here, as this compiler warns of what the tree's own did not",
+        "a warning counts as an error, and this compiler warns about more than the tree expects",
         "--set WERROR=n",
     ),
 )  # fmt: skip
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """`cause` and `step` are None of a failure that is not a known one; `excerpt` are lines of the log."""
+    """The cause and the next step, None if the failure is unknown; `excerpt` are lines of the log."""
 
     cause: str | None
     step: str | None
@@ -93,7 +93,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def read_failure(log: str) -> Failure:
-    """What a log that ended in failure says. A build on several CPUs goes on for a while after its first error."""
+    """Explain the log of a failed build. A parallel build continues for a while after its first error."""
     lines = log.splitlines()
     first = next((number for number, line in enumerate(lines) if _ERROR.search(line)), None)
     if first is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a verbose build of a kernel says that it ran."""
+"""Reads the commands from the output of a verbose kernel build."""
 
 from __future__ import annotations
 
@@ -31,24 +31,23 @@ _KEPT = re.compile(r"(?:saved)?cmd_\S+ := (.+)$")
 
 
 def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
-    """Return the command that compiled `target` (`lib/ctype.o`), the last one where there are several."""
+    """Return the command that compiled `target` (`lib/ctype.o`); the last one if there are several."""
     found = [words for words in _commands(data, (f"-o {target} ",), source) if "-c" in words]
     if not found:
-        raise unreadable(source, None, "the whole text", f"a build of {target}: no command writes it")
+        raise unreadable(source, None, "the whole text", f"a build of {target}: no command writes that file")
     return found[-1]
 
 
 def read_rust_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
-    """Return the command of rustc that made `target` (`rust/core.o`), the last one where there are several."""
+    """Return the rustc command that wrote `target` (`rust/core.o`); the last one if there are several."""
     commands = _commands(data, (f"--emit=obj={target} ", f"-o {target} "), source)
     found = [words for words in commands if any(word.rpartition("/")[2].startswith("rustc") for word in words)]
     if not found:
-        raise unreadable(source, None, "the whole text", f"a build of {target}: no command of rustc's writes it")
+        raise unreadable(source, None, "the whole text", f"a build of {target}: no rustc command writes that file")
     return found[-1]
 
 
 def _commands(data: bytes, marks: tuple[str, ...], source: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command that holds one of the marks."""
     for line, text in numbered(data, source):
         if any(mark in f"{text} " for mark in marks):
             try:
@@ -58,17 +57,17 @@ def _commands(data: bytes, marks: tuple[str, ...], source: str) -> Iterator[tupl
 
 
 def marches(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all -march of a command, in order; the last one counts."""
+    """Return all -march flags of a command, in order; the last one takes effect."""
     return tuple(word for word in argv if word.startswith("-march="))
 
 
 def compiled(line: str) -> bool:
-    """Return whether a line of a build that is not verbose tells of a source that was compiled."""
+    """Return whether a line of a non-verbose build reports a compiled source."""
     return bool(_COMPILED.match(line))
 
 
 def read_cmd_file(data: bytes, source: str) -> tuple[str, ...]:
-    """Return the command that kbuild kept of an object (`lib/.ctype.o.cmd`)."""
+    """Return the command that kbuild saved for an object (`lib/.ctype.o.cmd`)."""
     for line, text in numbered(data, source):
         match = _KEPT.match(text)
         if match is None:
@@ -77,31 +76,31 @@ def read_cmd_file(data: bytes, source: str) -> tuple[str, ...]:
             return tuple(split_words(match[1].split(" ; ")[0]))
         except ValueError:
             raise unreadable(source, line, text, "a command line") from None
-    raise unreadable(source, None, "the whole file", "what kbuild keeps of an object: it has no line cmd_… :=")
+    raise unreadable(source, None, "the whole file", "a .cmd file of kbuild: the line cmd_… := is missing")
 
 
 def last_flag(argv: tuple[str, ...], begin: str) -> str | None:
-    """Return what follows `begin` in the last word of a command that begins so."""
+    """Return the rest of the last word that begins with `begin`."""
     return next((word.removeprefix(begin) for word in reversed(argv) if word.startswith(begin)), None)
 
 
 def read_cache_log(data: bytes, source: str = "ccache's log") -> tuple[int, int]:
-    """(hits, misses) of ccache's log of statistics: a line for each file, and what came of it."""
+    """Return (hits, misses) from ccache's statistics log, which has a line per file and result."""
     words = [text.strip() for _, text in numbered(data, source) if not text.startswith("#")]
     hits = sum(word in ("direct_cache_hit", "preprocessed_cache_hit") for word in words)
     return hits, words.count("cache_miss")
 
 
 def read_sccache(data: bytes, source: str = "sccache --show-stats") -> tuple[int, int]:
-    """(hits, misses) that the server of sccache has counted since it was started."""
+    """Return (hits, misses) since the sccache server was started."""
     try:
-        told = decode_as(data, _SccacheTold).stats
+        stats = decode_as(data, _SccacheTold).stats
     except msgspec.DecodeError as error:
-        raise unreadable(source, None, "the whole text", f"statistics of sccache as JSON: {error}") from None
-    return sum(told.cache_hits.counts.values()), sum(told.cache_misses.counts.values())
+        raise unreadable(source, None, "the whole text", f"sccache statistics as JSON: {error}") from None
+    return sum(stats.cache_hits.counts.values()), sum(stats.cache_misses.counts.values())
 
 
 def rust_cpus(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all target CPUs of a command of rustc's, in order; the last one counts."""
+    """Return all target CPUs of a rustc command, in order; the last one takes effect."""
     joined = [f"-C{after}" if word == "-C" else word for word, after in zip(argv, (*argv[1:], ""), strict=True)]
     return tuple(word.removeprefix("-Ctarget-cpu=") for word in joined if word.startswith("-Ctarget-cpu="))

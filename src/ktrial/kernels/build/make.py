@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs make of a kernel tree, outside of it, with nothing of the environment that would change what comes out."""
+"""Runs make on a kernel tree with a separate output folder and a clean environment."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
 
 from ktrial.kit.errors import KtrialError
 
 _LIMIT_S = 900.0
-#: What of the environment would change how a kernel is configured and compiled.
+#: Environment variables that would change how a kernel is configured and compiled.
 NOT_INHERITED = frozenset({
     "ARCH",
     "CC",
@@ -43,14 +45,10 @@ _SHOWN_LINES = 12
 
 
 class Make:
-    """Builds the tree in `folder` in `out`; `variables` stand on the command line, where nothing overrides them."""
+    """Builds the tree `folder` in `out`; `variables` go on the command line, where nothing overrides them."""
 
     def __init__(
-        self,
-        folder: Path,
-        out: Path,
-        variables: Mapping[str, str],
-        environment: Mapping[str, str] | None = None,
+        self, folder: Path, out: Path, variables: Mapping[str, str], environment: Mapping[str, str] | None = None
     ) -> None:
         self._folder = folder.resolve()
         self.out = out.resolve()
@@ -59,7 +57,7 @@ class Make:
 
     @property
     def launcher(self) -> str | None:
-        """What stands before the compiler: a cache, or what spreads compilers over machines."""
+        """The program in front of the compiler: a cache or a distributor such as distcc."""
         before, _, compiler = self._variables.get("CC", "").partition(" ")
         return before if compiler else None
 
@@ -67,23 +65,50 @@ class Make:
         return Make(self._folder, self.out, {**self._variables, **more}, self._environment)
 
     def argv(self, *words: str) -> list[str]:
-        told = [f"{name}={value}" for name, value in self._variables.items()]
-        return ["make", "-C", str(self._folder), f"O={self.out}", *told, *words]
+        assignments = [f"{name}={value}" for name, value in self._variables.items()]
+        return ["make", "-C", str(self._folder), f"O={self.out}", *assignments, *words]
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
         return {**inherited, **self._environment, **(more or {}), "LC_ALL": "C", "TZ": "UTC"}
 
     def run(self, *words: str, stdin: bytes | None = None, **more: str) -> bytes:
-        """Return what it prints. Raises KtrialError with its last lines where it fails."""
+        """Return the output of make. Raise KtrialError with its last lines if it fails."""
         return run(self.argv(*words), self.environment(more), stdin, self._what(*words))
 
     def tried(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        """Return the same where a failure is an answer."""
+        """Run make without raising if it fails."""
         return _run_to_end(self.argv(*words), self.environment(), b"", self._what(*words))
 
     def _what(self, *words: str) -> str:
         return f"make {' '.join(words)} in {self._folder}"
+
+
+class MakeFolder:
+    """A context manager around a private folder below `work` in which it configures a tree; it removes the folder."""
+
+    def __init__(self, tree: Path, variables: Mapping[str, str], work: Path | None) -> None:
+        self._tree = tree.resolve()
+        self._variables = variables
+        self._work = work
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._folder = TemporaryDirectory(prefix="make-", dir=self._work)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @property
+    def _out(self) -> Path:
+        assert self._folder is not None, "use it as a context"
+        return Path(self._folder.name)
+
+    @property
+    def _make(self) -> Make:
+        return Make(self._tree, self._out, self._variables)
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None, what: str) -> bytes:
@@ -98,14 +123,7 @@ def _run_to_end(
     argv: Sequence[str], environment: Mapping[str, str], stdin: bytes, what: str
 ) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(
-            argv,
-            input=stdin,
-            capture_output=True,
-            check=False,
-            timeout=_LIMIT_S,
-            env=environment,
-        )
+        return subprocess.run(argv, input=stdin, capture_output=True, check=False, timeout=_LIMIT_S, env=environment)
     except OSError as error:
         raise KtrialError(f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}") from None
     except subprocess.TimeoutExpired:

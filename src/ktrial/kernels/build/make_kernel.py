@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build a kernel of a configuration, always to the same bytes, and hold against the artefact what was asked for."""
+"""Builds a kernel reproducibly from a configuration, and checks the result against the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ktrial.kernels.source import KernelSource
 from ktrial.kernels.uarch.targets import Target, build_flags
 from ktrial.kit.errors import KtrialError
 
-#: Who built it and where: the same for everybody, so that the same sources give the same bytes.
+#: The builder's name, the same for everybody, so that the same sources give the same bytes.
 BUILDER = "ktrial"
 _COMPILERS = ("CC", "HOSTCC", "HOSTCXX")
 _SHOWN = 4
@@ -27,14 +27,13 @@ _CC_TEXT = "CC_VERSION_TEXT"
 class Building(Protocol):
     """Builds in a folder."""
 
-    def check_room(self, symbols: Mapping[str, str], jobs: int) -> None:
-        """Raise Refused if disk or memory will not do."""
+    def check_room(self, symbols: Mapping[str, str], jobs: int) -> None: ...
 
     def run(self, target: str, jobs: int) -> BuildCost: ...
 
 
 class BuildOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be built. `target` is there where it is told by flags, not by the configuration."""
+    """What to build. `target` is set if flags select it instead of the configuration."""
 
     source: KernelSource
     architecture: str
@@ -56,7 +55,7 @@ def make_variables(
     flagged: Target | None = None,
     optimise: str | None = None,
 ) -> dict[str, str]:
-    """What make is told: the programs, behind a cache where there is one, and flags that stand last and so win."""
+    """Return make's variables: the programs, behind a cache if there is one, and extra flags, which take precedence."""
     programs = {
         name: f"{launcher} {word}" if launcher and name in _COMPILERS else word
         for name, word in toolchain.variables.items()
@@ -68,17 +67,17 @@ def make_variables(
 
 
 def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *places: str) -> dict[str, str]:
-    """No folder of this machine's stands in debug information, nor in Rust's code: the same kernel comes out of any.
+    """Return make's variables with flags that keep this machine's paths out of debug information and Rust code.
 
-    Without either, as it was.
+    The same kernel then comes out of any folder. A kernel with neither needs no flags.
     """
     found = dict(make)
-    told = []
+    additions = []
     if symbols.get("DEBUG_INFO") == "y":
-        told += [(name, "-fdebug-prefix-map") for name in ("KCFLAGS", "KAFLAGS")]
+        additions += [(name, "-fdebug-prefix-map") for name in ("KCFLAGS", "KAFLAGS")]
     if symbols.get("RUST") == "y":
-        told.append(("KRUSTFLAGS", "--remap-path-prefix"))
-    for name, option in told:
+        additions.append(("KRUSTFLAGS", "--remap-path-prefix"))
+    for name, option in additions:
         found[name] = " ".join([*filter(None, [make.get(name)]), *(f"{option}={place}=." for place in places)])
     return found
 
@@ -86,9 +85,9 @@ def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *p
 def build_key(
     source: KernelSource, configured: Configured, tools: tuple[Tool, ...], make: Mapping[str, str]
 ) -> str | None:
-    """Return another one wherever something is that a kernel is built of; None if the sources may change unseen.
+    """Return a hash of everything that a kernel is built from; None if the sources may change unnoticed.
 
-    `make` is what is told without places and without what stands before the compiler.
+    `make` are the variables without paths and without what runs in front of the compiler.
     """
     identity = source.sha256 or (source.commit if not source.changes else None)
     if identity is None:
@@ -99,7 +98,7 @@ def build_key(
 
 
 def make_environment(source: KernelSource, *, distributed: bool = False) -> dict[str, str]:
-    """Return what keeps the same sources giving the same bytes, and lets builds in other folders use one cache."""
+    """Return variables that make the build reproducible, and let builds in different folders share a cache."""
     stamp = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(source.epoch_s))
     return {
         "KBUILD_BUILD_TIMESTAMP": stamp,
@@ -120,10 +119,11 @@ def make_kernel(
     unix_ms: Callable[[], int],
     folder: str,
 ) -> KernelMade:
-    """Build the image. Raises KtrialError if what was built is not what was asked for."""
+    """Build the image. Raise KtrialError if the result differs from the request."""
     if not order.anyway:
         build.check_room(order.configured.symbols, order.jobs)
-    cost = build.run("all" if order.configured.symbols.get("MODULES") == "y" else _image_target(order), order.jobs)
+    image = {"x86_64": "bzImage", "arm64": "Image"}.get(order.architecture, "all")
+    cost = build.run("all" if order.configured.symbols.get("MODULES") == "y" else image, order.jobs)
     kernel, digest = found()
     compiled = flags()
     check_agrees(order, kernel, compiled)
@@ -147,7 +147,7 @@ def make_kernel(
 
 
 def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None) -> None:
-    """Raise KtrialError if the artefact and the request differ. What the artefact does not tell is not held."""
+    """Raise KtrialError if the built kernel contradicts the request. What the kernel doesn't say is not checked."""
     wrong = []
     if kernel.identity.compiler is not None and order.toolchain.kind not in kernel.identity.compiler:
         wrong.append(f"it was compiled with {kernel.identity.compiler}, not with {order.toolchain.kind}")
@@ -160,18 +160,14 @@ def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None)
         wrong += [f"{one.symbol} is {one.after or 'n'}, not {one.before or 'n'}" for one in differ[:_SHOWN]]
     if wrong:
         raise KtrialError(
-            "what was built is not what was asked for:\n" + "\n".join(f"  {line}" for line in wrong),
-            hint="`ktrial kernel inspect` shows the whole of it",
+            "the built kernel differs from the request:\n" + "\n".join(f"  {line}" for line in wrong),
+            hint="show the kernel with `ktrial kernel inspect`",
         )
 
 
 def _on(symbols: Mapping[str, str]) -> dict[str, str]:
-    """Without those that are off or empty, which one reader tells of and another leaves out, and without quotes."""
+    """Return the enabled symbols without quotes; readers disagree on whether to list those that are off or empty."""
     bare = {name: value.strip('"') for name, value in symbols.items()}
     if _CC_TEXT in bare:
         bare[_CC_TEXT] = without_target(bare[_CC_TEXT])
     return {name: value for name, value in bare.items() if value not in ("n", "")}
-
-
-def _image_target(order: BuildOrder) -> str:
-    return {"x86_64": "bzImage", "arm64": "Image"}.get(order.architecture, "all")

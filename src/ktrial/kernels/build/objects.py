@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks through a built kernel tree: with which flags its objects were compiled, and by whom."""
+"""Finds out with which flags the objects of a built kernel tree were compiled, and by which compiler."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 from ktrial.kernels.built_objects import BuiltObjects, ObjectFlags
-from ktrial.kernels.images.compiler_banner import comments, producers
 from ktrial.kit.errors import BadInput
 from ktrial.kit.files import why_unread
 from ktrial.kit.formats.elf import Elf
@@ -20,22 +20,16 @@ from ktrial.kit.formats.elf import Elf
 Language = Literal["C", "Rust"]
 
 _COMMAND = re.compile(rb"(?:saved)?cmd_(\S+) := ([^\n]*)")
-
 _SOURCE = re.compile(rb"^source_\S+ := (\S+)", re.MULTILINE)
-
 _C_TARGET = re.compile(rb"(?<=\s)-(march|mcpu|mtune)=(\S+)")
-
 _C_LEVEL = re.compile(rb"(?<=\s)-O(\w*)(?=\s)")
-
 _RUST_TARGET = re.compile(rb"(?<=\s)-C ?target-cpu=(\S+)")
-
 _RUST_LEVEL = re.compile(rb"(?<=\s)-C ?opt-level=(\S+)")
-
 _C_NAMES = ("march", "mcpu", "mtune")
 
 
 class Compiled(NamedTuple):
-    """An object: what it was compiled for and how much it was optimised, as the last flags say; empty: none does."""
+    """An object with its target and optimisation level, from the last such flag; empty if there is none."""
 
     object: str
     language: Language
@@ -44,7 +38,7 @@ class Compiled(NamedTuple):
 
 
 def read_cmd(data: bytes) -> Compiled | None:
-    """Return what the file tells; None if its command compiles neither C nor Rust (it links, assembles, copies)."""
+    """Return the object that a saved command compiles; None if it compiles neither C nor Rust."""
     command = _COMMAND.match(data)
     if command is None:
         return None
@@ -61,7 +55,6 @@ def read_cmd(data: bytes) -> Compiled | None:
 
 
 def _c_target(words: bytes) -> str:
-    """Return the last -march, -mcpu and -mtune: those that count."""
     found = {match[1].decode(): match[2].decode(errors="replace") for match in _C_TARGET.finditer(words)}
     return " ".join(f"-{name}={found[name]}" for name in _C_NAMES if name in found)
 
@@ -71,21 +64,27 @@ def _last(pattern: re.Pattern[bytes], words: bytes, flag: str) -> str:
     return flag + found[-1].decode(errors="replace") if found else ""
 
 
-#: Folders at the top whose objects are programs of the build, not parts of the kernel.
+#: Top-level folders whose objects are build tools, not parts of the kernel.
 _NOT_THE_KERNEL = frozenset({"scripts", "tools", "usr", "Documentation", "samples", "include"})
-#: Parts of a path whose code runs before the kernel, beside it or in programs, with flags of its own.
+#: Folders of code that runs before the kernel, beside it or in user space, with its own flags.
 _APART = frozenset({"boot", "realmode", "purgatory", "libstub", "vdso", "vdso32", "tools", "hyp"})
 _EXAMPLES = 3
 _VMLINUX = "vmlinux"
+#: The DW_AT_producer strings of compilers; gcc appends the flags that change code.
+_PRODUCER = re.compile(
+    rb"(?:GNU (?:C|AS|GIMPLE)\S* |(?<![\w.-])(?<![\w.-] )(?:[\w.-]+ )*clang version |clang LLVM \(rustc version )"
+    rb"[^\0\n]*"
+)
+_FLAG = re.compile(r"-(?:march|mcpu|mtune)=\S+|-O\w*(?= |$)")
+_UNPACKED_LIMIT_BYTES = 512 << 20
 
 
 def is_built_tree(folder: Path) -> bool:
-    """Return whether a kernel was built in it."""
     return (folder / ".config").is_file() and (folder / _VMLINUX).is_file()
 
 
 def built_objects(folder: Path) -> BuiltObjects:
-    """Return what was compiled there. Raises BadInput if it cannot be read."""
+    """Return what a built tree compiled. Raise BadInput if it cannot be read."""
     kernel: list[Compiled] = []
     apart = 0
     for compiled in _compiled(folder):
@@ -129,7 +128,6 @@ def _flags(compiled: Sequence[Compiled], language: Language) -> ObjectFlags:
 
 
 def _examples(compiled: Sequence[Compiled]) -> dict[str, tuple[str, ...]]:
-    """Target or level -> some objects, where most objects have another one."""
     found: dict[str, list[str]] = {}
     for language in ("C", "Rust"):
         these = sorted(one for one in compiled if one.language == language)
@@ -143,10 +141,34 @@ def _examples(compiled: Sequence[Compiled]) -> dict[str, tuple[str, ...]]:
 
 
 def _compilers(vmlinux: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the compilers that the kernel names: in its comment, and in its debug information."""
     try:
         with vmlinux.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             elf = Elf(data, str(vmlinux))
             return comments(elf), producers(elf)
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot be read: {error}", file=str(vmlinux)) from None
+        raise BadInput(f"cannot read it: {error}", file=str(vmlinux)) from None
+
+
+def comments(file: Elf) -> tuple[str, ...]:
+    data = file.section(".comment") or b""
+    return tuple(dict.fromkeys(text.decode(errors="replace") for text in data.split(b"\0") if text))
+
+
+def producers(file: Elf) -> tuple[str, ...]:
+    """Return the compilers that debug information names, with their recorded target and optimisation level."""
+    data = _unpacked(file.section(".debug_str") or b"")
+    found = (match[0].decode(errors="replace") for match in _PRODUCER.finditer(data))
+    return tuple(sorted({" ".join((text.partition(" -")[0], *_FLAG.findall(text))) for text in found}))
+
+
+def _unpacked(section: bytes) -> bytes:
+    """Return the section, unpacked if it was compressed with zlib.
+
+    A compressed section begins with its kind (1), its size and its alignment.
+    """
+    if section[:8] != b"\1" + b"\0" * 7 or len(section) < 24:
+        return section
+    try:
+        return zlib.decompressobj().decompress(section[24:], _UNPACKED_LIMIT_BYTES)
+    except zlib.error:
+        return section

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages of a built kernel, through the kernel's own targets."""
+"""Packages a built kernel with the kernel's own make targets."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ktrial.kit.errors import KtrialError, Refused
 FOLDER = "packages"
 _MAKEFILE, _RULES = "scripts/Makefile.package", "scripts/package/debian/rules"
 _HELPER = "dh_listpackages"
-#: What dpkg writes of packages that it has made.
+#: Files that dpkg writes about the packages it built.
 _TOLD = (".buildinfo", ".changes")
 _DEB_LEFT = ("../*.deb", *(f"../*{suffix}" for suffix in _TOLD))
 
 
 class Packing(NamedTuple):
-    """How a kind of package is made: make's target, the programs it starts, where it leaves what, more variables."""
+    """How to make a kind of package: make's target, the programs it runs, where it leaves what, more variables."""
 
     target: str
     programs: tuple[str, ...]
-    #: Patterns relative to the build's folder.
+    #: Patterns relative to the build folder.
     left: tuple[str, ...]
     variables: Mapping[str, str]
 
@@ -43,31 +43,30 @@ PACKINGS: Mapping[PackageKind, Packing] = {
 
 
 def needed_programs(kind: PackageKind, tree: Path) -> tuple[str, ...]:
-    """Return what the tree starts to make it. Debian's rules of newer trees are written with debhelper."""
+    """Return the programs that the target runs. Debian's rules in newer trees need debhelper."""
     rules = tree / _RULES
     helped = kind == "deb" and rules.is_file() and "dh_" in rules.read_text(encoding="utf-8", errors="replace")
     return (*PACKINGS[kind].programs, *((_HELPER,) if helped else ()))
 
 
 def check_packing(kind: PackageKind, tree: Path) -> None:
-    """Raise where the tree has no such target."""
     packing = PACKINGS[kind]
     text = (tree / _MAKEFILE).read_text(encoding="utf-8", errors="replace") if (tree / _MAKEFILE).is_file() else ""
     if packing.target not in text and not (kind == "tar" and "tar%-pkg" in text):
-        raise Refused(f"this tree has no {packing.target}", hint="take --package tar, or a newer kernel")
+        raise Refused(f"this tree has no make target {packing.target}", hint="use --package tar, or a newer kernel")
     if kind == "pacman" and os.geteuid() == 0:
-        raise Refused("makepkg, which makes packages of pacman, does not run as root", hint="build as an ordinary user")
+        raise Refused("cannot build pacman packages: makepkg does not run as root", hint="build as an ordinary user")
 
 
 def variables_of(kind: PackageKind, out: Path) -> dict[str, str]:
-    """What make is told beside the build's own. Trees before 6.4 leave packages of RPM in the user's home otherwise."""
+    """Return make's variables for the package. Trees before 6.4 would leave RPM packages in the user's home."""
     if kind == "rpm":
         return {"RPMOPTS": f"--nodeps --define '_topdir {out}/rpmbuild'"}
     return dict(PACKINGS[kind].variables)
 
 
 class PackagesBefore:
-    """What lies beside a build before packages are made, so that only new files are taken."""
+    """The package files that exist before packaging, so that only new ones are collected."""
 
     def __init__(self, kind: PackageKind, out: Path) -> None:
         self._kind = kind
@@ -75,10 +74,10 @@ class PackagesBefore:
         self._before = {path: _stamp(path) for path in self._find_packages()}
 
     def collect(self) -> tuple[Package, ...]:
-        """Return the packages, moved into the build's own folder."""
+        """Return the new packages, moved into the build folder."""
         new = [path for path in self._find_packages() if self._before.get(path) != _stamp(path)]
         if not new:
-            raise KtrialError(f"make {PACKINGS[self._kind].target} ended well, and left no package")
+            raise KtrialError(f"make {PACKINGS[self._kind].target} succeeded but left no package")
         into = self._out / FOLDER
         into.mkdir(exist_ok=True)
         moved = [Path(shutil.move(path, into / path.name)) for path in sorted(new)]

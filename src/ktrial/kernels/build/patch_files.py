@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Well-known sets of patches, recognised by what they put into a kernel's files: in a tree, or in a patch."""
+"""Recognises well-known patch sets by their traces in a kernel's files, in a tree or in a patch."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-import msgspec
+from ktrial.kernels.source import PatchSet
 
-
-class Family(msgspec.Struct, frozen=True):
-    """A set of patches; the version where the files tell it."""
-
-    name: str
-    version: str | None = None
-
-    def __str__(self) -> str:
-        return self.name if self.version is None else f"{self.name} {self.version}"
-
-
-#: Name -> file -> what stands there, with the version as its group where it is told. The first that tells one counts.
+#: The traces of each patch set: file and pattern, whose group is the version if the file states it.
 _SIGNS: Mapping[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
     "BORE": (
         ("include/linux/sched/bore.h", re.compile(r'#define\s+SCHED_BORE_VERSION\s+"([\w.-]+)"')),
@@ -43,16 +32,16 @@ _SIGNS: Mapping[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
     "PREEMPT_RT": (("localversion-rt", re.compile(r"-?(rt\d[\w.]*)")),),
     "Project C (BMQ, PDS)": (("init/Kconfig", re.compile(r"^menuconfig SCHED_ALT$", re.MULTILINE)),),
 }
-#: The files to look into.
+#: The files to search.
 FILES = tuple(dict.fromkeys(path for signs in _SIGNS.values() for path, _ in signs))
 
 
-def families(files: Mapping[str, str]) -> tuple[Family, ...]:
-    """Return those that the texts, by path, belong to."""
+def families(files: Mapping[str, str]) -> tuple[PatchSet, ...]:
+    """Return the patch sets that left traces in the texts, which are keyed by path."""
     found = []
     for name, signs in _SIGNS.items():
         matches = [match for path, pattern in signs if (match := pattern.search(files.get(path, "")))]
         if matches:
             versions = (match[1] for match in matches if match.groups() and match[1])
-            found.append(Family(name, next(versions, None)))
+            found.append(PatchSet(name, next(versions, None)))
     return tuple(found)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patches for kernel trees: fetched, checked, and applied without fuzz to a tree that nobody else has."""
+"""Patches for kernel trees: downloads, checks, and applies them without fuzz to a private tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from ktrial.kernels.build.patch_files import families
-from ktrial.kernels.source import AppliedPatch, PatchSet, PatchWord
+from ktrial.kernels.source import AppliedPatch, PatchWord
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnreadableOutput
 from ktrial.kit.files import why_unread
 from ktrial.kit.formats.tool_output import numbered, unreadable
@@ -36,7 +36,7 @@ class PatchMember(msgspec.Struct, frozen=True):
 
 
 def read_series(data: bytes, source: str = "series") -> tuple[PatchMember, ...]:
-    """Read a series; options but `-pN` and `-pab`, names that lead elsewhere and empty series are refused."""
+    """Parse a series file. Refuse options other than `-pN` and `-pab`, paths that lead out, and empty series."""
     found = []
     for number, text in numbered(data, source):
         line = text.split("#")[0].strip() if text.lstrip().startswith("#") or " #" in text else text.strip()
@@ -47,7 +47,7 @@ def read_series(data: bytes, source: str = "series") -> tuple[PatchMember, ...]:
         except ValueError:
             raise unreadable(source, number, text, "the name of a patch") from None
         if path.startswith("/") or ".." in path.split("/"):
-            raise unreadable(source, number, path, "a patch below the series: it leads elsewhere")
+            raise unreadable(source, number, path, "a path below the series file")
         strip = 1
         for option in options:
             match = _STRIP.fullmatch(option)
@@ -75,7 +75,7 @@ _UNPACKERS: Mapping[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
 
 
 class Patch(NamedTuple):
-    """A patch that was read: its name, where it came from, its bytes, how many folders its names begin with."""
+    """A patch: its name and origin, its bytes, and how many path components to strip."""
 
     name: str
     place: str
@@ -86,14 +86,14 @@ class Patch(NamedTuple):
 
 
 class Patches:
-    """Brings patches here; `download` writes what lies at an address to a new file."""
+    """Reads patches; `download` writes the content of a URL to a new file."""
 
     def __init__(self, work: Path, download: Callable[[str, Path], None]) -> None:
         self._work = work
         self._download = download
 
     def read(self, words: Iterable[PatchWord]) -> list[Patch]:
-        """All of them, in order; a folder with a `series` and a `series` itself stand for the patches named there."""
+        """Return all patches in order; a `series` file, or a folder with one, stands for the patches listed in it."""
         found: list[Patch] = []
         for word in words:
             path = Path(word.place)
@@ -117,16 +117,16 @@ class Patches:
 
 
 def apply(patch: Patch, tree: Path) -> AppliedPatch:
-    """Put it on the tree, whose files may be links to others: each that changes is written anew.
+    """Apply a patch to a tree whose files may be hard links: each changed file is replaced, never modified.
 
-    Raises Refused with the first hunk that does not fit; the tree is of no use then.
+    Raise Refused with the first hunk that does not fit; the tree is unusable then.
     """
     check_names(patch, tree)
     argv = ["patch", f"-p{patch.strip}", "-F0", "-N", "--batch", "--no-backup-if-mismatch", "-r", "-", "-d", str(tree)]
     try:
         done = subprocess.run(argv, input=patch.data, capture_output=True, check=False, timeout=_LIMIT_S)
     except FileNotFoundError:
-        raise KtrialError("the program `patch` is not installed here", hint="apt-get install patch") from None
+        raise KtrialError("cannot apply patches: `patch` is not installed", hint="apt-get install patch") from None
     except subprocess.TimeoutExpired:
         raise KtrialError(f"{patch.name}: `patch` did not end within {_LIMIT_S:g} s") from None
     said = done.stdout.decode(errors="replace")
@@ -139,14 +139,14 @@ def apply(patch: Patch, tree: Path) -> AppliedPatch:
         sha256=patch.sha256,
         files=len(patch.files),
         shifted=len(_SHIFTED.findall(said)),
-        families=tuple(PatchSet(one.name, one.version) for one in families(texts)),
+        families=families(texts),
     )
 
 
 def _series(series: Path, word: PatchWord) -> list[Patch]:
     if not series.is_file():
         hint = "give the patch files one by one with --patch"
-        raise BadInput("there is no `series` in this folder", file=word.place, hint=hint)
+        raise BadInput("no `series` file in this folder", file=word.place, hint=hint)
     data = _bytes(series)
     if word.sha256 is not None:
         _check_digest(data, word.sha256, str(series))
@@ -166,7 +166,9 @@ def _patch(data: bytes, place: str, sha256: str | None, strip: int) -> Patch:
     try:
         files = read_patch(text, place)
     except UnreadableOutput as error:
-        raise BadInput(error.message, hint="give a unified diff, as `git diff` and `diff -u` write it") from None
+        raise BadInput(
+            error.message, hint="give a unified diff, such as the output of `git diff` or `diff -u`"
+        ) from None
     return Patch(place.rstrip("/").rpartition("/")[2], place, digest, text, strip, files)
 
 
@@ -174,7 +176,7 @@ def _check_digest(data: bytes, wanted: str | None, place: str) -> str:
     digest = hashlib.sha256(data).hexdigest()
     if wanted not in {None, digest}:
         raise BadInput(
-            f"its SHA-256 is {digest}, not {wanted}", file=place, hint="it is another file than the one you looked at"
+            f"expected SHA-256 {wanted}, got {digest}", file=place, hint="read the file again: it has changed"
         )
     return digest
 
@@ -194,18 +196,18 @@ def _unpacked(data: bytes, place: str) -> bytes:
                 with unpack(io.BytesIO(data)) as file:
                     return _no_more(file.read(LIMIT_BYTES + 1), place)
             except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
-                raise BadInput(f"it cannot be unpacked: {error}", file=place) from None
+                raise BadInput(f"cannot unpack it: {error}", file=place) from None
     return data
 
 
 def _no_more(data: bytes, place: str) -> bytes:
     if len(data) > LIMIT_BYTES:
-        raise BadInput(f"it has more than {LIMIT_BYTES >> 20} MiB: it is not a patch", file=place)
+        raise BadInput(f"is not a patch: it is larger than {LIMIT_BYTES >> 20} MiB", file=place)
     return data
 
 
 def check_names(patch: Patch, tree: Path) -> None:
-    """Raise Refused for a name, or a link, that leads out of the tree."""
+    """Raise Refused for a name or link that leads out of the tree."""
     root = tree.resolve()
     for file in patch.files:
         names = [strip_name(name, patch.strip) for name in file.names if name != "/dev/null"] + list(file.mentioned)
@@ -213,9 +215,11 @@ def check_names(patch: Patch, tree: Path) -> None:
         for name in (*absolute, *names):
             inside = bool(name) and not name.startswith("/") and ".." not in name.split("/")
             if not inside or not (root / name).parent.resolve().is_relative_to(root):
-                raise Refused(f"{patch.name}: {name or file.names[0]!r} leads out of the tree", hint="do not apply it")
+                raise Refused(
+                    f"{patch.name}: {name or file.names[0]!r} leads out of the tree", hint="do not use this patch"
+                )
             if name.split("/")[0] == ".git":
-                raise Refused(f"{patch.name}: {name} is git's own", hint="do not apply it")
+                raise Refused(f"{patch.name}: {name} belongs to git", hint="do not use this patch")
         if file.link and any(_leads_out(link, names[-1]) for link in file.added.splitlines()):
             raise Refused(f"{patch.name}: {names[-1]} becomes a link that leads out of the tree")
 
@@ -230,7 +234,6 @@ def _leads_out(link: str, name: str) -> bool:
 
 
 def _failure(patch: Patch, said: str, complaint: str, tree: Path) -> str:
-    """Return the first hunk that does not fit, and the lines of the file where it should."""
     name = ""
     for line in said.splitlines():
         if match := _PATCHING.fullmatch(line.strip()):
@@ -244,10 +247,10 @@ def _failure(patch: Patch, said: str, complaint: str, tree: Path) -> str:
                 there = _around(tree / name, at, min(len(hunk.lines), _SHOWN_LINES))
                 return (
                     f"{patch.name}:{hunk.line}: hunk {number} of {len(file.hunks)} does not fit {name}:{at}\n"
-                    f"the patch wants there\n{wanted}\nthe tree has there\n{there}"
+                    f"the patch expects\n{wanted}\nthe tree has\n{there}"
                 )
     lines = [line for line in (*said.splitlines(), *complaint.splitlines()) if line.strip()]
-    return f"{patch.name} cannot be applied:\n" + "\n".join(f"  {line}" for line in lines[-8:])
+    return f"cannot apply {patch.name}:\n" + "\n".join(f"  {line}" for line in lines[-8:])
 
 
 def _around(path: Path, at: int, count: int) -> str:
@@ -256,10 +259,10 @@ def _around(path: Path, at: int, count: int) -> str:
     except OSError:
         return "  (no such file)"
     shown = lines[max(0, at - 1) : at - 1 + count]
-    return "\n".join(f"  {at + number:6} {line}" for number, line in enumerate(shown)) or "  (its end)"
+    return "\n".join(f"  {at + number:6} {line}" for number, line in enumerate(shown)) or "  (end of file)"
 
 
 def _hint(said: str) -> str:
     if "Reversed (or previously applied)" in said:
-        return "it is in this tree already, or for an older one"
-    return "take the patch for this version of Linux; the tree is as it was"
+        return "skip this patch: the tree already has it, or it is for an older version"
+    return "use the patch for this version of Linux; your tree is unchanged"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a build of a kernel shows that it goes on: one line in place on a terminal, else a line now and then."""
+"""The progress of a kernel build: a line updated in place on a terminal, elsewhere a line from time to time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ktrial.bench.text import duration
 from ktrial.kit.console import LiveLines, is_live
 from ktrial.kit.streams import draw, tell
 
-#: Seconds between two drawings on a terminal, and between two lines elsewhere.
+#: Seconds between two updates on a terminal, and between two lines elsewhere.
 _DRAWN_EACH_S, _TOLD_EACH_S = 0.5, 30.0
 
 
 class BuildProgress:
-    """Hears of sources that were compiled; `expected` is about how many there are, `before` were done already."""
+    """Counts compiled sources; `expected` is an estimate of their number, `before` were compiled earlier."""
 
     def __init__(self, expected: int, before: int = 0) -> None:
         self._expected = expected
@@ -25,7 +25,6 @@ class BuildProgress:
         self._told_s = 0.0
 
     def __call__(self, objects: int, seconds: float) -> None:
-        """So many were compiled in so many seconds."""
         each_s = _DRAWN_EACH_S if self._live else _TOLD_EACH_S
         if seconds - self._told_s < each_s:
             return
@@ -34,7 +33,7 @@ class BuildProgress:
         if self._live:
             self._lines.draw([line])
         else:
-            _to_stderr(f"{line}\n")
+            tell(sys.stderr, f"{line}\n")
 
     def end(self) -> None:
         if self._live:
@@ -42,15 +41,11 @@ class BuildProgress:
 
 
 def progress_line(objects: int, before: int, expected: int, seconds: float) -> str:
-    """`812 of about 1780 objects, 5m 10s, about 6m left`; without `expected` what was done alone."""
+    """Return `812 of about 1780 objects, 5m 10s, about 6m left`; without `expected` only what is done."""
     done = before + objects
     if not expected:
         return f"{done} objects, {duration(seconds)}"
     if done >= expected or not objects:
-        return f"{done} objects, {duration(seconds)}; linking, or more than was thought"
+        return f"{done} objects, {duration(seconds)}; linking, or more objects than estimated"
     left_s = (expected - done) * seconds / objects
     return f"{done} of about {expected} objects, {duration(seconds)}, about {duration(left_s)} left"
-
-
-def _to_stderr(text: str) -> None:
-    tell(sys.stderr, text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds a configured tree in a folder of its own: with progress, to be broken off and gone on with, and its cost."""
+"""Builds a configured tree in its own folder: shows progress, can be interrupted and continued, measures the cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ktrial.kit.errors import KtrialError, Refused
 from ktrial.kit.units import show_bytes
 
 _LOG, _CACHE_LOG = "ktrial-{}.log", "ktrial-ccache.log"
-#: Objects that every kernel compiles, whose command tells how all of it is compiled.
+#: Objects that every kernel compiles; their commands show the flags of the whole kernel.
 _SHOWN = ("init/main.o", "lib/ctype.o")
 _IMAGES = {"x86_64": "arch/x86/boot/bzImage", "arm64": "arch/arm64/boot/Image"}
 _SCCACHE = ("sccache", "--show-stats", "--stats-format=json")
@@ -35,7 +35,7 @@ Told = Callable[[int, float], None]
 
 
 class Makes(Protocol):
-    """A command that builds, and what its environment holds."""
+    """A build command and its environment."""
 
     @property
     def out(self) -> Path: ...
@@ -49,16 +49,16 @@ class Makes(Protocol):
 
 
 class Waits(Protocol):
-    """Waits for output, and hears of Ctrl-C meanwhile."""
+    """Waits for output and watches for Ctrl-C."""
 
     def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool: ...
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if somebody wants an end."""
+        """Raise KeyboardInterrupt if the user pressed Ctrl-C."""
 
 
 class KernelBuild:
-    """Builds through `make`; `tell` hears how many sources were compiled, and after how many seconds."""
+    """Builds through `make`; `tell` receives the number of compiled sources and the elapsed seconds."""
 
     def __init__(self, make: Makes, waits: Waits, tell: Told) -> None:
         self._make = make
@@ -67,15 +67,14 @@ class KernelBuild:
         self._out = make.out
 
     def check_room(self, symbols: Mapping[str, str], jobs: int) -> None:
-        """Raise Refused if the disk or the memory will most likely not do."""
-        check_room(self._out, [symbols], jobs, _used(self._out))
+        files = (one for one in self._out.rglob("*") if one.is_file() and not one.is_symlink())
+        check_room(self._out, [symbols], jobs, sum(one.stat().st_blocks * 512 for one in files))
 
     def done_before(self) -> int:
-        """Return how many objects an earlier build left here."""
         return sum(1 for _ in self._out.rglob(".*.o.cmd"))
 
     def run(self, target: str, jobs: int) -> BuildCost:
-        """Make `target`. Raises KtrialError with the cause and the log's lines where it fails."""
+        """Make `target`. Raise KtrialError with the cause and the relevant log lines if it fails."""
         counts = _CacheCounts(self._make)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin_s = time.monotonic()
@@ -84,7 +83,7 @@ class KernelBuild:
         objects, status = self._run(argv, counts.environment, begin_s, log)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if status != 0:
-            raise _failure("make" if argv[0] == "make" else "the command of the", target, status, log)
+            raise _failure("make" if argv[0] == "make" else "the command for", target, status, log)
         hits, misses = counts.end() or (None, None)
         return BuildCost(
             wall_s=round(time.monotonic() - begin_s, 1),
@@ -128,34 +127,35 @@ class KernelBuild:
     def image(self, architecture: str) -> Path:
         path = self._out / _IMAGES.get(architecture, "vmlinux")
         if not path.is_file():
-            raise KtrialError(f"make ended well, and left no {path}", hint=f"look into the logs in {self._out}")
+            raise KtrialError(f"make succeeded but left no {path}", hint=f"look into the logs in {self._out}")
         return path
 
 
 def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, used_bytes: int = 0) -> None:
-    """Raise Refused if these configurations can most likely not be built in a folder, one after the other.
+    """Raise Refused if disk space or memory will most likely not suffice for these builds, one after the other.
 
-    `used_bytes` are there already.
+    `used_bytes` already exist in the folder.
     """
-    needed, free = sum(map(room_of, wanted)) - used_bytes, shutil.disk_usage(_existing(folder)).free
+    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    needed, free = sum(map(room_of, wanted)) - used_bytes, shutil.disk_usage(existing).free
     if free < needed:
         raise Refused(
-            f"{'the build takes' if len(wanted) == 1 else f'{len(wanted)} builds take'} about {show_bytes(needed)} "
-            f"more, and {show_bytes(free)} are free in {folder}",
-            hint="make room, build elsewhere with -o, or go on with --anyway",
+            f"{'the build needs' if len(wanted) == 1 else f'{len(wanted)} builds need'} about {show_bytes(needed)} "
+            f"more, but {folder} has only {show_bytes(free)} free",
+            hint="free some space, build elsewhere with -o, or go on with --anyway",
         )
     there = _available()
     for symbols in wanted:
         memory, what = memory_of(symbols, jobs)
         if there is not None and there < memory:
             raise Refused(
-                f"{what} takes about {show_bytes(memory)} of memory, and {show_bytes(there)} are available",
-                hint="fewer --jobs, no lto-thin and no btf take less; --anyway goes on",
+                f"{what} needs about {show_bytes(memory)} of memory, but only {show_bytes(there)} are available",
+                hint="use fewer --jobs, drop lto-thin or btf, or go on with --anyway",
             )
 
 
 class _CacheCounts:
-    """What a cache gave to a build: ccache keeps a log of it, the server of sccache counts for all builds."""
+    """The cache hits of one build: ccache writes a log, the sccache server counts for all builds."""
 
     def __init__(self, make: Makes) -> None:
         self._make = make
@@ -169,7 +169,7 @@ class _CacheCounts:
         return {"CCACHE_STATSLOG": str(self._log)}
 
     def end(self) -> tuple[int, int] | None:
-        """(hits, misses) of the build; None if no cache tells."""
+        """Return (hits, misses) of the build; None if there is no cache."""
         if not self._served:
             with contextlib.suppress(OSError, KtrialError):
                 return read_cache_log(self._log.read_bytes())
@@ -187,7 +187,7 @@ class _CacheCounts:
 
 
 def read_flags(out: Path) -> Flags | None:
-    """Return what an object of a built tree was compiled with; None if kbuild left nothing that tells."""
+    """Return the flags that an object of a built tree was compiled with; None if kbuild saved no command."""
     for name in _SHOWN:
         path = out / Path(name).parent / f".{Path(name).name}.cmd"
         with contextlib.suppress(OSError, KtrialError):
@@ -199,14 +199,14 @@ def read_flags(out: Path) -> Flags | None:
 
 
 def drop_objects(out: Path) -> None:
-    """Remove what only make would use again, most of a build; image, configuration, commands and log stay."""
+    """Remove most of a build: what only make would use again. Image, configuration, commands and log stay."""
     for path in out.rglob("*.[oa]"):
         if path.is_file() and not path.is_symlink():
             path.unlink(missing_ok=True)
 
 
 def flags_of_image(place: str) -> Flags | None:
-    """Return what the objects of an image were compiled with, where it lies in the folder that it was built in."""
+    """Return the flags of an image's objects, if the image lies in its build folder."""
     path = Path(place)
     for image in (*_IMAGES.values(), "vmlinux"):
         if place.endswith(f"/{image}"):
@@ -220,11 +220,10 @@ def _failure(program: str, target: str, status: int, log: Path) -> KtrialError:
         found = read_failure(file.read().decode(errors="replace"))
     cause = found.cause or f"{program} {target} ended with status {status}"
     excerpt = "\n".join(f"  {line}" for line in found.excerpt)
-    return KtrialError(f"the build failed: {cause}\n{excerpt}\nall of it: {log}", hint=found.step)
+    return KtrialError(f"the build failed: {cause}\n{excerpt}\nlog: {log}", hint=found.step)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """No compiler goes on after a build that was broken off."""
     if process.poll() is not None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -233,14 +232,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_S)
             return
-
-
-def _existing(path: Path) -> Path:
-    return next(one for one in (path, *path.parents) if one.exists())
-
-
-def _used(path: Path) -> int:
-    return sum(one.stat().st_blocks * 512 for one in path.rglob("*") if one.is_file() and not one.is_symlink())
 
 
 def _available() -> int | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key that signs the modules of kernels built here: drawn once, so that the same sources give the same bytes.
+"""The key that signs the modules of kernels built here, generated once, so that the same sources give the same bytes.
 
-A kernel's own build draws a key for each folder, and puts its certificate into the kernel.
+A kernel's own build would generate a key in each folder, and put its certificate into the kernel.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _TYPES = {"rsa": ("rsa:4096",), "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:s
 
 
 def signing_variables(symbols: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return what make is told where its build would draw a key; the one told instead lies in the private `folder`.
+    """Return make's variables for a key in the private `folder`, if the build would otherwise generate one.
 
-    Empty if nothing is signed, or with a key of the user's own. The configuration stays as it is.
+    Empty if nothing is signed, or with the user's own key. The configuration stays unchanged.
     """
     if symbols.get(_SYMBOL, "").strip('"') != _DRAWN or len(str(folder).split()) != 1:
         return {}
@@ -49,13 +49,13 @@ def signing_variables(symbols: Mapping[str, str], folder: Path) -> dict[str, str
 
 
 def _draw(path: Path, kind: tuple[str, ...]) -> None:
-    """The first of several builds at once gives the key to all."""
+    """Generate a key. Of several builds at once, the first one provides the key for all."""
     with TemporaryDirectory(prefix="key-", dir=path.parent) as work:
         request, made = Path(work) / "request", Path(work) / "key.pem"
         request.write_text(_REQUEST, encoding="ascii")
         made.touch(mode=0o600)
         argv = ["openssl", "req", "-new", "-x509", "-nodes", "-utf8", "-sha256", "-days", "36500", "-batch"]
         argv += ["-config", str(request), "-newkey", *kind, "-outform", "PEM", "-out", str(made), "-keyout", str(made)]
-        run(argv, {**os.environ, "LC_ALL": "C"}, None, "drawing a key for modules with openssl")
+        run(argv, {**os.environ, "LC_ALL": "C"}, None, "generating a module signing key with openssl")
         with contextlib.suppress(FileExistsError):
             os.link(made, path)

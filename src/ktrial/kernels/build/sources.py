@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel's sources from wherever a person has them: a folder, a git tree, an archive, a source package of Debian.
+"""Opens a kernel's sources: a folder, a git tree, an archive, or a Debian source package.
 
-What is unpacked and what is patched lies in the cache; nobody writes there afterwards. A person's own folder is never
-written to.
+Unpacked and patched sources lie in the cache, where nobody changes them. ktrial never writes to the user's own folder.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tar.zst
 _INNER = "usr/src/linux-source-"
 _LIMIT_S = 1800.0
 _CHUNK_BYTES = 1 << 20
-#: What an archive of sources takes when unpacked, for each of its bytes.
+#: The size of unpacked sources per byte of their archive.
 _UNPACKED = 13
 _SHOWN_CHANGES = 20
-#: What a build within the tree leaves, which keeps every build outside of it from beginning.
+#: Traces of a build inside the tree; they prevent builds in a separate folder.
 _BUILT = (".config", "include/config", "include/generated/autoconf.h")
-#: git reads what decides here, and runs nothing that a repository asks for.
+#: git with options that keep it from running programs that the repository configures.
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
 
 
 class Opened(NamedTuple):
-    """Sources that can be built from. `ours` tells that the files lie in the cache, where nobody changes them."""
+    """Sources to build from. `ours` is true if the files lie in the cache, where nobody changes them."""
 
     source: KernelSource
     folder: Path
@@ -50,7 +49,7 @@ class Opened(NamedTuple):
 
 
 class Sources:
-    """Opens sources; `cache` holds what was unpacked and patched."""
+    """Opens sources; `cache` holds what ktrial unpacked and patched."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
@@ -60,13 +59,14 @@ class Sources:
         if path.is_dir():
             return _folder(path)
         if not path.is_file():
-            hint = "give a folder of sources, a tar archive of them, or a linux-source package of Debian"
-            raise BadInput("there is no such file or folder", file=word, hint=hint)
+            hint = "give a source folder, a tar archive, or Debian's linux-source package"
+            raise BadInput("no such file or folder", file=word, hint=hint)
         with path.open("rb") as file:
             package = file.read(len(debian_package.MAGIC)) == debian_package.MAGIC
         if not package and not path.name.endswith(_ARCHIVES):
-            raise BadInput("is neither a tar archive nor a package of Debian", file=word)
-        digest = _sha256(path)
+            raise BadInput("is neither a tar archive nor a Debian package", file=word)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         folder = self._unpacked(path, digest, package=package)
         source = KernelSource(
             kind="package" if package else "archive",
@@ -79,11 +79,12 @@ class Sources:
         return Opened(source, folder, ours=True)
 
     def patched(self, opened: Opened, patches: Sequence[Patch]) -> Opened:
-        """Return a copy with the patches on it, made once for the same sources and patches."""
+        """Return a copy with the patches applied, made once for the same sources and patches."""
         if not patches:
             return opened
         identity = opened.source.sha256 or (opened.source.commit if not opened.source.changes else None)
-        key = _key(identity or str(opened.folder), [patch.sha256 for patch in patches])
+        inputs = (identity or str(opened.folder), *(patch.sha256 for patch in patches))
+        key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:24]
         place = self._cache / f"patched-{key}"
         with self._locked(key):
             noted = self._noted(place) if identity is not None else None
@@ -92,7 +93,7 @@ class Sources:
         return Opened(noted, place / "linux", ours=True)
 
     def _patch(self, opened: Opened, patches: Sequence[Patch], place: Path) -> KernelSource:
-        for patch in patches:  # before a whole tree is copied for it
+        for patch in patches:  # before copying a whole tree
             check_names(patch, opened.folder)
         part = place.with_name(f"{place.name}.part")
         shutil.rmtree(part, ignore_errors=True)
@@ -149,8 +150,8 @@ def _folder(path: Path) -> Opened:
     left = next((name for name in _BUILT if (path / name).exists()), None)
     if left is not None:
         raise Refused(
-            f"{path}: a kernel was built or configured within this tree ({left} is there)",
-            hint=f"make -C {path} mrproper (it also removes .config: keep a copy), then build outside of it",
+            f"{path}: a kernel was built or configured inside this tree ({left} exists)",
+            hint=f"save .config, then clean the tree: make -C {path} mrproper",
         )
     if not (path / ".git").exists():
         source = KernelSource(kind="folder", place=str(path.resolve()), version=version)
@@ -173,7 +174,7 @@ def _folder(path: Path) -> Opened:
 def _version(folder: Path) -> str:
     for name in ("Makefile", "Kconfig", "scripts/kconfig/merge_config.sh"):
         if not (folder / name).is_file():
-            hint = "give the folder that a kernel's sources were unpacked into"
+            hint = "give the top folder of a kernel source tree"
             raise BadInput(f"is not a kernel tree: {name} is missing", file=str(folder), hint=hint)
     return read_tree_version((folder / "Makefile").read_bytes(), str(folder / "Makefile"))
 
@@ -183,24 +184,14 @@ def _families(folder: Path) -> tuple[PatchSet, ...]:
     for name in FILES:
         with contextlib.suppress(OSError):
             texts[name] = (folder / name).read_text(encoding="utf-8", errors="replace")
-    return tuple(PatchSet(one.name, one.version) for one in families(texts))
+    return families(texts)
 
 
 def _epoch(folder: Path) -> int:
     return int((folder / "Makefile").stat().st_mtime)
 
 
-def _key(identity: str, digests: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join((identity, *digests)).encode()).hexdigest()[:24]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _inner(package: Path, into: Path) -> Path:
-    """Return the archive of sources within a package, written out."""
     try:
         with package.open("rb") as file:
             archive, inside = package_files(file, package)
@@ -213,35 +204,31 @@ def _inner(package: Path, into: Path) -> Path:
                         shutil.copyfileobj(data, out, _CHUNK_BYTES)
                     return place
     except DAMAGED as error:
-        raise BadInput(f"its files cannot be read: {error}", file=str(package), hint="download it anew") from None
-    hint = "take a linux-source package; `ktrial kernel boot` takes linux-image packages"
-    raise BadInput(f"there is no {_INNER}….tar in this package", file=str(package), hint=hint)
+        raise BadInput(f"cannot read its files: {error}", file=str(package), hint="download it again") from None
+    hint = "give a linux-source package; only `ktrial kernel boot` takes linux-image packages"
+    raise BadInput(f"no {_INNER}….tar in this package", file=str(package), hint=hint)
 
 
 def _only_folder(part: Path, archive: Path) -> Path:
     found = list(part.iterdir())
     if len(found) != 1 or not found[0].is_dir() or found[0].is_symlink():
-        raise BadInput(f"there are {len(found)} things at its top, not one folder of sources", file=str(archive))
+        raise BadInput(f"expected one top-level folder, got {len(found)} entries", file=str(archive))
     return found[0]
 
 
 def _copy(opened: Opened, into: Path) -> None:
-    """Links to files of the cache, which are only ever replaced; of a person's files, copies."""
+    """Hard-link files of the cache, which are only ever replaced; copy the user's files."""
     if opened.ours:
         _run(["cp", "-al", str(opened.folder), str(into)])
         return
-    _check_room(into.parent, _size(opened.folder), "copying the sources")
+    size = _run(["du", "--summarize", "--block-size=1", "--exclude=.git", "--", str(opened.folder)]).split()[0]
+    _check_room(into.parent, int(size), "copying the sources")
     into.mkdir()
     argv = ["tar", "-C", str(opened.folder), "--exclude=./.git", "-cf", "-", "."]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as packing:
         _run(["tar", "-C", str(into), "-xf", "-"], packing.stdout)
     if packing.returncode != 0:
-        raise KtrialError(f"{opened.folder} cannot be copied: tar ended with status {packing.returncode}")
-
-
-def _size(folder: Path) -> int:
-    """Return bytes that a copy without `.git` takes."""
-    return int(_run(["du", "--summarize", "--block-size=1", "--exclude=.git", "--", str(folder)]).split()[0])
+        raise KtrialError(f"cannot copy {opened.folder}: tar ended with status {packing.returncode}")
 
 
 def _check_room(folder: Path, needed: int, what: str) -> None:
@@ -260,16 +247,9 @@ def _git(folder: Path, *words: str) -> str:
 def _run(argv: Sequence[str], stdin: IO[bytes] | int | None = subprocess.DEVNULL) -> bytes:
     environment = {**os.environ, "LC_ALL": "C"}
     try:
-        done = subprocess.run(
-            argv,
-            stdin=stdin,
-            capture_output=True,
-            check=False,
-            timeout=_LIMIT_S,
-            env=environment,
-        )
+        done = subprocess.run(argv, stdin=stdin, capture_output=True, check=False, timeout=_LIMIT_S, env=environment)
     except FileNotFoundError:
-        raise KtrialError(f"the program {argv[0]} is not installed here") from None
+        raise KtrialError(f"cannot run {argv[0]}: it is not installed") from None
     except subprocess.TimeoutExpired:
         raise KtrialError(f"{' '.join(argv)} did not end within {_LIMIT_S:g} s") from None
     if done.returncode != 0:

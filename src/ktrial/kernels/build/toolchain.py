@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that a kernel is built with: which they are, which versions, and whether the tree takes them."""
+"""The programs that build a kernel: which ones, their versions, and whether the tree supports them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GCC = re.compile(r"(?:[\w]+-)*gcc(-\d{1,3})?")
 _VERSION = re.compile(r"(?<!\d)\d++(?:\.\d++)+")
 _MINIMUM = "scripts/min-tool-version.sh"
 _LIMIT_S = 30.0
-#: Program -> package of Debian with it.
+#: Program -> the Debian package that contains it.
 PACKAGES = {
     "make": "make",
     "flex": "flex",
@@ -54,12 +54,12 @@ _LLVM = {
 }
 _CONFIGURES = ("make", "flex", "bison")
 _ALWAYS = (*_CONFIGURES, "bc", "perl")
-#: Tool -> what the tree's script calls it, and the symbol that makes it needed.
+#: Tool -> its name in the tree's script, and the symbol that requires it.
 _CHECKED = {"rustc": ("rustc", "RUST"), "bindgen": ("bindgen", "RUST"), "pahole": ("pahole", "DEBUG_INFO_BTF")}
 
 
 def choose(cc: str) -> Toolchain:
-    """Return the toolchain of a compiler: all of LLVM's programs with clang, those of binutils with gcc."""
+    """Return the toolchain of a compiler: LLVM's programs for clang, binutils for gcc."""
     path = shutil.which(cc)
     if path is None:
         raise BadInput(f"{cc}: no such program", hint="install it, or give its path with --cc")
@@ -71,12 +71,12 @@ def choose(cc: str) -> Toolchain:
         host = {"HOSTCC": cc, "HOSTCXX": f"{folder}clang++{suffix}", "HOSTLD": programs["LD"], "HOSTAR": programs["AR"]}
         return Toolchain(kind="clang", variables={"LLVM": "1", "CC": cc, **programs, **host})
     if not _GCC.fullmatch(name):
-        raise BadInput(f"--cc {cc}: neither a gcc nor a clang by its name", hint="give gcc, gcc-13, clang or clang-16")
+        raise BadInput(f"--cc {cc}: expected the name of a gcc or clang", hint="give gcc, gcc-13, clang or clang-16")
     return Toolchain(kind="gcc", variables={"CC": cc, "HOSTCC": cc} if "-linux-" not in name else {"CC": cc})
 
 
 def _suffix(path: str, folder: str) -> str:
-    """Behind the names of LLVM's programs, where they are there with the number of the release only."""
+    """Return the suffix of LLVM's programs if they are only installed with the number of the release."""
     release = re.search(r"llvm-(\d+)", str(Path(path).resolve()))
     if release is None or shutil.which(f"{folder}{_LLVM['LD']}") is not None:
         return ""
@@ -85,13 +85,13 @@ def _suffix(path: str, folder: str) -> str:
 
 
 def check_toolchain(toolchain: Toolchain, tree: Path) -> None:
-    """Raise where not even a configuration can be made: Kconfig asks the compiler and the linker what they can."""
+    """Raise if the tree cannot even be configured: Kconfig runs the compiler and the linker."""
     _check_here("configuring", (*_CONFIGURES, *_programs_of(toolchain)))
     versions(toolchain, {}, tree)
 
 
 def check_programs(toolchain: Toolchain, symbols: Mapping[str, str], more: tuple[str, ...] = ()) -> None:
-    """Raise KtrialError if a program that the build starts is not here."""
+    """Raise KtrialError if a program that the build runs is not installed."""
     wanted = [tool for tool, (_, symbol) in _CHECKED.items() if symbols.get(symbol) == "y"]
     _check_here("building", (*_ALWAYS, *_programs_of(toolchain), *more, *wanted))
 
@@ -104,11 +104,11 @@ def _check_here(what: str, needed: Iterable[str]) -> None:
     missing = [name for name in dict.fromkeys(needed) if shutil.which(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(_package(name) for name in missing))
-        raise KtrialError(f"{what} needs {', '.join(missing)}, not here", hint=f"apt-get install {packages}")
+        raise KtrialError(f"{what} needs {', '.join(missing)}: not installed", hint=f"apt-get install {packages}")
 
 
 def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tuple[Tool, ...]:
-    """What the tools say of themselves, and the least that the tree wants. Raises Refused for one that is older."""
+    """Return the versions of the tools and the tree's minimum. Raise Refused for a tool that is too old."""
     script = "llvm" if toolchain.kind == "clang" else "gcc"
     asked = [("compiler", toolchain.variables["CC"], script)]
     asked.append(("linker", toolchain.variables.get("LD", "ld"), "llvm" if toolchain.kind == "clang" else "binutils"))
@@ -122,7 +122,7 @@ def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tu
         tool = Tool(role=role, program=program, version=version, said=said, minimum=least)
         if least is not None and version and _number(version) < _number(least):
             raise Refused(
-                f"{program} is version {version}, and this tree wants {least} or newer (its {_MINIMUM})",
+                f"{program} {version} is too old: this tree needs {least} or newer ({_MINIMUM})",
                 hint="give a newer one with --cc" if role == "compiler" else f"install a newer {program}",
             )
         found.append(tool)
@@ -130,7 +130,7 @@ def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tu
 
 
 def _least(tree: Path, name: str) -> str | None:
-    """Return what the tree's own script says; None of a tree without it, or that does not know the tool."""
+    """Return the minimum from the tree's own script; None if there is no script or it does not know the tool."""
     if not (tree / _MINIMUM).is_file():
         return None
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel's source tree on disk: the files that say what it is compiled for."""
+"""The files of a kernel source tree that define its CPU targets, on disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.kit.files import why_unread
 
 
 class SourceTree:
-    """Reads the tree in `folder`, and writes it when told to."""
+    """Reads the tree in `folder`; only `write` changes it."""
 
     def __init__(self, folder: Path, targets: Sequence[Target]) -> None:
         self.folder = folder
@@ -23,7 +23,6 @@ class SourceTree:
             raise BadInput("is not a folder", file=str(folder), hint="give the folder of a kernel's sources")
 
     def survey(self) -> KernelTree:
-        """Return what the tree is, and what it has already."""
         return survey(self._files(), self._targets)
 
     def patch(self) -> UarchPatch:
@@ -33,7 +32,7 @@ class SourceTree:
         return make_reverse(self._files(), self._targets)
 
     def write(self, patch: UarchPatch) -> None:
-        """Carry a patch out: all of its files or none."""
+        """Apply a patch to all of its files or none."""
         done: list[str] = []
         try:
             for path in sorted(patch.after):
@@ -42,7 +41,7 @@ class SourceTree:
         except OSError as error:
             for path in done:
                 self._replace(path, patch.before[path])
-            raise KtrialError(f"{error.filename}: cannot be written: {error.strerror}; the tree is as it was") from None
+            raise KtrialError(f"cannot write {error.filename}: {error.strerror}; the tree is unchanged") from None
 
     def _replace(self, path: str, text: str) -> None:
         place = self.folder / path
@@ -66,12 +65,12 @@ class SourceTree:
         try:
             text = place.read_bytes().decode()
         except FileNotFoundError:
-            hint = "give the folder that a kernel's sources were unpacked into"
+            hint = "give the top folder of a kernel source tree"
             raise BadInput(f"is not a kernel tree: {path} is missing", file=str(self.folder), hint=hint) from None
         except OSError as error:
             raise BadInput(why_unread(error), file=str(place)) from None
         except UnicodeDecodeError:
             raise BadInput("is not UTF-8 text", file=str(place)) from None
         if "\r" in text or not text.endswith("\n"):
-            raise BadInput("has line ends that a kernel's sources never have", file=str(place))
+            raise BadInput("is not a kernel source file: it has CRLF or missing line ends", file=str(place))
         return text

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel configurations."""
+"""Kernel configurations: fragments, Kconfig files, and the tree's own Kconfig run on them."""

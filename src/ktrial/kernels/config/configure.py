@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configures a kernel tree outside of it: a base, then what is wished for, merged by the tree's own script."""
+"""Configures a kernel tree in a separate folder: a base, then requests, merged by the tree's own script."""
 
 from __future__ import annotations
 
@@ -8,54 +8,33 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from ktrial.kernels.build.make import Make, run
+from ktrial.kernels.build.make import MakeFolder, run
 from ktrial.kernels.images import debian_package
 from ktrial.kernels.images.images import RUNNING, Images, read_kernel
 from ktrial.kit.errors import BadInput, KtrialError, UnreadableOutput
 from ktrial.kit.formats.kernel_config import read_fragment, read_symbols
 
-#: Words for bases that the tree makes itself.
+#: Bases that a make target of the tree creates.
 MADE = ("defconfig", "tinyconfig", "allnoconfig")
 LOCAL, DISTRO = "localmodconfig", "distro"
 BASES = (RUNNING, DISTRO, LOCAL, *MADE)
 _MERGE = "scripts/kconfig/merge_config.sh"
-#: Empty answers for a Kconfig that asks about each new symbol: its own default.
+#: Empty answers: Kconfig asks about each new symbol and takes its default.
 _ENTER = b"\n" * 50_000
 _DEBIAN = "usr/src/linux-config-{}/config.{}_none_{}*"
 _RELEASE = re.compile(r"(?<!\d)(\d++)\.(\d+)")
 
 
-class Configuring:
-    """Use it as a context: what Kconfig made in the private folder `work` is gone at the end."""
+class Configuring(MakeFolder):
+    """Makes a base and merges requests into it; `root` stands for `/`."""
 
     def __init__(
         self, tree: Path, variables: Mapping[str, str], images: Images, work: Path, root: Path = Path("/")
     ) -> None:
-        self._tree = tree
-        self._variables = variables
+        super().__init__(tree, variables, work)
         self._images = images
-        self._work = work
         self._root = root
-        self._folder: TemporaryDirectory[str] | None = None
-
-    def __enter__(self) -> Configuring:
-        self._folder = TemporaryDirectory(prefix="config-", dir=self._work)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    @property
-    def _out(self) -> Path:
-        assert self._folder is not None, "use it as a context"
-        return Path(self._folder.name)
-
-    @property
-    def _make(self) -> Make:
-        return Make(self._tree, self._out, self._variables)
 
     def base(self, word: str, version: str) -> tuple[str, Mapping[str, str]]:
         place = word
@@ -86,15 +65,14 @@ class Configuring:
         return read_symbols(self.text)
 
     def _text(self, word: str, version: str) -> tuple[str, str]:
-        """Place and text of a configuration that exists already."""
         if word in (RUNNING, LOCAL):
             return self._of_kernel(RUNNING, "the running kernel")
         if word == DISTRO:
             return self._of_distribution(version)
         path = Path(word)
         if not path.is_file():
-            hint = f"give {', '.join(BASES)}, a configuration, a kernel's image or a package with one"
-            raise BadInput("there is no such configuration", file=word, hint=hint)
+            hint = f"give {', '.join(BASES)}, a .config, or a kernel image or package that contains one"
+            raise BadInput("no such configuration", file=word, hint=hint)
         data = path.read_bytes()
         if data.startswith(debian_package.MAGIC) or b"\0" in data[:65536]:
             return self._of_kernel(word, word)
@@ -102,29 +80,29 @@ class Configuring:
         try:
             read_fragment(data, word)
         except UnreadableOutput as error:
-            raise BadInput(error.message, hint="give a .config, or a kernel's image or package") from None
+            raise BadInput(error.message, hint="give a .config, or a kernel image or package") from None
         return str(path.resolve()), text
 
     def _of_kernel(self, word: str, shown: str) -> tuple[str, str]:
         found = read_kernel(self._images, word)
         if found.symbols is None:
             raise KtrialError(
-                f"the configuration of {shown} is neither in it nor beside it nor in /boot",
-                hint="begin with --config defconfig, or with a file",
+                f"cannot find the configuration of {shown}: not in the image, beside it, or in /boot",
+                hint="start from --config defconfig, or from a file",
             )
         place = found.identity.config_from or word
         return place, "".join(f"CONFIG_{name}={value}\n" for name, value in found.symbols.items())
 
     def _of_distribution(self, version: str) -> tuple[str, str]:
-        """That of the kernel installed here whose version is nearest to the tree's."""
+        """Return the configuration of the installed kernel whose version is nearest to the tree's."""
         machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
         found = sorted(self._root.glob(_DEBIAN.format("*", machine, machine)))
         found += sorted((self._root / "boot").glob("config-*"))
         found += sorted((self._root / "lib" / "modules").glob("*/config"))
         if not found:
             raise KtrialError(
-                "no distribution's configuration is here: none in /boot, /lib/modules, /usr/src/linux-config-*",
-                hint="apt-get install linux-config-X.Y, or give a linux-image package with --config",
+                "no distribution configuration in /boot, /lib/modules or /usr/src/linux-config-*",
+                hint="run apt-get install linux-config-X.Y, or give a linux-image package with --config",
             )
         nearest = min(found, key=lambda path: _distance(str(path), version))
         if nearest.suffix != ".xz":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the built-in fragments of kernel configurations: `kernels/fragments/NAME.toml`."""
+"""Loads the built-in configuration fragments, `kernels/fragments/NAME.toml`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structure of a Kconfig file: its choices and symbols with their lines. What they mean is Kconfig's own affair."""
+"""The structure of a Kconfig file: its choices and symbols with their lines, uninterpreted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _QUOTED = re.compile(r'"([^"]*)"')
 
 
 class KconfigEntry(msgspec.Struct, frozen=True):
-    """A symbol as one place defines it: `first` and `last` are the line numbers of its block, counted from 1.
+    """A symbol as one place defines it, on lines `first` to `last`, counted from 1.
 
-    `lines` are its properties without indentation, its help left out; `within` are the conditions of the menus, choices
-    and ifs around it; `choice` is the number of the file's choice that it belongs to.
+    `lines` are its properties without indentation and help; `within` are the conditions of the enclosing menus, choices
+    and ifs; `choice` is the index of its choice in the file.
     """
 
     name: str
@@ -34,7 +34,7 @@ class KconfigEntry(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A choice: its own properties, its symbols, and the lines that it begins and ends with."""
+    """A choice: its own properties, its symbols, and its first and last line."""
 
     first: int
     last: int
@@ -43,14 +43,14 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Sourced(msgspec.Struct, frozen=True):
-    """Another file that stands for this line, under the conditions around it."""
+    """A file that is included at this point, under the conditions of the enclosing blocks."""
 
     path: str
     within: tuple[str, ...]
 
 
 class Kconfig(msgspec.Struct, frozen=True):
-    """All choices and symbols of a file, in its order."""
+    """All choices and symbols of a file, in file order."""
 
     choices: tuple[Choice, ...]
     entries: tuple[KconfigEntry, ...]
@@ -65,7 +65,7 @@ class Kconfig(msgspec.Struct, frozen=True):
 
 
 class _OpenBlock:
-    """A block that is being read."""
+    """A block whose end has not been read yet."""
 
     def __init__(self, name: str, first: int) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class _OpenBlock:
 
 
 class _KconfigReader:
-    """What was seen so far. `around` are the blocks that the present line lies in, the outermost first."""
+    """The state of the reader. `_around` holds the blocks around the current line, outermost first."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -89,7 +89,7 @@ class _KconfigReader:
         self.entries: list[KconfigEntry] = []
         self.sources: list[Sourced] = []
         self._entry: _OpenBlock | None = None
-        #: What properties belong to where no symbol is being read.
+        #: The owner of properties outside a symbol: a choice or menu.
         self._block: _OpenBlock | None = None
         self._around: list[_OpenBlock] = []
         self._symbols: list[str] = []
@@ -180,7 +180,7 @@ class _KconfigReader:
 
 
 def read_kconfig(data: bytes, source: str = "Kconfig") -> Kconfig:
-    """Read a Kconfig file; one without symbols, or with a choice that does not end, is none."""
+    """Parse a Kconfig file. Raise UnreadableOutput if it defines no symbol or a block does not end."""
     found = read_part(data, source)
     if not found.entries:
         raise unreadable(source, None, "the whole file", "a Kconfig file: it defines no symbol")
@@ -188,7 +188,7 @@ def read_kconfig(data: bytes, source: str = "Kconfig") -> Kconfig:
 
 
 def read_part(data: bytes, source: str = "Kconfig") -> Kconfig:
-    """Read a file of a tree's Kconfig, which may have other files in it and no symbol of its own."""
+    """Parse one file of a tree's Kconfig, which may only include other files."""
     reader = _KconfigReader(source)
     for number, text in _join_lines(data, source):
         reader.line(number, text)
@@ -196,7 +196,7 @@ def read_part(data: bytes, source: str = "Kconfig") -> Kconfig:
 
 
 def _join_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines, with those that end in a backslash joined to the next one."""
+    """Yield the lines, joining each line that ends in a backslash with the next."""
     begun: tuple[int, str] | None = None
     for number, text in numbered(data, source):
         first, before = begun if begun is not None else (number, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of Kconfig (`A && !B || C >= 116`): read, and weighed with the values of a configuration."""
+"""Conditions of Kconfig (`A && !B || C >= 116`): a parser, and their value under a configuration."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
-#: Deeper than any condition of a kernel, and far from Python's own limit.
+#: Deeper than any condition of a kernel, and far below Python's recursion limit.
 _DEEPEST = 60
 
 
 class Expression(msgspec.Struct, frozen=True):
-    """`text` is the word, the quoted text, the macro or the sign of a comparison; `parts` are what it holds."""
+    """A parsed condition: `text` is the word, quoted text, macro or comparison sign; `parts` are the operands."""
 
     kind: Kind
     text: str = ""
@@ -46,7 +46,7 @@ def read_expression(text: str) -> Expression:
 
 
 def level(expression: Expression, values: Mapping[str, str]) -> int | None:
-    """N, M or Y under a configuration; None if a macro decides, which asks the compiler or the shell."""
+    """Return N, M or Y under a configuration; None if a macro decides, since macros run the compiler or the shell."""
     parts = expression.parts
     if expression.kind == "word":
         return _LEVELS.get(expression.text, _LEVELS.get(values.get(expression.text, "n"), N))
@@ -67,7 +67,7 @@ def level(expression: Expression, values: Mapping[str, str]) -> int | None:
 
 
 def demands(expression: Expression) -> tuple[Expression, ...]:
-    """Return what must all hold for it to hold."""
+    """Return the terms that must all hold for the expression to hold."""
     if expression.kind != "and":
         return (expression,)
     return tuple(one for part in expression.parts for one in demands(part))
@@ -110,7 +110,7 @@ def _compared(expression: Expression, values: Mapping[str, str]) -> int | None:
 
 
 def _value(expression: Expression, values: Mapping[str, str]) -> str:
-    """Return what a side of a comparison is: the value of a symbol, or the word itself."""
+    """Return one side of a comparison: the value of a symbol, or the word itself."""
     if expression.kind == "text" or expression.text in _LEVELS or expression.text.isdigit():
         return expression.text
     if expression.kind != "word":
@@ -122,7 +122,7 @@ def _value(expression: Expression, values: Mapping[str, str]) -> str:
 
 
 class _ExpressionReader:
-    """Reads from left to right; comparisons bind closest, then `!`, `&&`, `||`."""
+    """A recursive-descent parser; comparisons bind closest, then `!`, `&&`, `||`."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a configuration of a base and of what is wished for; read every wish back, and say why one did not come true."""
+"""Makes a configuration from a base and requests, reads every request back, and explains those not granted."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ from typing import Protocol
 import msgspec
 
 from ktrial.kernels.identity import symbol_differences
-from ktrial.kernels.request import (
-    BY_HAND,
-    Configured,
-    Fragment,
-    Unheld,
-    Wish,
-    check_choices,
-    same_value,
-    united,
-)
+from ktrial.kernels.request import BY_HAND, Configured, Fragment, Unheld, Wish, check_choices, same_value, united
 from ktrial.kit.errors import Refused, UnknownName
 from ktrial.kit.formats.kernel_config import fragment_line
 
@@ -27,38 +18,38 @@ _SHOWN = 8
 
 
 class ConfigMaker(Protocol):
-    """A tree's own Kconfig, in a private folder."""
+    """The tree's own Kconfig, run in a private folder."""
 
     def base(self, word: str, version: str) -> tuple[str, Mapping[str, str]]:
-        """Return where the base comes from, and its symbols as this tree takes them."""
+        """Return where the base comes from, and its symbols as this tree reads them."""
 
     def merged(self, fragment: str) -> Mapping[str, str]:
-        """Return the symbols that come of the base and a fragment."""
+        """Return the symbols that result from the base and a fragment."""
 
     @property
     def text(self) -> bytes:
-        """The configuration as it is now."""
+        """The current configuration."""
 
 
 class Symbols(Protocol):
-    """What the tree's Kconfig files define."""
+    """The symbols that a tree's Kconfig files define."""
 
     @property
     def names(self) -> Iterable[str]: ...
 
     @property
     def types(self) -> Mapping[str, str]:
-        """Symbol -> bool, tristate, int, hex, string."""
+        """Map each symbol to bool, tristate, int, hex or string."""
 
     def choice(self, name: str) -> tuple[str, ...]:
-        """Return the symbols of which only one can be chosen, this one among them."""
+        """Return all symbols of the choice that a symbol belongs to."""
 
     def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
-        """Return why a symbol does not have the value wanted in a configuration."""
+        """Return why a symbol does not have the wanted value in a configuration."""
 
 
 class ConfigRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a configuration is asked for: a base, wishes of fragments and by hand, for a tree and a compiler."""
+    """A base, and requests from fragments and the command line, for a tree and a compiler."""
 
     base: str
     version: str
@@ -70,7 +61,7 @@ class ConfigRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def configure(wanted: ConfigRequest, tree: Symbols, work: ConfigMaker) -> Configured:
-    """Return the configuration; wishes that did not hold are in it with their reasons, and nothing was hidden."""
+    """Return the configuration, including every request that was not granted and the reason."""
     wishes, unknown = _checked(wanted, tree)
     place, before = work.base(wanted.base, wanted.version)
     base_sha256 = hashlib.sha256(work.text).hexdigest()
@@ -83,7 +74,7 @@ def configure(wanted: ConfigRequest, tree: Symbols, work: ConfigMaker) -> Config
             wanted=wish.value,
             got=None if wish.symbol in unknown else symbols.get(wish.symbol, "n"),
             by=wish.by,
-            why=f"it comes with a patch: {patches[wish.symbol]}"
+            why=f"a patch adds it: {patches[wish.symbol]}"
             if wish.symbol in unknown and wish.symbol in patches
             else tree.why(wish.symbol, wish.value, symbols),
         )
@@ -106,31 +97,29 @@ def configure(wanted: ConfigRequest, tree: Symbols, work: ConfigMaker) -> Config
 
 
 def check_held(found: Configured) -> None:
-    """Raise Refused if a wish did not come true."""
     if not found.unheld:
         return
-    told = [f"  {one.symbol}={one.wanted} ({one.by}): {one.why}" for one in found.unheld[:_SHOWN]]
+    reasons = [f"  {one.symbol}={one.wanted} ({one.by}): {one.why}" for one in found.unheld[:_SHOWN]]
     more = [f"  and {len(found.unheld) - _SHOWN} more"] if len(found.unheld) > _SHOWN else []
     count = len(found.unheld)
     raise Refused(
-        f"{count} of {len(found.wishes)} symbols {'does' if count == 1 else 'do'} not hold:\n"
-        + "\n".join([*told, *more]),
-        hint="ask for what they need with --set, leave the fragment out, or go on without them with --anyway",
+        f"Kconfig did not accept {count} of {len(found.wishes)} symbols:\n" + "\n".join([*reasons, *more]),
+        hint="set what they need with --set, drop the fragment, or go on without them with --anyway",
     )
 
 
 def _checked(wanted: ConfigRequest, tree: Symbols) -> tuple[dict[str, Wish], frozenset[str]]:
-    """Return the wishes, which do not contradict each other, and those of them that this tree does not know.
+    """Return the requests, checked for contradictions, and the symbols among them that this tree lacks.
 
-    A symbol that a person named himself must exist. A fragment that ktrial brings is for many versions: what one lacks
-    and is wanted off is off.
+    A symbol named by the user must exist. A built-in fragment serves many versions: a symbol that is missing and
+    should be off is off.
     """
     known = frozenset(tree.names)
     own = {fragment.name for fragment in wanted.fragments}
     for wish in wanted.wishes:
         if wish.symbol not in known and wish.by.partition(":")[0] not in own:
             what = f"symbol of Linux {wanted.version} ({wish.by})"
-            raise UnknownName(what, wish.symbol, known, hint="symbols of other versions and patches are not in it")
+            raise UnknownName(what, wish.symbol, known, hint="it may belong to another version or to a patch")
     by_hand = {
         name for wish in wanted.wishes if wish.by == BY_HAND and wish.value == "y" for name in tree.choice(wish.symbol)
     }

@@ -1,26 +1,139 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a symbol does not have the value that was asked for: the dependency that is not met, read from Kconfig."""
+"""All symbols that a kernel tree's Kconfig files define, and why one of them lacks the requested value."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+from ktrial.kernels.config.kconfig import Kconfig, KconfigEntry, Sourced, read_part
 from ktrial.kernels.config.kconfig_expression import Expression, demands, level, read_expression, show_expression, words
-from ktrial.kernels.config.symbols import Definition, KconfigTree
-from ktrial.kit.errors import UnreadableOutput, nearest
+from ktrial.kit.errors import BadInput, UnreadableOutput, nearest
 
+#: The types of Kconfig symbols.
+TYPES = ("bool", "tristate", "int", "hex", "string")
+_TYPE = re.compile(rf"(?:def_)?({'|'.join(TYPES)})\b")
+_PROMPT = re.compile(r"""(?=[^\n]*\Z)(?:(?:bool|tristate|int|hex|string|prompt)\s+)["'].*?["'](?:\s+if\s+(.*))?""")
+_SELECT = re.compile(r"(?:select|imply)\s+([A-Z0-9a-z_]+)(?:\s+if\s+(.*))?")
+_DEPENDS = re.compile(r"depends\s+on\s+(.*)")
+_RANGE = re.compile(r"range\s+(\S+)\s+(\S+)(?:\s+if\s+.*)?")
+_VARIABLE = re.compile(r"\$\(?(\w+)\)?")
+#: How deeply files may include each other.
+_DEEPEST_FILE = 40
 _LEVELS = {"m": 1, "y": 2}
-#: How many steps of "which needs" a reason goes.
+#: How many nested dependencies a reason follows.
 _DEEPEST = 4
 _MOST = 3
 
 
-def reason(name: str, wanted: str, values: Mapping[str, str], tree: KconfigTree) -> str:
-    """Return one sentence without its end. `values` is the configuration that came out."""
+class Definition(NamedTuple):
+    """A symbol as one place in the tree defines it, with the conditions of that place."""
+
+    file: str
+    line: int
+    prompt: bool
+    conditions: tuple[str, ...]
+    #: The condition under which Kconfig offers the symbol.
+    prompt_if: str | None
+    choice: tuple[str, ...]
+    ranges: tuple[tuple[str, str], ...]
+
+
+class Selection(NamedTuple):
+    """A symbol that selects or implies another one."""
+
+    by: str
+    condition: str | None
+
+
+class KnownSymbols:
+    """Reads each file once, from the top of the tree; `variables` are those that make passes to Kconfig (`SRCARCH`)."""
+
+    def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
+        self._folder = folder.resolve()
+        self._variables = variables
+        self._seen: set[str] = set()
+        self.definitions: dict[str, list[Definition]] = defaultdict(list)
+        self.selections: dict[str, list[Selection]] = defaultdict(list)
+        self.types: dict[str, str] = {}
+        if not (self._folder / "Kconfig").is_file():
+            hint = "give the top folder of a kernel source tree"
+            raise BadInput("is not a kernel tree: Kconfig is missing", file=str(folder), hint=hint)
+        self._read("Kconfig", (), 0)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.definitions
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self.definitions.keys()
+
+    def choice(self, name: str) -> tuple[str, ...]:
+        """Return all symbols of the choice that this one belongs to; empty if there is none."""
+        return next((one.choice for one in self.definitions.get(name, ()) if one.choice), ())
+
+    def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
+        return reason(name, wanted, values, self)
+
+    def _read(self, path: str, within: tuple[str, ...], depth: int) -> None:
+        if path in self._seen or depth > _DEEPEST_FILE:
+            return
+        self._seen.add(path)
+        place = self._folder / path
+        if not place.is_file() or not place.resolve().is_relative_to(self._folder):
+            return
+        data = place.read_bytes().decode(errors="replace").encode()
+        if not data.strip():
+            return
+        try:
+            found = read_part(data, path)
+        except UnreadableOutput as error:
+            raise BadInput(error.message, file=str(self._folder)) from None
+        for entry in found.entries:
+            self._add(path, entry, found, within)
+        for sourced in found.sources:
+            for inner in self._files(sourced):
+                self._read(inner, (*within, *sourced.within), depth + 1)
+
+    def _files(self, sourced: Sourced) -> list[str]:
+        path = _VARIABLE.sub(lambda match: self._variables.get(match[1], match[0]), sourced.path)
+        if "$" in path or path.startswith("/") or ".." in path.split("/"):
+            return []
+        if not set("*?[") & set(path):
+            return [path]
+        return sorted(str(found.relative_to(self._folder)) for found in self._folder.glob(path))
+
+    def _add(self, path: str, entry: KconfigEntry, file: Kconfig, within: tuple[str, ...]) -> None:
+        choice = () if entry.choice is None else file.choices[entry.choice].symbols
+        depends = tuple(match[1] for line in entry.lines if (match := _DEPENDS.fullmatch(line)))
+        prompts = [match for line in entry.lines if (match := _PROMPT.fullmatch(line))]
+        self.definitions[entry.name].append(
+            Definition(
+                file=path,
+                line=entry.first,
+                prompt=bool(prompts),
+                conditions=(*within, *entry.within, *depends),
+                prompt_if=prompts[0][1] if prompts else None,
+                choice=choice,
+                ranges=tuple((match[1], match[2]) for line in entry.lines if (match := _RANGE.fullmatch(line))),
+            )
+        )
+        for line in entry.lines:
+            if match := _SELECT.fullmatch(line):
+                self.selections[match[1]].append(Selection(entry.name, match[2]))
+            elif (match := _TYPE.match(line)) and entry.name not in self.types:
+                self.types[entry.name] = match[1]
+
+
+def reason(name: str, wanted: str, values: Mapping[str, str], tree: KnownSymbols) -> str:
+    """Return a clause without a full stop. `values` is the resulting configuration."""
     found = tree.definitions.get(name)
     if not found:
         near = nearest(name, tree.names)
-        return "this tree has no such symbol" + (f"; near is {near[0]}" if near else "")
+        return "this tree has no such symbol" + (f"; did you mean {near[0]}?" if near else "")
     got = values.get(name, "n")
     if wanted == "n" or (got == "y" and wanted == "m"):
         return _too_high(name, values, tree)
@@ -29,58 +142,54 @@ def reason(name: str, wanted: str, values: Mapping[str, str], tree: KconfigTree)
     if unmet:
         return unmet
     if rival is not None and wanted in _LEVELS:
-        return f"only one can be chosen, and that is {rival}"
+        return f"the choice is set to {rival}"
     if not any(one.prompt for one in found):
         return _no_prompt(name, tree)
     if wanted not in _LEVELS:
         return _value_reason(found, got)
-    return "Kconfig gave it another value, though what it depends on is met"
+    return "Kconfig gave it another value, although its dependencies are met"
 
 
-def _too_high(name: str, values: Mapping[str, str], tree: KconfigTree) -> str:
+def _too_high(name: str, values: Mapping[str, str], tree: KnownSymbols) -> str:
     by = [one.by for one in tree.selections.get(name, ()) if values.get(one.by) in _LEVELS]
     if by:
         return f"{_join_names(by)} {'select' if len(by) > 1 else 'selects'} it"
     if not any(one.prompt for one in tree.definitions[name]):
-        return "it has no prompt: Kconfig alone decides"
+        return "it has no prompt: only Kconfig sets it"
     others = [one for one in tree.choice(name) if one != name]
     if others:
-        return f"one of a choice must be on; ask for {_join_names(others)}"
-    return "Kconfig gave it another value; is it offered only with EXPERT?"
+        return f"its choice needs a value: set {_join_names(others)}"
+    return "Kconfig gave it another value; EXPERT may be needed"
 
 
-def _no_prompt(name: str, tree: KconfigTree) -> str:
+def _no_prompt(name: str, tree: KnownSymbols) -> str:
     by = list(dict.fromkeys(one.by for one in tree.selections.get(name, ())))
     if by:
-        return (
-            f"it has no prompt and cannot be asked for; {_join_names(by)} {'select' if len(by) > 1 else 'selects'} it"
-        )
-    return "it has no prompt and cannot be asked for: Kconfig computes it"
+        return f"it has no prompt and cannot be set; {_join_names(by)} {'select' if len(by) > 1 else 'selects'} it"
+    return "it has no prompt and cannot be set: Kconfig computes it"
 
 
 def _value_reason(found: Sequence[Definition], got: str) -> str:
     ranges = [one for definition in found for one in definition.ranges]
     if ranges:
-        return f"it may be {ranges[0][0]} to {ranges[0][1]}"
-    return f"Kconfig took {got} instead"
+        return f"its range is {ranges[0][0]} to {ranges[0][1]}"
+    return f"Kconfig set it to {got}"
 
 
 def _unmet(
-    name: str, wanted: str, found: Sequence[Definition], values: Mapping[str, str], tree: KconfigTree, depth: int
+    name: str, wanted: str, found: Sequence[Definition], values: Mapping[str, str], tree: KnownSymbols, depth: int
 ) -> str:
-    """Return what the nearest definition lacks; empty if one lacks nothing."""
     least = _LEVELS.get(wanted, 2)
-    told = [_lacking(one, least, values) for one in found]
-    if not all(told):
+    conditions = [_lacking(one, least, values) for one in found]
+    if not all(conditions):
         return ""
-    lacks = min(told, key=len)
+    lacks = min(conditions, key=len)
     reasons = [_one(term, at, values, tree, depth) for term, at in lacks[:_MOST]]
     more = f" and {len(lacks) - _MOST} more" if len(lacks) > _MOST else ""
     return f"{'it' if depth == 0 else name} needs {'; and '.join(reasons)}{more}"
 
 
 def _lacking(definition: Definition, least: int, values: Mapping[str, str]) -> list[tuple[Expression, int | None]]:
-    """Return the conditions that do not hold, with the value that each has."""
     texts = (*definition.conditions, *((definition.prompt_if,) if definition.prompt_if else ()))
     lacks: dict[Expression, int | None] = {}
     for text in texts:
@@ -95,12 +204,12 @@ def _lacking(definition: Definition, least: int, values: Mapping[str, str]) -> l
     return list(lacks.items())
 
 
-def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: KconfigTree, depth: int) -> str:
-    """Return a condition that does not hold, and what it lacks itself where it is a symbol."""
+def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: KnownSymbols, depth: int) -> str:
+    """Return an unmet condition, and for a symbol what that symbol lacks in turn."""
     text = show_expression(term)
     if term.kind == "word":
         if term.text not in tree:
-            return f"{text}, which this tree does not have"
+            return f"{text}, which this tree lacks"
         if at == 1:
             return f"{text}=y, which is m"
         inner = tree.definitions[term.text]
@@ -110,19 +219,11 @@ def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: Kcon
         return f"{text}, which is off" + (f" ({deeper})" if deeper else "")
     if term.kind == "not" and term.parts[0].kind == "word":
         return f"{term.parts[0].text} off, which is {values.get(term.parts[0].text, 'n')}"
-    told = ", ".join(f"{word} is {values.get(word, 'n')}" for word in words(term)[:6])
-    return f"{text}{f' ({told})' if told else ''}"
+    details = ", ".join(f"{word} is {values.get(word, 'n')}" for word in words(term)[:6])
+    return f"{text}{f' ({details})' if details else ''}"
 
 
 def _join_names(names: Sequence[str]) -> str:
     shown_names = list(dict.fromkeys(names))
     more = len(shown_names) - _MOST
     return ", ".join(shown_names[:_MOST]) + (f" and {more} more" if more > 0 else "")
-
-
-class KnownSymbols(KconfigTree):
-    """The symbols of a tree, and why one does not have the value that was asked for."""
-
-    def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
-        """Return one sentence without its end. `values` is the configuration that came out."""
-        return reason(name, wanted, values, self)

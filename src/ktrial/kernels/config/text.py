@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A configuration that was made, and the fragments that there are, as text and as JSON."""
+"""A configuration and the list of fragments, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _MOST = 20
 
 
 def config_json(found: Configured, folder: str) -> dict[str, Any]:
-    """`ktrial.kernel-config/1`."""
     return {
         "schema": "ktrial.kernel-config/1",
         "folder": folder,
@@ -32,22 +31,20 @@ def config_json(found: Configured, folder: str) -> dict[str, Any]:
 
 
 def config_text(found: Configured, folder: str, *, width: int) -> str:
-    """Return what the configuration begins with, what was asked, and in what it differs from its base."""
-
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"
 
     asked = found.asked
     text = line("written", f"{folder}/.config")
     text += line("for", f"Linux {found.version}, {found.architecture}, {found.compiler}")
-    text += line("begins with", found.base)
+    text += line("based on", found.base)
     text += line("fragments", ", ".join(found.fragments) or "none")
     held = len(found.wishes) - len(found.unheld)
-    text += line("read back", f"{held} of {len(found.wishes)} symbols that were asked for hold")
+    text += line("read back", f"{held} of {len(found.wishes)} requested symbols are set as requested")
     wanted = [one for one in found.differences if one.symbol in asked]
     came = [one for one in found.differences if one.symbol not in asked]
-    text += line("changes", f"{len(wanted)} as asked, {len(came)} that came with these")
-    for title, listed in (("Asked:", wanted), ("Came with these:", came)):
+    text += line("changes", f"{len(wanted)} requested, {len(came)} as a consequence")
+    for title, listed in (("Requested:", wanted), ("Changed as a consequence:", came)):
         rows = [(one.symbol, one.before or "-", one.after or "-") for one in listed[:_MOST]]
         if rows:
             text += f"\n{title}\n{table(('symbol', 'base', 'now'), rows, width=width, whole=1)}\n"
@@ -55,28 +52,25 @@ def config_text(found: Configured, folder: str, *, width: int) -> str:
             text += f"and {len(listed) - _MOST} more, in --json\n"
     if found.unheld:
         lost = [(one.symbol, one.wanted, one.got or "-", one.why) for one in found.unheld]
-        text += f"\nNot held:\n{table(('symbol', 'asked', 'is', 'because'), lost, width=width, whole=1)}\n"
+        text += f"\nNot accepted:\n{table(('symbol', 'requested', 'is', 'because'), lost, width=width, whole=1)}\n"
     return text
 
 
 def fragments_json(fragments: Mapping[str, Fragment]) -> dict[str, Any]:
-    """`ktrial.kernel-fragments/1`."""
     return {"schema": "ktrial.kernel-fragments/1", "fragments": list(fragments.values())}
 
 
 def fragments_text(fragments: Mapping[str, Fragment], *, width: int) -> str:
-    rows = [(name, str(_count(one)), one.what) for name, one in fragments.items()]
+    rows = [
+        (name, str(len(one.symbols) + max(map(len, one.arch.values()), default=0)), one.what)
+        for name, one in fragments.items()
+    ]
     text = f"{table(('fragment', 'symbols', 'what'), rows, width=width, whole=1)}\n"
     notes = [(name, one.note) for name, one in fragments.items() if one.note]
     return text + "\n" + "".join(paragraph(f"{name}: {note}", width=width) + "\n" for name, note in notes)
 
 
-def _count(fragment: Fragment) -> int:
-    return len(fragment.symbols) + max(map(len, fragment.arch.values()), default=0)
-
-
 def fragment_text(fragment: Fragment) -> str:
-    """Return the fragment as Kconfig's own tools read it."""
     sections = [("", fragment.symbols), *((f"# on {name}\n", symbols) for name, symbols in fragment.arch.items())]
     text = f"# {fragment.name}: {fragment.what}\n"
     for head, symbols in sections:

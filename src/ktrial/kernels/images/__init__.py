@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading kernel images, modules and packages."""
+"""Kernel images, modules and packages."""

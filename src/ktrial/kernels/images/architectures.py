@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest of each architecture is made of: QEMU's program and board, processors, ports, and what tries KVM."""
+"""How QEMU runs a guest of each architecture: program, board, processors, ports, and a probe for KVM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ktrial.kit.errors import BadInput
 
 
 class CpuProbe(NamedTuple):
-    """Code that ends the emulator with `status`, and the arguments that start it; `{}` is the file of the code."""
+    """Code that ends the emulator with `status`, and the arguments that start it; `{}` stands for the code's file."""
 
     code: bytes
     arguments: tuple[str, ...]
@@ -20,9 +20,9 @@ class CpuProbe(NamedTuple):
 
 
 class GuestMachine(NamedTuple):
-    """`ports` are the arguments for console and line, in this order; `console` is the kernel's name of the first.
+    """`ports` are the arguments for console and line, in this order; `console` is the kernel's name for the first.
 
-    `virtual` are the processor's flags of which KVM in hardware needs one; empty if none tells.
+    `virtual` are CPU flags of which hardware KVM needs one; empty if no flag tells.
     """
 
     architecture: str
@@ -47,13 +47,13 @@ X86_64 = GuestMachine(
         "zypper": "sudo zypper install qemu-x86",
     },
     boards={"kvm": "q35,usb=off", "emulated": "q35,usb=off", "exact": "q35,usb=off"},
-    # Exact: the processor without instructions that count per byte.
+    # Exact: a processor without instructions whose count depends on the number of bytes.
     processors={"kvm": "host", "emulated": "qemu64", "exact": "qemu64"},
     ports=(("-serial", "chardev:console"), ("-serial", "chardev:line")),
     console="ttyS0",
     words=("no_timer_check",),
     virtual=frozenset({"vmx", "svm"}),
-    # At the reset vector: writes 1 to the port of the exit device, which then ends QEMU with status 3.
+    # At the reset vector: write 1 to the port of the exit device, which ends QEMU with status 3.
     probe=CpuProbe(
         b"\xf4" * 0xFFF0 + bytes.fromhex("b001 e6f4 f4eb fd90") + b"\xf4" * 8,
         ("-machine", "q35", "-bios", "{}", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"),
@@ -71,25 +71,23 @@ AARCH64 = GuestMachine(
     },
     boards={"kvm": "virt,gic-version=host", "emulated": "virt,gic-version=3", "exact": "virt,gic-version=3"},
     processors={"kvm": "host", "emulated": "cortex-a72", "exact": "cortex-a72"},
-    # The board has one port of its own; the line's is a card.
+    # The board has one serial port; a PCI card adds the one for the line.
     ports=(("-serial", "chardev:console"), ("-device", "pci-serial,chardev=line")),
     console="ttyAMA0",
     words=(),
     virtual=frozenset(),
     # mov w0, SYSTEM_OFF of PSCI; hvc #0; b .
     probe=CpuProbe(
-        bytes.fromhex("00018052 0080b072 020000d4 00000014"),
-        ("-machine", "virt,gic-version=host", "-kernel", "{}"),
-        0,
+        bytes.fromhex("00018052 0080b072 020000d4 00000014"), ("-machine", "virt,gic-version=host", "-kernel", "{}"), 0
     ),
 )
 _KNOWN = {machine.architecture: machine for machine in (X86_64, AARCH64)}
 
 
 def machine_for(architecture: str, source: str) -> GuestMachine:
-    """Return the machine for a kernel's image. Raises BadInput if no guest is like that."""
+    """Return the machine for a kernel image. Raise BadInput if ktrial has no guest for its architecture."""
     if architecture not in _KNOWN:
-        raise BadInput(f"it is a kernel for {architecture}; guests are {' or '.join(_KNOWN)}", file=source)
+        raise BadInput(f"cannot boot a kernel for {architecture}: guests are {' or '.join(_KNOWN)}", file=source)
     return _KNOWN[architecture]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian package (`.deb`): the `ar` archive that holds two packed `tar` archives."""
+"""Debian packages (`.deb`): an `ar` archive that contains two compressed `tar` archives."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from ktrial.kit.errors import BadInput
 
 MAGIC = b"!<arch>\n"
-#: Of each member: name, times and owner, size, end.
+#: A member's header: name, time, owner, size, end mark.
 HEADER_BYTES = 60
 _SIZE = slice(48, 58)
 _END = b"`\n"
 
 
 class ArchiveMember(NamedTuple):
-    """A member of the archive: its name, where its bytes begin, how many they are."""
+    """A member of the archive: its name, offset and size."""
 
     name: str
     offset: int
@@ -27,13 +27,13 @@ class ArchiveMember(NamedTuple):
 
 
 def member(header: bytes, offset: int, source: str) -> ArchiveMember:
-    """Return the member whose header this is; `offset` is where the header begins."""
+    """Return the member that a header describes; `offset` is the header's place in the file."""
     size = header[_SIZE].strip()
     if len(header) != HEADER_BYTES or not header.endswith(_END) or not size.isdigit():
         raise BadInput(
-            f"at byte {offset} the header of a member of an ar archive is wanted",
+            f"no ar member header at byte {offset}",
             file=source,
-            hint="it is cut off or damaged: download it anew",
+            hint="the file is truncated or damaged: download it again",
         )
     name = header[:16].decode("latin-1").strip().rstrip("/")
     return ArchiveMember(name, offset + HEADER_BYTES, int(size))

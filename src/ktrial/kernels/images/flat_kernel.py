@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel without ELF headers (arm64's Image) holds: its own notes, and whether its types are in it (BTF)."""
+"""Notes and type information (BTF) of a kernel without ELF headers, such as arm64's Image."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BUILD_ID = b"GNU", 3
 _MOST_BYTES = 64
 _BTF = re.compile(re.escape(struct.pack("<HBBI", 0xEB9F, 1, 0, 24)))
 _BTF_HEAD = struct.Struct("<8xIIII")
-#: The kernel's types name this one; those of a small program inside it do not.
+#: Only the kernel's own types name this one; those of a small embedded program do not.
 _KERNEL_TYPE = b"\0task_struct\0"
 
 
 class _FlatHead(NamedTuple):
-    """Where an ELF header tells the place of the sections' headers, and the sizes that it and they must have."""
+    """Where an ELF header stores the offset of the section headers, and the sizes both must have."""
 
     place: struct.Struct
     sizes: struct.Struct
@@ -37,12 +37,12 @@ _HEAD_BYTES = 64
 
 
 def own_build_id(kernel: bytes) -> bytes | None:
-    """The build id that is not one of the programs inside the kernel (its vDSO); None if that is not one alone."""
+    """Return the kernel's build ID, ignoring embedded programs such as the vDSO; None unless exactly one is left."""
     return own_note(kernel, *_BUILD_ID)
 
 
 def own_note(kernel: bytes, owner: bytes, kind: int) -> bytes | None:
-    """What a note of this owner and kind says that is none of the programs inside; None if that is not one alone."""
+    """Return the content of a note, ignoring embedded programs; None unless exactly one is left."""
     name = owner + b"\0" * (4 - len(owner) % 4)
     length = re.escape(struct.pack("<I", len(owner) + 1))
     pattern = re.compile(length + b"(....)" + re.escape(struct.pack("<I", kind) + name), re.DOTALL)
@@ -57,7 +57,7 @@ def own_note(kernel: bytes, owner: bytes, kind: int) -> bytes | None:
 
 
 class _Inside:
-    """The programs within a kernel: up to where one of those that begin before a place goes on."""
+    """The extents of the programs embedded in a kernel."""
 
     def __init__(self, kernel: bytes) -> None:
         found = list(_programs(kernel))
@@ -65,13 +65,12 @@ class _Inside:
         self._ends = list(accumulate((end for _, end in found), max))
 
     def holds(self, place: int) -> bool:
-        """Return whether a place is in one of them."""
         before = bisect_left(self._begins, place)
         return before > 0 and place < self._ends[before - 1]
 
 
 def _programs(kernel: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where ELF files lie within the kernel, up to the end of their sections' headers."""
+    """Yield the start and end of each embedded ELF file, up to the end of its section headers."""
     for match in _PROGRAM.finditer(kernel):
         begin = match.start()
         data = kernel[begin : begin + _HEAD_BYTES]

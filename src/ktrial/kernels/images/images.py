@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of this machine: by path, by version, out of a package, with their configuration."""
+"""Finds kernels on this machine by path, by version or inside a package, with their configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from ktrial.kernels.build.objects import built_objects, is_built_tree
 from ktrial.kernels.identity import KernelFound
@@ -20,21 +20,21 @@ RUNNING = "running"
 _BTF = "/sys/kernel/btf/vmlinux"
 _LIMIT_BYTES = 256 << 20
 _CONFIG_LIMIT_BYTES = 16 << 20
-#: Folders with a kernel per version, and what the file is called there.
+#: Folders with one kernel per version, and the name of its file.
 _INSTALLED = (("boot", "vmlinuz-{}"), ("usr/lib/modules", "{}/vmlinuz"), ("lib/modules", "{}/vmlinuz"))
-#: Where a built tree has its image.
+#: Where a built tree puts its image.
 _BUILT = (
     *("arch/x86/boot/bzImage", "arch/x86_64/boot/bzImage"),
     *("arch/arm64/boot/Image", "arch/arm64/boot/Image.gz", "arch/arm64/boot/vmlinuz.efi"),
     "vmlinux",
 )
-_ANY = f"it has none of boot/vmlinuz-…, lib/modules/…/vmlinuz, {', '.join(_BUILT)}"
-#: Folders of a built tree in which the images of an architecture lie.
+_ANY = f"expected boot/vmlinuz-…, lib/modules/…/vmlinuz, {', '.join(_BUILT)}"
+#: Folders of a built tree that hold an architecture's images.
 _BOOT_FOLDERS = (("arch", "x86"), ("arch", "x86_64"), ("arch", "arm64"))
 
 
 class KernelFiles(NamedTuple):
-    """A kernel that was found: what it was asked for as, its image, and its configuration where there is one."""
+    """A kernel that ktrial found: the word that named it, its image, and its configuration if there is one."""
 
     name: str
     image_path: str
@@ -44,7 +44,7 @@ class KernelFiles(NamedTuple):
 
 
 class Images:
-    """Finds kernels. `root` stands for `/`."""
+    """Finds kernels below `root`."""
 
     def __init__(self, root: Path = Path("/"), release: str | None = None) -> None:
         self._root = root
@@ -58,7 +58,7 @@ class Images:
         if path.is_dir():
             return self._in_folder(path, word)
         if path.is_file() or "/" in word:
-            return _package(path, word) if _is_package(path) else _image(path, word)
+            return _package(path, word) if is_package(path) else _image(path, word)
         return self._installed(word)
 
     def installed(self) -> dict[str, Path]:
@@ -81,24 +81,10 @@ class Images:
         inside = list(Images(folder).installed().values())
         inside += [path for path in (folder / name for name in _BUILT) if path.is_file()][:1]
         if not inside:
-            raise BadInput(f"there is no kernel in it: {_ANY}", file=word)
+            raise BadInput(f"no kernel in this folder: {_ANY}", file=word)
         if len(inside) > 1:
-            raise BadInput(f"there are {len(inside)} kernels in it", file=word, hint=f"name one: {inside[0]}")
+            raise BadInput(f"{len(inside)} kernels in this folder", file=word, hint=f"name one: {inside[0]}")
         return _image(inside[0], word)
-
-
-def _is_package(path: Path) -> bool:
-    try:
-        return is_package(path)
-    except OSError as error:
-        raise BadInput(why_unread(error), file=str(path)) from None
-
-
-def _opened(path: Path) -> IO[bytes]:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise BadInput(why_unread(error), file=str(path)) from None
 
 
 def _image(path: Path, word: str) -> KernelFiles:
@@ -110,15 +96,18 @@ def _image(path: Path, word: str) -> KernelFiles:
 
 
 def _whole(path: Path, limit_bytes: int) -> bytes:
-    with _opened(path) as file:
-        data = file.read(limit_bytes + 1)
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit_bytes + 1)
+    except OSError as error:
+        raise BadInput(why_unread(error), file=str(path)) from None
     if len(data) > limit_bytes:
-        raise BadInput(f"it has more than {limit_bytes >> 20} MiB", file=str(path))
+        raise BadInput(f"larger than {limit_bytes >> 20} MiB", file=str(path))
     return data
 
 
 def _config_places(path: Path) -> Iterator[Path]:
-    """Where the configuration of an image lies: beside it under its version, or in the tree that it was built in."""
+    """Yield where an image's configuration may lie: beside it under its version, or in its build tree."""
     name = path.name
     for word in ("vmlinuz-", "vmlinux-", "bzImage-", "Image-"):
         if name.startswith(word):
@@ -139,7 +128,7 @@ def _package(path: Path, word: str) -> KernelFiles:
 
 
 def read_kernel(images: Images, word: str) -> KernelFound:
-    """Return what a kernel is that a word names; `running` is the one that runs, whatever lies in its place by now."""
+    """Identify the kernel that a word names; `running` means the one in memory, not the file it was booted from."""
     if word == RUNNING:
         return _read_running()
     files = images.find(word)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel's image: x86's bzImage, arm64's Image, what they are packed in, and what the kernel inside says."""
+"""Kernel images: x86's bzImage, arm64's Image, their compression, and the version banner inside."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ktrial.kit.formats import elf, lz4, packed
 _SECTOR = 512
 _HEADER, _HEADER_END = 0x202, 0x250
 _MAGIC = b"HdrS"
-#: The first protocol that tells where the payload is (Linux 2.6.26).
+#: The first boot protocol that states where the payload is (Linux 2.6.26).
 _PROTOCOL = 0x0208
 _SIZE_BYTES = 4
-#: Kernels that begin with their own header, of 64 bytes: its mark, and for which machine they are.
+#: The magic number in the 64-byte header of a flat kernel -> its architecture.
 _FLAT_AT = 56
 _FLAT = {b"ARM\x64": "aarch64", b"RSC\x05": "riscv64"}
 _ZBOOT = b"zimg"
 _SAYS_LINUX = b"Linux version "
 _BANNER = re.compile(rb"Linux version (\S+) \(([^\n\0]*)\n?")
-#: First bytes of a payload -> how it is packed, and what unpacks it; None if nothing here does.
+#: First bytes of a payload, the name of its compression, and its unpacker; None if ktrial has none.
 _PACKED: tuple[tuple[bytes, str, Callable[[bytes], bytes] | None], ...] = (
     (b"\x1f\x8b", "gzip", packed.first_stream),
     (b"BZh", "bzip2", packed.first_stream),
@@ -36,7 +36,7 @@ _PACKED: tuple[tuple[bytes, str, Callable[[bytes], bytes] | None], ...] = (
 
 
 class KernelImage(NamedTuple):
-    """A kernel as it is booted: architecture, version of the header, how it is packed, and the kernel itself."""
+    """A bootable kernel: architecture, header version, compression, and the unpacked kernel."""
 
     architecture: str
     header_version: str | None
@@ -45,36 +45,36 @@ class KernelImage(NamedTuple):
 
 
 def architecture(data: bytes, source: str) -> str:
-    """For which machine an image is. Raises BadInput if it is not a kernel's image."""
+    """Return the architecture of an image. Raise BadInput if it is not a kernel image."""
     if not _is_bzimage(data):
         return _machine(_unwrapped(data, source)[1], source)
     if len(data) < _HEADER_END:
-        raise BadInput(f"it ends within its header, at byte {len(data)}", file=source)
+        raise BadInput(f"truncated within its header, at byte {len(data)}", file=source)
     return "x86_64" if _is_64_bit(data) else "i386"
 
 
 def bootable(data: bytes, source: str, wanted: str) -> bytes:
-    """The image as an emulator of the architecture `wanted` starts it. Raises BadInput if it starts none such."""
+    """Return the image in the form that an emulator boots. Raise BadInput if none of this architecture boots it."""
     is_setup = _is_bzimage(data)
     kernel = data if is_setup else _unwrapped(data, source)[1]
     found = architecture(data, source) if is_setup else _machine(kernel, source)
     if found != wanted:
-        raise BadInput(f"it is a kernel for {found}; these guests are {wanted}", file=source)
+        raise BadInput(f"cannot boot a kernel for {found}: these guests are {wanted}", file=source)
     if kernel.startswith(elf.MAGIC):
         _require_vmlinux(kernel, source, wanted)
     return kernel
 
 
 def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
-    """Refuse a program that is not a kernel, and a kernel that no emulator starts in this form."""
+    """Refuse a program that is not a kernel, and a kernel that QEMU cannot boot in this form."""
     if _SAYS_LINUX not in kernel:
-        raise BadInput("it is a program, and no kernel: it does not say of what version of Linux it is", file=source)
+        raise BadInput("is a program, not a kernel: it contains no Linux version", file=source)
     if wanted != "x86_64":
-        raise BadInput("QEMU does not start a vmlinux here", file=source, hint="take arch/arm64/boot/Image of its tree")
+        raise BadInput("QEMU cannot boot an arm64 vmlinux", file=source, hint="use arch/arm64/boot/Image of its tree")
 
 
 def read_image(data: bytes, source: str) -> KernelImage:
-    """Return the kernel inside an image. Raises BadInput if it cannot be unpacked whole."""
+    """Return the kernel inside an image. Raise BadInput if it cannot be unpacked completely."""
     if not _is_bzimage(data):
         packing, kernel = _unwrapped(data, source)
         return KernelImage(_machine(kernel, source), None, packing, kernel)
@@ -89,26 +89,26 @@ def _is_bzimage(data: bytes) -> bool:
 
 
 def _is_64_bit(data: bytes) -> bool:
-    """Return the header's XLF_KERNEL_64, since protocol 2.12; older images of x86 are taken for 64 bits wide."""
+    """Return the header's XLF_KERNEL_64 (protocol 2.12 and later); assume 64 bits for older x86 images."""
     protocol, loads = struct.unpack_from("<H", data, 0x206)[0], struct.unpack_from("<H", data, 0x236)[0]
     return protocol < 0x020C or bool(loads & 1)
 
 
 def _machine(kernel: bytes, source: str) -> str:
-    """For which machine a kernel is that nothing is wrapped around."""
+    """Return the architecture of a kernel that nothing is wrapped around."""
     if kernel.startswith(elf.MAGIC):
         return elf.Elf(kernel, source).machine
     if (found := _FLAT.get(kernel[_FLAT_AT : _FLAT_AT + 4])) is not None:
         return found
     raise BadInput(
-        f"it is not a kernel's image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
+        f"is not a kernel image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
         file=source,
-        hint="a kernel is a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a package with one",
+        hint="give a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a package with one",
     )
 
 
 def _unwrapped(data: bytes, source: str) -> tuple[str, bytes]:
-    """How a kernel without a setup part of its own is packed, and the kernel: as a whole, or as EFI's zboot has it."""
+    """Return the compression of a kernel without a setup part, and the kernel: plain, packed, or in EFI zboot."""
     if data[:2] == b"MZ" and data[4:8] == _ZBOOT:
         offset, size = struct.unpack_from("<II", data[8:].ljust(8, b"\0"))
         if size == 0 or offset + size > len(data):
@@ -121,23 +121,22 @@ def _unwrapped(data: bytes, source: str) -> tuple[str, bytes]:
 
 
 def _unpacked(payload: bytes, source: str) -> tuple[str, bytes]:
-    """Return how it is packed, and what is inside."""
     for magic, name, unpack in _PACKED:
         if payload.startswith(magic):
             if unpack is None:
-                raise BadInput(f"its kernel is packed with {name}, which is not read here", file=source)
+                raise BadInput(f"cannot unpack its kernel: {name} is not supported", file=source)
             try:
                 return name, unpack(payload)
             except BadInput as error:
                 raise BadInput(f"its kernel {error.message.removeprefix('it ')}", file=source) from None
-    raise BadInput(f"its kernel is packed in an unknown way: {payload[:6].hex(' ')}", file=source)
+    raise BadInput(f"cannot unpack its kernel: unknown compression {payload[:6].hex(' ')}", file=source)
 
 
 def _payload(data: bytes, source: str) -> bytes:
     (protocol,) = struct.unpack_from("<H", data, 0x206)
     offset, length = struct.unpack_from("<II", data, 0x248)
     if protocol < _PROTOCOL:
-        raise BadInput(f"its header is of version {protocol >> 8}.{protocol & 255:02}, older than 2.08", file=source)
+        raise BadInput(f"its header has version {protocol >> 8}.{protocol & 255:02}, older than 2.08", file=source)
     begin = ((data[0x1F1] or 4) + 1) * _SECTOR + offset
     if begin + length > len(data) or length <= _SIZE_BYTES:
         raise _cut_off(begin + length, len(data), source)
@@ -145,8 +144,8 @@ def _payload(data: bytes, source: str) -> bytes:
 
 
 def _cut_off(end: int, size: int, source: str) -> BadInput:
-    why = f"its kernel is said to end at byte {end}, and it has {size}"
-    return BadInput(why, file=source, hint="it is cut off or damaged")
+    why = f"truncated: its kernel should end at byte {end}, but the file has {size} bytes"
+    return BadInput(why, file=source, hint="copy or download the file again")
 
 
 def _header_version(data: bytes) -> str | None:
@@ -157,7 +156,7 @@ def _header_version(data: bytes) -> str | None:
 
 
 class Banner(NamedTuple):
-    """The kernel's first words: release, who built it where, compiler, linker, build number and what follows it."""
+    """The kernel's version banner: release, builder, compiler, linker, and the build number with what follows it."""
 
     text: str
     release: str
@@ -168,27 +167,23 @@ class Banner(NamedTuple):
 
 
 def read_banner(kernel: bytes, source: str) -> Banner:
-    """Return what the kernel says of itself. Raises BadInput if it says nothing."""
+    """Return the version banner. Raise BadInput if there is none."""
     found = [match for match in _BANNER.finditer(kernel) if b"%" not in match[0] and b") #" in match[0]]
-    # A kernel may also hold a first draft, without the build's number.
+    # A kernel may also contain a draft of the banner, without the build number.
     for match in sorted(found, key=lambda match: b") # " in match[0]):
         text = match[0].rstrip(b"\n").decode(errors="replace")
-        return _banner(text, match[1].decode(errors="replace"))
-    raise BadInput('no "Linux version …" is found in it', file=source, hint="is it the whole image of a kernel?")
-
-
-def _banner(text: str, release: str) -> Banner:
-    head, _, build = text.rpartition(") #")
-    head += ")"
-    groups = _groups(head)
-    compiler, linker = groups[1] if len(groups) > 1 else None, None
-    if compiler is not None and ", " in compiler:
-        compiler, _, linker = compiler.rpartition(", ")
-    return Banner(text, release, groups[0] if groups else None, compiler, linker, f"#{build}")
+        head, _, build = text.rpartition(") #")
+        groups = _groups(f"{head})")
+        compiler, linker = groups[1] if len(groups) > 1 else None, None
+        if compiler is not None and ", " in compiler:
+            compiler, _, linker = compiler.rpartition(", ")
+        release = match[1].decode(errors="replace")
+        return Banner(text, release, groups[0] if groups else None, compiler, linker, f"#{build}")
+    raise BadInput('no "Linux version …" in this image', file=source, hint="give a complete kernel image")
 
 
 def _groups(text: str) -> list[str]:
-    """Return what stands in the outer brackets."""
+    """Return the contents of the outermost parentheses."""
     found, depth, begin = [], 0, 0
     for at, character in enumerate(text):
         if character == "(":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel module's file (`.ko`, packed or not): the object inside, and which modules it needs."""
+"""Kernel module files (`.ko`, compressed or not): the object inside, and the modules it needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SOFT = re.compile(r"(pre:|post:)")
 
 
 class KernelModule(NamedTuple):
-    """A module: its object, and the names of those that must be loaded before it, and of those that should."""
+    """A module: its object, the modules it depends on, and those that it asks to be loaded before it (softdep)."""
 
     object: bytes
     depends: tuple[str, ...]
@@ -23,13 +23,13 @@ class KernelModule(NamedTuple):
 
 
 def module_name(file: str) -> str | None:
-    """The module that a file is called after, as the kernel writes its name; None if it is not a module's file."""
+    """Return the module name that a file name stands for, in the kernel's spelling; None if it is not a module."""
     name = file.rpartition("/")[2]
     return _SUFFIX.sub("", name).replace("-", "_") if _SUFFIX.search(name) else None
 
 
 def read_module(data: bytes, source: str) -> KernelModule:
-    """Return the module inside a file. Raises BadInput if it is none."""
+    """Return the module inside a file. Raise BadInput if there is none."""
     try:
         inside = opened(data)
     except BadInput as error:
@@ -37,7 +37,7 @@ def read_module(data: bytes, source: str) -> KernelModule:
     plain = data if inside is None else inside.inner
     info = Elf(plain, source).section(".modinfo")
     if info is None:
-        raise BadInput("it has no .modinfo and is not a kernel module", file=source)
+        raise BadInput("is not a kernel module: it has no .modinfo", file=source)
     depends: list[str] = []
     before: list[str] = []
     for entry in info.split(b"\0"):
@@ -50,7 +50,7 @@ def read_module(data: bytes, source: str) -> KernelModule:
 
 
 def _soft(value: str) -> list[str]:
-    """Return what should be loaded before: `NAME pre: a b post: c`."""
+    """Return the modules after `pre:` in a softdep: `NAME pre: a b post: c`."""
     _, *parts = _SOFT.split(value)
     return [
         name.replace("-", "_")

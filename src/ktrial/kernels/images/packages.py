@@ -1,29 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels in packages: of Debian, RPM and pacman, read without being installed."""
+"""Kernels inside Debian, RPM and pacman packages, read without installing them."""
 
 from __future__ import annotations
 
 import re
+import struct
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from ktrial.kernels.images import debian_package, rpm_package
+from ktrial.kernels.images import debian_package
 from ktrial.kit.errors import BadInput
+from ktrial.kit.files import why_unread
 from ktrial.kit.formats import cpio, packed
 
 _LIMIT_BYTES = 256 << 20
-#: What pacman's packages are called, however they are packed.
+#: File names of pacman packages, with any compression.
 _PACMAN = re.compile(r"\.pkg\.tar(?:\.(?:zst|xz|gz|bz2))?$")
 _IMAGE = re.compile(r"boot/vmlinu[zx]-.+|(?:usr/)?lib/modules/[^/]+/vmlinuz")
 _CONFIG = re.compile(r"boot/config-.+|(?:usr/)?lib/modules/[^/]+/config")
-#: What `tarfile` raises where an archive is damaged.
+#: What `tarfile` raises for a damaged archive.
 DAMAGED = (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, RecursionError)
 _PACKINGS = ("gzip", "xz", "lzma", "bzip2", "zstd")
-#: So much of a package is looked at, and so much memory its table of contents may take.
+#: Limits on the size of an unpacked package, and on the memory that its table of contents may take.
 _WHOLE_LIMIT_BYTES = 4 << 30
 _CONTENTS_LIMIT_BYTES = 32 << 20
+
+#: An RPM package: a lead, two headers with a tag index, and a compressed cpio archive.
+_RPM_MAGIC = b"\xed\xab\xee\xdb"
+_RPM_LEAD_BYTES = 96
+_RPM_HEADER_MAGIC = b"\x8e\xad\xe8\x01"
+_RPM_HEADER = struct.Struct(">4s4xII")
+_RPM_ENTRY = struct.Struct(">IIII")
+_PAYLOAD_FORMAT, _PAYLOAD_PACKING = 1124, 1125
+_RPM_STRING = 6
+#: The compression of old packages, which don't name it.
+_RPM_PACKING = "gzip"
 
 
 class Held(NamedTuple):
@@ -34,14 +47,14 @@ class Held(NamedTuple):
 
 
 class PackedKernel(NamedTuple):
-    """The image that a package holds, and its configuration where it holds one."""
+    """The image in a package, and its configuration if the package has one."""
 
     image: Held
     config: Held | None
 
 
 class Unpacked:
-    """What is inside a package, from its beginning to its end: it skips forward as a file does, and never goes back."""
+    """The unpacked content of a package as a forward-only file: it can skip ahead, but never back."""
 
     def __init__(self, pieces: Iterator[bytes], path: Path) -> None:
         self._pieces, self._path = pieces, path
@@ -50,27 +63,25 @@ class Unpacked:
         self._allowed = _CONTENTS_LIMIT_BYTES
 
     def tell(self) -> int:
-        """Return how much was read or skipped."""
         return self._at
 
     def allow(self, size: int) -> None:
-        """So much will be read that is a file of the archive."""
+        """Raise the read limit by the size of a file in the archive."""
         self._allowed += size
 
     def read(self, size: int) -> bytes:
-        """So many bytes, fewer at the end: what tells of the files, and those that were allowed."""
+        """Read up to `size` bytes of table of contents, or of files that `allow` permitted."""
         self._allowed -= size
         if size < 0 or self._allowed < 0:
-            wanted = f"more than {_CONTENTS_LIMIT_BYTES >> 20} MiB that tell which files it holds"
+            wanted = f"a table of contents of more than {_CONTENTS_LIMIT_BYTES >> 20} MiB"
             raise BadInput(f"its archive has {wanted}", file=str(self._path))
         return self.take(size)
 
     def take(self, size: int) -> bytes:
-        """So many bytes, fewer at the end."""
+        """Read up to `size` bytes, without the limit."""
         return b"".join(self._take(size))
 
     def seek(self, place: int) -> int:
-        """Skip to a place further on."""
         if place < self._at:
             raise OSError("its parts are out of order")
         for _ in self._take(place - self._at):
@@ -88,7 +99,7 @@ class Unpacked:
             size -= len(part)
             self._at += len(part)
             if self._at > _WHOLE_LIMIT_BYTES:
-                raise BadInput(f"it holds more than {_WHOLE_LIMIT_BYTES >> 30} GiB", file=str(self._path))
+                raise BadInput(f"its content is larger than {_WHOLE_LIMIT_BYTES >> 30} GiB", file=str(self._path))
             yield part
 
     def _next(self) -> bytes | None:
@@ -96,19 +107,21 @@ class Unpacked:
             return next(self._pieces, None)
         except BadInput as error:
             raise BadInput(
-                f"its files cannot be read: {error.message}", file=str(self._path), hint="download it anew"
+                f"cannot read its files: {error.message}", file=str(self._path), hint="download it again"
             ) from None
 
 
 def is_package(path: Path) -> bool:
-    """Return whether a file is a package that kernels come in."""
-    with path.open("rb") as file:
-        begin = file.read(8)
-    return begin.startswith((debian_package.MAGIC, rpm_package.MAGIC)) or _PACMAN.search(path.name) is not None
+    """Return whether a file is a package of a kind that contains kernels. Raise BadInput if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(8)
+    except OSError as error:
+        raise BadInput(why_unread(error), file=str(path)) from None
+    return begin.startswith((debian_package.MAGIC, _RPM_MAGIC)) or _PACMAN.search(path.name) is not None
 
 
 def kernel_of(path: Path, word: str) -> PackedKernel:
-    """Return the kernel that a package holds. Raises BadInput if it holds none, or cannot be read."""
     image: Held | None = None
     config: Held | None = None
     try:
@@ -118,10 +131,10 @@ def kernel_of(path: Path, word: str) -> PackedKernel:
             else:
                 config = config or Held(name, content)
     except DAMAGED as error:
-        raise BadInput(f"its files cannot be read: {error}", file=word, hint="download it anew") from None
+        raise BadInput(f"cannot read its files: {error}", file=word, hint="download it again") from None
     if image is None:
-        hint = "take a linux-image package of Debian, a kernel-core of Fedora, or Arch's linux"
-        raise BadInput("there is no boot/vmlinuz-… nor lib/modules/…/vmlinuz in this package", file=word, hint=hint)
+        hint = "give Debian's linux-image, Fedora's kernel-core or Arch's linux package"
+        raise BadInput("no boot/vmlinuz-… or lib/modules/…/vmlinuz in this package", file=word, hint=hint)
     return PackedKernel(image, config)
 
 
@@ -136,7 +149,7 @@ def _place(name: str) -> str:
 def _files(path: Path) -> Iterator[Held]:
     with path.open("rb") as file:
         begin = file.read(8)
-        if begin.startswith(rpm_package.MAGIC):
+        if begin.startswith(_RPM_MAGIC):
             yield from _of_rpm(file, path)
         elif begin.startswith(debian_package.MAGIC):
             yield from _of_tar(*package_files(file, path), path)
@@ -146,14 +159,14 @@ def _files(path: Path) -> Iterator[Held]:
 
 
 def _of_tar(archive: tarfile.TarFile, inside: Unpacked, path: Path) -> Iterator[Held]:
-    """Yield the boot files of Debian's packages lie together, before modules that take long to unpack."""
+    """Yield kernel files. Stop behind boot/: Debian keeps it together, before modules that take long to unpack."""
     seen = False
     for entry in archive:
         name = _place(entry.name)
         if entry.isfile() and _is_kernel_file(name):
             seen = seen or name.startswith("boot/")
             if entry.size > _LIMIT_BYTES:
-                raise BadInput(f"{name} has more than {_LIMIT_BYTES >> 20} MiB", file=str(path))
+                raise BadInput(f"{name} is larger than {_LIMIT_BYTES >> 20} MiB", file=str(path))
             inside.allow(entry.size)
             content = archive.extractfile(entry)
             yield Held(name, content.read() if content is not None else b"")
@@ -164,10 +177,10 @@ def _of_tar(archive: tarfile.TarFile, inside: Unpacked, path: Path) -> Iterator[
 def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
     file.seek(0)
     head = file.read(_CONTENTS_LIMIT_BYTES)
-    found = rpm_package.payload(head, str(path))
+    found = payload(head, str(path))
     if found.packing not in _PACKINGS:
-        known = "gzip, xz, lzma, bzip2 and zstd are read"
-        raise BadInput(f"it is packed with {found.packing!r}: {known}", file=str(path))
+        known = "ktrial reads gzip, xz, lzma, bzip2 and zstd"
+        raise BadInput(f"cannot unpack {found.packing!r}: {known}", file=str(path))
     file.seek(found.offset)
     inside = Unpacked(packed.streamed(file.read, found.packing), path)
     for name, content in cpio.files(inside.take, _is_kernel_file, _LIMIT_BYTES, str(path)):
@@ -175,7 +188,7 @@ def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
 
 
 def package_files(file: IO[bytes], path: Path) -> tuple[tarfile.TarFile, Unpacked]:
-    """Return the archive of the files within a package of Debian, which `file` was opened from."""
+    """Return the archive with the files of a Debian package, which `file` was opened from."""
     at = len(debian_package.MAGIC)
     while True:
         file.seek(at)
@@ -191,3 +204,45 @@ def package_files(file: IO[bytes], path: Path) -> tuple[tarfile.TarFile, Unpacke
 def _tar(read: Callable[[int], bytes], path: Path) -> tuple[tarfile.TarFile, Unpacked]:
     inside = Unpacked(packed.streamed(read), path)
     return tarfile.open(fileobj=cast("IO[bytes]", inside), mode="r:"), inside
+
+
+class Payload(NamedTuple):
+    """Where the compressed archive begins, and its compression: gzip, xz, lzma, bzip2, zstd."""
+
+    offset: int
+    packing: str
+
+
+def payload(data: bytes, source: str) -> Payload:
+    """Locate the archive of the package's files. Raise BadInput if it is truncated or not a cpio archive."""
+    at = _RPM_LEAD_BYTES
+    _, size = _rpm_section(data, at, source)
+    at += size + -size % 8  # the signature is padded to 8 bytes
+    words, size = _rpm_section(data, at, source)
+    form = words.get(_PAYLOAD_FORMAT, "cpio")
+    if form != "cpio":
+        raise BadInput(f"cannot read its files: expected a cpio archive, got {form!r}", file=source)
+    return Payload(at + size, words.get(_PAYLOAD_PACKING, _RPM_PACKING))
+
+
+def _rpm_section(data: bytes, at: int, source: str) -> tuple[dict[int, str], int]:
+    """Return the strings of a header by their tags, and the header's size."""
+    begin = data[at : at + _RPM_HEADER.size]
+    if len(begin) < _RPM_HEADER.size or not begin.startswith(_RPM_HEADER_MAGIC):
+        raise _damaged_rpm(f"no RPM header at byte {at}", source)
+    _, entries, size = _RPM_HEADER.unpack(begin)
+    store = at + _RPM_HEADER.size + entries * _RPM_ENTRY.size
+    end = store + size
+    if end > len(data):
+        raise _damaged_rpm(f"the header at byte {at} is cut off: it should have {end - at} bytes", source)
+    words = {}
+    for number in range(entries):
+        tag, kind, offset, _ = _RPM_ENTRY.unpack_from(data, at + _RPM_HEADER.size + number * _RPM_ENTRY.size)
+        if tag in (_PAYLOAD_FORMAT, _PAYLOAD_PACKING) and kind == _RPM_STRING:
+            stop = data.find(b"\0", store + offset, end)
+            words[tag] = data[store + offset : stop if stop >= 0 else end].decode("ascii", "replace")
+    return words, end - at
+
+
+def _damaged_rpm(why: str, source: str) -> BadInput:
+    return BadInput(why, file=source, hint="the file is truncated or damaged: download it again")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a kernel is out of its image, or out of what the running one shows."""
+"""Reads the identity of a kernel from its image, or from what the running kernel shows."""
 
 from __future__ import annotations
 
@@ -17,18 +17,14 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.formats import elf
 
 _SET = re.compile(r"CONFIG_(\w+)=(.*)")
-
 _UNSET = re.compile(r"# CONFIG_(\w+) is not set")
-
 _BEGIN, _END = b"IKCFG_ST", b"IKCFG_ED"
-
 _GZIP_WINDOW = 31
-
 _LIMIT_BYTES = 16 << 20
 
 
 def read_symbols(data: bytes, source: str) -> dict[str, str]:
-    """Return symbol -> value as written (`y`, `m`, `n`, a number, a string without quotes)."""
+    """Return each symbol with its value as written (`y`, `m`, `n`, a number, a string without quotes)."""
     found: dict[str, str] = {}
     for number, raw in enumerate(data.splitlines(), start=1):
         line = raw.decode(errors="replace").strip()
@@ -38,18 +34,18 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
             found[match[1]] = "n"
         elif line and not line.startswith("#"):
             raise BadInput(
-                f"{line[:60]!r} is not a line of a kernel's configuration",
+                f"{line[:60]!r} is not a line of a kernel configuration",
                 file=source,
                 line=number,
-                hint="CONFIG_NAME=…",
+                hint="expected CONFIG_NAME=…",
             )
     if not found:
-        raise BadInput("it has no symbol of a kernel's configuration", file=source)
+        raise BadInput("is not a kernel configuration: it sets no symbol", file=source)
     return found
 
 
 def built_in(kernel: bytes) -> bytes | None:
-    """Return the configuration that a kernel carries; None if it carries none, or not whole."""
+    """Return the configuration embedded in a kernel; None if there is none, or only part of one."""
     begin = kernel.find(_BEGIN)
     end = kernel.find(_END, begin)
     if begin < 0 or end < 0:
@@ -64,9 +60,9 @@ def built_in(kernel: bytes) -> bytes | None:
 
 INSIDE = "inside the image"
 _BUILD_ID = 3
-#: Kernels from 5.12 on say in a note of theirs whether they were linked with LTO.
+#: The note in which kernels since 5.12 state whether they were linked with LTO.
 _LINUX_LTO = 0x101
-#: Words in the kernel (messages, names of files, symbols and fields) -> its scheduler; the first that fits.
+#: Words in the kernel (messages, file names, symbols, fields) and the scheduler they imply; the first match counts.
 _SCHEDULERS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (re.compile(rb"BORE \(Burst-Oriented Response Enhancer\) CPU Scheduler modification ([0-9][\w.-]*)"), "BORE"),
     (re.compile(rb"\bsched_bore\b|\bburst_score\b"), "BORE"),
@@ -76,7 +72,7 @@ _SCHEDULERS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (re.compile(rb"base_slice|\bvlag\b"), "EEVDF"),
     (re.compile(rb"min_granularity"), "CFS"),
 )
-#: Configuration symbol -> what it says, where it is switched on.
+#: Configuration symbol -> what it means when enabled.
 _OPTIMISED = {
     "CC_OPTIMIZE_FOR_PERFORMANCE_O3": "speed (-O3)",
     "CC_OPTIMIZE_FOR_PERFORMANCE": "speed (-O2)",
@@ -94,7 +90,7 @@ _AT_BOOT = "PREEMPT_DYNAMIC"
 
 
 class _Notes(NamedTuple):
-    """Build id, whether the types are inside, and whether LTO linked it; None if the kernel does not say."""
+    """Build ID, whether type information is inside, and the LTO note; None if the kernel doesn't say."""
 
     build_id: bytes | None
     btf: bool | None
@@ -104,7 +100,7 @@ class _Notes(NamedTuple):
 def identify(
     data: bytes, source: str, config: bytes | None, config_from: str | None
 ) -> tuple[KernelIdentity, Mapping[str, str] | None]:
-    """Return an image's identity and its configuration: the one inside it, else `config`, which lay beside it."""
+    """Return an image's identity and its configuration: the embedded one, or `config` from beside the image."""
     image = read_image(data, source)
     banner = read_banner(image.kernel, source)
     inside = built_in(image.kernel)
@@ -130,7 +126,7 @@ def identify(
 def identify_running(
     version: bytes, *, architecture: str, words: bytes, notes: bytes, btf: bool, config: tuple[bytes | None, str | None]
 ) -> tuple[KernelIdentity, Mapping[str, str] | None]:
-    """The running kernel's identity: from /proc/version, names of symbols and types, notes, and configuration."""
+    """Return the identity of the running kernel, from /proc/version, symbol and type names, notes and configuration."""
     build_id, lto = elf.note_in(notes, "GNU", _BUILD_ID, "<"), elf.note_in(notes, "Linux", _LINUX_LTO, "<")
     return _identity(
         read_banner(version, "/proc/version"),
@@ -183,7 +179,7 @@ def _identity(
 
 
 def _lto(linked: bool | None, symbols: Mapping[str, str]) -> str:
-    """Return what the kernel says goes before what its configuration says; that tells which kind."""
+    """Return the kind of LTO. The kernel decides whether there is any; its configuration names the kind."""
     configured = _first(_LTO, symbols) or "none"
     if linked is None or linked == (configured != "none"):
         return configured
@@ -191,15 +187,16 @@ def _lto(linked: bool | None, symbols: Mapping[str, str]) -> str:
 
 
 def _doubts(banner: Banner, linked: bool | None, symbols: Mapping[str, str]) -> list[str]:
-    """Return where the configuration cannot be this kernel's."""
     found = []
     compiler = symbols.get("CC_VERSION_TEXT")
     if compiler is not None and banner.compiler is not None and compiler not in banner.compiler:
-        found.append(f"the configuration names another compiler ({compiler}) than the kernel: is it this kernel's?")
+        found.append(f"the configuration may belong to another kernel: it names another compiler ({compiler})")
     configured = _first(_LTO, symbols) or "none"
     if linked is not None and linked != (configured != "none"):
         said = "with" if linked else "without"
-        found.append(f"the kernel was linked {said} LTO, its configuration says {configured}: is it this kernel's?")
+        found.append(
+            f"the configuration may belong to another kernel: it says LTO {configured}, this one is linked {said}"
+        )
     return found
 
 
@@ -211,7 +208,7 @@ def _scheduler(words: bytes) -> str | None:
 
 
 def _preemption(banner: Banner, symbols: Mapping[str, str]) -> str | None:
-    """What the kernel's first words say; the configuration tells what it boots with, where that can be chosen."""
+    """Return the preemption model from the banner; the configuration adds the default if it is chosen at boot."""
     words, configured = banner.build.split(), _first(_PREEMPTION, symbols)
     if "PREEMPT_RT" in words:
         return "real-time"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kernels are and in what two differ, as text and as JSON."""
+"""The identity of a kernel and the difference of two, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ from typing import Any
 
 from ktrial.kernels.build_record import Flags
 from ktrial.kernels.built_objects import object_lines
-from ktrial.kernels.identity import (
-    SHOWN,
-    KernelFound,
-    identity_differences,
-    symbol_differences,
-)
+from ktrial.kernels.identity import SHOWN, KernelFound, identity_differences, symbol_differences
 from ktrial.kit.tables import labelled, paragraph, table
 
 _LABEL_COLUMNS = 15
-_UNTOLD = "not told"
-_NO_CONFIG = "Without its configuration, HZ, LTO and what it was optimised for cannot be told."
+_UNKNOWN = "unknown"
+_NO_CONFIG = "HZ, LTO and optimisation are unknown: ktrial found no configuration."
 
 
 def inspect_json(found: KernelFound, flags: Flags | None = None, *, with_config: bool) -> dict[str, Any]:
-    """`ktrial.kernel/1`."""
     symbols = found.symbols
     return {
         "schema": "ktrial.kernel/1",
@@ -37,7 +31,6 @@ def inspect_json(found: KernelFound, flags: Flags | None = None, *, with_config:
 
 
 def inspect_text(found: KernelFound, flags: Flags | None = None, *, width: int) -> str:
-    """Return a line for each thing that is known, and what is not."""
     identity = found.identity
 
     def line(label: str, text: str) -> str:
@@ -47,9 +40,9 @@ def inspect_text(found: KernelFound, flags: Flags | None = None, *, width: int) 
     for field, label in SHOWN.items():
         text += line(label, _words(getattr(identity, field)))
     if flags is not None:
-        text += line("compiled with", f"-O{flags.optimise} -march={flags.march or _UNTOLD} ({flags.object})")
+        text += line("compiled with", f"-O{flags.optimise} -march={flags.march or _UNKNOWN} ({flags.object})")
     switched = sum(value in ("y", "m") for value in (found.symbols or {}).values())
-    text += line("configuration", f"{identity.config_from}, {switched} symbols on" if found.symbols else _UNTOLD)
+    text += line("configuration", f"{identity.config_from}, {switched} symbols on" if found.symbols else _UNKNOWN)
     for label, words in object_lines(found.objects) if found.objects is not None else ():
         text += line(label, words)
     notes = [*identity.notes, *([] if found.symbols else [_NO_CONFIG])]
@@ -60,7 +53,6 @@ Sysctls = Mapping[str, tuple[str | None, str | None]]
 
 
 def diff_json(before: KernelFound, after: KernelFound, sysctls: Sysctls | None) -> dict[str, Any]:
-    """`ktrial.kernel-diff/1`."""
     known = before.symbols is not None and after.symbols is not None
     return {
         "schema": "ktrial.kernel-diff/1",
@@ -78,31 +70,26 @@ def diff_json(before: KernelFound, after: KernelFound, sysctls: Sysctls | None) 
 
 
 def diff_text(before: KernelFound, after: KernelFound, sysctls: Sysctls | None, *, width: int) -> str:
-    """The tables: what the kernels are, their default sysctls where they were looked at, their configurations."""
+    """Return tables of the differences: identity, default sysctls if both were read, and configuration symbols."""
     heads = ("", *(found.name.rstrip("/").rpartition("/")[2] for found in (before, after)))
     found = identity_differences(before.identity, after.identity)
     rows = [(SHOWN[name], _words(pair[0]), _words(pair[1])) for name, pair in found.items()]
-    text = (
-        f"{table(heads, rows, width=width)}\n" if rows else "The kernels are the same in all that is shown of them.\n"
-    )
+    text = f"{table(heads, rows, width=width)}\n" if rows else "The identities of the kernels are equal.\n"
     if sysctls is not None:
         values = [(name, first or "-", second or "-") for name, (first, second) in sysctls.items()]
         listed = table(("sysctl", *heads[1:]), values, width=width, whole=1) if values else ""
         text += f"\n{len(sysctls)} default sysctls differ{':' if sysctls else '.'}\n{listed}\n"
     if before.symbols is None or after.symbols is None:
         missing = " and ".join(found.name for found in (before, after) if found.symbols is None)
-        return (
-            text + paragraph(f"The configuration of {missing} is not told: none can be compared.", width=width) + "\n"
-        )
+        return text + paragraph(f"Cannot compare the configurations: that of {missing} is unknown.", width=width) + "\n"
     symbols = symbol_differences(before.symbols, after.symbols)
     if not symbols:
-        return f"{text}\nTheir configurations are the same.\n"
+        return f"{text}\nTheir configurations are equal.\n"
     changed = [(one.symbol, one.before or "-", one.after or "-") for one in symbols]
     return f"{text}\n{len(symbols)} symbols differ:\n{table(('symbol', *heads[1:]), changed, width=width, whole=1)}\n"
 
 
 def list_json(kernels: Mapping[str, str], running: str) -> dict[str, Any]:
-    """`ktrial.kernels/1`."""
     listed = [{"version": name, "image": place, "runs": name == running} for name, place in kernels.items()]
     return {"schema": "ktrial.kernels/1", "running": running, "kernels": listed}
 
@@ -113,13 +100,13 @@ def list_text(kernels: Mapping[str, str], running: str, *, width: int) -> str:
     ]
     text = f"{table(('version', '', 'image'), rows, width=width, whole=1)}\n" if rows else ""
     if running not in kernels:
-        text += paragraph(f"{running} runs; no image of it is installed here.", width=width) + "\n"
+        text += paragraph(f"The running kernel {running} has no image installed here.", width=width) + "\n"
     return text
 
 
 def _words(value: object) -> str:
     if value is None:
-        return _UNTOLD
+        return _UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU targets of compilers and kernels."""
+"""The CPUs that compilers and kernels can target."""

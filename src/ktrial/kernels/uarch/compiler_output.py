@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What compilers say of themselves: the CPU that `native` means, their predefined macros, the CPUs that rustc knows."""
+"""Readers for compiler output: the CPU behind `native`, predefined macros, the CPUs that rustc knows."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}", re.ASCII)
 
 
 class RustCpus(msgspec.Struct, frozen=True):
-    """The CPUs that rustc takes as a target, and the one that `native` means here."""
+    """The CPUs that rustc can target, and the one that `native` means here."""
 
     names: tuple[str, ...]
     native: str | None
 
 
 class RustcVersion(msgspec.Struct, frozen=True):
-    """The version of rustc as it says it, and that of the LLVM in it as a number that compares (22.1.2 -> 220102)."""
+    """rustc's version as it prints it, and the version of its LLVM as a comparable number (22.1.2 -> 220102)."""
 
     text: str
     llvm: int
 
 
 def read_gcc_march(data: bytes, source: str = "stdout") -> str:
-    """Return the -march that gcc took, from its `-Q --help=target`."""
+    """Return the -march in effect, from gcc's `-Q --help=target`."""
     for _, text in numbered(data, source):
         if match := _MARCH.fullmatch(text.rstrip()):
             return match[1]
-    raise unreadable(source, None, "the whole text", "gcc's list of target options: it has no -march=")
+    raise unreadable(source, None, "the whole text", "gcc's list of target options: -march= is missing")
 
 
 def read_clang_cpu(data: bytes, source: str = "stderr") -> str:
@@ -45,11 +45,11 @@ def read_clang_cpu(data: bytes, source: str = "stderr") -> str:
     for _, text in numbered(data, source):
         if match := _TARGET_CPU.search(text):
             return match[1]
-    raise unreadable(source, None, "the whole text", 'a command of clang\'s: it has no "-target-cpu"')
+    raise unreadable(source, None, "the whole text", 'a clang command line: "-target-cpu" is missing')
 
 
 def read_macros(data: bytes, source: str = "stdout") -> dict[str, str]:
-    """Return the macros that a compiler predefines, from its `-dM -E`."""
+    """Return the predefined macros of a compiler, from its `-dM -E`."""
     macros: dict[str, str] = {}
     for line, text in numbered(data, source):
         if not text.strip():
@@ -62,7 +62,6 @@ def read_macros(data: bytes, source: str = "stdout") -> dict[str, str]:
 
 
 def read_rust_cpus(data: bytes, source: str = "stdout") -> RustCpus:
-    """Return the CPUs of `rustc --print target-cpus`."""
     names: list[str] = []
     native: str | None = None
     for _, text in numbered(data, source):
@@ -76,19 +75,18 @@ def read_rust_cpus(data: bytes, source: str = "stdout") -> RustCpus:
 
 
 def read_rustc_version(data: bytes, source: str = "stdout") -> RustcVersion:
-    """Return the versions of `rustc -vV`."""
     found: dict[str, str] = {}
     for _, text in numbered(data, source):
         if match := _RUSTC.match(text):
             found[match[1]] = match[2]
     missing = next((name for name in ("release", "LLVM version") if name not in found), None)
     if missing is not None:
-        raise unreadable(source, None, "the whole text", f"what `rustc -vV` prints: it has no line {missing}")
+        raise unreadable(source, None, "the whole text", f"the output of `rustc -vV`: the line {missing!r} is missing")
     return RustcVersion(found["release"], version_number(found["LLVM version"], source))
 
 
 def version_number(text: str, source: str) -> int:
-    """Return a version as the kernel's configuration counts it: 12.2.0 -> 120200."""
+    """Return a version as Kconfig encodes it: 12.2.0 -> 120200."""
     if not _VERSION.fullmatch(text):
         raise unreadable(source, None, text, "a version")
     parts = [int(part) for part in text.split(".")] + [0, 0]

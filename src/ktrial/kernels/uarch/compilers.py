@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compilers of this machine: found in PATH, asked and probed; answers are kept for each binary."""
+"""The compilers in PATH: their versions and the targets they accept, cached per binary."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from ktrial.kernels.images.architectures import host_architecture
 from ktrial.kernels.uarch import arm_targets
 from ktrial.kernels.uarch import targets as uarch
+from ktrial.kernels.uarch.arm_targets import CpuTarget
 from ktrial.kernels.uarch.compiler_output import (
     read_clang_cpu,
     read_gcc_march,
@@ -27,7 +28,7 @@ from ktrial.kernels.uarch.compiler_output import (
     read_rustc_version,
     version_number,
 )
-from ktrial.kernels.uarch.targets import Compiler, CompilerKind, RustCompiler
+from ktrial.kernels.uarch.targets import Compiler, CompilerKind, RustCompiler, Target
 from ktrial.kit.errors import BadInput, KtrialError
 
 T = TypeVar("T")
@@ -38,28 +39,17 @@ _VERSION_MACROS = {
     "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),
     "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
 }
-#: What the LLVM in rustc says of a CPU that it does not know.
+#: What rustc's LLVM prints about an unknown CPU.
 _UNKNOWN_CPU = b"is not a recognized processor"
-#: Written into each kept answer: another one makes all of them anew.
+#: Part of each cache key: a new value invalidates all cached answers.
 _SHAPE = "ktrial.compiler/2"
 
 
-class CompilerTarget(Protocol):
-    """What a compiler can be told to build for."""
-
-    @property
-    def name(self) -> str:
-        """What the C compilers call it."""
-
-    @property
-    def rust_cpu(self) -> str: ...
-
-
 class Builds(NamedTuple):
-    """What compilers are asked that build for an architecture.
+    """How to query compilers for one architecture.
 
-    `macro` is defined by those that do, `flag` takes a target, `base` is the one that all CPUs run, `kernel_flags` are
-    what all code of a kernel is compiled with, `told_by` reads out of macros what a target has beyond the base.
+    A compiler that defines `macro` builds for it. `flag` takes a target, `base` is the target that all CPUs run,
+    `kernel_flags` apply to all kernel code, and `told_by` extracts from macros what a target has beyond the base.
     """
 
     architecture: str
@@ -72,13 +62,13 @@ class Builds(NamedTuple):
 
     @property
     def clang_words(self) -> tuple[str, ...]:
-        """What makes a clang build for it that builds for this machine by itself."""
+        """The flags with which a clang for this machine builds for the architecture."""
         foreign = self.architecture != host_architecture()
         return (f"--target={self.architecture}-linux-gnu",) if foreign else ()
 
     @property
     def program(self) -> re.Pattern[str]:
-        """Names of programs that may be such a compiler."""
+        """Matches the names of programs that may be such a compiler."""
         prefix = f"{self.architecture.replace('_', '[-_]')}-(?:[a-z]+-)?linux-gnu-"
         return re.compile(rf"(?:(?:{prefix})?gcc|clang)(?:-\d{{1,3}})?", re.ASCII)
 
@@ -90,10 +80,10 @@ ARM64 = Builds(
 
 
 class Compilers:
-    """Asks compilers; `cache` is a folder for their answers, `say` hears of one that does not work."""
+    """Queries compilers. `cache` is a folder for their answers; `say` receives a warning about one that fails."""
 
     def __init__(
-        self, cache: Path, targets: Sequence[CompilerTarget], say: Callable[[str], None], builds: Builds = X86_64
+        self, cache: Path, targets: Sequence[Target | CpuTarget], say: Callable[[str], None], builds: Builds = X86_64
     ) -> None:
         self._cache = cache
         self._say = say
@@ -101,7 +91,7 @@ class Compilers:
         self._builds = builds
 
     def find(self, names: Iterable[str] = ()) -> list[Compiler]:
-        """Return the compilers called so, or all in PATH that build for this architecture, each binary once."""
+        """Return the named compilers, or all in PATH that build for this architecture, each binary once."""
         wanted = tuple(names)
         words = self._builds.words
         found: dict[Path, Compiler] = {}
@@ -117,20 +107,20 @@ class Compilers:
             if answer is not None:
                 found[real] = answer
             elif wanted:
-                raise BadInput(f"{name} builds nothing for {words}", hint=f"give a gcc or clang for {words} with --cc")
+                raise BadInput(f"{name} cannot build for {words}", hint=f"give a gcc or clang for {words} with --cc")
         return list(found.values())
 
     def rustc(self, name: str = "rustc") -> RustCompiler | None:
-        """Return what rustc says; None if there is none that works."""
+        """Return what rustc accepts; None if there is no working one."""
         path = shutil.which(name)
         return None if path is None else self._left_out(path, partial(self._rustc, path))
 
     def _left_out(self, path: str, ask: Callable[[], T]) -> T | None:
-        """Return what `ask` gives; a compiler that nobody named and that fails is said to be left out."""
+        """Return the result of `ask`; None with a warning if it fails."""
         try:
             return ask()
         except KtrialError as error:
-            self._say(f"{path} is left out: {error.message}")
+            self._say(f"skipping {path}: {error.message}")
             return None
 
     def _rustc(self, path: str) -> RustCompiler:
@@ -158,13 +148,13 @@ class Compilers:
 
 
 def _knows_alias(path: str, cpu: str, triple: str) -> bool:
-    """Whether rustc takes a CPU that it does not list: other names of those that it does. It warns of unknown ones."""
+    """Return whether rustc accepts a CPU that it does not list, such as an alias. It only warns about unknown ones."""
     done = _run(path, "--print", "cfg", f"-Ctarget-cpu={cpu}", "--target", triple)
     return done.returncode == 0 and _UNKNOWN_CPU not in done.stderr
 
 
 def _keep(path: Path, data: bytes) -> None:
-    """An answer that cannot be kept is only asked for again."""
+    """Cache an answer; if that fails, ktrial only queries the compiler again next time."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -173,7 +163,7 @@ def _keep(path: Path, data: bytes) -> None:
 
 
 def _in_path(program: re.Pattern[str]) -> list[str]:
-    """Return names that look like such a compiler, plain ones first."""
+    """Return the programs in PATH whose names look like such a compiler, short names first."""
     names: dict[str, None] = {}
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         with contextlib.suppress(OSError):
@@ -181,7 +171,7 @@ def _in_path(program: re.Pattern[str]) -> list[str]:
     return sorted((name for name in names if shutil.which(name)), key=lambda name: (len(name), name))
 
 
-def _query(path: str, builds: Builds, targets: Iterable[CompilerTarget]) -> Compiler | None:
+def _query(path: str, builds: Builds, targets: Iterable[Target | CpuTarget]) -> Compiler | None:
     start: tuple[str, ...] = (path,)
     macros = read_macros(_output_of(path, *_DEFINES))
     kind: CompilerKind = "clang" if "__clang__" in macros else "gcc"
@@ -216,7 +206,7 @@ def _query(path: str, builds: Builds, targets: Iterable[CompilerTarget]) -> Comp
 
 
 def _native(path: str, kind: CompilerKind) -> str | None:
-    """Return what `-march=native` means; None if the compiler cannot tell."""
+    """Return the meaning of `-march=native`; None if the compiler doesn't say."""
     with contextlib.suppress(KtrialError):
         if kind == "gcc":
             return read_gcc_march(_output_of(path, "-march=native", "-Q", "--help=target"))
@@ -225,7 +215,7 @@ def _native(path: str, kind: CompilerKind) -> str | None:
 
 
 def _problem(*argv: str) -> str | None:
-    """Return the first thing that the compiler says against it; None if it does it."""
+    """Return the first line of the compiler's error; None if it succeeds."""
     done = _run(*argv)
     if done.returncode == 0:
         return None

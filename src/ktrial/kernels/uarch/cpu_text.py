@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this CPU is to compilers, as text and as JSON."""
+"""How compilers see this CPU, and what compilers for arm64 accept, as text and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from ktrial.kernels.uarch import arm_targets
 from ktrial.kernels.uarch.targets import BASE, KERNEL_FLAGS, Compiler, RustCompiler, Target
 from ktrial.kit.tables import labelled, paragraph, table
 from ktrial.machine.facts import FactBook
@@ -15,7 +16,6 @@ _LABEL_COLUMNS = 16
 
 
 def cpu_json(facts: FactBook, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> dict[str, Any]:
-    """`ktrial.kernel-cpu/1`."""
     return {
         "schema": "ktrial.kernel-cpu/1",
         "architecture": "x86_64",
@@ -30,7 +30,7 @@ def cpu_json(facts: FactBook, compilers: Sequence[Compiler], rustc: RustCompiler
 def cpu_text(
     facts: FactBook, targets: Sequence[Target], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
 ) -> str:
-    """Return the CPU, what each compiler calls it, what each accepts, and what is left of it in kernel code."""
+    """Return the CPU, each compiler's name for it, the targets it accepts, and the features usable in kernel code."""
 
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"
@@ -42,33 +42,32 @@ def cpu_text(
         text += "\n" + line(f"{compiler.kind} {compiler.version}", compiler.path)
         text += line("  this CPU", _native(compiler, level))
         text += line("  accepts", accepted_words(compiler.accepted, targets))
-        text += line("  not", " ".join(compiler.refused) or "nothing")
+        text += line("  rejects", " ".join(compiler.refused) or "nothing")
     if rustc is not None:
         text += "\n" + line(f"rustc {rustc.version}", rustc.path)
-        text += line("  this CPU", rustc.native or "it does not say")
+        text += line("  this CPU", rustc.native or "unknown to it")
         text += line("  accepts", accepted_words(rustc.accepted, targets))
     if not compilers:
-        text += "\n" + paragraph("No gcc or clang for x86-64 is in PATH.", width=width) + "\n"
+        text += "\n" + paragraph("PATH contains no gcc or clang for x86-64.", width=width) + "\n"
     return text + _kept_text(targets, compilers, width)
 
 
 def _native(compiler: Compiler, level: object) -> str:
     if compiler.native is None:
-        return "it cannot tell"
+        return "unknown to it"
     if compiler.native == BASE and level != 1:
-        return f"{BASE}: a CPU that it does not know"
+        return f"{BASE}: this compiler does not know the CPU"
     return compiler.native
 
 
 def accepted_words(names: Sequence[str], targets: Sequence[object]) -> str:
-    """Return how many of the targets are accepted."""
     if len(names) == len(targets):
         return f"all {len(targets)} targets"
     return f"{len(names)} of {len(targets)} targets"
 
 
 def _kept_text(targets: Sequence[Target], compilers: Sequence[Compiler], width: int) -> str:
-    """Return what is left of the levels and of this CPU under the kernel's flags, as each compiler's macros say."""
+    """Return which features of the levels and of this CPU remain under the kernel's flags, from compiler macros."""
     rows = []
     for compiler in compilers:
         levels = [target.name for target in targets if target.generic_level is not None]
@@ -81,8 +80,42 @@ def _kept_text(targets: Sequence[Target], compilers: Sequence[Compiler], width: 
     if not rows:
         return ""
     head = paragraph(f"In kernel code ({' '.join(KERNEL_FLAGS)}), beyond x86-64:", width=width)
-    return f"\n{head}\n{table(('compiler', 'target', 'stays', 'goes'), rows, width=width, whole=2)}\n"
+    return f"\n{head}\n{table(('compiler', 'target', 'usable', 'disabled'), rows, width=width, whole=2)}\n"
 
 
 def _words(names: Sequence[str]) -> str:
     return " ".join(name.lower() for name in names) or "nothing"
+
+
+def arm_cpu_json(compilers: Sequence[Compiler], rustc: RustCompiler | None) -> dict[str, Any]:
+    return {
+        "schema": "ktrial.kernel-cpu/1",
+        "architecture": "arm64",
+        "kernel_flags": arm_targets.KERNEL_FLAGS,
+        "compilers": compilers,
+        "rustc": rustc,
+    }
+
+
+def arm_cpu_text(
+    targets: Sequence[arm_targets.CpuTarget], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
+) -> str:
+    def line(label: str, text: str) -> str:
+        return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"
+
+    parts = []
+    for compiler in compilers:
+        text = line(f"{compiler.kind} {compiler.version}", compiler.path)
+        text += line("  accepts", accepted_words(compiler.accepted, targets))
+        parts.append(text + line("  rejects", " ".join(compiler.refused) or "nothing"))
+    if rustc is not None:
+        text = line(f"rustc {rustc.version}", rustc.path)
+        parts.append(text + line("  accepts", accepted_words(rustc.accepted, targets)))
+    return "\n".join(parts) + no_arm_compiler_text(compilers, width)
+
+
+def no_arm_compiler_text(compilers: Sequence[Compiler], width: int) -> str:
+    if compilers:
+        return ""
+    hint = "PATH contains no gcc or clang for arm64 (Debian: install gcc-aarch64-linux-gnu or clang)."
+    return "\n" + paragraph(hint, width=width) + "\n"

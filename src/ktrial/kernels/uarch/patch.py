@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the patch that adds targets to a kernel tree, from the tree's own structure. Pure: texts in, texts out.
 
-Its lines stand between marks, are taken out again exactly, and are shown as a unified diff.
+The added lines stand between marks, so that ktrial can remove them exactly; the patch is a unified diff.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ktrial.kernels.uarch.patch_text import (
     shift_lines,
 )
 from ktrial.kernels.uarch.targets import NATIVE, KernelTree, Target
-from ktrial.kernels.uarch.x86_makefile import FlagBlock, read_flag_block, read_tree_version
+from ktrial.kernels.uarch.x86_makefile import read_flag_block, read_tree_version
 from ktrial.kit.errors import Refused
 
 BEGIN, END = "ktrial-uarch: begin", "ktrial-uarch: end"
@@ -38,7 +38,7 @@ _END = re.compile(rf"\s*(?:#|/\*) {END}(?: \*/)?\n?")
 
 
 def insert(text: str, after: Mapping[int, str], *, comment: str = "# {}") -> str:
-    """Return the text with more lines after the lines of these numbers, counted from 1; 0 is before the first."""
+    """Return the text with lines inserted after the given line numbers, counted from 1; 0 inserts at the top."""
     lines = text.splitlines(keepends=True)
     result: list[str] = []
     for number in range(len(lines) + 1):
@@ -54,27 +54,27 @@ def is_marked(text: str) -> bool:
 
 
 def without(text: str) -> str:
-    """Return the text without what stands between marks. Raises ValueError with the reason where marks do not pair."""
+    """Return the text without the marked lines. Raise ValueError if marks do not pair."""
     kept: list[str] = []
     inside = 0
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         if _BEGIN.fullmatch(line):
             if inside:
-                raise ValueError(f"line {number}: a mark begins within the one of line {inside}")
+                raise ValueError(f"line {number}: a mark begins inside the one of line {inside}")
             inside = number
         elif _END.fullmatch(line):
             if not inside:
-                raise ValueError(f"line {number}: a mark ends that never began")
+                raise ValueError(f"line {number}: a mark ends but never began")
             inside = 0
         elif not inside:
             kept.append(line)
     if inside:
-        raise ValueError(f"line {inside}: a mark begins and never ends")
+        raise ValueError(f"line {inside}: a mark begins but never ends")
     return "".join(kept)
 
 
 def unified(path: str, old: str, new: str) -> str:
-    """Return the change of one file as a unified diff for `patch -p1`; empty if there is none."""
+    """Return the change of one file as a unified diff for `patch -p1`; empty if nothing changed."""
     lines = difflib.unified_diff(
         old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{path}", f"b/{path}", n=3
     )
@@ -87,18 +87,18 @@ MAKEFILE = "arch/x86/Makefile"
 INIT = "init/Kconfig"
 FEATURES = "arch/x86/Kconfig.cpufeatures"
 MASKS = "arch/x86/include/asm/required-features.h"
-#: Where the string is made that tells modules of different processor families apart.
+#: Define the string that keeps modules of different processor families apart.
 VERMAGIC = ("arch/x86/include/asm/vermagic.h", "arch/x86/include/asm/module.h")
 NEEDED = (TOP, KCONFIG, MAKEFILE, INIT)
 OPTIONAL = (FEATURES, MASKS, *VERMAGIC)
 _MASK = re.compile(r"#define\s+REQUIRED_MASK(\d+)\s+(.*)")
 _FAMILY_64 = re.compile(r"#\s*if(?:def\s+|\s+defined\s*(?:\(\s*)?)CONFIG_X86_64\b")
-#: Symbols of the patches that add processors to a kernel, beside those of this one.
+#: Symbols of other patches that add processors to a kernel.
 _FOREIGN = frozenset({LEVEL, *(one.symbol for one in NATIVE), "MICELAKE", "GENERIC_CPU2", "GENERIC_CPU3"})
 
 
 class UarchPatch(msgspec.Struct, frozen=True):
-    """The texts of all files that change, before and after."""
+    """The texts of all changed files, before and after."""
 
     tree: KernelTree
     before: Mapping[str, str]
@@ -110,7 +110,7 @@ class UarchPatch(msgspec.Struct, frozen=True):
 
 
 def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
-    """Return what a tree is. Raises Refused or UnreadableOutput where no known structure is found."""
+    """Return what a tree contains. Raise Refused or UnreadableOutput if its structure is unknown."""
     version = read_tree_version(files[TOP].encode(), TOP)
     applied = any(is_marked(text) for text in files.values())
     plain = _unmarked(files) if applied else files
@@ -132,15 +132,14 @@ def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
 
 
 def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatch:
-    """Return the patch for a tree that does not have it."""
     tree = survey(files, targets)
     if tree.applied:
-        raise Refused(f"this tree ({tree.version}) has the patch already", hint="--reverse takes it out again")
+        raise Refused(f"this tree ({tree.version}) already has the patch", hint="remove it with --reverse")
     if tree.carries:
         shown = ", ".join(tree.carries[:4]) + (", …" if len(tree.carries) > 4 else "")
         raise Refused(
-            f"this tree ({tree.version}) carries such symbols already ({shown}), from CachyOS, Zen, TKG or alike",
-            hint="choose among them; `ktrial kernel uarch verify TREE TARGET` proves what comes out",
+            f"this tree ({tree.version}) already has such symbols ({shown}), from CachyOS, Zen, TKG or similar",
+            hint="choose one of them and check it with `ktrial kernel uarch verify TREE TARGET`",
         )
     _check_vermagic(files)
     after = _edited(files, targets, tree)
@@ -149,16 +148,16 @@ def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatc
 
 
 def make_reverse(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatch:
-    """What takes the patch out of a tree again. Refuses where the tree's additions are not those of `make_patch`."""
+    """Return the patch that removes the targets again. Raise Refused if the additions are not those of `make_patch`."""
     plain = _unmarked(files)
     if plain == dict(files):
-        raise Refused("this tree does not have the patch", hint="`ktrial kernel uarch patch TREE --apply` puts it in")
+        raise Refused("this tree does not have the patch", hint="add it with `ktrial kernel uarch patch TREE --apply`")
     patch = make_patch(plain, targets)
     for path, text in patch.after.items():
         if files[path] != text:
             raise Refused(
-                f"{path}: what stands between the marks of the patch is not what this ktrial puts there",
-                hint="take it out with the patch file that put it in: patch -p1 -R",
+                f"{path}: the lines between the marks differ from those that this version of ktrial adds",
+                hint="remove them with the patch file that added them: patch -p1 -R",
             )
     return UarchPatch(patch.tree, patch.after, patch.before)
 
@@ -169,51 +168,57 @@ def _unmarked(files: Mapping[str, str]) -> dict[str, str]:
         try:
             plain[path] = without(text)
         except ValueError as error:
-            raise Refused(f"{path}: {error}", hint="put the file back as it came with the tree") from None
+            raise Refused(f"{path}: {error}", hint="restore the file from the original tree") from None
     return plain
 
 
 def _family(kconfig: Kconfig) -> Choice:
-    """Return the choice of processors: the one with the Pentium Pro in it, which every kernel has."""
+    """Return the choice of processors: the one that contains the Pentium Pro (M686), which every kernel has."""
     found = [choice for choice in kconfig.choices if "M686" in choice.symbols]
     if len(found) != 1:
-        raise Refused(f"{KCONFIG}: no choice of processors, or several: M686 is in {len(found)} choices")
+        raise Refused(f"{KCONFIG}: expected one choice of processors, but M686 is in {len(found)} choices")
     return found[0]
 
 
 def _symbols_of_patch(kconfig: Kconfig, targets: Sequence[Target]) -> tuple[str, ...]:
-    """Symbols that only a patch brings; a kernel's own are those in the choice of upstream."""
+    """Return the symbols that only a patch adds; upstream's choice has a few of the same."""
     upstream = {"GENERIC_CPU", "MK8", "MPSC", "MCORE2", "MATOM"}
     known = {target.symbol for target in targets} | _FOREIGN
     return tuple(sorted((known - upstream) & kconfig.names))
 
 
 def _check_vermagic(files: Mapping[str, str]) -> None:
-    """The family of 64-bit modules must not be told apart: no target has a name for it."""
+    """Raise Refused if 64-bit modules encode a processor family: targets have no name for it."""
     for path in VERMAGIC:
         text = files.get(path, "")
         if "MODULE_PROC_FAMILY" not in text:
             continue
         first = next((line for line in text.splitlines() if re.match(r"#\s*if(?!ndef\s+_)", line)), "")
         if not _FAMILY_64.match(first):
-            raise Refused(f"{path}: 64-bit modules have a processor family here, which targets have no name for")
+            raise Refused(
+                f"{path}: 64-bit modules name a processor family here, and ktrial's targets have no such name"
+            )
 
 
 def _edited(files: Mapping[str, str], targets: Sequence[Target], tree: KernelTree) -> dict[str, str]:
     kconfig = read_kconfig(files[KCONFIG].encode(), KCONFIG)
     block = read_flag_block(files[MAKEFILE].encode(), MAKEFILE)
+    native = kconfig.entry("X86_NATIVE_CPU")
     facts = Facts(
         native=tree.native,
         rust=tree.rust,
         rust_gate="config RUSTC_LLVM_VERSION\n" in files[INIT],
-        rust_first=_asks_for_rust(kconfig.entry("X86_NATIVE_CPU")),
+        rust_first=native is not None and any(re.match(r"depends on .*\bRUST\b", line) for line in native.lines),
         features_in_kconfig=FEATURES in files,
     )
     new = [one for one in targets if one.generic_level is not None or one.symbol not in kconfig.names]
     if not tree.native:
         new += NATIVE
     after = {KCONFIG: _edited_kconfig(files[KCONFIG], kconfig, new, facts)}
-    after[MAKEFILE] = _edited_makefile(files[MAKEFILE], block, new)
+    insertions = {block.last: flag_lines(new, block)}
+    if block.shape in ("direct", "native"):
+        insertions = {block.first - 1: flag_lines(new, block), block.last: f"{block.indent}endif"}
+    after[MAKEFILE] = insert(files[MAKEFILE], insertions)
     if facts.rust and NOT_IN_RUSTC in after[KCONFIG]:
         after[INIT] = _edited_init(files[INIT])
     if not facts.features_in_kconfig:
@@ -233,7 +238,7 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
         additions[family.last - 1] = entries(micro, facts) + "\n"
         additions[family.last] = implied
     elif "GENERIC_CPU" in kconfig.names:
-        raise Refused(f"{KCONFIG}: GENERIC_CPU is not in the choice of processors, where every known kernel has it")
+        raise Refused(f"{KCONFIG}: GENERIC_CPU is not in the choice of processors")
     else:
         native = kconfig.entry("X86_NATIVE_CPU")
         place = max(family.last, native.last if native is not None else 0)
@@ -241,7 +246,7 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
     shift = kconfig.entry("X86_L1_CACHE_SHIFT")
     defaults = [] if shift is None else [number for number, line in _numbered(shift) if line.startswith("default ")]
     if shift is None or not defaults:
-        raise Refused(f"{KCONFIG}: X86_L1_CACHE_SHIFT has no default to put another one before")
+        raise Refused(f"{KCONFIG}: X86_L1_CACHE_SHIFT has no default to insert another one before")
     covered = any(re.match(r'default "?6"? if', line) and re.search(r"\bX86_64\b", line) for line in shift.lines)
     lines = shift_lines(micro, covered=covered)
     if lines:
@@ -249,16 +254,12 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
     return insert(text, additions)
 
 
-def _asks_for_rust(entry: KconfigEntry | None) -> bool:
-    return entry is not None and any(re.match(r"depends on .*\bRUST\b", line) for line in entry.lines)
-
-
 def _edited_init(text: str) -> str:
-    """Rust is off where its compiler cannot be told the target."""
+    """Turn Rust off for targets that rustc does not know."""
     rust = read_kconfig(text.encode(), INIT).entry("RUST")
     last = max((number for number, line in _numbered(rust) if line.startswith("depends on ")), default=0) if rust else 0
     if not last:
-        raise Refused(f"{INIT}: RUST has no dependency to put another one behind, yet the tree gives flags to rustc")
+        raise Refused(f"{INIT}: RUST has no dependency to insert another one after, yet the tree passes flags to rustc")
     return insert(text, {last: f"\tdepends on !{NOT_IN_RUSTC}"})
 
 
@@ -266,14 +267,8 @@ def _numbered(entry: KconfigEntry) -> list[tuple[int, str]]:
     return list(zip(entry.line_numbers, entry.lines, strict=True))
 
 
-def _edited_makefile(text: str, block: FlagBlock, new: Sequence[Target]) -> str:
-    if block.shape in ("cc-option", "list"):
-        return insert(text, {block.last: flag_lines(new, block)})
-    return insert(text, {block.first - 1: flag_lines(new, block), block.last: f"{block.indent}endif"})
-
-
 def _edited_masks(text: str) -> str:
-    """Return the masks that early boot code checks, each with what the target needs beside what it held."""
+    """Return the masks that early boot code checks, extended by the features that the target needs."""
     old: dict[int, str] = {}
     last = 0
     for number, line in enumerate(text.splitlines(), start=1):
@@ -282,7 +277,7 @@ def _edited_masks(text: str) -> str:
             old[int(match[1])], last = match[2].strip(), number
     if set(old) != set(WORDS.values()) or any(value.endswith("\\") for value in old.values()):
         raise Refused(
-            f"{MASKS}: no REQUIRED_MASK4 and REQUIRED_MASK6 of one line each, and no {FEATURES} either: nothing would "
-            "tell early boot code what a CPU must have"
+            f"{MASKS}: expected REQUIRED_MASK4 and REQUIRED_MASK6 on one line each, or {FEATURES}: early boot code "
+            "would not check the CPU"
         )
     return insert(text, {last: mask_lines(old)}, comment="/* {} */")

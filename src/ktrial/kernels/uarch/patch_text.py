@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is put into a kernel tree for its targets: Kconfig entries, compiler flags, required CPU features. Pure."""
+"""The text added to a kernel tree for its targets: Kconfig entries, compiler flags, required CPU features. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ktrial.kernels.uarch.x86_makefile import FlagBlock
 
 LEVEL = "X86_64_VERSION"
 NOT_IN_RUSTC = "X86_64_TARGET_NOT_IN_RUSTC"
-#: That of the oldest rustc that any kernel takes.
+#: The LLVM of the oldest rustc that any kernel supports.
 _OLDEST_LLVM = 140000
 _HELP_COLUMNS = 68
-#: The word of CPUID that each feature is in, as early boot code reads it.
+#: The CPUID word of each feature, as early boot code numbers it.
 WORDS: dict[Feature, int] = {"popcnt": 4, "movbe": 4, "abm": 6}
 FEATURES: tuple[Feature, ...] = get_args(Feature)
 
 
 class Facts:
-    """What of a tree decides the text: which symbols it has of its own, and how it spells requirements."""
+    """The properties of a tree that decide the text: its own symbols, and how it spells required features."""
 
     def __init__(
         self, *, native: bool, rust: bool, rust_gate: bool, rust_first: bool, features_in_kconfig: bool
@@ -29,22 +29,21 @@ class Facts:
         self.native = native
         self.rust = rust
         self.rust_gate = rust_gate
-        #: The tree's own native entry asks for Rust, so that Rust cannot ask for a target: the target asks for Rust.
+        #: The tree's native entry depends on Rust. To avoid a cycle, targets depend on Rust here, not Rust on targets.
         self.rust_first = rust_first
         self.features_in_kconfig = features_in_kconfig
 
     @property
     def sixty_four(self) -> str:
-        """The condition that all of it stands under."""
+        """The condition on all added symbols."""
         return "X86_64 && !X86_NATIVE_CPU" if self.native else "X86_64"
 
     def feature_symbol(self, feature: Feature) -> str:
-        """The symbol that stands for a required feature: the tree's own where its build makes masks from symbols."""
+        """Return the symbol of a required feature: the tree's own if its build derives masks from symbols."""
         return f"X86_{'REQUIRED_FEATURE' if self.features_in_kconfig else '64_TARGET_NEEDS'}_{feature.upper()}"
 
 
 def entries(targets: Iterable[Target], facts: Facts) -> str:
-    """Return one entry of the choice for each target."""
     return "\n".join(_entry(target, facts) for target in targets)
 
 
@@ -72,21 +71,21 @@ def _rust_gates(target: Target, facts: Facts) -> Iterator[str]:
 
 
 def generic_entry(facts: Facts) -> str:
-    """Return the entry that every x86-64 CPU runs, where the tree has none."""
+    """Return the entry for any x86-64 CPU, for a tree that has none."""
     lines = ["config GENERIC_CPU", '\tbool "Any x86-64 CPU"', f"\tdepends on {facts.sixty_four}"]
     lines += _help(f"Compile the kernel for a level of x86-64, which {LEVEL} tells.")
     return "\n".join(lines) + "\n"
 
 
 def choice(body: str, facts: Facts) -> str:
-    """Return a choice of its own for 64-bit code, around these entries."""
+    """Return a separate choice for 64-bit code that contains these entries."""
     head = ["choice", '\tprompt "Target of 64-bit code"', f"\tdepends on {facts.sixty_four}", "\tdefault GENERIC_CPU"]
     head += _help("The CPU that the compiler may use all instructions of.")
     return "\n" + "\n".join(head) + "\n\n" + body + "\nendchoice\n"
 
 
 def level_entry(levels: Sequence[Target], facts: Facts) -> str:
-    """Return the level of generic code, 1 where nothing is said."""
+    """Return the symbol for the level of generic code, which is 1 by default."""
     gated = next(target for target in levels if target.level > 1)
     lines = [f"config {LEVEL}", '\tint "x86-64 level of generic code"', "\trange 1 3", "\tdefault 1"]
     lines += [f"\tdepends on {facts.sixty_four}", "\tdepends on GENERIC_CPU"]
@@ -97,7 +96,7 @@ def level_entry(levels: Sequence[Target], facts: Facts) -> str:
 
 
 def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
-    """Return what early boot code must find on the CPU, so that a wrong one gets a message."""
+    """Return symbols for the features that early boot code must find on the CPU, so that a wrong CPU gets a message."""
     parts = []
     for feature in FEATURES:
         needing = [target for target in targets if feature in target.needs]
@@ -109,10 +108,10 @@ def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
-    """Return a symbol that is set where rustc cannot be told the target. Empty if no target is so.
+    """Return a symbol that is set if rustc does not know the target; empty if rustc knows all of them.
 
-    Rust depends on it, as a target that depended on Rust would be a circle: Rust depends on much that asks for the CPU.
-    Where the tree has turned that around itself, the targets ask for Rust.
+    Rust depends on it. A target that depended on Rust would close a cycle, since Rust depends on much that depends on
+    the CPU. Where the tree has already reversed that, the targets depend on Rust.
     """
     parts = []
     for target in targets:
@@ -128,7 +127,7 @@ def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
-    """Return the cache line of new targets: 128 bytes for Nocona, as the kernel always had it, else 64."""
+    """Return the cache line size of new targets: 128 bytes for Nocona, as upstream always had it, 64 for the others."""
     long_line = [target.symbol for target in targets if target.symbol == "MPSC"]
     others = [target.symbol for target in targets if target.symbol not in (*long_line, "GENERIC_CPU")]
     lines = [f'\tdefault "7" if X86_64 && {symbol}' for symbol in long_line]
@@ -138,7 +137,7 @@ def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
 
 
 def flag_lines(targets: Sequence[Target], block: FlagBlock) -> str:
-    """The lists of flags; a level that is empty stands for 1, and then a tree that names x86-64 itself does so."""
+    """Return the lists of flags. An empty level means 1; a tree that passes -march=x86-64 itself keeps doing so."""
     named = block.shape in ("direct", "native")
     suffix = f"$(addprefix -v,$(filter 2 3,$(CONFIG_{LEVEL})))"
     micro = [target for target in targets if target.generic_level is None]
@@ -148,8 +147,8 @@ def flag_lines(targets: Sequence[Target], block: FlagBlock) -> str:
     lines = [f"uarch-cflags-$(CONFIG_GENERIC_CPU) += {generic.format(value) if named else generic}"]
     lines += [f"uarch-cflags-$(CONFIG_{one.symbol}) += {' '.join(one.c_flags)}" for one in micro]
     if block.rust:
-        told = rust_generic.format(value) if named else rust_generic
-        lines.append(f"uarch-rustflags-$(CONFIG_GENERIC_CPU) += {told}")
+        rust_flag = rust_generic.format(value) if named else rust_generic
+        lines.append(f"uarch-rustflags-$(CONFIG_GENERIC_CPU) += {rust_flag}")
         lines += [
             f"uarch-rustflags-$(CONFIG_{one.symbol}) += -Ctarget-cpu={one.rust_cpu}" for one in micro if not one.c_only
         ]
@@ -161,7 +160,7 @@ def flag_lines(targets: Sequence[Target], block: FlagBlock) -> str:
 
 
 def mask_lines(old: dict[int, str]) -> str:
-    """Return the masks of required features, `old` by their word, with what the target needs."""
+    """Return the required-feature masks: the `old` value of each word, extended by what the target needs."""
     lines = []
     for feature in FEATURES:
         name = feature.upper()

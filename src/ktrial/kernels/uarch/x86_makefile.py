@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a kernel's arch/x86/Makefile sets what 64-bit code is compiled for: found by structure, in all its shapes."""
+"""Finds, by structure, where a kernel's arch/x86/Makefile sets the target of 64-bit code, in all known versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.kit.formats.tool_output import numbered, unreadable
 
-#: A list of symbols through cc-option, the same without it, one pair of flags, and that beside -march=native.
+#: A list of flags through cc-option, a list without it, one pair of flags, one pair beside -march=native.
 Shape = Literal["cc-option", "list", "direct", "native"]
 
 _END = re.compile(r"\s*KBUILD_CFLAGS\s*\+=\s*-mno-red-zone\b.*")
@@ -36,11 +36,16 @@ class FlagBlock(msgspec.Struct, frozen=True):
 
 
 def read_flag_block(data: bytes, source: str = "arch/x86/Makefile") -> FlagBlock:
-    """Find it between the flag for 64-bit code and the one against the red zone; anything unknown is refused."""
+    """Find the block between -m64 and -mno-red-zone. Raise UnreadableOutput if its structure is unknown."""
     lines = [text for _, text in numbered(data, source)]
     ends = [number for number, text in enumerate(lines) if _END.fullmatch(text)]
     if len(ends) != 1:
-        raise unreadable(source, None, "the whole file", f"-mno-red-zone in KBUILD_CFLAGS once, not {len(ends)} times")
+        raise unreadable(
+            source,
+            None,
+            "the whole file",
+            f"a Makefile with -mno-red-zone in KBUILD_CFLAGS once: it is there {len(ends)} times",
+        )
     begins = [number for number, text in enumerate(lines[: ends[0]]) if _BEGIN.fullmatch(text)]
     if not begins:
         raise unreadable(source, ends[0] + 1, lines[ends[0]].strip(), "preceded by -m64 in KBUILD_CFLAGS")
@@ -84,12 +89,12 @@ def _indent(text: str) -> str:
 
 
 def read_tree_version(data: bytes, source: str = "Makefile") -> str:
-    """Return the version that the top Makefile of a kernel tree gives itself: 6.12.117."""
+    """Return the version in the top Makefile of a kernel tree: 6.12.117."""
     found: dict[str, str] = {}
     for _, text in numbered(data, source):
         if match := _VERSION.fullmatch(text):
             found.setdefault(match[1], match[2])
     missing = next((name for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL") if not found.get(name, "").isdigit()), None)
     if missing is not None:
-        raise unreadable(source, None, "the whole file", f"the top Makefile of a kernel: {missing} has no number")
+        raise unreadable(source, None, "the whole file", f"the top Makefile of a kernel: {missing} is not a number")
     return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}".format(**found) + found.get("EXTRAVERSION", "")

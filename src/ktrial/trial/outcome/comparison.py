@@ -39,8 +39,7 @@ from ktrial.judge.model.log import (
 from ktrial.judge.model.trial_summary import ToldArm, ToldBlock, ToldLook, ToldTrial
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Outcome
-from ktrial.machine.gate_words import idle_gates
-from ktrial.machine.gates import GATES
+from ktrial.machine.gates import GATES, idle_gates
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of, title_of
 from ktrial.trial.protocol.file import trial_text

@@ -10,7 +10,7 @@ from ktrial.bench.text import duration
 from ktrial.judge.model.judgement import Judgement, OutcomeJudgement, Screened
 from ktrial.judge.model.log import OutcomeRule, Protocol
 from ktrial.kit.tables import clean, labelled, paragraph
-from ktrial.machine.gate_words import gates_text
+from ktrial.machine.gates import gates_text
 from ktrial.trial.outcome.live_view import effect_figures
 from ktrial.trial.protocol.forecast import TrialForecast
 from ktrial.trial.record import ArmSettings, TrialSummary

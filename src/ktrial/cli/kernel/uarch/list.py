@@ -22,8 +22,8 @@ def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
     toolbox = app.kernels.compilers_for(arch)
     compilers, rustc = toolbox.find(names), toolbox.rustc()
     if arch == "arm64":
-        from ktrial.kernels.uarch.kernel_cpu_targets import cpu_targets_json, cpu_targets_text
         from ktrial.kernels.uarch.target_files import load_cpu_targets
+        from ktrial.kernels.uarch.targets_text import cpu_targets_json, cpu_targets_text
 
         write_answer(
             as_json,
