@@ -203,7 +203,7 @@ def test_an_option_that_this_version_does_not_know(bench: Bench) -> None:
 def test_a_tool_that_says_nothing_of_a_wrong_option_by_its_status(bench: Bench) -> None:
     """As cyclictest does: its usage, status 0 and no file."""
     bench.replace("fio", "echo fio: what is --json >&2")
-    failed(bench, bench.run("fio-rand-read"), "did not write out.json, as it was told; it said: fio: what is --json")
+    failed(bench, bench.run("fio-rand-read"), "did not write out.json; it said: fio: what is --json")
 
 
 def test_a_tool_that_is_there_and_cannot_be_started(bench: Bench) -> None:

@@ -73,7 +73,7 @@ def test_a_run_without_a_recording_or_with_half_of_one_has_no_value() -> None:
     half = recording(layout(0, "vmstat_all", FAULTS), samples(0, TIMES, [[5, 6, 9]]), tail=None)
     with pytest.raises(BadRun, match="not whole"):
         parsed({"recording.ktr": half})
-    with pytest.raises(BadRun, match="skip_s is 5"):
+    with pytest.raises(BadRun, match="skip_s = 5"):
         parsed({"recording.ktr": DATA}, skip_s=5)
 
 
@@ -88,11 +88,11 @@ def test_figures_per_phase_are_told_where_they_are_asked_for() -> None:
     "parameters, says",
     [
         ({"program": "'open"}, "No closing quotation"),
-        ({"program": 5}, "must be a command line"),
+        ({"program": 5}, "expected a command line"),
         ({"limit_ms": -1}, "limit_ms is -1"),
         ({"limit_ms": True}, "limit_ms is True"),
-        ({"duration_s": 10, "skip_s": 10}, "skip_s is 10 of 10"),
-        ({"per_phase": "yes"}, "must be true or false"),
+        ({"duration_s": 10, "skip_s": 10}, "skip_s = 10 leaves nothing of 10"),
+        ({"per_phase": "yes"}, "expected true or false"),
     ],
 )
 def test_parameters_that_make_no_sense(parameters: dict[str, object], says: str) -> None:

@@ -154,9 +154,9 @@ def test_failed_transactions_and_other_settings_are_refused() -> None:
 
 def test_a_rate_is_not_held_where_chance_cannot_explain_it() -> None:
     assert pgbench(rate=1, seconds=5).notes == (
-        "latency-p50, latency-p99, latency-p999 needs more transactions than the 3 of this run and is left out",
+        "latency-p50, latency-p99, latency-p999 left out: the 3 transactions of this run are too few",
     )
-    assert pgbench().notes[-1] == "the rate of 200 a second was not held: 3 transactions in 20 s"
+    assert pgbench().notes[-1] == "the server did not keep up with 200 transactions per second: 3 in 20 s"
 
 
 def requests(**results: Any) -> ParsedRun:
@@ -181,10 +181,10 @@ def test_requests_in_base_units() -> None:
 
 def test_requests_left_over_are_told_and_missing_ones_refused() -> None:
     assert requests(answered=19_000, left_over=1000).notes == (
-        "the rate of 2000 a second was not held: 1000 of 20000 requests were not answered",
+        "the server did not keep up with 2000 requests per second: 1000 of 20000 were not answered",
     )
     assert requests(answered=19_990, left_over=10).notes == ()
-    with pytest.raises(BadRun, match="some are missing"):
+    with pytest.raises(BadRun, match="the others are missing"):
         requests(answered=19_000)
     assert "left out" in requests(p99_9_ns=None).notes[0]
 

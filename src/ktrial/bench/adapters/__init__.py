@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks: one folder each, found by walking, and those that other packages bring.
+"""Benchmarks: one folder each, found by walking, and those of other packages.
 
-Each folder is a package (it has an `__init__.py`) whose module `adapter` holds BENCHMARK, or several in BENCHMARKS.
+Each folder is a package (it has an `__init__.py`) whose module `adapter` defines BENCHMARK, or several in BENCHMARKS.
 """
 
 from __future__ import annotations
@@ -14,34 +14,32 @@ from types import ModuleType
 from ktrial.bench.benchmark import Benchmark
 from ktrial.kit.plug_ins import BENCHMARK, of_others
 
+_MEMBERS = tuple(name for name in vars(Benchmark) if not name.startswith("_"))
+
 
 def tools() -> tuple[str, ...]:
-    """Return names of the folders that hold an adapter, sorted."""
+    """Return the sorted names of the folders with an adapter."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
 
 def all_benchmarks(warn: Callable[[str], None] = lambda _: None) -> dict[str, Benchmark]:
-    """Every benchmark by name, by folder; `warn` gets a sentence for each of another package that cannot be used."""
+    """Return every benchmark by name, in order of folders; `warn` gets a sentence for each unusable foreign one."""
     found: dict[str, Benchmark] = {}
     for tool in tools():
         for benchmark in _of(importlib.import_module(f"{__name__}.{tool}.adapter")):
             if benchmark.name in found:
-                raise ValueError(f"two benchmarks are called {benchmark.name}")
+                raise ValueError(f"two benchmarks are named {benchmark.name}")
             found[benchmark.name] = benchmark
     for name, adapter in of_others(BENCHMARK, warn):
         for benchmark in _of(adapter):
             lacking = [member for member in _MEMBERS if not hasattr(benchmark, member)]
             if lacking:
-                warn(f"the benchmark {name} is left out: it has no `{lacking[0]}`")
+                warn(f"skipped benchmark {name}: it has no `{lacking[0]}`")
             elif benchmark.name in found:
-                warn(f"the benchmark {name} is left out: there is one called {benchmark.name} already")
+                warn(f"skipped benchmark {name}: {benchmark.name} already exists")
             else:
                 found[benchmark.name] = benchmark
     return found
-
-
-#: All that a benchmark has.
-_MEMBERS = tuple(name for name in vars(Benchmark) if not name.startswith("_"))
 
 
 def _of(adapter: ModuleType) -> tuple[Benchmark, ...]:

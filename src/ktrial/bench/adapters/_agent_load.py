@@ -5,38 +5,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import msgspec
 
 from ktrial.bench.adapters._agent_load_reply import LoadReply, read_load
+from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.benchmark import AgentLoad, Invocation, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.kit.errors import BadInput, BadRun, UnknownName
 from ktrial.kit.outcome import ANOTHER, Measurement, Outcome
 from ktrial.machine.facts import FactBook
 
-#: Seconds for a load that has an amount of work and no duration.
+#: Limit of a load that has an amount of work instead of a duration.
 _WORK_LIMIT_S = 600.0
-#: The agent's own limit.
+#: Longest duration that the agent accepts.
 _MOST_S = 3600.0
 _SECOND_NS = 1_000_000_000
 
 Reader = Callable[[LoadReply], tuple[Measurement | None, ...]]
-#: Seconds of a run with these parameters on this machine; None if they cannot be told.
+#: Seconds of a run with these parameters on this machine; None if unknown.
 Expected = Callable[[Parameters, FactBook], float | None]
 
-_LONGER = "give it a longer duration_s, or a machine with less to do"
+_LONGER = "raise duration_s, or use a less busy machine"
 
 
 class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark that the agent carries out itself.
+    """A benchmark that the agent runs itself.
 
-    `fixed` are parameters of the load that make this benchmark what it is; `parameters` those that a suite may set.
-    `reader` makes the measurements of a reply; None stands for one that the reply has too few values for.
-    `spare_s` beyond its own duration it is ended: time for preparations, and a machine that is busy.
-    A load that goes on `until_told` is ended by its time limit, which then is the parameter `duration_s`.
-    `expected` is for a load that may take longer than its duration.
-    On fewer than `least_cpus` its load cannot be carried out.
-    `beyond_exact` says why a guest whose clock counts instructions tells nothing of it.
+    `fixed` are the load's parameters that define this benchmark; `parameters` are those that a suite may set. `reader`
+    makes the measurements of a reply; None stands for one that needs more values than the reply has. The load is killed
+    `spare_s` after its own duration, which leaves time for preparations and for a busy machine. An `until_told` load is
+    ended by its time limit, which is the parameter `duration_s`. `expected` is for a load that may take longer than its
+    duration. `least_cpus` is how many CPUs the load needs. `beyond_exact` says why a guest whose clock counts
+    instructions cannot measure it.
     """
 
     name: str
@@ -52,41 +53,28 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     beyond_exact: str | None = None
     least_cpus: int = 1
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def packages(self) -> Mapping[str, str]:
-        return {}
-
-    @property
-    def root_reason(self) -> str | None:
-        """Never run as root."""
-        return None
-
-    @property
-    def user_reason(self) -> str | None:
-        """Root may run it too."""
-        return None
+    needs: ClassVar[tuple[str, ...]] = ()
+    packages: ClassVar[Mapping[str, str]] = {}
+    root_reason: ClassVar[str | None] = None
+    user_reason: ClassVar[str | None] = None
 
     @property
     def probe(self) -> Probe | None:
         return None
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run it once; the agent checks what no load can do."""
+        """Return how to run it once; the agent refuses what its load cannot do."""
         complete = self._complete(parameters)
         for name, value in complete.items():
             if isinstance(value, int | float) and not 0 <= value < math.inf:
-                raise BadInput(f"parameter {name} is {value!r}: it must be a finite number that is not negative")
+                raise BadInput(f"parameter {name}: expected a finite number of 0 or more, got {value!r}")
         duration_s = complete.get("duration_s")
         if duration_s is not None:
             if isinstance(duration_s, bool) or not isinstance(duration_s, int | float):
-                raise BadInput(f"parameter duration_s is {duration_s!r}: it must be a number of seconds")
+                raise BadInput(f"parameter duration_s: expected a number of seconds, got {duration_s!r}")
             if not 0 < duration_s <= _MOST_S:
                 raise BadInput(
-                    f"parameter duration_s is {duration_s:g}: it must be above 0 and at most {_MOST_S:g} seconds"
+                    f"parameter duration_s: expected more than 0 and at most {_MOST_S:g} seconds, got {duration_s:g}"
                 )
         if duration_s is None:
             limit_s = _WORK_LIMIT_S
@@ -100,22 +88,22 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def version_invocation(self) -> Invocation | None:
-        """Return the agent's version is known without asking."""
+        """Return None: the agent's version is known already."""
         return None
 
     def parse_version(self, raw: RawOutput) -> str | None:
         return None
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """Return the measurements of a reply; raises BadRun when the load did not do all that it was asked to do."""
+        """Return the measurements of a reply. Raises BadRun if the load did not do all of its work."""
         reply = read_load(raw.stdout)
         asked = self._for_agent(self._complete(parameters))
         check_reply(reply, self.load, asked, ended="limit" if self.until_told else "done")
         measured = self.reader(reply)
         missing = len([one for one in measured if one is None])
         if missing == len(measured):
-            raise BadRun("nothing was done in the time that the load had: its CPUs did other things", hint=_LONGER)
-        note = f"{missing} of the outcomes need more values than this run had and are left out"
+            raise BadRun("the load did nothing in its time: its CPUs were busy with other work", hint=_LONGER)
+        note = f"{missing} outcomes are left out: they need more values than this run has"
         return ParsedRun(
             measurements=tuple(one for one in measured if one is not None),
             details={"results": reply.results, **({"histogram_ns": reply.histogram} if reply.histogram else {})},
@@ -129,53 +117,49 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.parameters, **parameters, **self.fixed}
 
     def _for_agent(self, complete: Parameters) -> Parameters:
-        """Return what the load is asked for; None stands for the load's own default."""
+        """Return the parameters for the agent; None stands for the load's own default."""
         own = {"duration_s"} if self.until_told else set()
         return {name: value for name, value in complete.items() if value is not None and name not in own}
 
 
 def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "done") -> None:
-    """Raise BadRun when the load did not do all that it was asked to do, or something else."""
+    """Raise BadRun if the load did something else than it was asked for, or not all of it."""
     if reply.ended != ended:
-        why = "met its time limit" if reply.ended == "limit" else "ended"
-        raise BadRun(f"the load {reply.load} {why} before it had done what it was asked to")
+        why = "reached its time limit" if reply.ended == "limit" else "ended"
+        raise BadRun(f"the load {reply.load} {why} before its work was done")
     found = {"load": reply.load, **reply.parameters}
     for name, value in {"load": load, **asked}.items():
         if found.get(name) != value:
             raise BadRun(f"{ANOTHER}: asked for {name} {value}, but the agent reports {found.get(name)}")
 
 
-def time_of(reply: LoadReply, outcome: str, name: str) -> Measurement | None:
-    """Return a result in nanoseconds as seconds; None when it was not measured."""
+def time_of(reply: LoadReply, outcome_name: str, name: str) -> Measurement | None:
+    """Convert a result in nanoseconds; None if it was not measured."""
     value = reply.number(name)
     if value is None:
         return None
-    return Measurement(outcome=outcome, value=value / _SECOND_NS, original=f"{value} ns")
+    return Measurement(outcome=outcome_name, value=value / _SECOND_NS, original=f"{value} ns")
 
 
-def per_second(reply: LoadReply, outcome: str, amount: str, time: str = "elapsed_ns") -> Measurement:
+def per_second(reply: LoadReply, outcome_name: str, amount: str, time: str = "elapsed_ns") -> Measurement:
     count, nanoseconds = reply.positive(amount), reply.positive(time)
-    return Measurement(outcome=outcome, value=count * _SECOND_NS / nanoseconds, original=f"{count} in {nanoseconds} ns")
-
-
-def evenness(reply: LoadReply, outcome: str) -> Measurement:
-    """Return what the thread that got least did, as a part of what the one that got most did."""
-    least, most = reply.number("least_of_a_thread") or 0, reply.positive("most_of_a_thread")
-    return Measurement(outcome=outcome, value=least / most, original=f"{least} and {most}")
-
-
-def latency(name: str, better: str, worse: str, blind_spots: str, *, headline: bool = False) -> Outcome:
-    """Return an outcome in seconds where less is better, from nanoseconds to a minute."""
-    return Outcome(
-        name=name,
-        unit="s",
-        direction="lower",
-        kind="latency-quantile",
-        resolution=1e-9,
-        low=0.0,
-        high=60.0,
-        better=better,
-        worse=worse,
-        blind_spots=blind_spots,
-        headline=headline,
+    return Measurement(
+        outcome=outcome_name, value=count * _SECOND_NS / nanoseconds, original=f"{count} in {nanoseconds} ns"
     )
+
+
+EVENNESS = outcome(
+    "evenness",
+    "ratio",
+    "score",
+    "The threads progress [more|less] evenly.",
+    "Compares only the thread that did least with the one that did most, over the whole run.",
+    (0.0, 1.0),
+    direction="higher",
+)
+
+
+def evenness(reply: LoadReply) -> Measurement:
+    """Return the work of the thread that did least, as a share of that of the one that did most."""
+    least, most = reply.number("least_of_a_thread") or 0, reply.positive("most_of_a_thread")
+    return Measurement(outcome=EVENNESS.name, value=least / most, original=f"{least} and {most}")

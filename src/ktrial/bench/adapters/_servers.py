@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that benchmarks put their requests to: steps that start them in the run's private folder, their latencies."""
+"""Servers that benchmarks send requests to: the steps that start them in the run's private folder."""
 
 from __future__ import annotations
 
 from ktrial.bench.benchmark import Step
-from ktrial.kit.outcome import Outcome
 
 NGINX_PACKAGES = {"apt": "nginx-light", "dnf": "nginx", "pacman": "nginx", "zypper": "nginx"}
 REDIS_PACKAGES = {"apt": "redis-server", "dnf": "redis", "pacman": "redis", "zypper": "redis"}
-#: What nginx delivers below this name ends with these words.
+#: Name of the page that nginx serves, and how it ends.
 PAGE = "page"
 LAST_WORDS = "the end of it\n"
 REDIS_SOCKET = "redis.sock"
-# nginx cannot hold its word `user` back: as another user it warns, as root it would lose the right to its own folder.
+# `user root` is needed: as root, nginx would otherwise lose the right to its own folder; as another user it only warns.
 _NGINX = """\
 user root;
 daemon off;
@@ -38,39 +37,20 @@ http {{
 
 
 def nginx(port: int, workers: int, page_bytes: int) -> tuple[Step, ...]:
-    """Return an nginx on a port of the loopback address, with one page."""
+    """Return the steps that start nginx on a port of the loopback address, with one page."""
     page = LAST_WORDS.rjust(page_bytes, "x")
     return (
         Step(argv=("tee", "nginx.conf"), stdin=_NGINX.format(port=port, workers=workers).encode()),
         Step(argv=("tee", PAGE), stdin=page.encode()),
-        # It writes its number when it listens.
+        # It writes its process id once it listens.
         Step(argv=("nginx", "-p", ".", "-c", "nginx.conf", "-e", "stderr"), ready=("test", "-s", "nginx.pid")),
     )
 
 
 def redis() -> Step:
-    """Return a redis on a Unix socket, which keeps nothing on disk."""
+    """Return the step that starts redis on a Unix socket, without saving to disk."""
     only_socket = ("--port", "0", "--unixsocket", REDIS_SOCKET, "--unixsocketperm", "700")
     return Step(
         argv=("redis-server", *only_socket, "--save", "", "--appendonly", "no"),
         ready=("redis-cli", "-s", REDIS_SOCKET, "ping"),
-    )
-
-
-def latency(
-    name: str, better: str, worse: str, blind_spots: str, *, high: float, resolution: float, headline: bool = False
-) -> Outcome:
-    """Return an outcome in seconds where less is better, as the clients of a server measured it."""
-    return Outcome(
-        name=name,
-        unit="s",
-        kind="latency-quantile",
-        direction="lower",
-        low=0.0,
-        high=high,
-        better=better,
-        worse=worse,
-        blind_spots=blind_spots,
-        resolution=resolution,
-        headline=headline,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What adapters of real tools share: a benchmark as a record with two functions, checked parameters."""
+"""What adapters of tools share: a benchmark as a record with two functions, and checked parameters."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ktrial.kit.formats.tool_output import Quantity
 from ktrial.kit.outcome import ANOTHER, Measurement, Outcome
 from ktrial.machine.facts import FactBook
 
-#: Seconds for a tool to say its version.
+#: Most seconds for a tool to print its version.
 VERSION_LIMIT_S = 10.0
-#: Of the time asked for: less is another measurement.
+#: A run shorter than this share of the requested time measures something else.
 _LEAST_OF_TIME = 0.9
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool: the programs it `needs`, the `packages` that hold them, and how its version is asked for.
+    """A tool: the programs that it `needs`, the `packages` that hold them, and how to ask for its version.
 
-    `version` is the argv that asks, empty when it cannot be asked; `version_pattern` finds the answer in either stream,
-    one group for each program.
+    `version` is the argv that asks, empty if it cannot be asked. `version_pattern` finds the answer in either stream,
+    with one group for each program.
     """
 
     needs: tuple[str, ...]
@@ -35,11 +35,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark made by a program of somebody else's.
+    """A benchmark that runs a program of somebody else's.
 
-    `command` makes the invocation out of all parameters, `reader` the measurements out of what it printed.
-    One that is `standalone` needs nothing but its programs and their libraries: guests can have it.
-    `beyond_exact` says why a guest whose clock counts instructions tells nothing of it.
+    `command` builds the invocation from all parameters; `reader` makes the measurements of the output. A `standalone`
+    one needs only its programs and their libraries, so guests can have it. `beyond_exact` says why a guest whose clock
+    counts instructions cannot measure it.
     """
 
     name: str
@@ -65,7 +65,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return self.program.packages
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run it once; raises BadInput for a parameter that it does not have or that cannot be."""
+        """Return how to run it once. Raises BadInput for an unknown parameter or an impossible value."""
         return self.command(self._complete(parameters))
 
     def version_invocation(self) -> Invocation | None:
@@ -73,7 +73,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return Invocation(argv=argv, limit_s=VERSION_LIMIT_S) if argv else None
 
     def parse_version(self, raw: RawOutput) -> str | None:
-        """Return the version that it told, on whichever stream and with whichever status."""
+        """Return the version from either stream, whatever the exit status."""
         if not self.program.version_pattern:
             return None
         text = (raw.stdout + b"\n" + raw.stderr).decode("utf-8", "backslashreplace")
@@ -91,7 +91,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_measurement(name: str, quantity: Quantity | None) -> tuple[Measurement, ...]:
-    """Return one measurement, or none if the tool printed none."""
+    """Return the measurement, or nothing if the tool printed none."""
     if quantity is None:
         return ()
     return (Measurement(outcome=name, value=quantity.value, original=quantity.original),)
@@ -101,42 +101,54 @@ def whole(parameters: Parameters, name: str, low: int = 1, high: int = 1_000_000
     """Return a parameter that is a whole number from `low` to `high`."""
     value = parameters[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise BadInput(f"parameter {name} is {value!r}: it must be a whole number from {low} to {high}")
+        raise BadInput(f"parameter {name}: expected a whole number from {low} to {high}, got {value!r}")
     return value
 
 
 def flag(parameters: Parameters, name: str) -> bool:
     value = parameters[name]
     if not isinstance(value, bool):
-        raise BadInput(f"parameter {name} is {value!r}: it must be true or false")
+        raise BadInput(f"parameter {name}: expected true or false, got {value!r}")
     return value
 
 
 def matching(parameters: Parameters, name: str, pattern: str, example: str) -> str:
-    """Return a text parameter of a given form."""
+    """Return a text parameter that matches a pattern."""
     value = parameters[name]
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
-        raise BadInput(f"parameter {name} is {value!r}: it must look like {example}")
+        raise BadInput(f"parameter {name}: expected a value like {example}, got {value!r}")
     return value
 
 
 def one_of(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
     value, known = parameters[name], tuple(choices)
     if value not in known:
-        raise BadInput(f"parameter {name} is {value!r}: it must be one of {', '.join(known)}")
+        raise BadInput(f"parameter {name}: expected one of {', '.join(known)}, got {value!r}")
     return str(value)
 
 
+def display_environment(parameters: Parameters) -> dict[str, str]:
+    """Return the variables that lead to the X server of the parameters `display` and `authority`."""
+    display = matching(parameters, "display", r"[A-Za-z0-9.-]*:\d{1,5}(?:\.\d{1,2})?", ":0")
+    authority = matching(parameters, "authority", r"(?:/\S+)?", "/run/user/1000/xauthority")
+    return {"DISPLAY": display, **({"XAUTHORITY": authority} if authority else {})}
+
+
+def everywhere(package: str) -> dict[str, str]:
+    """Return a package that has the same name in all package managers."""
+    return dict.fromkeys(("apt", "dnf", "pacman", "zypper"), package)
+
+
 def collected(raw: RawOutput, name: str) -> bytes:
-    """Return a file that the tool was told to write."""
+    """Return a file that the tool had to write."""
     data = raw.files.get(name)
     if data is None:
-        raise BadRun(f"ended well but did not write {name}, as it was told{quoted(raw)}")
+        raise BadRun(f"ended well but did not write {name}{quoted(raw)}")
     return data
 
 
 def refusal(raw: RawOutput) -> str | None:
-    """Why a tool that was asked whether it can work here ended badly, in its own first words; None when it did not."""
+    """Return the first line of what a failed tool printed, without a full stop; None if the tool ended well."""
     try:
         check_exit(raw)
     except BadRun as error:
@@ -146,13 +158,13 @@ def refusal(raw: RawOutput) -> str | None:
 
 
 def agree(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Refuse a run in which the tool did something else than it was asked for."""
+    """Raise BadRun if the tool did something else than it was asked for."""
     for name, value in wanted.items():
         if found[name] != value:
             raise BadRun(f"{ANOTHER}: asked for {name} {value}, but the tool reports {found[name]}")
 
 
 def lasted(asked_s: float, found_s: float) -> None:
-    """Refuse a run that by the tool's own clock was over well before the time that it was to take."""
+    """Raise BadRun if the run, by the tool's own clock, was much shorter than requested."""
     if found_s < _LEAST_OF_TIME * asked_s:
         raise BadRun(f"{ANOTHER}: asked for {asked_s:g} s, but the tool reports {found_s:g} s")

@@ -3,33 +3,22 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._agent_load import LoadBenchmark, latency, time_of
-from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.kit.outcome import Measurement
+from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
+from ktrial.bench.adapters._outcomes import latency
 
 _BLIND = (
-    "Two threads that are always ready to answer and hold no working set: what a switch does to caches is not seen. "
-    "Each round trip holds two readings of the clock."
+    "Two threads that are always ready to answer and have no working set: effects of a switch on caches are not seen. "
+    "Each round trip includes two readings of the clock."
 )
-_NAMES = {
-    "round-trip-mean": ("mean_ns", "A byte went to the other thread and back"),
-    "round-trip-p50": ("p50_ns", "A typical round trip"),
-    "round-trip-p99": ("p99_ns", "The slowest round trip in a hundred"),
+_TIMES = {
+    "round-trip-mean": ("mean_ns", "On average, a round trip takes"),
+    "round-trip-p50": ("p50_ns", "A typical round trip takes"),
+    "round-trip-p99": ("p99_ns", "The slowest 1 % of round trips take"),
 }
 _OUTCOMES = tuple(
-    latency(
-        name,
-        f"{which} in less time: switching costs less.",
-        f"{which} in more time: switching costs more.",
-        _BLIND,
-        headline=name == "round-trip-p50",
-    )
-    for name, (_, which) in _NAMES.items()
+    latency(name, f"{which} [less|more] time: switching costs [less|more].", _BLIND, headline=name == "round-trip-p50")
+    for name, (_, which) in _TIMES.items()
 )
-
-
-def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
-    return tuple(time_of(reply, outcome, name) for outcome, (name, _) in _NAMES.items())
 
 
 BENCHMARKS = tuple(
@@ -39,7 +28,7 @@ BENCHMARKS = tuple(
         least_cpus=2 if placement == "cross" else 1,
         load="contextswitch",
         outcomes=_OUTCOMES,
-        reader=_read,
+        reader=lambda reply: tuple(time_of(reply, outcome, name) for outcome, (name, _) in _TIMES.items()),
         fixed={"placement": placement},
         parameters={"duration_s": 5.0},
     )

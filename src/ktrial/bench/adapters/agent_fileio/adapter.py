@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from itertools import product
 
-from ktrial.bench.adapters._agent_load import LoadBenchmark, latency, per_second, time_of
+from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
+from ktrial.bench.adapters._outcomes import latency, rate
 from ktrial.kit.outcome import Measurement, Outcome
 
 _BLIND = (
-    "One thread, one block at a time, through the file system; no deep queue. A virtual disk, the device's own cache "
-    "and read-ahead are part of it; with `direct`, which bypasses the page cache, the kernel reads nothing ahead."
+    "One thread, one block at a time, through the file system; no deep queue. Includes a virtual disk, the device's "
+    "own cache and read-ahead; with `direct`, which bypasses the page cache, the kernel reads nothing ahead."
 )
 #: Bytes per second that no device reaches: a cold run above it came from the page cache.
 _FASTEST_DEVICE = 5e10
@@ -20,25 +21,16 @@ _FASTEST_MEMORY = 1e12
 
 def _outcomes(cache: str) -> tuple[Outcome, ...]:
     return (
-        Outcome(
-            name="bandwidth",
-            unit="B/s",
-            direction="higher",
-            kind="rate",
-            low=100.0,
-            high=_FASTEST_DEVICE if cache == "cold" else _FASTEST_MEMORY,
-            better="More bytes were moved in a second.",
-            worse="Fewer bytes were moved in a second.",
-            blind_spots=_BLIND,
+        rate(
+            "bandwidth",
+            "B/s",
+            "[More|Fewer] bytes are moved per second.",
+            _BLIND,
+            (100.0, _FASTEST_DEVICE if cache == "cold" else _FASTEST_MEMORY),
             headline=True,
         ),
-        latency("block-p50", "A typical block took less time.", "A typical block took more time.", _BLIND),
-        latency(
-            "block-p99",
-            "The slowest block in a hundred took less time.",
-            "The slowest block in a hundred took more time.",
-            _BLIND,
-        ),
+        latency("block-p50", "A typical block takes [less|more] time.", _BLIND),
+        latency("block-p99", "The slowest 1 % of blocks take [less|more] time.", _BLIND),
     )
 
 
@@ -62,7 +54,7 @@ def _benchmark(operation: str, order: str, cache: str) -> LoadBenchmark:
         load="fileio",
         outcomes=_outcomes(cache),
         reader=_read,
-        beyond_exact="its disk is memory, and there is no waiting for it in its clock",
+        beyond_exact="its disk is memory, and its clock does not count waiting for it",
         fixed={"operation": operation, "order": order, "cache": cache},
         parameters={
             "bytes": 256 << 20,

@@ -4,26 +4,17 @@
 from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second
-from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.kit.outcome import Measurement, Outcome
+from ktrial.bench.adapters._outcomes import rate
 
-_BANDWIDTH = Outcome(
-    name="bandwidth",
-    unit="B/s",
-    direction="higher",
-    kind="rate",
-    low=1e6,
-    high=1e13,
-    better="More bytes were copied in a second.",
-    worse="Fewer bytes were copied in a second.",
-    blind_spots="Each byte is counted once, though it is read and written. Buffers that fit a cache measure that "
+_BANDWIDTH = rate(
+    "bandwidth",
+    "B/s",
+    "[More|Fewer] bytes are copied per second.",
+    "Each byte is counted once, though it is read and written. Buffers that fit a cache measure that "
     "cache. The copying routine is the one that the agent was built with; the kernel has its own.",
+    (1e6, 1e13),
     headline=True,
 )
-
-
-def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
-    return (per_second(reply, "bandwidth", "copied_bytes"),)
 
 
 BENCHMARK = LoadBenchmark(
@@ -31,7 +22,7 @@ BENCHMARK = LoadBenchmark(
     what="Bytes per second that threads copy between buffers of their own.",
     load="memcpy",
     outcomes=(_BANDWIDTH,),
-    reader=_read,
-    beyond_exact="it measures caches and memory, and there are none in its clock",
+    reader=lambda reply: (per_second(reply, "bandwidth", "copied_bytes"),),
+    beyond_exact="it measures caches and memory, which its clock does not count",
     parameters={"bytes": 64 << 20, "threads": 1, "duration_s": 3.0},
 )

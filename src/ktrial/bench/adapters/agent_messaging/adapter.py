@@ -7,22 +7,20 @@ from itertools import product
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
+from ktrial.bench.adapters._outcomes import outcome
 from ktrial.kit.errors import BadRun
-from ktrial.kit.outcome import Measurement, Outcome
+from ktrial.kit.outcome import Measurement
 
-_TIME = Outcome(
-    name="time",
-    unit="s",
-    direction="lower",
-    kind="time",
+_TIME = outcome(
+    "time",
+    "s",
+    "time",
+    "All messages take [less|more] wall time: waking and switching tasks in a crowd costs [less|more].",
+    "One number for the whole crowd: it shows neither latency nor fairness, and settings that let tasks run longer "
+    "undisturbed improve it while they hurt latency. Pipes and sockets are different measures, and so are threads and "
+    "processes: switching between processes also changes memory maps.",
+    (0.0001, 3600.0),
     resolution=1e-9,
-    low=0.0001,
-    high=3600.0,
-    better="All messages were passed in less wall time: waking and switching tasks in a crowd costs less.",
-    worse="All messages took more wall time: waking and switching tasks in a crowd costs more.",
-    blind_spots="One number for the whole crowd: neither latency nor fairness is seen, and settings that let tasks "
-    "run longer undisturbed improve it while they hurt latency. Pipes and sockets are different measures, and so are "
-    "threads and processes: switching between processes also changes memory maps.",
     headline=True,
 )
 
@@ -32,7 +30,7 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     for name in ("groups", "senders", "receivers", "messages"):
         wanted *= reply.parameters[name]
     if reply.number("messages") != wanted:
-        raise BadRun(f"{wanted} messages were to be passed, but {reply.number('messages')} came")
+        raise BadRun(f"expected {wanted} messages, got {reply.number('messages')}")
     return (time_of(reply, "time", "elapsed_ns"),)
 
 

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `tcp`: a stream, and requests with responses, between two network namespaces with a link of its own."""
+"""The agent's `tcp`: a stream, and requests with responses, over a link between two network namespaces."""
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._agent_load import LoadBenchmark, latency, per_second, time_of
+from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
+from ktrial.bench.adapters._outcomes import latency, outcome, rate
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 
 _BLIND = (
     "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. Without delay, "
-    "loss or rate it shows what the CPU costs, and says nothing of congestion control."
+    "loss or rate it shows the cost in CPU time, and nothing about congestion control."
 )
 _BLIND_REQUEST = (
-    "At a rate it counts from the moment at which the request was due, so that waiting behind others is in it. "
+    "At a fixed rate, time counts from when the request was due, so it includes waiting behind other requests. "
     + _BLIND
 )
-#: A window that is shorter than this share of what was asked for ended early.
+#: A measurement shorter than this share of the requested time ended early.
 _WHOLE = 0.99
 _LINK = {
     "congestion": None,
@@ -28,39 +29,32 @@ _LINK = {
 }
 _COMMON = {"connections": 1, "duration_s": 10.0, "ramp_s": 1, **_LINK}
 _QUANTILES = {
-    "response-p50": ("p50_ns", "the typical request"),
-    "response-p99": ("p99_ns", "the latest request in a hundred"),
-    "response-p999": ("p99_9_ns", "the latest request in a thousand"),
+    "response-p50": ("p50_ns", "A typical response takes"),
+    "response-p99": ("p99_ns", "The slowest 1 % of responses take"),
+    "response-p999": ("p99_9_ns", "The slowest 0.1 % of responses take"),
 }
 
 
 def _retransmits(when: str) -> Outcome:
-    return Outcome(
-        name="retransmits",
-        unit="count",
-        direction="lower",
-        kind="count",
-        resolution=1,
-        low=0,
-        high=1e12,
-        better="Fewer segments had to be sent again.",
-        worse="More segments had to be sent again.",
-        blind_spots=f"Counted by the kernel of all connections {when}; grows with the bytes sent, and holds segments "
+    return outcome(
+        "retransmits",
+        "count",
+        "count",
+        "[Fewer|More] segments have to be sent again.",
+        f"The kernel's count for all connections {when}; grows with the bytes sent, and includes segments "
         "that were sent again although they had arrived.",
+        (0, 1e12),
+        resolution=1,
     )
 
 
-_GOODPUT = Outcome(
-    name="goodput",
-    unit="B/s",
-    direction="higher",
-    kind="rate",
-    low=1.0,
-    high=1e12,
-    better="More bytes a second arrived.",
-    worse="Fewer bytes a second arrived.",
-    blind_spots="Bytes that the receiver took, without headers, after the ramp. One number for all connections: "
-    "fairness and the delay of a full queue are not seen. " + _BLIND,
+_GOODPUT = rate(
+    "goodput",
+    "B/s",
+    "[More|Fewer] bytes arrive per second.",
+    "Bytes that the receiver got, without headers, after the ramp. One number for all connections: it shows neither "
+    "fairness nor the delay of a full queue. " + _BLIND,
+    (1.0, 1e12),
     headline=True,
 )
 
@@ -72,14 +66,14 @@ def _again(reply: LoadReply) -> Measurement:
 
 def _read_stream(reply: LoadReply) -> tuple[Measurement | None, ...]:
     if reply.positive("window_ns") < reply.parameters["duration_s"] * 1e9 * _WHOLE:
-        raise BadRun("a connection ended before the time was over")
+        raise BadRun("a connection ended before the time was up")
     return (per_second(reply, "goodput", "received_bytes", "window_ns"), _again(reply))
 
 
 def _read_requests(reply: LoadReply) -> tuple[Measurement | None, ...]:
     planned, answered = reply.number("planned"), reply.number("count")
     if planned is not None and planned != answered:
-        raise BadRun(f"{planned} requests were to be answered, but {answered} were")
+        raise BadRun(f"expected {planned} answers, got {answered}")
     found = [time_of(reply, outcome, name) for outcome, (name, _) in _QUANTILES.items()]
     return (*found, time_of(reply, "response-max", "max_ns"), _again(reply))
 
@@ -87,7 +81,7 @@ def _read_requests(reply: LoadReply) -> tuple[Measurement | None, ...]:
 BENCHMARKS = (
     LoadBenchmark(
         name="agent-tcp-stream",
-        what="Bytes a second that arrive over TCP at the other end of a link, which may delay, lose and slow down.",
+        what="Bytes per second that arrive over TCP at the other end of a link with delay, loss and a limited rate.",
         load="tcp",
         outcomes=(_GOODPUT, _retransmits("after the ramp")),
         reader=_read_stream,
@@ -102,8 +96,7 @@ BENCHMARKS = (
             *(
                 latency(
                     outcome,
-                    f"The response to {which} came sooner.",
-                    f"The response to {which} came later.",
+                    f"{which} [less|more] time.",
                     _BLIND_REQUEST,
                     headline=outcome == "response-p99",
                 )
@@ -111,8 +104,7 @@ BENCHMARKS = (
             ),
             latency(
                 "response-max",
-                "The response that took longest came sooner.",
-                "The response that took longest came later.",
+                "The slowest response takes [less|more] time.",
                 f"Grows with the number of requests. {_BLIND_REQUEST}",
             ),
             _retransmits("from the first request on"),

@@ -1,42 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `pagefault`: how fast memory that was mapped is made usable."""
+"""The agent's `pagefault`: how fast the kernel makes mapped memory usable."""
 
 from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.kit.outcome import Measurement, Outcome
+from ktrial.bench.adapters._outcomes import rate
+from ktrial.kit.outcome import Measurement
 
-_BLIND = "Holds the time of mapping and unmapping. Memory that is free: reclaim under pressure is not seen."
-_FAULTS = Outcome(
-    name="fault-rate",
-    unit="1/s",
-    direction="higher",
-    kind="rate",
-    low=100.0,
-    high=1e9,
-    better="More page faults were served in a second: memory is there sooner.",
-    worse="Fewer page faults were served in a second: memory is there later.",
-    blind_spots=f"{_BLIND} Huge pages are declined.",
+_BLIND = "Includes the time of mapping and unmapping. The memory is free: reclaim under pressure is not seen."
+_FAULTS = rate(
+    "fault-rate",
+    "1/s",
+    "[More|Fewer] page faults are served per second: memory is usable [sooner|later].",
+    f"{_BLIND} Huge pages are disabled.",
+    (100.0, 1e9),
     headline=True,
 )
-_PAGES = Outcome(
-    name="page-rate",
-    unit="1/s",
-    direction="higher",
-    kind="rate",
-    low=100.0,
-    high=1e11,
-    better="More pages were made usable in a second.",
-    worse="Fewer pages were made usable in a second.",
-    blind_spots=f"{_BLIND} One page fault may serve many pages.",
+_PAGES = rate(
+    "page-rate",
+    "1/s",
+    "[More|Fewer] pages become usable per second.",
+    f"{_BLIND} One page fault may provide many pages.",
+    (100.0, 1e11),
     headline=True,
 )
 _PARAMETERS = {"bytes": 64 << 20, "threads": 1, "duration_s": 5.0}
-
-
-def _faults(reply: LoadReply) -> tuple[Measurement | None, ...]:
-    return (per_second(reply, "fault-rate", "faults"),)
 
 
 def _pages(reply: LoadReply) -> tuple[Measurement | None, ...]:
@@ -49,13 +38,13 @@ BENCHMARKS = (
         what="Page faults per second of threads that write to fresh memory, without huge pages.",
         load="pagefault",
         outcomes=(_FAULTS,),
-        reader=_faults,
+        reader=lambda reply: (per_second(reply, "fault-rate", "faults"),),
         fixed={"backing": "anonymous", "huge_pages": "never"},
         parameters=_PARAMETERS,
     ),
     LoadBenchmark(
         name="agent-pagefault-huge",
-        what="Pages per second of threads that write to fresh memory for which huge pages are asked.",
+        what="Pages per second of threads that write to fresh memory with huge pages requested.",
         load="pagefault",
         outcomes=(_PAGES,),
         reader=_pages,
@@ -64,7 +53,7 @@ BENCHMARKS = (
     ),
     LoadBenchmark(
         name="agent-pagefault-mixed",
-        what="Pages per second of a thread that writes to fresh memory of which a part asks for huge pages.",
+        what="Pages per second of a thread that writes to fresh memory with huge pages requested for a part of it.",
         load="pagefault",
         outcomes=(_PAGES,),
         reader=_pages,

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ktrial.bench.adapters._agent_load import check_reply, latency, per_second, time_of
+from ktrial.bench.adapters._agent_load import check_reply, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import read_load
+from ktrial.bench.adapters._outcomes import latency, rate
 from ktrial.bench.adapters._servers import (
     LAST_WORDS,
     NGINX_PACKAGES,
@@ -19,15 +20,14 @@ from ktrial.bench.adapters._servers import (
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, whole
 from ktrial.bench.benchmark import DIRECTORY, AgentLoad, Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadRun
-from ktrial.kit.outcome import Outcome
 
 _KEY = "ktrial"
-#: So large a part of the requests may be left without an answer before it is said that the rate was not held.
+#: Above this share of unanswered requests, a note says that the rate was not reached.
 _LEFT_OVER = 0.001
 _BLIND = (
-    "From the moment at which a request was due to the whole answer, with the time for which it waited for a free "
-    "connection and the lateness of the client's own timer. A server that cannot hold the rate queues without end: "
-    "then it grows with the length of the run. Server and client share the CPUs. One request, again and again."
+    "From the moment at which a request was due to the whole answer, including the wait for a free connection and the "
+    "lateness of the client's own timer. If the server cannot keep up with the rate, the queue and the latency grow "
+    "with the length of the run. Server and client share the CPUs. The request is always the same."
 )
 _QUANTILES = {
     "latency-p50": ("p50_ns", "half"),
@@ -38,24 +38,19 @@ _OUTCOMES = (
     *(
         latency(
             name,
-            f"The time within which {share} of the requests were answered got shorter.",
-            f"The time within which {share} of the requests were answered got longer.",
+            f"The server answers {share} of the requests within a [shorter|longer] time.",
             _BLIND,
             headline=name == "latency-p99",
         )
         for name, (_, share) in _QUANTILES.items()
     ),
-    latency("latency-max", "The slowest answer took less time.", "The slowest answer took more time.", _BLIND),
-    Outcome(
-        name="answer-rate",
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=0.0,
-        high=1e6,
-        better="More requests a second were answered.",
-        worse="Fewer requests a second were answered.",
-        blind_spots="Not above the rate asked for: it says only whether that was held.",
+    latency("latency-max", "The slowest answer takes [less|more] time.", _BLIND),
+    rate(
+        "answer-rate",
+        "1/s",
+        "[More|Fewer] requests per second are answered.",
+        "Cannot exceed the requested rate: it only says whether the server kept up.",
+        (0.0, 1e6),
     ),
 )
 
@@ -113,20 +108,22 @@ def _redis(parameters: Parameters) -> Invocation:
 def _read(raw: RawOutput, parameters: Parameters, load: Callable[[Parameters], AgentLoad]) -> ParsedRun:
     reply = read_load(raw.stdout)
     asked = load(parameters)
-    # The folder of the run stands in the address.
+    # The address contains the folder of the run.
     check_reply(reply, asked.name, {name: value for name, value in asked.parameters.items() if name != "address"})
     planned, answered = reply.positive("planned"), reply.positive("answered")
     left_over = reply.number("left_over") or 0
     if answered + left_over != planned:
-        raise BadRun(f"of {planned} requests {answered} were answered and {left_over} left over: some are missing")
+        raise BadRun(f"{planned} requests: {answered} answered and {left_over} left over, the others are missing")
     times = [time_of(reply, name, key) for name, (key, _) in _QUANTILES.items()]
     found = [*times, time_of(reply, "latency-max", "max_ns"), per_second(reply, "answer-rate", "answered")]
     notes: tuple[str, ...] = ()
     if left_over > _LEFT_OVER * planned:
         rate = asked.parameters["rate_per_s"]
-        notes += (f"the rate of {rate} a second was not held: {left_over} of {planned} requests were not answered",)
+        notes += (
+            f"the server did not keep up with {rate} requests per second: {left_over} of {planned} were not answered",
+        )
     if None in found:
-        notes += (f"{found.count(None)} of the outcomes need more values than this run had and are left out",)
+        notes += (f"{found.count(None)} outcomes are left out: they need more values than this run has",)
     return ParsedRun(
         measurements=tuple(one for one in found if one is not None),
         details={"results": reply.results, **({"histogram_ns": reply.histogram} if reply.histogram else {})},

@@ -3,39 +3,20 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._agent_load import LoadBenchmark, evenness, per_second
-from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.kit.outcome import Measurement, Outcome
+from ktrial.bench.adapters._agent_load import EVENNESS, LoadBenchmark, evenness, per_second
+from ktrial.bench.adapters._outcomes import rate
 
 _OUTCOMES = (
-    Outcome(
-        name="round-rate",
-        unit="1/s",
-        direction="higher",
-        kind="rate",
-        low=1.0,
-        high=1e9,
-        better="The threads computed more in a second.",
-        worse="The threads computed less in a second.",
-        blind_spots="Arithmetic in registers: neither memory nor the kernel is used. Clocks and CPU time decide.",
+    rate(
+        "round-rate",
+        "1/s",
+        "The threads compute [more|less] per second.",
+        "Arithmetic in registers, without memory or the kernel: clock rates and CPU time decide.",
+        (1.0, 1e9),
         headline=True,
     ),
-    Outcome(
-        name="evenness",
-        unit="ratio",
-        direction="higher",
-        kind="score",
-        low=0.0,
-        high=1.0,
-        better="The threads got on more evenly.",
-        worse="Some threads got on less than others.",
-        blind_spots="Only the thread that did least and the one that did most are compared, over the whole run.",
-    ),
+    EVENNESS,
 )
-
-
-def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
-    return (per_second(reply, "round-rate", "rounds"), evenness(reply, "evenness"))
 
 
 BENCHMARK = LoadBenchmark(
@@ -43,7 +24,7 @@ BENCHMARK = LoadBenchmark(
     what="Rounds of arithmetic per second of threads that compute without pause.",
     load="spin",
     outcomes=_OUTCOMES,
-    reader=_read,
+    reader=lambda reply: (per_second(reply, "round-rate", "rounds"), evenness(reply)),
     parameters={"threads": None, "duration_s": 5.0},
     until_told=True,
 )

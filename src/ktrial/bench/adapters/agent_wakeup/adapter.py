@@ -1,29 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `wakeup`: how late threads run after they should have been woken, by what wakes them."""
+"""The agent's `wakeup`: how late threads run after they should have been woken, for several ways of waking."""
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._agent_load import LoadBenchmark, latency, time_of
+from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
+from ktrial.bench.adapters._outcomes import latency
 from ktrial.kit.outcome import Measurement, Outcome
 
 _BLIND = (
-    "Counted from the moment at which the wake-up was due, so that it holds the lateness of the waking thread's own "
-    "timer too. Threads that do nothing but wake and sleep, at a fixed rhythm (unless work_s and seed say otherwise)."
+    "Counted from the moment at which the wake-up was due, so it includes the lateness of the waking thread's own "
+    "timer. The threads only wake and sleep, at a fixed rhythm (unless work_s and seed say otherwise)."
 )
 _BLIND_TIMER = (
-    "A timer's expiry only, at a fixed rhythm and without work (unless seed and work_s say otherwise); holds the slack "
-    "that the kernel gives to timers of ordinary threads."
+    "Wake-ups by timers only, at a fixed rhythm and without work (unless seed and work_s say otherwise); includes the "
+    "slack that the kernel adds to timers of ordinary threads."
 )
 _BLIND_RING = (
-    "From the call that wakes to the woken thread's running; does not hold the lateness of that call. The waker comes "
-    "from its own timer, so that caches and an idle CPU are cold: schbench, where the woken thread has just woken its "
-    "waker, counts whole microseconds and drops zeros, tells less, in a guest about half."
+    "From the call that wakes until the woken thread runs, without the lateness of that call. The waker itself was "
+    "woken by a timer, so caches and an idle CPU are cold. schbench shows less, in a guest about half: there the woken "
+    "thread has just woken its waker, and it counts whole microseconds and drops zeros."
 )
 _QUANTILES = {
-    "p50": ("p50_ns", "the typical wake-up"),
-    "p99": ("p99_ns", "the latest wake-up in a hundred"),
-    "p999": ("p99_9_ns", "the latest wake-up in a thousand"),
+    "p50": ("p50_ns", "A typical wake-up comes"),
+    "p99": ("p99_ns", "The latest 1 % of wake-ups come"),
+    "p999": ("p99_9_ns", "The latest 0.1 % of wake-ups come"),
 }
 
 
@@ -32,23 +33,19 @@ def _outcomes(kind: str) -> tuple[Outcome, ...]:
     found = [
         latency(
             f"lateness-{quantile}",
-            f"The thread of {which} ran sooner after the moment at which it was due.",
-            f"The thread of {which} ran later after the moment at which it was due.",
+            f"{which} [sooner|later] after the due time.",
             blind,
             headline=quantile == "p99",
         )
         for quantile, (_, which) in _QUANTILES.items()
     ]
-    maximum = "the latest wake-up of all"
-    better = f"The thread of {maximum} ran sooner after the moment at which it was due."
-    worse = f"The thread of {maximum} ran later after the moment at which it was due."
-    found.append(latency("lateness-max", better, worse, f"Grows with the number of wake-ups. {blind}"))
+    latest = "The latest wake-up comes [sooner|later] after the due time."
+    found.append(latency("lateness-max", latest, f"Grows with the number of wake-ups. {blind}"))
     if kind != "timer":
         found += [
             latency(
                 f"wakeup-{quantile}",
-                f"The thread of {which} ran sooner after the call that woke it.",
-                f"The thread of {which} ran later after the call that woke it.",
+                f"{which} [sooner|later] after the waking call.",
                 _BLIND_RING,
             )
             for quantile, (_, which) in _QUANTILES.items()
@@ -68,7 +65,7 @@ def _benchmark(kind: str, by: str) -> LoadBenchmark:
 
     return LoadBenchmark(
         name=f"agent-wakeup-{kind}",
-        what=f"How late threads run after the moments at which {by} should have woken them, at a fixed rate.",
+        what=f"How late threads run after {by} should have woken them, at a fixed rate.",
         load="wakeup",
         outcomes=_outcomes(kind),
         reader=reader,
@@ -82,7 +79,7 @@ BENCHMARKS = tuple(
     for kind, by in {
         "futex": "another thread's futex call",
         "pipe": "another thread's byte in a pipe",
-        "eventfd": "another thread's eventfd, waited for by epoll,",
+        "eventfd": "another thread's eventfd, watched with epoll,",
         "timer": "their own timer",
     }.items()
 )

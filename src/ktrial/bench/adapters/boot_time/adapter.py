@@ -3,20 +3,24 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, one_measurement, refusal
+from ktrial.bench.adapters._outcomes import outcome
+from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, everywhere, one_measurement, refusal
 from ktrial.bench.adapters.boot_time.output import BootTimes, read_boot_times
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.kit.outcome import Outcome
 
 _BLIND = (
     "One value per boot: runs within a boot repeat it, so the number of boots is the number of samples. A boot with an "
-    "update, a file system check or a person at a password prompt counts like any other. "
+    "update, a file system check or a wait for a password counts like any other. "
 )
 _PARTS = {
-    "firmware": ("in the firmware", "Told by EFI firmware through the boot loader only. "),
-    "loader": ("in the boot loader", "Contains its menu's timeout; told by loaders of EFI that speak of it only. "),
-    "kernel": ("in the kernel before the first program", "Drivers that probe in parallel also work after it. "),
-    "initrd": ("in the initial RAM disk", "Told where systemd runs in it only; else it is part of the kernel's time. "),
+    "firmware": ("in the firmware", "Known only from EFI firmware, through the boot loader. "),
+    "loader": ("in the boot loader", "Includes its menu's timeout; known only from EFI loaders that report it. "),
+    "kernel": ("in the kernel before the first program", "Drivers that probe in parallel still work after it. "),
+    "initrd": (
+        "in the initial RAM disk",
+        "Known only if systemd runs in it; otherwise it is part of the kernel's time. ",
+    ),
     "userspace": ("from systemd's start to the end of its start jobs", "Units that wait for the network weigh most. "),
 }
 _TARGETS = {"graphical.target": "graphical-target", "multi-user.target": "multi-user-target"}
@@ -25,32 +29,27 @@ _RESOLUTION_S = 0.001
 _LIMIT_S = 60.0
 _PROGRAM = Program(
     needs=("systemd-analyze",),
-    packages={"apt": "systemd", "dnf": "systemd", "pacman": "systemd", "zypper": "systemd"},
+    packages=everywhere("systemd"),
     version=("systemd-analyze", "--version"),
     version_pattern=r"systemd \d+ \((\S+)\)",
 )
 
 
 def _outcome(name: str, spent: str, blind: str, *, headline: bool = False) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="s",
-        kind="time",
-        direction="lower",
-        low=0.0,
-        high=86_400.0,
-        better=f"Less time was spent {spent}.",
-        worse=f"More time was spent {spent}.",
-        blind_spots=_BLIND + blind.strip(),
+    return outcome(
+        name,
+        "s",
+        "time",
+        f"The boot spent [less|more] time {spent}.",
+        _BLIND + blind.strip(),
+        (0.0, 86_400.0),
         resolution=_RESOLUTION_S,
         headline=headline,
     )
 
 
 _OUTCOMES = (
-    _outcome(
-        "total", "from power-on to the end of the start jobs", "The sum of the parts that are told.", headline=True
-    ),
+    _outcome("total", "from power-on to the end of the start jobs", "The sum of the known parts.", headline=True),
     *(_outcome(name, spent, blind) for name, (spent, blind) in _PARTS.items()),
     *(
         _outcome(name, f"in userspace until {target} was reached", "Measured for the default target only.")
@@ -77,11 +76,13 @@ def _doubts(boot: BootTimes) -> tuple[str, ...]:
     notes = [
         f"the part {name} has no outcome: {took.original}" for name, took in boot.terms.items() if name not in _PARTS
     ]
-    told = sum(took.value for took in boot.terms.values())
+    parts_s = sum(took.value for took in boot.terms.values())
     if boot.total is None:
-        notes.append("no total is told: a container has no kernel and no firmware of its own")
-    elif abs(told - boot.total.value) > _RESOLUTION_S * (len(boot.terms) + 1):
-        notes.append(f"the parts come to {told:.3f} s, but the total is told as {boot.total.original}")
+        notes.append("there is no total: a container has no kernel and no firmware of its own")
+    elif abs(parts_s - boot.total.value) > _RESOLUTION_S * (len(boot.terms) + 1):
+        notes.append(
+            f"the parts add up to {parts_s:.3f} s, but systemd-analyze reports a total of {boot.total.original}"
+        )
     if boot.target is None:
         notes.append("the default target was not reached")
     elif boot.target not in _TARGETS:
@@ -100,6 +101,6 @@ BENCHMARK = ToolBenchmark(
     probe=Probe(
         invocation=lambda _: Invocation(argv=("systemd-analyze", "time"), limit_s=VERSION_LIMIT_S),
         why_not=refusal,
-        next="run it on a machine that systemd has booted, once `systemctl list-jobs` is empty",
+        next="run it on a machine booted by systemd, once `systemctl list-jobs` is empty",
     ),
 )

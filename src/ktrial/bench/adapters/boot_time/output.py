@@ -30,10 +30,10 @@ _MICROSECONDS = {
 
 
 class BootTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """The times of one boot: `terms` by their names (`kernel`, `userspace`, …), as far as there were such parts.
+    """The times of one boot; `terms` are its parts by name (`kernel`, `userspace`, …), as far as there are any.
 
-    `total` is None in a container, which has no kernel of its own. `reached` is the time in userspace until `target`,
-    the default one, was reached; both are None if it never was.
+    `total` is None in a container, which has no kernel of its own. `reached` is the time in userspace until the default
+    target `target` was reached; both are None if it never was.
     """
 
     terms: Mapping[str, Quantity]
@@ -43,28 +43,28 @@ class BootTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_boot_times(data: bytes, source: str = "stdout") -> BootTimes:
-    """Read the output of a boot that is finished; the line of its terms must be there, once."""
+    """Read the output for a finished boot; the line with its parts must appear exactly once."""
     terms: dict[str, Quantity] = {}
     total: Quantity | None = None
     target: tuple[str, Quantity] | None = None
     for line, text in ended_lines(data, source):
         if text.startswith(_BEGIN):
             if terms:
-                raise unreadable(source, line, text, "the only boot: there is one already")
+                raise unreadable(source, line, text, "the only boot, not a second one")
             terms, total = _terms(text.removeprefix(_BEGIN), source, line)
         elif match := _TARGET.fullmatch(text.rstrip()):
             if target is not None:
-                raise unreadable(source, line, text, "the only target: there is one already")
+                raise unreadable(source, line, text, "the only target, not a second one")
             target = (match["target"], _span(match["span"], source, line))
     if not terms:
-        raise unreadable(source, None, "the whole output", f"systemd-analyze's: there is no line {_BEGIN!r}")
+        raise unreadable(source, None, "the whole output", f"output of systemd-analyze: no line {_BEGIN!r}")
     return BootTimes(
         terms=terms, total=total, target=target[0] if target else None, reached=target[1] if target else None
     )
 
 
 def _terms(text: str, source: str, line: int) -> tuple[dict[str, Quantity], Quantity | None]:
-    """`2.1s (kernel) + 1min 30.6s (userspace) = 1min 32.7s`."""
+    """Parse `2.1s (kernel) + 1min 30.6s (userspace) = 1min 32.7s`."""
     left, equals, right = text.partition(" = ")
     terms: dict[str, Quantity] = {}
     for part in left.strip().split(" + "):
@@ -76,7 +76,7 @@ def _terms(text: str, source: str, line: int) -> tuple[dict[str, Quantity], Quan
 
 
 def _span(text: str, source: str, line: int) -> Quantity:
-    """`1min 30.630s`, `784ms`; systemd writes a time below its resolution as `0`."""
+    """Parse `1min 30.630s` or `784ms`; systemd writes a time below its resolution as `0`."""
     if text == "0":
         return Quantity(0.0, text)
     parts = [_PART.fullmatch(part) for part in text.split(" ")]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import pkgutil
 
+from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, whole
 from ktrial.bench.adapters.cpython_loop.output import read_loop_run
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
@@ -13,12 +14,12 @@ from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 
 _PROGRAM_FILE = "loop.py.txt"
-#: What a loop comes to on every machine; CPython 3.9 to 3.13 agree on it.
+#: Result of a loop on every machine; CPython 3.9 to 3.13 agree on it.
 _RESULT = 11_785_336_761_223_612_239
-#: Seconds that a loop takes, as a rule.
+#: Typical seconds of a loop.
 _LOOP_S = 0.05
 _BLIND = (
-    "One thread that stays in user space and in the caches: clocks, boost, idle states and the build of Python decide, "
+    "One thread that stays in user space and in the caches: clocks, boost, idle states and the build of Python matter, "
     "the kernel hardly does. "
 )
 _PROGRAM = Program(
@@ -30,25 +31,22 @@ _PROGRAM = Program(
 
 
 def _outcome(name: str, which: str, blind: str, *, headline: bool = False) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="s",
-        kind="time",
-        direction="lower",
-        low=1e-4,
-        high=600.0,
-        better=f"{which} of fixed work took the interpreter less time.",
-        worse=f"{which} of fixed work took the interpreter more time.",
-        blind_spots=_BLIND + blind,
+    return outcome(
+        name,
+        "s",
+        "time",
+        f"{which} takes [less|more] time.",
+        _BLIND + blind,
+        (1e-4, 600.0),
         resolution=1e-9,
         headline=headline,
     )
 
 
 _OUTCOMES = (
-    _outcome("loop-time", "A loop (mean of all)", "A pause of any loop is spread over all.", headline=True),
-    _outcome("loop-time-best", "The best loop", "What only disturbs some loops is not seen."),
-    _outcome("loop-time-worst", "The worst loop", "A single loop decides; it hardly repeats."),
+    _outcome("loop-time", "On average, a loop of fixed work", "A pause in one loop is spread over all.", headline=True),
+    _outcome("loop-time-best", "The fastest loop of fixed work", "Does not show what disturbs only some loops."),
+    _outcome("loop-time-worst", "The slowest loop of fixed work", "A single loop decides, so it varies widely."),
 )
 
 
@@ -72,10 +70,10 @@ def _command(parameters: Parameters) -> Invocation:
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_loop_run(raw.stdout)
     if run.implementation != "cpython":
-        raise BadRun(f"python3 is {run.implementation} here, not CPython: that would be another benchmark")
+        raise BadRun(f"expected CPython as python3, got {run.implementation}")
     if run.results != (_RESULT,):
         found = ", ".join(str(result) for result in run.results)
-        raise BadRun(f"the loops came to {found} instead of {_RESULT}: this machine or its Python computes wrong")
+        raise BadRun(f"expected the result {_RESULT}, got {found}: this machine or its Python computes wrongly")
     loops = whole(parameters, "loops")
     if len(run.times_ns) != loops:
         raise BadRun(f"asked for {loops} loops, but {len(run.times_ns)} were timed")
@@ -96,7 +94,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 BENCHMARK = ToolBenchmark(
     name="cpython-loop",
-    what="Time of a fixed loop of pure Python (whole numbers, floats, lists, a dict, calls) in the system's CPython.",
+    what="Time of a fixed loop of pure Python (integers, floats, lists, a dict, calls) in the system's CPython.",
     program=_PROGRAM,
     outcomes=_OUTCOMES,
     parameters={"loops": 100},

@@ -9,7 +9,7 @@ from ktrial.kit.formats.tool_output import json_document, json_whole, unreadable
 
 
 class LoopRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: `results` are the different results of all loops, in order; one where all is well."""
+    """One run; `results` are the different results of its loops, which is one if all is well."""
 
     implementation: str
     version: str
@@ -18,7 +18,7 @@ class LoopRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_loop_run(data: bytes, source: str = "stdout") -> LoopRun:
-    """Read the program's output; all of its keys must be there, and a time at least."""
+    """Read the program's output, which must have all keys and at least one time."""
     document = json_document(data, source)
     words: dict[str, str] = {}
     for key in ("implementation", "version"):
@@ -30,6 +30,6 @@ def read_loop_run(data: bytes, source: str = "stdout") -> LoopRun:
     for key in ("results", "times_ns"):
         value = document.get(key)
         if not isinstance(value, list) or not value:
-            raise unreadable(source, None, repr(value), f"{key}: a list with something in it")
+            raise unreadable(source, None, repr(value), f"{key}: a list that is not empty")
         numbers[key] = tuple(json_whole(item, source, key) for item in value)
     return LoopRun(**words, **numbers)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from ktrial.bench.adapters._outcomes import latency
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, collected, flag, one_measurement, whole
 from ktrial.bench.adapters.cyclictest.output import CyclictestRun, read_json
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
@@ -14,15 +15,15 @@ from ktrial.kit.outcome import Measurement, Outcome
 
 _FILE = "out.json"
 _QUANTILES = {"latency-p50": 0.5, "latency-p99": 0.99, "latency-p999": 0.999}
-#: A quantile of which fewer samples than this lie above is said to rest on few.
+#: With fewer samples than this above a quantile, a note says that it rests on few.
 _FEW_ABOVE = 5
-#: What cyclictest asks for to find out whether it may, before it does anything.
+#: The priority that cyclictest requests at its start, to find out whether it may.
 _LEAST_PRIORITY = 1
 _HELD = re.compile(rb"# /dev/cpu_dma_latency set to (\d+)us")
 _BLIND = (
-    "A timer's expiry only, at a fixed rhythm. Held at its own default, cyclictest keeps the whole machine out of deep "
-    "idle states through /dev/cpu_dma_latency, which erases what idle settings do; here it does not unless asked. "
-    "Threads end together with the first, so that they differ in their number of samples."
+    "Wake-ups by timers only, at a fixed rhythm. By default cyclictest keeps the whole machine out of deep idle states "
+    "through /dev/cpu_dma_latency, which hides the effect of idle settings; here it does so only on request. All "
+    "threads end with the first one, so they differ in their number of samples."
 )
 _PROGRAM = Program(
     needs=("cyclictest",),
@@ -33,26 +34,14 @@ _PROGRAM = Program(
 
 
 def _outcome(name: str, which: str, blind: str, *, headline: bool = False) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="s",
-        kind="latency-quantile",
-        direction="lower",
-        low=0.0,
-        high=60.0,
-        better=f"{which} ran sooner after its timer's expiry.",
-        worse=f"{which} ran later after its timer's expiry.",
-        blind_spots=blind,
-        resolution=1e-6,
-        headline=headline,
-    )
+    return latency(name, f"{which} [sooner|later] after the timer's expiry.", blind, resolution=1e-6, headline=headline)
 
 
 _OUTCOMES = (
-    _outcome("latency-p50", "The thread of a typical wake-up", _BLIND),
-    _outcome("latency-p99", "The thread of the latest wake-up in a hundred", _BLIND, headline=True),
-    _outcome("latency-p999", "The thread of the latest wake-up in a thousand", _BLIND),
-    _outcome("latency-max", "The thread of the latest wake-up of all", "Grows with the number of samples. " + _BLIND),
+    _outcome("latency-p50", "A typical wake-up comes", _BLIND),
+    _outcome("latency-p99", "The latest 1 % of wake-ups come", _BLIND, headline=True),
+    _outcome("latency-p999", "The latest 0.1 % of wake-ups come", _BLIND),
+    _outcome("latency-max", "The latest wake-up comes", "Grows with the number of samples. " + _BLIND),
 )
 
 
@@ -86,7 +75,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     for name, fraction in _QUANTILES.items():
         value = nearest_rank(histogram, fraction, beyond)
         if value is None:
-            notes += (f"{name} lies beyond the histogram's end ({beyond} of {total} samples do): it is left out",)
+            notes += (f"{name} is left out: it lies beyond the histogram's end, as do {beyond} of {total} samples",)
             continue
         measurements += one_measurement(name, Quantity(in_base(value, "us"), f"{value} us"))
         if (1 - fraction) * total < _FEW_ABOVE:
@@ -110,12 +99,10 @@ def _warnings(raw: RawOutput, parameters: Parameters) -> tuple[str, ...]:
     notes = tuple(f"cyclictest warns: {line}" for line in said if line.startswith("WARN") and asked not in line)
     held, wanted = _HELD.search(raw.stdout), flag(parameters, "hold_dma_latency")
     if wanted and not held:
-        raise BadRun(
-            "asked to hold /dev/cpu_dma_latency, but cyclictest did not: only root may; run it in a root shell"
-        )
+        raise BadRun("cyclictest did not hold /dev/cpu_dma_latency as requested: only root may; run it in a root shell")
     if held and not wanted:
         microseconds = held[1].decode("ascii")
-        notes += (f"cyclictest held /dev/cpu_dma_latency at {microseconds} us although it was asked not to",)
+        notes += (f"cyclictest held /dev/cpu_dma_latency at {microseconds} us, against the request",)
     return notes
 
 
@@ -136,7 +123,7 @@ BENCHMARKS = (
         command=lambda parameters: _command(parameters, None),
         reader=_read,
         standalone=True,
-        root_reason="cyclictest does not start without the right to real-time priorities, even when it uses none",
+        root_reason="cyclictest does not start without the right to real-time priorities, even if it uses none",
     ),
     ToolBenchmark(
         name="cyclictest-fifo",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of cyclictest (rt-tests): its JSON file, its histogram and its plain per-thread lines.
+"""Output of cyclictest (rt-tests): its JSON file, its histogram and its plain lines per thread.
 
-Latencies are whole microseconds. Samples beyond the histogram's length are not in its table: they count as larger than
+Latencies are whole microseconds. Samples beyond the histogram's length are not in its table; they count as larger than
 every bin. A run ends when its first thread has all its cycles, so threads differ in their number of samples.
 """
 
@@ -34,7 +34,7 @@ _SUMMARY = re.compile(r"# (Total|Min Latencies|Avg Latencies|Max Latencies|Histo
 
 
 class CyclicThread(msgspec.Struct, frozen=True, kw_only=True):
-    """One measuring thread. `histogram_us` is empty when none was asked for; `beyond` counts samples beyond its end."""
+    """One measuring thread; `histogram_us` is empty if none was requested, `beyond` counts samples past its end."""
 
     cycles: int
     minimum: Quantity
@@ -45,7 +45,7 @@ class CyclicThread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `dma_latency_us` is what it held /dev/cpu_dma_latency at, None when the output does not say so."""
+    """One run; `dma_latency_us` is the value held in /dev/cpu_dma_latency, None if the output does not say."""
 
     threads: tuple[CyclicThread, ...]
     version: str | None = None
@@ -54,7 +54,7 @@ class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def histogram_us(self) -> dict[int, int]:
-        """The histograms of all threads, added up."""
+        """The sum of all threads' histograms."""
         merged: dict[int, int] = {}
         for thread in self.threads:
             for key, count in thread.histogram_us.items():
@@ -78,17 +78,17 @@ def read_cyclictest(data: bytes, source: str) -> CyclictestRun:
 
 
 def read_json(data: bytes, source: str) -> CyclictestRun:
-    """Read the file of `--json`. Two of its keys have their colon inside the key."""
+    """Read the file of `--json`; two of its keys have their colon inside the key."""
     document = json_document(data, source)
     if "thread" not in document:
-        raise unreadable(source, None, "the document", "cyclictest's: it has no 'thread'")
+        raise unreadable(source, None, "the document", "output of cyclictest: it has no 'thread'")
     threads = json_table(document["thread"], source, "'thread'")
     status = document.get("return_code", 0)
     if status != 0:
         raise unreadable(source, None, f"return_code {status!r}", "0, a run that ended well")
     declared = document.get("num_threads", len(threads))
     if declared != len(threads) or not threads:
-        raise unreadable(source, None, f"{len(threads)} threads", f"the {declared!r} threads that it says it had")
+        raise unreadable(source, None, f"{len(threads)} threads", f"the {declared!r} threads that it declares")
     version = document.get("rt_test_version:", document.get("rt_test_version"))
     info = document.get("sysinfo")
     return CyclictestRun(
@@ -102,7 +102,7 @@ def _json_thread(name: str, value: object, source: str) -> CyclicThread:
     table = json_table(value, source, f"thread {name}")
     missing = {"cycles", "min", "max", "avg"} - set(table)
     if missing:
-        raise unreadable(source, None, f"thread {name}", f"whole: {', '.join(sorted(missing))} is missing")
+        raise unreadable(source, None, f"thread {name}", f"complete: {', '.join(sorted(missing))} is missing")
     histogram = {
         whole(key, source, None, "a latency"): json_whole(count, source, "a count")
         for key, count in json_table(table.get("histogram", {}), source, "a histogram").items()
@@ -122,7 +122,7 @@ def _json_thread(name: str, value: object, source: str) -> CyclicThread:
 
 
 def read_plain(data: bytes, source: str) -> CyclictestRun:
-    """Read the lines `T: 0 (…) P: … Max: …` of a quiet run: the last line of each thread counts."""
+    """Read the lines `T: 0 (…) P: … Max: …` of a quiet run; the last line of each thread counts."""
     threads: dict[int, CyclicThread] = {}
     held: int | None = None
     for line, text in numbered(data, source):
@@ -138,12 +138,12 @@ def read_plain(data: bytes, source: str) -> CyclictestRun:
         elif text.startswith("T:"):
             raise unreadable(source, line, text, "a thread's line with cycles, minimum, average and maximum")
     if not threads:
-        raise unreadable(source, None, "the whole output", "cyclictest's: it has no line of a thread (T: …)")
+        raise unreadable(source, None, "the whole output", "output of cyclictest: it has no thread line (T: …)")
     return CyclictestRun(threads=tuple(threads[key] for key in sorted(threads)), dma_latency_us=held)
 
 
 def read_histogram(data: bytes, source: str) -> CyclictestRun:
-    """Read the table of `-h` (one column a thread) or `-H` (and a column of sums, which is left out)."""
+    """Read the table of `-h` (one column per thread) or `-H` (with a column of sums, which is skipped)."""
     rows: dict[int, list[int]] = {}
     summary: dict[str, list[int]] = {}
     held: int | None = None
@@ -155,16 +155,16 @@ def read_histogram(data: bytes, source: str) -> CyclictestRun:
         elif match := _ROW.fullmatch(text):
             key = int(match[1])
             if key in rows:
-                raise unreadable(source, line, text, "a latency that was not listed before")
+                raise unreadable(source, line, text, "a latency that is listed once")
             rows[key] = [whole(item, source, line, "a count") for item in match[2].split()]
         elif text.strip() and not text.startswith("#"):
             raise unreadable(source, line, text, "a row of the histogram")
     missing = {"Total", "Min Latencies", "Avg Latencies", "Max Latencies", "Histogram Overflows"} - set(summary)
     if missing:
-        raise unreadable(source, None, "the whole output", f"whole: {', '.join(sorted(missing))} is missing")
+        raise unreadable(source, None, "the whole output", f"complete: {', '.join(sorted(missing))} is missing")
     count = len(summary["Min Latencies"])
     if not count or any(len(values) not in {count, count + 1} for values in [*rows.values(), *summary.values()]):
-        raise unreadable(source, None, "the histogram", f"one with a column for each of its {count} threads")
+        raise unreadable(source, None, "the histogram", f"a table with a column for each of its {count} threads")
     threads = tuple(_column(index, rows, summary, source) for index in range(count))
     return CyclictestRun(threads=threads, dma_latency_us=held)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import (
     Program,
     ToolBenchmark,
     agree,
     collected,
+    everywhere,
     flag,
     matching,
     one_measurement,
@@ -23,68 +25,56 @@ from ktrial.kit.outcome import Measurement, Outcome
 
 _FILE = "out.json"
 _QUANTILES = {"latency-p50": "50.000000", "latency-p99": "99.000000", "latency-p999": "99.900000"}
-#: No flash answers a single read sooner; what does is memory.
+#: No flash answers a single read faster; memory does.
 _FASTEST_DEVICE_S = 4e-6
 _ENGINES = ("libaio", "io_uring", "psync", "sync", "pvsync2")
-#: Options that fio prints as it took them, and that another measurement would have others of.
+#: Options that fio prints as it understood them, and that define the measurement.
 _IDENTITY = ("rw", "bs", "ioengine", "iodepth", "direct", "size", "runtime", "ramp_time", "rwmixread")
 _SIZE = "[1-9][0-9]{0,8}[kmgKMG]?"
 _BLIND = (
-    "One file on the file system of the run's folder. Page cache, the device's own cache and, in a guest, the host's "
-    "cache may answer instead of the medium; flash slows down when it is full or warm. "
+    "One file on the file system of the run's folder. The page cache, the device's own cache and, in a guest, the "
+    "host's cache may answer instead of the medium; flash slows down when it is full or warm. "
 )
 _PROGRAM = Program(
     needs=("fio",),
-    packages={"apt": "fio", "dnf": "fio", "pacman": "fio", "zypper": "fio"},
+    packages=everywhere("fio"),
     version=("fio", "--version"),
     version_pattern=r"(fio-\S+)",
 )
 
 
 def _throughput(prefix: str, does: str, *, headline: bool) -> Outcome:
-    return Outcome(
-        name=f"{prefix}throughput",
-        unit="B/s",
-        kind="rate",
-        direction="higher",
-        low=1.0,
-        high=1e12,
-        better=f"More bytes a second are {does}.",
-        worse=f"Fewer bytes a second are {does}.",
-        blind_spots=_BLIND + "Beyond the parameter `ceiling` it is taken for the bandwidth of memory and refused.",
+    return rate(
+        f"{prefix}throughput",
+        "B/s",
+        f"[More|Fewer] bytes per second are {does}.",
+        _BLIND + "Values above the parameter `ceiling` are refused as the bandwidth of memory.",
+        (1.0, 1e12),
         headline=headline,
     )
 
 
 def _rate(prefix: str, does: str, *, headline: bool) -> Outcome:
-    return Outcome(
-        name=f"{prefix}rate",
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=0.01,
-        high=1e9,
-        better=f"More blocks a second are {does}.",
-        worse=f"Fewer blocks a second are {does}.",
-        blind_spots=_BLIND + "With requests queued up it says little of the latency of one.",
+    return rate(
+        f"{prefix}rate",
+        "1/s",
+        f"[More|Fewer] blocks per second are {does}.",
+        _BLIND + "With a deep queue it says little about the latency of one request.",
+        (0.01, 1e9),
         headline=headline,
     )
 
 
 def _latency(prefix: str, name: str, does: str) -> Outcome:
-    share = {"latency-p50": "half", "latency-p99": "all but 1 %", "latency-p999": "all but 0.1 %"}[name]
-    return Outcome(
-        name=f"{prefix}{name}",
-        unit="s",
-        kind="latency-quantile",
-        direction="lower",
-        low=1e-7,
-        high=600.0,
-        better=f"The time within which {share} of the blocks are {does} got shorter.",
-        worse=f"The time within which {share} of the blocks are {does} got longer.",
-        blind_spots=_BLIND
-        + "From the submission to the completion, at the queue depth of the benchmark: more depth is "
+    share = {"latency-p50": "Half", "latency-p99": "All but 1 %", "latency-p999": "All but 0.1 %"}[name]
+    return outcome(
+        f"{prefix}{name}",
+        "s",
+        "latency-quantile",
+        f"{share} of the blocks are {does} within a [shorter|longer] time.",
+        _BLIND + "From the submission to the completion, at the queue depth of the benchmark: more depth is "
         "more latency. fio rounds into bins of some 1 %.",
+        (1e-7, 600.0),
     )
 
 
@@ -117,7 +107,7 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
     ]
     name = "data"
     if parameters["folder"]:
-        # Where somebody else's files are, the name must not be one of theirs. fio asks for the folder before the file.
+        # The folder may hold other people's files, so the name must not be one of theirs. fio wants the folder first.
         name = "ktrial-fio-data"
         argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
     argv += [
@@ -127,7 +117,7 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
         f"--output={_FILE}",
     ]
     if pattern == "randwrite":
-        # The file is written in order first: else the run scatters it over the disk, and that is what it would measure.
+        # The file is written in order first; otherwise the run would measure how it scatters the file over the disk.
         argv.append("--overwrite=1")
     if "read_percent" in parameters:
         argv.append(f"--rwmixread={whole(parameters, 'read_percent', 1, 99)}")
@@ -135,22 +125,22 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
     return Invocation(argv=tuple(argv), limit_s=2 * expected + 300, expected_s=expected, files=(_FILE,))
 
 
-def _agree_options(pattern: str, parameters: Parameters, told: Mapping[str, str]) -> None:
-    """Refuse a job of other options than the command's, as far as fio prints them."""
+def _agree_options(pattern: str, parameters: Parameters, printed: Mapping[str, str]) -> None:
+    """Raise BadRun if the job's options, as far as fio prints them, differ from the command's."""
     options = (word.removeprefix("--").partition("=") for word in _command(pattern, parameters).argv)
-    agree({name: value for name, _, value in options if name in _IDENTITY and name in told}, told)
+    agree({name: value for name, _, value in options if name in _IDENTITY and name in printed}, printed)
 
 
 def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tuple[str, ...]) -> ParsedRun:
     run = read_fio(collected(raw, _FILE), _FILE)
     if len(run.jobs) != 1:
-        raise BadRun(f"fio tells of {len(run.jobs)} jobs; one was asked for")
+        raise BadRun(f"expected one job of fio, got {len(run.jobs)}")
     job = run.jobs[0]
     if job.error:
-        raise BadRun(f"fio's job ended with error {job.error}", hint="28 means that there is no space for the file")
+        raise BadRun(f"fio's job ended with error {job.error}", hint="28 means that no space is left for the file")
     missing = [direction for direction in directions if direction not in job.directions]
     if missing:
-        raise BadRun(f"fio ended well but did not one {' and not one '.join(missing)}")
+        raise BadRun(f"fio ended well but did no {' and no '.join(missing)}")
     _agree_options(pattern, parameters, job.options)
     measurements: tuple[Measurement, ...] = ()
     notes = tuple(f"fio warns: {line}" for line in run.preamble)
@@ -175,11 +165,11 @@ def _measurements_of(prefix: str, found: FioDirection) -> tuple[Measurement, ...
 
 
 def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tuple[str, ...]:
-    """Return notes on a doubtful source of the data; refuses a throughput that only memory has."""
+    """Return notes on doubtful sources of the data. Raises BadRun for a throughput that only memory reaches."""
     ceiling = whole(parameters, "ceiling", 1, 10**13)
     if found.throughput.value > ceiling:
         raise BadRun(
-            f"{found.throughput.original} of {direction} is beyond the plausible {ceiling} B/s: that is page cache",
+            f"{found.throughput.original} of {direction} is above the plausible {ceiling} B/s: the page cache answered",
             hint="use direct = true and a file larger than memory, or raise `ceiling` for an array of disks",
         )
     notes: tuple[str, ...] = ()
@@ -187,9 +177,9 @@ def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tupl
         notes += (f"{direction}: without direct = true the page cache answers, not the device",)
     median = found.percentiles.get(_QUANTILES["latency-p50"])
     if median is not None and median.value < _FASTEST_DEVICE_S:
-        notes += (f"{direction}: half of the blocks took under {median.original}: no device does that, memory does",)
+        notes += (f"{direction}: half of the blocks took under {median.original}: that is memory, not a device",)
     if found.runtime_ms < 1000:
-        notes += (f"{direction}: only {found.runtime_ms} ms were measured",)
+        notes += (f"{direction}: fio measured only {found.runtime_ms} ms",)
     return notes
 
 
@@ -218,8 +208,8 @@ def _benchmark(name: str, what: str, pattern: str, directions: tuple[str, ...], 
 _SEQUENTIAL = {"block": "1m", "depth": 8}
 _RANDOM = {"block": "4k", "depth": 32}
 BENCHMARKS = (
-    _benchmark("fio-seq-read", "Reads a file from begin to end in large blocks.", "read", ("read",), _SEQUENTIAL),
-    _benchmark("fio-seq-write", "Writes a file from begin to end in large blocks.", "write", ("write",), _SEQUENTIAL),
+    _benchmark("fio-seq-read", "Reads a file from start to end in large blocks.", "read", ("read",), _SEQUENTIAL),
+    _benchmark("fio-seq-write", "Writes a file from start to end in large blocks.", "write", ("write",), _SEQUENTIAL),
     _benchmark("fio-rand-read", "Reads blocks of a file in random order.", "randread", ("read",), _RANDOM),
     _benchmark("fio-rand-write", "Writes blocks of a file in random order.", "randwrite", ("write",), _RANDOM),
     _benchmark(

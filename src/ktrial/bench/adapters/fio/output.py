@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of fio (`--output-format=json` or `json+`): throughput, operations and completion latencies of each direction.
+"""JSON of fio (`--output-format=json` or `json+`): throughput, operations and completion latencies per direction.
 
-`bw` is KiB a second and is not used: `bw_bytes` is bytes a second. With json+ the bins (nanoseconds -> count) are kept:
-they can be merged, percentiles cannot.
+`bw` is in KiB per second and not used: `bw_bytes` is in bytes per second. With json+ the bins (nanoseconds -> count)
+are kept, because they can be merged and percentiles cannot.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ DIRECTIONS = ("read", "write", "trim")
 
 
 class FioDirection(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job did in one direction. `runtime_ms` is the time that counted; latencies are completion latencies.
+    """What one job did in one direction; `runtime_ms` is the time that counts, latencies are completion latencies.
 
-    `operations` is None if fio does not tell it. `percentiles` go by the percentile as fio writes it ("99.000000");
-    empty when fio printed none.
+    `operations` is None if fio does not print it. `percentiles` are keyed as fio writes them ("99.000000"); empty if it
+    printed none.
     """
 
     io_bytes: int
@@ -45,7 +45,7 @@ class FioDirection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FioJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job (or group of jobs with group reporting); `directions` holds those in which anything was done."""
+    """One job (or group of jobs with group reporting); `directions` are those in which it did anything."""
 
     name: str
     error: int
@@ -56,7 +56,7 @@ class FioJob(msgspec.Struct, frozen=True, kw_only=True):
 class FioRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of fio, which ended at `timestamp_ms` (since 1970); `preamble` are warnings before the JSON.
 
-    `left_out` is how many lines follow it: fio prints the same for people there.
+    `left_out` is the number of lines after it, in which fio prints the same for people.
     """
 
     version: str
@@ -67,19 +67,19 @@ class FioRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_fio(data: bytes, source: str = "out.json") -> FioRun:
-    """Read fio's JSON, from its file or from stdout with warnings before it; jobs with errors are kept as such."""
+    """Read fio's JSON, from its file or from stdout with warnings before it, including jobs with errors."""
     text = decode_output(data, source)
     begin = 0 if text.startswith("{") else text.find("\n{") + 1
     if not begin and not text.startswith("{"):
-        raise unreadable(source, 1, text[:80], "fio's JSON: no line begins with '{'")
+        raise unreadable(source, 1, text[:80], "JSON of fio: no line begins with '{'")
     end = text.find("\n}", begin) + 2
     after = text[end:].strip() if end > 1 else ""
     if after.startswith("{"):
-        after = ""  # a second document: refused as what is not whole JSON
+        after = ""  # a second document: refused, because the whole is not valid JSON
     document = json_document(text[begin:end] if after else text[begin:], source)
     version, jobs = document.get("fio version"), document.get("jobs")
     if not isinstance(version, str) or not isinstance(jobs, list) or not jobs:
-        raise unreadable(source, None, "the document", "fio's: it has no 'fio version' or no 'jobs'")
+        raise unreadable(source, None, "the document", "output of fio: it has no 'fio version' or no 'jobs'")
     common = json_table(document.get("global options", {}), source, "'global options'")
     preamble = tuple(line for line in text[:begin].splitlines() if line.strip())
     ended = document.get("timestamp_ms")
@@ -96,7 +96,7 @@ def _job(value: object, common: Mapping[str, Any], source: str) -> FioJob:
     job = json_table(value, source, "a job")
     name = job.get("jobname")
     if not isinstance(name, str) or "error" not in job:
-        raise unreadable(source, None, "a job", "whole: 'jobname' or 'error' is missing")
+        raise unreadable(source, None, "a job", "complete: 'jobname' or 'error' is missing")
     own = json_table(job.get("job options", {}), source, "'job options'")
     directions: dict[str, FioDirection] = {}
     for direction in DIRECTIONS:
@@ -115,7 +115,7 @@ def _job(value: object, common: Mapping[str, Any], source: str) -> FioJob:
 def _direction(table: Mapping[str, Any], name: str, source: str) -> FioDirection:
     missing = {"io_bytes", "bw_bytes", "iops", "runtime"} - set(table)
     if missing:
-        raise unreadable(source, None, name, f"whole: {', '.join(sorted(missing))} is missing")
+        raise unreadable(source, None, name, f"complete: {', '.join(sorted(missing))} is missing")
     latency = json_table(table.get("clat_ns", {}), source, f"{name}.clat_ns")
     percentiles = json_table(latency.get("percentile", {}), source, f"{name}.clat_ns.percentile")
     bins = json_table(latency.get("bins", {}), source, f"{name}.clat_ns.bins")
@@ -137,7 +137,7 @@ def _direction(table: Mapping[str, Any], name: str, source: str) -> FioDirection
 
 
 def _optional(latency: Mapping[str, Any], key: str, source: str) -> Quantity | None:
-    """Return a latency, None if fio counted no sample (it prints 0 then)."""
+    """Return a latency; None if fio counted no sample, for which it prints 0."""
     if not latency.get("N") or key not in latency:
         return None
     return json_quantity(latency[key], "ns", source, f"clat_ns.{key}")

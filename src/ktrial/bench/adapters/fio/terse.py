@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fio's terse lines (`--output-format=terse`, versions 3 to 5): a line of semicolons for each job.
+"""fio's terse lines (`--output-format=terse`, versions 3 to 5): one line of semicolon-separated fields per job.
 
-Sizes are in KiB, latencies in whole microseconds. Version 3 has blocks for read and write, 4 one for trim too, and
-5 has six more fields in each.
+Sizes are in KiB, latencies in whole microseconds. Version 3 has blocks for read and write, 4 adds one for trim, and 5
+adds six fields to each block.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def is_fio_terse(head: bytes) -> bool:
 
 
 def read_fio_terse(data: bytes, source: str = "out.terse") -> FioRun:
-    """Every line as a job of one run; other lines, of `--output-format=terse,normal` or warnings, are passed over."""
+    """Read every terse line as a job of one run; skip other lines of `--output-format=terse,normal` and warnings."""
     lines = decode_output(data, source).split("\n")
     found = [(number, line) for number, line in enumerate(lines, 1) if _LINE.match(line)]
     if not found:
         raise BadRun(
-            f"{source}: terse lines of version 2 do not tell fio's version",
+            f"{source}: terse lines of version 2 do not contain fio's version",
             hint="run fio with --terse-version=3, or json",
         )
     jobs = [_job(line.rstrip("\r").split(";"), source, number) for number, line in found]
     versions = {line.split(";", 2)[1] for _, line in found}
     if len(versions) > 1:
         raise unreadable(
-            source, found[-1][0], ", ".join(sorted(versions)), "a run: its lines are of several versions of fio"
+            source, found[-1][0], ", ".join(sorted(versions)), "one run: its lines come from several versions of fio"
         )
     return FioRun(version=versions.pop(), timestamp_ms=None, jobs=tuple(jobs))
 
@@ -49,11 +49,11 @@ def read_fio_terse(data: bytes, source: str = "out.terse") -> FioRun:
 def _job(fields: Sequence[str], source: str, line: int) -> FioJob:
     version = fields[0]
     if version not in _DIRECTIONS:
-        raise unreadable(source, line, version, f"a version of terse lines: {', '.join(_DIRECTIONS)}")
+        raise unreadable(source, line, version, f"a known version of terse lines ({', '.join(_DIRECTIONS)})")
     count, more = _DIRECTIONS[version]
     width = _BLOCK + more
     if len(fields) < _HEAD + count * width:
-        wanted = f"a line of version {version}: it has {len(fields)} fields, of at least {_HEAD + count * width}"
+        wanted = f"a line of version {version}: it has {len(fields)} fields, expected at least {_HEAD + count * width}"
         raise unreadable(source, line, ";".join(fields), wanted)
     directions: dict[str, FioDirection] = {}
     for place, name in enumerate(DIRECTIONS[:count]):
@@ -66,7 +66,7 @@ def _job(fields: Sequence[str], source: str, line: int) -> FioJob:
 
 
 def _direction(fields: Sequence[str], source: str, line: int) -> FioDirection:
-    """Size, bandwidth, rate, time; four fields each of submission and completion latency; percentiles."""
+    """Read size, bandwidth, rate, time, four fields each of submission and completion latency, and percentiles."""
     return FioDirection(
         io_bytes=whole(fields[0], source, line, "KiB") * _KIB,
         operations=None,
@@ -81,7 +81,7 @@ def _direction(fields: Sequence[str], source: str, line: int) -> FioDirection:
 
 
 def _latency(text: str, source: str, line: int) -> Quantity | None:
-    """None for 0: nothing was measured, or less than a microsecond, which these lines do not tell apart."""
+    """Return a latency; None for 0, which stands for no sample as well as for less than a microsecond."""
     found = quantity(text, "us", source, line, "microseconds")
     return found if found.value else None
 

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""glmark2: scenes drawn off-screen, on the GPU or by the CPU."""
+"""glmark2: scenes drawn off-screen, by the GPU or by the CPU."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
+from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import (
     VERSION_LIMIT_S,
     Program,
     ToolBenchmark,
     agree,
+    display_environment,
     matching,
     one_measurement,
     refusal,
@@ -19,7 +21,7 @@ from ktrial.bench.adapters._tool import (
 from ktrial.bench.adapters.glmark2.output import Glmark2Run, read_glmark2
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.kit.errors import BadInput, BadRun
-from ktrial.kit.outcome import Measurement, Outcome
+from ktrial.kit.outcome import Measurement
 
 _SCENE = r"[a-z0-9-]+(?::[a-z0-9-]+=[^:\s]+)*"
 _SCENES = (
@@ -33,34 +35,28 @@ _SCENES = (
     "refract",
 )
 _BLIND = (
-    "Drawn off-screen as fast as it goes: no game logic, no compositor, no vertical sync, and nothing of how even the "
-    "frames come. "
+    "Drawn off-screen as fast as possible: no game logic, no compositor, no vertical sync, and no measure of how "
+    "evenly frames come. "
 )
-_SCORE = Outcome(
-    name="score",
-    unit="score",
-    kind="score",
+_SCORE = outcome(
+    "score",
+    "score",
+    "score",
+    "[More|Fewer] frames per second are drawn, as the mean of all scenes.",
+    _BLIND + "A mean of frame rates: the fastest scenes dominate it. Compare only the same scenes.",
+    (1, 1e6),
     direction="higher",
-    low=1,
-    high=1e6,
     resolution=1,
-    better="More frames are drawn a second, in the mean of all scenes.",
-    worse="Fewer frames are drawn a second, in the mean of all scenes.",
-    blind_spots=_BLIND + "A mean of frame rates: the fastest scenes decide it. Compare the same scenes only.",
     headline=True,
 )
-_FPS = Outcome(
-    name="fps-geometric-mean",
-    unit="1/s",
-    kind="rate",
-    direction="higher",
-    low=0.01,
-    high=1e6,
-    better="More frames are drawn a second, each scene counting the same.",
-    worse="Fewer frames are drawn a second, each scene counting the same.",
-    blind_spots=_BLIND.strip(),
+_FPS = rate(
+    "fps-geometric-mean",
+    "1/s",
+    "[More|Fewer] frames per second are drawn, with equal weight for each scene.",
+    _BLIND.strip(),
+    (0.01, 1e6),
 )
-#: glmark2 sets up each scene before its time counts; the CPU may take seconds for one.
+#: glmark2 sets up each scene before its time starts; the CPU may take seconds for one.
 _SETUP_S = 1.0
 
 
@@ -74,12 +70,15 @@ def _scenes(parameters: Parameters) -> tuple[str, ...]:
     seconds = whole(parameters, "seconds", 1, 3600)
     found = parameters["scenes"]
     if not found:
-        raise BadInput("parameter scenes is empty", hint=f'for example  scenes = ["{_SCENES[0]}", "{_SCENES[2]}"]')
+        raise BadInput(
+            "parameter scenes: expected at least one scene",
+            hint=f'for example  scenes = ["{_SCENES[0]}", "{_SCENES[2]}"]',
+        )
     for number, scene in enumerate(found):
         matching({f"scenes[{number}]": scene}, f"scenes[{number}]", _SCENE, "shading:shading=phong")
         if ":duration=" in scene:
             raise BadInput(
-                f"scene {scene!r} sets duration", hint="set the parameter `seconds`: it is that of all scenes"
+                f"scene {scene!r} sets duration", hint="set the parameter `seconds`, which holds for all scenes"
             )
     return tuple(f"{scene}:duration={seconds}" for scene in found)
 
@@ -104,10 +103,7 @@ def _on_device(parameters: Parameters) -> Invocation:
 
 
 def _on_display(parameters: Parameters) -> Invocation:
-    display = matching(parameters, "display", r"[A-Za-z0-9.-]*:\d{1,5}(?:\.\d{1,2})?", ":0")
-    authority = matching(parameters, "authority", r"(?:/\S+)?", "/run/user/1000/xauthority")
-    environment = {"DISPLAY": display, **({"XAUTHORITY": authority} if authority else {})}
-    return _invocation(("glmark2",), parameters, environment)
+    return _invocation(("glmark2",), parameters, display_environment(parameters))
 
 
 def _read(raw: RawOutput, parameters: Parameters, *, by_software: bool) -> ParsedRun:
@@ -117,7 +113,7 @@ def _read(raw: RawOutput, parameters: Parameters, *, by_software: bool) -> Parse
         agree({"size": parameters["size"]}, {"size": drawn.split()[0]})
     notes: tuple[str, ...] = ()
     if by_software and not run.by_software:
-        raise BadRun(f"{run.renderer} drew, which is not a software renderer")
+        raise BadRun(f"expected a software renderer, got {run.renderer}")
     if run.by_software and not by_software:
         notes = (f"{run.renderer} is a software renderer: the CPU drew, not a GPU",)
     details = {
@@ -134,7 +130,7 @@ def _read(raw: RawOutput, parameters: Parameters, *, by_software: bool) -> Parse
 
 
 def _check_scenes(run: Glmark2Run, wanted: tuple[str, ...]) -> None:
-    """glmark2 leaves out scenes and options that it does not know, or draws its default list, and ends with 0."""
+    """Raise BadRun for other scenes: glmark2 skips those it does not know, or draws its default list, with status 0."""
     drawn = [(scene.name, set(scene.options.split(":"))) for scene in run.scenes]
     asked = [(scene.split(":")[0], set(scene.split(":")[1:])) for scene in wanted]
     if len(drawn) != len(asked) or any(
@@ -143,7 +139,7 @@ def _check_scenes(run: Glmark2Run, wanted: tuple[str, ...]) -> None:
         shown = ", ".join(f"{scene.name}:{scene.options}" for scene in run.scenes)[:300]
         raise BadRun(
             f"asked for {len(asked)} scenes ({', '.join(wanted)}), but glmark2 drew {len(drawn)}: {shown}",
-            hint="`glmark2 --list-scenes` tells what this version knows",
+            hint="see what this version knows with `glmark2 --list-scenes`",
         )
 
 
@@ -190,7 +186,7 @@ def _probe(command: Callable[[Parameters], Invocation], step: str) -> Probe:
 BENCHMARKS = (
     _benchmark(
         "glmark2-software",
-        "Scenes drawn by the CPU on a screen made of memory: needs neither a GPU nor a desktop, and tells of no GPU.",
+        "Scenes drawn by the CPU on a virtual screen: needs neither a GPU nor a desktop, and measures no GPU.",
         Program(
             needs=("xvfb-run", "xauth", "glmark2"),
             packages={
@@ -211,7 +207,7 @@ BENCHMARKS = (
         _on_device,
         probe=_probe(
             _on_device,
-            "run it where a GPU has a device file that you may open (/dev/dri/card0), and no desktop holds it",
+            "run it on a machine with a GPU device file that you may open (/dev/dri/card0) and no desktop on it",
         ),
     ),
     _benchmark(
@@ -222,7 +218,7 @@ BENCHMARKS = (
         more={"display": ":0", "authority": ""},
         probe=_probe(
             _on_display,
-            "on a desktop, name its X server: -p display=:1 -p authority=FILE, as DISPLAY and XAUTHORITY say",
+            "name the desktop's X server as in DISPLAY and XAUTHORITY: -p display=:1 -p authority=FILE",
         ),
     ),
 )

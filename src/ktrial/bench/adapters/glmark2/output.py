@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of glmark2: what drew, each scene's frame rate, and the score.
+"""Output of glmark2: the renderer, each scene's frame rate, and the score.
 
-A scene's line is `[NAME] OPTIONS: FPS: 497 FrameTime: 2.015 ms`; options hold `:` and `=` themselves. FPS is rounded
-up to a whole number, so the frame time is what is kept. A scene that could not be set up has no FPS.
+A scene's line is `[NAME] OPTIONS: FPS: 497 FrameTime: 2.015 ms`; options contain `:` and `=` themselves. FPS is rounded
+up to a whole number, so the frame time is what counts. A scene that could not be set up has no FPS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROUNDING = 2.0
 
 
 class Glmark2Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """One scene; `options` as glmark2 writes them back."""
+    """One scene; `options` are as glmark2 prints them."""
 
     name: str
     options: str
@@ -54,7 +54,7 @@ class Glmark2Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_glmark2(data: bytes, source: str = "stdout") -> Glmark2Run:
-    """Read what glmark2 wrote to stdout; a scene without a frame rate is an error."""
+    """Read glmark2's stdout. Raises UnreadableOutput for a scene without a frame rate."""
     version: str | None = None
     score: Quantity | None = None
     information: dict[str, str] = {}
@@ -65,14 +65,14 @@ def read_glmark2(data: bytes, source: str = "stdout") -> Glmark2Run:
             information[found[1]] = found[2]
         elif found := _SCORE.fullmatch(stripped):
             if score is not None:
-                raise unreadable(source, line, text, "the only score of a run: there was one before")
+                raise unreadable(source, line, text, "the only score of a run")
             score = quantity(found[1], "score", source, line, "a score")
         elif found := _TITLE.fullmatch(stripped):
             version = found[1]
         elif found := _SCENE.fullmatch(stripped):
             scenes.append(_scene(found[1], found[2], source, line))
     if score is None or not scenes or "GL_RENDERER" not in information:
-        raise unreadable(source, None, "the output", "glmark2's: it has no score, no scene or no GL_RENDERER")
+        raise unreadable(source, None, "the output", "output of glmark2: it has no score, no scene or no GL_RENDERER")
     _check_score(score, scenes, source)
     return Glmark2Run(version=version, information=information, scenes=tuple(scenes), score=score)
 
@@ -80,7 +80,7 @@ def read_glmark2(data: bytes, source: str = "stdout") -> Glmark2Run:
 def _scene(name: str, rest: str, source: str, line: int) -> Glmark2Scene:
     options, colon, result = rest.rpartition(": FPS:")
     if not colon:
-        raise unreadable(source, line, f"[{name}] {rest}", "a scene that was drawn: it has no frame rate")
+        raise unreadable(source, line, f"[{name}] {rest}", "a drawn scene: it has no frame rate")
     found = _RATE.fullmatch(f" FPS:{result}")
     if found is None:
         raise unreadable(source, line, rest, "a scene's result: FPS: 497 FrameTime: 2.015 ms")
@@ -100,5 +100,5 @@ def _check_score(score: Quantity, scenes: list[Glmark2Scene], source: str) -> No
             source,
             None,
             score.original,
-            f"the mean of the {len(scenes)} scenes in the output, {mean:.1f}: some are lost",
+            f"the mean of the {len(scenes)} scenes in the output, {mean:.1f}: some scenes are lost",
         )

@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
+from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
 from ktrial.bench.adapters.hackbench.output import read_hackbench
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
-from ktrial.kit.outcome import Outcome
 
-_TIME = Outcome(
-    name="time",
-    unit="s",
-    kind="time",
-    direction="lower",
-    low=0.001,
-    high=3600.0,
-    better="All messages were passed in less wall time: waking and switching tasks in a crowd costs less.",
-    worse="All messages took more wall time: waking and switching tasks in a crowd costs more.",
-    blind_spots="One number for the whole crowd: neither latency nor fairness is seen, and settings that let tasks run "
-    "longer undisturbed improve it while they hurt latency. Pipes and sockets, threads and processes are different "
-    "measures. Printed in milliseconds: shorter runs than a second resolve badly.",
+_TIME = outcome(
+    "time",
+    "s",
+    "time",
+    "All messages take [less|more] wall time: waking and switching tasks in a crowd costs [less|more].",
+    "One number for the whole crowd: it shows neither latency nor fairness, and settings that let tasks run longer "
+    "undisturbed improve it while they hurt latency. Pipes and sockets, threads and processes are different measures. "
+    "Printed in milliseconds: runs shorter than a second are imprecise.",
+    (0.001, 3600.0),
     resolution=0.001,
     headline=True,
 )

@@ -14,7 +14,7 @@ _EACH = re.compile(r"Each sender will pass (\S+) messages of (\S+) bytes")
 
 
 class HackbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: `mode` is "process" or "threaded"; `time` the wall time of all messages; sizes as it printed them."""
+    """One run; `mode` is "process" or "threaded", `time` the wall time of all messages, sizes are as printed."""
 
     mode: str
     groups: int
@@ -25,7 +25,7 @@ class HackbenchRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_hackbench(data: bytes, source: str = "stdout") -> HackbenchRun:
-    """Read hackbench's stdout; all three of its lines must be there, the time once."""
+    """Read hackbench's stdout, which must have its three lines, with the time once."""
     head: tuple[str, int, int] | None = None
     each: tuple[int, int] | None = None
     time: Quantity | None = None
@@ -36,9 +36,9 @@ def read_hackbench(data: bytes, source: str = "stdout") -> HackbenchRun:
             each = (whole(match[1], source, line, "messages"), whole(match[2], source, line, "bytes"))
         elif text.startswith("Time:"):
             if time is not None:
-                raise unreadable(source, line, text, "the only time of the run: there is one already")
+                raise unreadable(source, line, text, "the only time of the run")
             time = quantity(text.removeprefix("Time:"), "s", source, line, "the time in seconds")
     if head is None or each is None or time is None:
         missing = "'Running in … mode'" if head is None else "'Each sender …'" if each is None else "'Time: …'"
-        raise unreadable(source, None, "the whole output", f"hackbench's: the line {missing} is missing")
+        raise unreadable(source, None, "the whole output", f"output of hackbench: the line {missing} is missing")
     return HackbenchRun(mode=head[0], groups=head[1], tasks=head[2], messages=each[0], message_bytes=each[1], time=time)

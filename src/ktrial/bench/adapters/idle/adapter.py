@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine at rest: power by an energy counter, and how deep the CPUs sleep."""
+"""The machine at rest: power from an energy counter, and how deeply the CPUs sleep."""
 
 from __future__ import annotations
 
@@ -7,64 +7,55 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, whole
+from ktrial.bench.adapters._outcomes import outcome
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, everywhere, whole
 from ktrial.bench.benchmark import WATCHED, Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.bench.energy import BATTERY, PATTERNS, RAPL, EnergyCounter, consumed, counters
 from ktrial.bench.watched import Watched, read_watched
 from ktrial.kit.errors import BadRun
-from ktrial.kit.outcome import Measurement, Outcome
+from ktrial.kit.outcome import Measurement
 from ktrial.recordings import cpuidle
 
 _CORRECTION = (
-    "A stay is counted when it ends: one that lasts over an end of the run is counted wholly or not at all, so that "
-    "a share may even be a little above 100 %."
+    "The kernel counts a stay in an idle state when it ends: one that spans the start or end of the run counts whole "
+    "or not at all, so a share may be slightly above 100 %."
 )
-_POWER = Outcome(
-    name="power",
-    unit="W",
-    direction="lower",
-    kind="power",
-    low=1e-3,
-    high=2000.0,
-    better="The machine at rest took less power.",
-    worse="The machine at rest took more power.",
-    blind_spots="What the counter does not cover is not in it: RAPL knows the processor, not screen, disks or fans. "
-    "Whatever else runs on the machine is in it.",
+_POWER = outcome(
+    "power",
+    "W",
+    "power",
+    "The machine at rest draws [less|more] power.",
+    "Includes only what the counter covers: RAPL covers the processor, not screen, disks or fans. Whatever else runs "
+    "on the machine is included.",
+    (1e-3, 2000.0),
     headline=True,
 )
 _SHARES = (
-    Outcome(
-        name="idle-share",
-        unit="ratio",
+    outcome(
+        "idle-share",
+        "ratio",
+        "score",
+        "The CPUs are idle for [more|less] of the time.",
+        _CORRECTION,
+        (0.0, 1.5),
         direction="higher",
-        kind="score",
-        low=0.0,
-        high=1.5,
-        better="The CPUs were idle for more of the time.",
-        worse="The CPUs were idle for less of the time.",
-        blind_spots=_CORRECTION,
     ),
-    Outcome(
-        name="deepest-share",
-        unit="ratio",
+    outcome(
+        "deepest-share",
+        "ratio",
+        "score",
+        "The CPUs spend [more|less] of the time in the deepest idle state.",
+        f"{_CORRECTION} This is the state that the kernel requested; the hardware may have entered another.",
+        (0.0, 1.5),
         direction="higher",
-        kind="score",
-        low=0.0,
-        high=1.5,
-        better="The CPUs spent more of the time in the deepest idle state.",
-        worse="The CPUs spent less of the time in the deepest idle state.",
-        blind_spots=f"{_CORRECTION} It is the state that the kernel asked for; the hardware may have entered another.",
     ),
-    Outcome(
-        name="idle-entries",
-        unit="1/s",
-        direction="lower",
-        kind="rate",
-        low=0.0,
-        high=1e9,
-        better="The CPUs were woken less often.",
-        worse="The CPUs were woken more often.",
-        blind_spots="Entries into idle states of all CPUs together, whatever woke them.",
+    outcome(
+        "idle-entries",
+        "1/s",
+        "rate",
+        "The CPUs are woken [less|more] often.",
+        "Entries into idle states of all CPUs together, whatever woke them.",
+        (0.0, 1e9),
     ),
 )
 Chosen = Callable[[EnergyCounter], bool]
@@ -74,7 +65,7 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
     watched = read_watched(collected(raw, WATCHED))
     found = [counter for counter in counters(watched.before) if chosen(counter)]
     if not found:
-        raise BadRun("the energy counter could not be read; mostly root alone may: start ktrial with sudo")
+        raise BadRun("cannot read the energy counter, which often only root may; start ktrial with sudo")
     used = [consumed(counter, watched.before, watched.after, watched.seconds) for counter in found]
     power = Measurement(
         outcome="power",
@@ -82,7 +73,7 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
         original=f"{' + '.join(one.original for one in used)} in {watched.seconds:.6f} s",
     )
     shares, residency = _sleep(watched)
-    notes = () if shares else ("this machine tells no idle states of its CPUs",)
+    notes = () if shares else ("this machine does not report idle states of its CPUs",)
     details = {"residency": residency, "domains": [counter.domain for counter in found]}
     return ParsedRun(measurements=(power, *shares), details=details, notes=notes)
 
@@ -118,10 +109,8 @@ def _command(parameters: Parameters) -> Invocation:
 def _benchmark(name: str, of: str, needs: str, seconds: int, chosen: Chosen) -> ToolBenchmark:
     return ToolBenchmark(
         name=name,
-        what=f"Power of {of} while nothing is done, and the time that the CPUs spend in each idle state.",
-        program=Program(
-            needs=("sleep", needs), packages=dict.fromkeys(("apt", "dnf", "pacman", "zypper"), "coreutils")
-        ),
+        what=f"Power of {of} at rest, and the time that the CPUs spend in each idle state.",
+        program=Program(needs=("sleep", needs), packages=everywhere("coreutils")),
         outcomes=(_POWER, *_SHARES),
         parameters={"duration_s": seconds},
         command=_command,

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""iperf3: a TCP stream between two network namespaces with a link of any length."""
+"""iperf3: a TCP stream between two network namespaces with a link of configurable quality."""
 
 from __future__ import annotations
 
+from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, matching, one_measurement, whole
 from ktrial.bench.adapters.iperf3.output import read_iperf3
 from ktrial.bench.benchmark import SERVER_ADDRESS, Invocation, Network, Parameters, ParsedRun, RawOutput
 from ktrial.kit.formats.tool_output import Quantity
-from ktrial.kit.outcome import Outcome
 
 _PORT = 5201
 _BLIND = (
@@ -27,30 +27,22 @@ _PROGRAM = Program(
     version_pattern=r"iperf (\S+)",
 )
 _OUTCOMES = (
-    Outcome(
-        name="goodput",
-        unit="B/s",
-        kind="rate",
-        direction="higher",
-        low=1.0,
-        high=1e12,
-        better="More bytes a second arrived.",
-        worse="Fewer bytes a second arrived.",
-        blind_spots=_BLIND + "The time that the sender needs to get rid of its last bytes is in it.",
+    rate(
+        "goodput",
+        "B/s",
+        "[More|Fewer] bytes arrive per second.",
+        _BLIND + "Includes the time that the sender needs to flush its last bytes.",
+        (1.0, 1e12),
         headline=True,
     ),
-    Outcome(
-        name="retransmits",
-        unit="count",
-        kind="count",
-        direction="lower",
-        low=0,
-        high=1e12,
+    outcome(
+        "retransmits",
+        "count",
+        "count",
+        "[Fewer|More] segments have to be sent again.",
+        _BLIND + "Grows with the bytes sent, and includes segments that were sent again although they had arrived.",
+        (0, 1e12),
         resolution=1,
-        better="Fewer segments had to be sent again.",
-        worse="More segments had to be sent again.",
-        blind_spots=_BLIND
-        + "Grows with the bytes sent, and holds segments that were sent again although they had arrived.",
     ),
 )
 
@@ -92,13 +84,13 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         measurements=one_measurement("goodput", run.goodput) + one_measurement("retransmits", again),
         tool_version=run.version,
         details={"sender_congestion": run.sender_congestion, "receiver_congestion": run.receiver_congestion},
-        notes=() if again is not None else ("this kernel does not tell iperf3 what was sent again",),
+        notes=() if again is not None else ("this kernel does not report retransmits to iperf3",),
     )
 
 
 BENCHMARK = ToolBenchmark(
     name="iperf3",
-    what="Bytes a second that iperf3 gets over TCP to the other end of a link, which may delay, lose and slow down.",
+    what="Bytes per second that iperf3 sends over TCP to the other end of a link with delay, loss and a limited rate.",
     program=_PROGRAM,
     outcomes=_OUTCOMES,
     parameters={

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of iperf3 (`-J`, TCP): what was asked for, what arrived, what was sent again, each end's congestion control."""
+"""JSON of iperf3 (`-J`, TCP): the request, what arrived, what was sent again, each end's congestion control."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import Quantity, json_document, json_quantity, json_table, json_whole, unreadable
 
-#: 3.12 writes these into the same object once for each stream.
+#: 3.12 writes these keys into the same object once per stream.
 _REPEATED = frozenset({"sock_bufsize", "sndbuf_actual", "rcvbuf_actual"})
 
 
 class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the client. `retransmits` is None if the kernel does not tell; so are the congestion controls."""
+    """One run of the client; `retransmits` and the congestion controls are None if the kernel does not report them."""
 
     version: str
     streams: int
@@ -29,7 +29,7 @@ class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
-    """Read it. Raises BadRun with iperf3's own word when it says that it failed, which it may do with status 0."""
+    """Read the JSON. Raises BadRun with iperf3's message if it reports a failure, which it may do with status 0."""
     document = json_document(data, source, _REPEATED)
     said = document.get("error")
     if said is not None:

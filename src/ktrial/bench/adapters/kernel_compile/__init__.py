@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of builds of a kernel."""
+"""Adapter of kernel builds."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds of a kernel: the time of `make` for a given tree and configuration, out of the tree and in memory."""
+"""Kernel builds: the time of `make` for a given tree and configuration, out of tree and in memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 
 import msgspec
 
+from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, matching, one_measurement, one_of, whole
 from ktrial.bench.benchmark import DIRECTORY, Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadInput, BadRun
@@ -18,7 +19,7 @@ from ktrial.machine.facts import FactBook
 
 _BUILD = "build"
 _CONFIG = f"{_BUILD}/.config"
-#: Configurations that every tree makes itself.
+#: Configurations that every tree can generate.
 _MADE = ("tinyconfig", "defconfig", "allnoconfig")
 #: Machine -> folder of its boot image, and the image that is built there by default.
 _IMAGES = {
@@ -29,65 +30,62 @@ _IMAGES = {
     "armv7l": ("arch/arm/boot", "zImage"),
 }
 _TARGETS = ("bzImage", "Image", "Image.gz", "zImage", "vmlinux")
-#: What kbuild writes beside a file once its rule has been carried out; `cmd_` alone before Linux 6.2.
+#: What kbuild writes beside a file once its rule has run; `cmd_` alone before Linux 6.2.
 _MADE_IT = re.compile(rb"\s*(?:saved)?cmd_\S+ := ")
-#: The build does not look at the clock, the user's name or the host's.
+#: Keeps the clock, the user's name and the host's name out of the build.
 _PINNED = {"KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "ktrial", "KBUILD_BUILD_HOST": "ktrial"}
 _LIMIT_S = 4 * 3600.0
 _STEP_LIMIT_S = 900.0
 _BLIND = (
-    "Sources, configuration, compiler, linker and number of jobs are the benchmark: only builds of the same may be "
-    "compared, and of the sources only the version is known. The tree is read from its own disk, warm after the run "
-    "that does not count; what is built lies in memory. "
+    "Sources, configuration, compiler, linker and number of jobs define the benchmark: compare only builds that share "
+    "them. Only the version of the sources is recorded. The tree is read from its own disk, warm after the warm-up "
+    "run; the output is written to memory. "
 )
 
 
 def _outcome(name: str, what: str, blind: str, *, headline: bool = False) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="s",
-        kind="time",
-        direction="lower",
-        low=0.001 if headline else 0.0,
-        high=1e7,
-        better=f"The build took less {what}.",
-        worse=f"The build took more {what}.",
-        blind_spots=_BLIND + blind,
+    return outcome(
+        name,
+        "s",
+        "time",
+        f"The build takes [less|more] {what}.",
+        _BLIND + blind,
+        (0.001 if headline else 0.0, 1e7),
         headline=headline,
     )
 
 
 _OUTCOMES = (
-    _outcome("time", "wall time", "The last steps, linking above all, keep one CPU busy only.", headline=True),
-    _outcome("user", "CPU time in its own code", "With more threads on a core each of them is charged its full time."),
+    _outcome("time", "wall time", "The last steps, above all linking, keep only one CPU busy.", headline=True),
+    _outcome("user", "CPU time in user space", "If several threads share a core, each is charged its full time."),
     _outcome("system", "CPU time in the kernel", "Tens of thousands of short processes: forks, page faults, opens."),
 )
 
 
 class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
-    """A build; the machine says how many jobs and which image where the parameters do not."""
+    """A kernel build; jobs and image default to what suits the machine."""
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to build once; raises BadInput without a tree."""
+        """Return how to build once. Raises BadInput without a tree."""
         given = {**self.parameters, **parameters}
         machine = facts.value("cpu.architecture")
         folder, image = _IMAGES.get(machine, ("", ""))
-        told = {"jobs": given["jobs"] or facts.value("cpu.threads") or 1, "target": given["target"] or image}
-        if not told["target"]:
-            raise BadInput(
-                f"which image is built on {machine or 'this machine'} is not known", hint="give target: vmlinux"
-            )
-        invocation = super().invocation({**parameters, **told}, facts)
-        made = f"{_BUILD}/.vmlinux.cmd" if told["target"] == "vmlinux" else f"{_BUILD}/{folder}/.{told['target']}.cmd"
+        chosen = {"jobs": given["jobs"] or facts.value("cpu.threads") or 1, "target": given["target"] or image}
+        if not chosen["target"]:
+            raise BadInput(f"unknown kernel image for {machine or 'this machine'}", hint="set target=vmlinux")
+        invocation = super().invocation({**parameters, **chosen}, facts)
+        made = (
+            f"{_BUILD}/.vmlinux.cmd" if chosen["target"] == "vmlinux" else f"{_BUILD}/{folder}/.{chosen['target']}.cmd"
+        )
         return msgspec.structs.replace(invocation, files=(_CONFIG, made))
 
 
 def _command(parameters: Parameters, *, llvm: bool) -> Invocation:
     if not parameters["tree"]:
         raise BadInput(
-            "kernel-compile needs a kernel's sources", hint="name a clean tree: -p tree=/usr/src/linux-source-6.12"
+            "kernel-compile needs kernel sources", hint="name a clean tree: -p tree=/usr/src/linux-source-6.12"
         )
-    tree = matching(parameters, "tree", r"/[^\s:]*", "/usr/src/linux: an absolute path without spaces and colons")
+    tree = matching(parameters, "tree", r"/[^\s:]*", "/usr/src/linux (an absolute path without spaces and colons)")
     make = ("make", "-s", "-C", tree, f"O={DIRECTORY}/{_BUILD}", *(("LLVM=1",) if llvm else ()))
     target = one_of(parameters, "target", _TARGETS)
     return Invocation(
@@ -113,7 +111,7 @@ def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
     data = collected(raw, _CONFIG)
     config = read_kernel_config(data, _CONFIG)
     if not any(_MADE_IT.match(text) for name, text in raw.files.items() if name.endswith(".cmd")):
-        raise BadRun("make ended well, but it left no image")
+        raise BadRun("make ended well but left no image")
     digest = hashlib.sha256(data).hexdigest()
     used = (
         ("time", raw.wall_ns, 1e9, "ns"),
@@ -153,7 +151,7 @@ def _benchmark(name: str, what: str, program: Program, *, llvm: bool) -> KernelC
 BENCHMARKS = (
     _benchmark(
         "kernel-compile",
-        "Time of make for the image of a kernel from a given clean tree, with GCC, built in memory.",
+        "Time of make for a kernel image from a given clean tree, with GCC, built in memory.",
         Program(
             needs=("make", "gcc", "ld", "flex", "bison", "bc"),
             packages={
@@ -169,7 +167,7 @@ BENCHMARKS = (
     ),
     _benchmark(
         "kernel-compile-llvm",
-        "Time of make for the image of a kernel from a given clean tree, with Clang and LLD, built in memory.",
+        "Time of make for a kernel image from a given clean tree, with Clang and LLD, built in memory.",
         Program(
             needs=("make", "clang", "ld.lld", "llvm-ar", "flex", "bison", "bc"),
             packages={

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of a program that runs by itself, logged by MangoHud: what a suite or a trial can repeat."""
+"""Frames of a program that runs unattended, logged by MangoHud, so that a suite or a trial can repeat it."""
 
 from __future__ import annotations
 
 import re
 import shlex
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, matching, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, everywhere, matching, whole
 from ktrial.bench.benchmark import DIRECTORY, Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.recordings.frames.mangohud import MangoHudLog, read_mangohud
 from ktrial.recordings.frames.statistics import BELOW_FPS, CAPTURE_OPTIONS, FRAME_OUTCOMES, below_rate, frame_statistics
 
-#: Ends the program some time after its log, if it does not end by itself; that is no failure.
+#: Ends the program some time after its log if it does not end by itself; that is no failure.
 _SCRIPT = """\
 [ "$1" != 0 ] || { shift; exec mangohud "$@"; }
 ends=$1
@@ -51,10 +51,10 @@ def _words(parameters: Parameters) -> list[str]:
     try:
         words = shlex.split(program) if isinstance(program, str) else []
     except ValueError as error:
-        raise BadInput(f"parameter program is {program!r}: {error}") from None
+        raise BadInput(f"cannot parse parameter program {program!r}: {error}") from None
     if not words:
         raise BadInput(
-            f"parameter program is {program!r}: it must be a command line", hint="-p program='vkcube --c 3000'"
+            f"parameter program: expected a command line, got {program!r}", hint="-p program='vkcube --c 3000'"
         )
     return words
 
@@ -64,9 +64,8 @@ def _environment(parameters: Parameters) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in given if isinstance(given, list | tuple) else (given,):
         if not isinstance(word, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[^\x00]*", word):
-            raise BadInput(
-                f"parameter environment holds {word!r}: it must look like DISPLAY=:0", hint="-p environment=DISPLAY=:0"
-            )
+            hint = "-p environment=DISPLAY=:0"
+            raise BadInput(f"parameter environment: expected NAME=VALUE, got {word!r}", hint=hint)
         name, _, value = word.partition("=")
         found[name] = value
     return found
@@ -77,9 +76,9 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     statistics = frame_statistics(log.frame_times_s, below_rate(parameters["below_fps"], "parameter below_fps"))
     notes = [f"{one.outcome}: left out: {one.why}" for one in statistics.left_out]
     if log.cut_off:
-        notes.append("the last line was cut off and is left out")
+        notes.append("the last line is cut off, so it is left out")
     if others:
-        notes.append(f"the capture with most frames was taken; others: {', '.join(others)}")
+        notes.append(f"used the capture with the most frames; others: {', '.join(others)}")
     return ParsedRun(
         measurements=statistics.measurements,
         tool_version=log.version,
@@ -94,13 +93,13 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 def _choose_capture(raw: RawOutput) -> tuple[str, MangoHudLog, tuple[str, ...]]:
-    """The capture with most frames of those that can be read, and the names of the others: a launcher has one too."""
+    """Return the readable capture with the most frames, and the names of the others: launchers have one too."""
     captures = {name: data for name, data in raw.files.items() if not name.endswith(_SUMMARY)}
     if not captures:
         raise BadRun(
             "MangoHud left no capture",
-            hint="an OpenGL program that loads its library itself needs MANGOHUD_DLSYM=1 in the parameter environment; "
-            "MangoHud before 0.7 writes nothing unless its log ends before the program: give `seconds`",
+            hint="if an OpenGL program loads its library itself, add MANGOHUD_DLSYM=1 to the parameter environment; "
+            "with MangoHud before 0.7, set `seconds`, so that the log ends before the program",
         )
     found: dict[str, MangoHudLog] = {}
     errors: list[BadRun] = []
@@ -117,10 +116,8 @@ def _choose_capture(raw: RawOutput) -> tuple[str, MangoHudLog, tuple[str, ...]]:
 
 BENCHMARK = ToolBenchmark(
     name="mangohud",
-    what="Frame times of a program that needs nobody at the keys, logged by MangoHud frame by frame.",
-    program=Program(
-        needs=("mangohud", "sh", "timeout"), packages=dict.fromkeys(("apt", "dnf", "pacman", "zypper"), "mangohud")
-    ),
+    what="Frame times of a program that runs unattended, logged by MangoHud frame by frame.",
+    program=Program(needs=("mangohud", "sh", "timeout"), packages=everywhere("mangohud")),
     outcomes=tuple(one.outcome for one in FRAME_OUTCOMES),
     parameters={"program": "", "seconds": 0, "environment": (), "directory": "", "below_fps": BELOW_FPS},
     command=_command,

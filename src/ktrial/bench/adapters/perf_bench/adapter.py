@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""perf bench: round trips through a pipe (on one CPU, across two, unpinned), messaging, memcpy, futex hash and wake."""
+"""perf bench: round trips through a pipe, messaging, memcpy, futex hash and futex wake."""
 
 from __future__ import annotations
 
 import msgspec
 
+from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import (
     Program,
     ToolBenchmark,
@@ -28,11 +29,11 @@ from ktrial.kit.outcome import Outcome
 
 _LIMIT_S = 600.0
 _PINNED = "pinned"
-#: In that file, where the run ended before its second task could be moved.
+#: Content of that file if the run ended before its second task could be moved.
 _OVER = b"over"
-#: perf cannot place the two ends of its pipe itself: the shell moves the child to another CPU as soon as it is there,
-#: and says so in a file when that was done. The few milliseconds until then are part of the measure. A process that has
-#: ended stays as a zombie, which can still be asked and moved.
+#: perf cannot place the two ends of its pipe itself: the shell moves the child to another CPU as soon as it exists, and
+#: writes a file once that is done. The few milliseconds until then are part of the measurement. A process that has
+#: ended stays as a zombie, which can still be queried and moved.
 CROSS = """\
 PATH=/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin
 runs() { read -r _ _ state _ < "/proc/$1/stat" && [ "$state" != Z ]; } 2> /dev/null
@@ -63,25 +64,22 @@ _PERF_PINNED = Program(
 )
 _PIPE_BLIND = (
     "A round trip wakes two tasks; idle states, frequency and the distance of the CPUs decide it. Without pinning the "
-    "result has two modes, so that each placement is a benchmark of its own. "
+    "result has two modes, so each placement is a benchmark of its own. "
 )
 _FREE_BLIND = (
-    "The scheduler places the two tasks: a run on one CPU and a run on two differ several times over, and a change of "
-    "the median may be a change of how often each comes about. perf-pipe-same-cpu and perf-pipe-cross-cpu tell which."
+    "The scheduler places the two tasks: runs on one CPU and on two differ several times over, so the median may "
+    "change because their share changes. perf-pipe-same-cpu and perf-pipe-cross-cpu tell which it is."
 )
 
 
 def _pipe_outcome(where: str, blind: str) -> Outcome:
-    return Outcome(
-        name="time",
-        unit="s",
-        kind="time",
-        direction="lower",
-        low=1e-7,
-        high=1.0,
-        better=f"A round trip between two tasks {where} takes less time.",
-        worse=f"A round trip between two tasks {where} takes more time.",
-        blind_spots=_PIPE_BLIND + blind,
+    return outcome(
+        "time",
+        "s",
+        "time",
+        f"A round trip between two tasks {where} takes [less|more] time.",
+        _PIPE_BLIND + blind,
+        (1e-7, 1.0),
         resolution=1e-9,
         headline=True,
     )
@@ -99,7 +97,7 @@ def _same_cpu(parameters: Parameters) -> Invocation:
 def _cross_cpu(parameters: Parameters) -> Invocation:
     first, second = whole(parameters, "cpu", 0, 65535), whole(parameters, "other_cpu", 0, 65535)
     if first == second:
-        raise BadInput(f"parameters cpu and other_cpu are both {first}: the two ends must be on different CPUs")
+        raise BadInput(f"parameters cpu and other_cpu are both {first}: the two ends need different CPUs")
     words = (str(first), str(second), str(whole(parameters, "loops", 10_000)))
     argv = ("sh", "-c", CROSS, "pipe", *words)
     return Invocation(argv=argv, limit_s=_LIMIT_S, files=(_PINNED,), cpus=tuple(sorted((first, second))))
@@ -113,25 +111,22 @@ def _read_pipe(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 def _read_cross(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if _PINNED not in raw.files:
-        raise BadRun("the second task could not be moved to the other CPU", hint="are both CPUs online and allowed?")
+        raise BadRun("cannot move the second task to the other CPU", hint="check that both CPUs are online and allowed")
     if collected(raw, _PINNED).strip() == _OVER:
-        raise BadRun("the run was over before its second task could be moved to the other CPU: give it more loops")
+        raise BadRun("the run ended before its second task was moved to the other CPU: raise loops")
     wanted = f"{whole(parameters, 'cpu', 0, 65535)} {whole(parameters, 'other_cpu', 0, 65535)}"
     agree({"CPUs": wanted}, {"CPUs": collected(raw, _PINNED).decode("ascii", "replace").strip()})
     return _read_pipe(raw, parameters)
 
 
-_MESSAGING_TIME = Outcome(
-    name="time",
-    unit="s",
-    kind="time",
-    direction="lower",
-    low=0.001,
-    high=3600.0,
-    better="All messages were passed in less wall time: waking and switching tasks in a crowd costs less.",
-    worse="All messages took more wall time: waking and switching tasks in a crowd costs more.",
-    blind_spots="One number for the whole crowd: neither latency nor fairness is seen. Pipes and sockets, threads and "
-    "processes are different measures. Printed in milliseconds.",
+_MESSAGING_TIME = outcome(
+    "time",
+    "s",
+    "time",
+    "All messages take [less|more] wall time: waking and switching tasks in a crowd costs [less|more].",
+    "One number for the whole crowd: it shows neither latency nor fairness. Pipes and sockets, threads and processes "
+    "are different measures. Printed in milliseconds.",
+    (0.001, 3600.0),
     resolution=0.001,
     headline=True,
 )
@@ -154,17 +149,13 @@ def _read_messaging(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     return ParsedRun(measurements=one_measurement("time", run.total), details={"tasks": run.task_count})
 
 
-_THROUGHPUT = Outcome(
-    name="throughput",
-    unit="B/s",
-    kind="rate",
-    direction="higher",
-    low=1e6,
-    high=1e13,
-    better="Memory is copied at more bytes a second.",
-    worse="Memory is copied at fewer bytes a second.",
-    blind_spots="One thread. A size below the caches measures the caches, a single loop a cold copy. Copied bytes are "
-    "counted once although each is read and written. Page size and placement in memory move it.",
+_THROUGHPUT = rate(
+    "throughput",
+    "B/s",
+    "Memory is copied at [more|fewer] bytes per second.",
+    "One thread. A size below that of the caches measures the caches, a single loop a cold copy. Bytes count once, "
+    "though each is read and written. Page size and placement in memory affect it.",
+    (1e6, 1e13),
     headline=True,
 )
 
@@ -188,17 +179,13 @@ def _read_memcpy(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     return ParsedRun(measurements=one_measurement("throughput", run.throughput[function]), details=details)
 
 
-_HASH_RATE = Outcome(
-    name="rate",
-    unit="1/s",
-    kind="rate",
-    direction="higher",
-    low=1.0,
-    high=1e10,
-    better="Each thread makes more futex calls a second: looking up a futex in the kernel's table costs less.",
-    worse="Each thread makes fewer futex calls a second: looking up a futex in the kernel's table costs more.",
-    blind_spots="The mean over threads, not their sum. The calls fail at once by design: nobody waits or is woken. The "
-    "cost of entering the kernel, mitigations included, is most of it.",
+_HASH_RATE = rate(
+    "rate",
+    "1/s",
+    "Each thread makes [more|fewer] futex calls per second: finding a futex in the kernel's table costs [less|more].",
+    "The mean over threads, not their sum. The calls fail at once by design: nothing waits or is woken. Entering the "
+    "kernel, mitigations included, is most of the cost.",
+    (1.0, 1e10),
     resolution=1.0,
     headline=True,
 )
@@ -222,17 +209,14 @@ def _read_hash(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     return ParsedRun(measurements=one_measurement("rate", run.average), details=details)
 
 
-_WAKE_TIME = Outcome(
-    name="time",
-    unit="s",
-    kind="time",
-    direction="lower",
-    low=1e-6,
-    high=3600.0,
-    better="All waiting threads are woken in less time by one that wakes them one by one.",
-    worse="All waiting threads are woken in more time by one that wakes them one by one.",
-    blind_spots="The mean of the tool's ten repetitions. The waker's time only: when the woken threads really run is "
-    "not seen, but they may push the waker aside.",
+_WAKE_TIME = outcome(
+    "time",
+    "s",
+    "time",
+    "One thread takes [less|more] time to wake all waiting threads one by one.",
+    "The mean of the tool's ten repetitions. Only the waker's time: it does not show when the woken threads run, but "
+    "they may preempt the waker.",
+    (1e-6, 3600.0),
     resolution=1e-7,
     headline=True,
 )
@@ -255,7 +239,7 @@ BENCHMARKS = (
         name="perf-pipe",
         what="Time of a round trip through two pipes between two processes, placed by the scheduler.",
         program=_PERF,
-        outcomes=(_pipe_outcome("that nobody pins", _FREE_BLIND),),
+        outcomes=(_pipe_outcome("placed by the scheduler", _FREE_BLIND),),
         parameters={"loops": 1_000_000},
         command=_anywhere,
         reader=_read_pipe,
@@ -275,12 +259,12 @@ BENCHMARKS = (
         name="perf-pipe-cross-cpu",
         what="Time of a round trip through two pipes between two processes pinned to two CPUs.",
         program=_PERF_PINNED,
-        outcomes=(_pipe_outcome("on two CPUs", "Whether the two CPUs share a core or a cache is for the chooser."),),
+        outcomes=(_pipe_outcome("on two CPUs", "Your choice of CPUs decides whether they share a core or a cache."),),
         parameters={"loops": 100_000, "cpu": 0, "other_cpu": 1},
         command=_cross_cpu,
         reader=_read_cross,
         standalone=True,
-        beyond_exact="it runs on two CPUs, and such a guest has one",
+        beyond_exact="it needs two CPUs, and such a guest has one",
     ),
     ToolBenchmark(
         name="perf-messaging",
@@ -294,18 +278,18 @@ BENCHMARKS = (
     ),
     ToolBenchmark(
         name="perf-memcpy",
-        what="Bytes a second that one implementation of memcpy copies.",
+        what="Bytes per second that one implementation of memcpy copies.",
         program=_PERF,
         outcomes=(_THROUGHPUT,),
         parameters={"size": "256MB", "loops": 20, "function": "default"},
         command=_memcpy,
         reader=_read_memcpy,
         standalone=True,
-        beyond_exact="it measures caches and memory, and there are none in its clock",
+        beyond_exact="it measures caches and memory, which its clock does not count",
     ),
     ToolBenchmark(
         name="perf-futex-hash",
-        what="Futex calls a second of each thread on futexes of its own.",
+        what="Futex calls per second of each thread on futexes of its own.",
         program=_PERF,
         outcomes=(_HASH_RATE,),
         parameters={"seconds": 10, "threads": 0},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of `perf bench` in its default format: sched pipe, sched messaging, mem memcpy, futex hash, futex wake.
 
-The simple format is refused: it prints numbers without saying of what (seconds here, bytes a second there).
+The simple format is refused: it prints numbers without their unit (seconds for some, bytes per second for others).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BYTE_UNITS: Mapping[str, str] = {"bytes": "B/s", "kb": "KiB/s", "mb": "MiB/s", 
 
 
 class PipeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`sched/pipe`: time per operation and operations a second; one operation is a round trip (two wake-ups)."""
+    """`sched/pipe`: time per operation and operations per second; an operation is a round trip (two wake-ups)."""
 
     operations: int
     total: Quantity
@@ -47,7 +47,7 @@ class MessagingRun(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
     """`mem/memcpy` and `mem/memset`: throughput by the name of the implementation, in the order printed.
 
-    `sizes` are the sizes as printed; none if this version prints none.
+    `sizes` are the sizes as printed; empty if this version prints none.
     """
 
     name: str
@@ -56,9 +56,9 @@ class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FutexHashRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`futex/hash`: operations a second, the mean over the threads, and each thread's own where printed.
+    """`futex/hash`: operations per second, as the mean over the threads, and for each thread if printed.
 
-    `count` is how many threads it says it has, None if it does not.
+    `count` is the number of threads, None if it is not printed.
     """
 
     average: Quantity
@@ -89,7 +89,7 @@ def read_pipe(data: bytes, source: str = "stdout") -> PipeRun:
         elif match := re.match(r"\s*(\S+) usecs/op", text):
             found["per_operation"] = quantity(match[1], "us", source, line, "microseconds per operation")
         elif match := re.match(r"\s*(\S+) ops/sec", text):
-            found["rate"] = quantity(match[1], "1/s", source, line, "operations a second")
+            found["rate"] = quantity(match[1], "1/s", source, line, "operations per second")
     missing = {"total", "per_operation", "rate"} - set(found)
     if operations is None or missing:
         raise _incomplete(source, "sched pipe", sorted(missing) or ["operations"])
@@ -114,7 +114,7 @@ def read_messaging(data: bytes, source: str = "stdout") -> MessagingRun:
 
 
 def read_memory(data: bytes, source: str = "stdout") -> MemoryRun:
-    """Read `perf bench mem memcpy` (or memset): every implementation is a block of its own."""
+    """Read `perf bench mem memcpy` (or memset), which prints a block for each implementation."""
     name = ""
     function: str | None = None
     throughput: dict[str, Quantity] = {}
@@ -125,7 +125,7 @@ def read_memory(data: bytes, source: str = "stdout") -> MemoryRun:
         elif match := _FUNCTION.match(text):
             function = match[1]
             if function in throughput:
-                raise unreadable(source, line, text, "an implementation that was not printed before")
+                raise unreadable(source, line, text, "an implementation that is printed once")
         elif match := _COPIED.match(text):
             sizes.add(match[1])
         elif match := _RATE.fullmatch(text.rstrip()):
@@ -147,12 +147,12 @@ def read_futex_hash(data: bytes, source: str = "stdout") -> FutexHashRun:
     count: int | None = None
     for line, text in _lines(data, source, "futex/hash"):
         if match := _THREAD.match(text):
-            threads.append(quantity(match[2], "1/s", source, line, "a thread's operations a second"))
+            threads.append(quantity(match[2], "1/s", source, line, "a thread's operations per second"))
         elif match := _HASHING.match(text):
             count = whole(match[1], source, line, "threads")
         elif match := _AVERAGED.match(text):
             average = (
-                quantity(match[1], "1/s", source, line, "operations a second"),
+                quantity(match[1], "1/s", source, line, "operations per second"),
                 number(match[2], source, line, "the spread in percent"),
                 whole(match[3], source, line, "seconds"),
             )
@@ -177,7 +177,7 @@ def read_futex_wake(data: bytes, source: str = "stdout") -> FutexWakeRun:
 
 
 def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines from the banner on; refuses a banner of another benchmark and an output without one."""
+    """Yield the lines from the banner on. Raises UnreadableOutput for another benchmark's banner, or none."""
     first: str | None = None
     opened = False
     for line, text in ended_lines(data, source):
@@ -193,4 +193,4 @@ def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
 
 
 def _incomplete(source: str, name: str, missing: list[str]) -> Exception:
-    return unreadable(source, None, "the whole output", f"perf bench {name}'s: {', '.join(missing)} is missing")
+    return unreadable(source, None, "the whole output", f"output of perf bench {name}: {', '.join(missing)} is missing")

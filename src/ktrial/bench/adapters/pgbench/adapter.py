@@ -6,24 +6,24 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from ktrial.bench.adapters._servers import latency
+from ktrial.bench.adapters._outcomes import latency, outcome, rate
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, flag, one_measurement, one_of, whole
 from ktrial.bench.adapters.pgbench.output import PgbenchLog, PgbenchRun, read_log, read_pgbench
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadInput, BadRun, UnreadableOutput
 from ktrial.kit.formats.tool_output import Quantity, in_base, nearest_rank
-from ktrial.kit.outcome import Measurement, Outcome
+from ktrial.kit.outcome import Measurement
 
 _LOG = "transactions."
 _USER = "ktrial"
-#: The socket by a path that is short however deep the run's folder lies: a longer one than 107 bytes is refused. The
-#: clients stand in that folder, the server in the folder of its data below.
+#: The socket's path must stay short however deep the run's folder lies: the limit is 107 bytes. The clients run in that
+#: folder, the server in the data folder below it.
 _SOCKET = ("-h", "/proc/self/cwd", "-U", _USER)
 _SERVER_FOLDER = ".."
 _DATABASE = "postgres"
-#: Every transaction is in the log, which must not get larger than what is collected.
+#: Every transaction is logged, and the log must not exceed what is collected.
 _MOST_TRANSACTIONS = 1_000_000
-#: Below this part of the rate asked for it was not held, unless so few transactions may be chance.
+#: Below this share of the requested rate, a note says that it was not reached, unless that may be chance.
 _HELD = 0.95
 _CHANCE = 4.0
 _QUANTILES = {
@@ -34,55 +34,42 @@ _QUANTILES = {
 _FEW_ABOVE = 5
 _SCRIPTS = ("tpcb-like", "simple-update", "select-only")
 _BLIND = (
-    "From the moment at which a transaction was due to its end, with the time for which it waited for a free client. A "
-    "server that cannot hold the rate queues without end: then it grows with the length of the run. Server and clients "
-    "share the CPUs. PostgreSQL's own settings are its defaults."
+    "From the moment at which a transaction was due to its end, including the wait for a free client. If the server "
+    "cannot keep up with the rate, the queue and the latency grow with the length of the run. Server and clients share "
+    "the CPUs. PostgreSQL has its default settings."
 )
 _latency = partial(latency, high=3600.0, resolution=1e-6)
 _OUTCOMES = (
     *(
         _latency(
             name,
-            f"The time within which {share} of the transactions were done got shorter.",
-            f"The time within which {share} of the transactions were done got longer.",
+            f"The server completes {share} of the transactions within a [shorter|longer] time.",
             _BLIND,
             headline=name == "latency-p99",
         )
         for name, (_, share) in _QUANTILES.items()
     ),
-    _latency(
-        "latency-mean", "Transactions took less time on average.", "Transactions took more time on average.", _BLIND
-    ),
-    _latency(
-        "latency-max", "The slowest transaction took less time.", "The slowest transaction took more time.", _BLIND
-    ),
+    _latency("latency-mean", "Transactions take [less|more] time on average.", _BLIND),
+    _latency("latency-max", "The slowest transaction takes [less|more] time.", _BLIND),
     _latency(
         "lag-mean",
-        "Transactions began sooner after the moment at which they were due.",
-        "Transactions began later after the moment at which they were due.",
-        "How late the clients were; a part of the latency. Grows with the run where the rate is not held.",
+        "Transactions begin [sooner|later] after the moment at which they were due.",
+        "How late the clients are; a part of the latency. Grows with the run if the server cannot keep up.",
     ),
-    Outcome(
-        name="transaction-rate",
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=0.01,
-        high=1e7,
-        better="More transactions a second were done.",
-        worse="Fewer transactions a second were done.",
-        blind_spots="Not above the rate asked for, around which it varies by chance: transactions come at random.",
+    rate(
+        "transaction-rate",
+        "1/s",
+        "[More|Fewer] transactions per second are completed.",
+        "Cannot exceed the requested rate, around which it varies: transactions come at random times.",
+        (0.01, 1e7),
     ),
-    Outcome(
-        name="late-share",
-        unit="ratio",
-        kind="score",
-        direction="lower",
-        low=0.0,
-        high=1.0,
-        better="Fewer transactions took longer than the limit or were left out because they were too late already.",
-        worse="More transactions took longer than the limit or were left out because they were too late already.",
-        blind_spots="Measured only where latency_limit_ms is set.",
+    outcome(
+        "late-share",
+        "ratio",
+        "score",
+        "[Fewer|More] transactions exceed the time limit, or are skipped because they are too late already.",
+        "Measured only if latency_limit_ms is set.",
+        (0.0, 1.0),
     ),
 )
 
@@ -93,8 +80,8 @@ def _command(parameters: Parameters) -> Invocation:
     limit_ms = whole(parameters, "latency_limit_ms", 0, 3_600_000)
     if rate * seconds > _MOST_TRANSACTIONS:
         raise BadInput(
-            f"parameters rate and seconds make {rate * seconds} transactions: at most {_MOST_TRANSACTIONS} are allowed",
-            hint="every transaction is kept in a log: take a shorter run",
+            f"parameters rate and seconds give {rate * seconds} transactions; at most {_MOST_TRANSACTIONS} are allowed",
+            hint="choose a shorter run: every transaction is logged",
         )
     argv = ["pgbench", *_SOCKET, "-n", "-b", one_of(parameters, "script", _SCRIPTS), f"--rate={rate}"]
     argv += ["-T", str(seconds), "-c", str(clients), "-j", str(whole(parameters, "threads", 1, clients))]
@@ -114,13 +101,13 @@ def _command(parameters: Parameters) -> Invocation:
 def _steps(scale: int, fsync: bool, limit_s: float) -> tuple[Step, ...]:
     cluster = ["initdb", "-D", "data", "-U", _USER, "-A", "trust", "-E", "UTF8", "--no-locale"]
     server = ["postgres", "-D", "data", "-k", _SERVER_FOLDER, "-c", "listen_addresses="]
-    # Nothing stays in /dev/shm when the server is killed.
+    # Nothing remains in /dev/shm if the server is killed.
     server += ["-c", "dynamic_shared_memory_type=mmap", "-c", f"fsync={'on' if fsync else 'off'}"]
     return (
         Step(argv=(*cluster, *(() if fsync else ("--no-sync",))), limit_s=300),
         Step(argv=tuple(server), ready=("pg_isready", "-q", *_SOCKET, "-d", _DATABASE)),
         Step(argv=("pgbench", *_SOCKET, "-i", "-q", "-s", str(scale), _DATABASE), limit_s=limit_s),
-        # What making the tables left to write is written before the run.
+        # Writes left over from creating the tables end before the run.
         Step(argv=("psql", *_SOCKET, "-d", _DATABASE, "-q", "-c", "CHECKPOINT"), limit_s=limit_s),
     )
 
@@ -131,7 +118,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     found = {"scale": run.scale, "clients": run.clients, "threads": run.threads}
     agree(asked, {**found, "seconds": asked["seconds"] if run.seconds is None else run.seconds})
     if run.failed:
-        raise BadRun(f"{run.failed} of the transactions failed")
+        raise BadRun(f"{run.failed} transactions failed")
     log = _whole_log(raw, run)
     measurements, notes = _latencies(run, log, whole(parameters, "latency_limit_ms", 0) * 1000)
     notes += _doubts(run, parameters)
@@ -145,7 +132,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
-    """What is known of the latencies, and what is not: a skipped transaction would have taken longer than the limit."""
+    """Return the known latencies, and notes on the others: a skipped transaction would have passed the limit."""
     measurements: tuple[Measurement, ...] = ()
     unknown: list[str] = []
     few: list[str] = []
@@ -166,38 +153,38 @@ def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[M
         measurements += one_measurement("latency-mean", run.latency_mean)
     notes: tuple[str, ...] = ()
     if unknown:
-        notes += (f"{log.skipped} transactions were skipped as too late: {', '.join(unknown)} cannot be told",)
+        notes += (f"{log.skipped} transactions were skipped as too late: {', '.join(unknown)} unknown",)
     if few:
-        notes += (f"{', '.join(few)} needs more transactions than the {total} of this run and is left out",)
+        notes += (f"{', '.join(few)} left out: the {total} transactions of this run are too few",)
     return measurements, notes
 
 
 def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
-    """Return the logs of all threads, added up; they must hold what the report tells of."""
+    """Return the sum of all threads' logs. Raises BadRun if it differs from the report."""
     logs = [read_log(data, name) for name, data in sorted(raw.files.items()) if name.startswith(_LOG) and data]
     if not logs:
-        raise UnreadableOutput(f"{_LOG}*", None, "no such file", "the log that pgbench was told to write")
+        raise UnreadableOutput(f"{_LOG}*", None, "no such file", "a log of pgbench")
     histogram: dict[int, int] = {}
     for log in logs:
         for latency_us, count in log.histogram_us.items():
             histogram[latency_us] = histogram.get(latency_us, 0) + count
     whole_log = PgbenchLog(histogram_us=histogram, skipped=sum(log.skipped for log in logs))
-    told, logged = (run.transactions, run.skipped or 0), (sum(histogram.values()), whole_log.skipped)
-    if told != logged:
-        raise BadRun(f"transactions and those skipped are {told} in the report, {logged} in the log")
+    reported, logged = (run.transactions, run.skipped or 0), (sum(histogram.values()), whole_log.skipped)
+    if reported != logged:
+        raise BadRun(f"transactions and skipped ones are {reported} in the report, {logged} in the log")
     return whole_log
 
 
 def _doubts(run: PgbenchRun, parameters: Parameters) -> tuple[str, ...]:
-    """Return notes on a rate that was not held: the run is kept, for it shows how bad it was."""
+    """Return notes on a rate that was not reached; the run counts, because it shows how bad it was."""
     rate, seconds = whole(parameters, "rate"), whole(parameters, "seconds")
     notes: tuple[str, ...] = ()
     expected = rate * seconds
     least = min(_HELD, 1 - _CHANCE / math.sqrt(expected))
     if run.transactions < least * expected:
-        notes += (f"the rate of {rate} a second was not held: {run.transactions} transactions in {seconds} s",)
+        notes += (f"the server did not keep up with {rate} transactions per second: {run.transactions} in {seconds} s",)
     if not flag(parameters, "fsync"):
-        notes += ("without fsync nothing waits for the disk, and a power cut loses the database",)
+        notes += ("without fsync, nothing waits for the disk and a power cut loses the database",)
     return notes
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of pgbench (PostgreSQL): its report, and the log with one line a transaction.
+"""Output of pgbench (PostgreSQL): its report, and the log with one line per transaction.
 
-With a rate the latencies of both count from the moment at which a transaction was due, not from its start: they hold
-the time for which it had to wait for a free client. A transaction that is skipped, because it was too late already, has
-the word `skipped` in the place of its latency.
+At a fixed rate, the latencies of both count from the moment at which a transaction was due, so they include the wait
+for a free client. A transaction that is skipped because it is too late already has the word `skipped` as its latency.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ _VERSION = re.compile(r"pgbench \((\S+)")
 _FIELD = re.compile(r"([a-z][a-z ]+?)(?:: | = )(.*)")
 _TPS = re.compile(r"(\S+) \((?:without initial connection time|excluding connections establishing)\)")
 _LATE = re.compile(r"number of transactions above the \S+ ms latency limit: (.*)")
-#: Of `-P`, any number of them.
+#: Any number of these lines come from `-P`.
 _PROGRESS = "progress: "
 _LATE_NAME = "number of transactions above the limit"
 _LAG = re.compile(r"avg (\S+) \(max (\S+)\) ms")
 _COUNT = re.compile(r"(\S+?)(?:/\d+)?(?: \(\S+\))?")
-#: Fields of a line of the log: client, number, latency, script, seconds, microseconds, and the lag at a fixed rate.
+#: Fields of a log line: client, number, latency, script, seconds, microseconds, and the lag at a fixed rate.
 _LOG_FIELDS = 7
 _LATENCY_FIELD = 2
 
 
 class PgbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of one run. None is what it does not print: lag without a rate, skipped and late without a limit."""
+    """The report of one run; None is what it does not print: lag without a rate, skipped and late without a limit."""
 
     version: str | None
     script: str | None
@@ -50,7 +49,7 @@ class PgbenchRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PgbenchLog(msgspec.Struct, frozen=True, kw_only=True):
-    """The transactions of a log by latency in microseconds, and how many of them were skipped."""
+    """The transactions of a log by latency in microseconds, and the number of skipped ones."""
 
     histogram_us: Mapping[int, int]
     skipped: int
@@ -80,7 +79,7 @@ def read_pgbench(data: bytes, source: str = "stdout") -> PgbenchRun:
 def _run(version: str | None, fields: Mapping[str, tuple[int, str]], rate: Quantity | None, source: str) -> PgbenchRun:
     def text_of(name: str) -> tuple[int, str]:
         if name not in fields:
-            raise unreadable(source, None, "the whole output", f"pgbench's report: '{name}' is missing")
+            raise unreadable(source, None, "the whole output", f"a report of pgbench: '{name}' is missing")
         return fields[name]
 
     def count(name: str) -> int:
@@ -130,7 +129,7 @@ def _run(version: str | None, fields: Mapping[str, tuple[int, str]], rate: Quant
 
 
 def read_log(data: bytes, source: str) -> PgbenchLog:
-    """Read a log of `--log` at a fixed rate: one line a transaction."""
+    """Read a log of `--log` at a fixed rate: one line per transaction."""
     histogram: dict[int, int] = {}
     skipped = 0
     for line, text in ended_lines(data, source):

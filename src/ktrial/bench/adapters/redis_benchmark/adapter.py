@@ -1,51 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""redis-benchmark: how many commands a second redis carries out over a Unix socket, in a closed loop."""
+"""redis-benchmark: how many commands per second redis carries out over a Unix socket, in a closed loop."""
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._servers import REDIS_PACKAGES, REDIS_SOCKET, latency, redis
+from ktrial.bench.adapters._outcomes import latency, rate
+from ktrial.bench.adapters._servers import REDIS_PACKAGES, REDIS_SOCKET, redis
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, one_measurement, whole
 from ktrial.bench.adapters.redis_benchmark.output import read_redis_benchmark
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput, Step
 from ktrial.kit.errors import BadRun
-from ktrial.kit.outcome import Outcome
 
 _CLOSED = (
     "A closed loop: each client sends its next command when the last one is answered. A server that stalls gets "
     "fewer commands, which hides most of the stall. Server and clients share the CPUs; redis itself has one thread."
 )
 _LATENCIES = {
-    "latency-p50": "the typical command",
-    "latency-p95": "the slowest command in twenty",
-    "latency-p99": "the slowest command in a hundred",
-    "latency-max": "the slowest command of all",
+    "latency-p50": "A typical command takes",
+    "latency-p95": "The slowest 5 % of commands take",
+    "latency-p99": "The slowest 1 % of commands take",
+    "latency-max": "The slowest command takes",
 }
-#: So many writes to random keys for each key leave less than 1 % of them unset.
+#: This many writes to random keys for each key leave less than 1 % of them unset.
 _WRITES_PER_KEY = 5
-
-
 _OUTCOMES = (
-    Outcome(
-        name="command-rate",
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=1.0,
-        high=1e9,
-        better="More commands a second were carried out.",
-        worse="Fewer commands a second were carried out.",
-        blind_spots=_CLOSED,
-        headline=True,
+    rate(
+        "command-rate", "1/s", "[More|Fewer] commands per second are carried out.", _CLOSED, (1.0, 1e9), headline=True
     ),
     *(
-        latency(
-            name,
-            f"The answer to {which} took less time.",
-            f"The answer to {which} took more time.",
-            _CLOSED,
-            high=600.0,
-            resolution=8e-6,
-        )
+        latency(name, f"{which} [less|more] time.", _CLOSED, high=600.0, resolution=8e-6)
         for name, which in _LATENCIES.items()
     ),
 )
@@ -59,7 +41,7 @@ def _command(command: str, parameters: Parameters) -> Invocation:
     argv = (*to, "-t", command, "-n", str(commands), "-c", str(whole(parameters, "clients", 1, 10_000)), "--csv")
     return Invocation(
         argv=(*argv, "--threads", str(whole(parameters, "threads", 1, 500))),
-        # A server that ends while it connects leaves redis-benchmark 7.0 waiting for ever: the limit is all there is.
+        # redis-benchmark 7.0 waits for ever if the server ends while it connects; only the limit stops it.
         limit_s=60 + commands / 5000,
         steps=(redis(), Step(argv=filled, limit_s=60 + keys / 100)),
     )
@@ -68,7 +50,7 @@ def _command(command: str, parameters: Parameters) -> Invocation:
 def _read(command: str, raw: RawOutput) -> ParsedRun:
     tests = read_redis_benchmark(raw.stdout)
     if [test.command for test in tests] != [command.upper()]:
-        raise BadRun(f"asked for {command.upper()}, but redis-benchmark tells of {', '.join(t.command for t in tests)}")
+        raise BadRun(f"asked for {command.upper()}, but redis-benchmark reports {', '.join(t.command for t in tests)}")
     (test,) = tests
     return ParsedRun(
         measurements=(

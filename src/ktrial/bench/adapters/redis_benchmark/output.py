@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of `redis-benchmark --csv`: a line of column names, then one line for each command."""
+"""Output of `redis-benchmark --csv`: a line of column names, then one line per command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = ["test", *_UNITS]
 
 
 class RedisTest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one command of redis came to."""
+    """The result of one redis command."""
 
     command: str
     rate: Quantity
@@ -35,7 +35,7 @@ class RedisTest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_redis_benchmark(data: bytes, source: str = "stdout") -> tuple[RedisTest, ...]:
-    """Read the table; at least one command must be in it."""
+    """Read the table, which must have at least one command."""
     tests: list[RedisTest] = []
     has_names = False
     for line, text in numbered(data, source):
@@ -47,7 +47,7 @@ def read_redis_benchmark(data: bytes, source: str = "stdout") -> tuple[RedisTest
         elif cells:
             tests.append(_test(cells, source, line))
     if not tests:
-        raise unreadable(source, None, "the whole output", "redis-benchmark's: a line for at least one command")
+        raise unreadable(source, None, "the whole output", "output of redis-benchmark: no command has a line")
     return tuple(tests)
 
 

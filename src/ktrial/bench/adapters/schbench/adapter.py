@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ktrial.bench.adapters._outcomes import latency, rate
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, flag, lasted, one_measurement, whole
 from ktrial.bench.adapters.schbench.output import SchbenchBlock, SchbenchRun, read_schbench_json, read_schbench_text
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
@@ -10,51 +11,44 @@ from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 
 _FILE = "out.json"
-#: Suffix of an outcome -> percentile as the readers name it. The 20th of requests a second is the garbage of the start.
+#: Suffix of an outcome -> percentile as the readers name it. The 20th of requests per second reflects only the start.
 _PERCENTILES = {"p50": "50", "p75": "75", "p90": "90", "p95": "95", "p99": "99", "p995": "99.5", "p999": "99.9"}
-#: A quantile above which fewer samples than this lie is said to rest on few.
+#: With fewer samples than this above a quantile, a note says that it rests on few.
 _FEW_ABOVE = 5
 _WAKEUP_BLIND = (
-    "Wake-ups through futexes only, which some schedulers treat in a way of their own. Includes the waker's walk over "
-    "its workers, so it grows with their number; latencies of 0 us are dropped, which biases fast machines upwards. "
-    "At a fixed rate (-R) busy workers are not recorded. Other numbers of threads are another measure."
+    "Wake-ups through futexes only, which some schedulers treat specially. Includes the waker's walk over its workers, "
+    "so it grows with their number; latencies of 0 us are dropped, which biases fast machines upwards. At a fixed rate "
+    "(-R) busy workers are not recorded. Other numbers of threads are another measure."
 )
 _REQUEST_BLIND = (
-    "From before the worker's sleep to the end of its work, at whatever rate it gets: a system that stalls is asked "
-    "less, so that stalls are undercounted (coordinated omission). Frequency and cache decide the median."
+    "From before the worker's sleep to the end of its work, at whatever rate it gets: a system that stalls gets fewer "
+    "requests, so stalls are undercounted (coordinated omission). Frequency and cache decide the median."
 )
-_RPS_BLIND = "Sampled once a second, so few samples; the first of them is of the start. The average counts the warm-up."
+_RPS_BLIND = (
+    "Sampled once per second, so there are few samples, the first from the start. The average includes the warm-up."
+)
 
 
 def _latency(label: str, suffix: str, blind: str) -> Outcome:
-    share = "the largest" if suffix == "max" else f"the {_PERCENTILES[suffix]}th percentile"
+    share = "maximum" if suffix == "max" else f"{_PERCENTILES[suffix]}th percentile"
     what = "wake-up" if label == "wakeup" else "request"
-    return Outcome(
-        name=f"{label}-{suffix}",
-        unit="s",
-        kind="latency-quantile",
-        direction="lower",
-        low=0.0,
+    return latency(
+        f"{label}-{suffix}",
+        f"The {share} of {what} latencies gets [shorter|longer].",
+        blind + (" The maximum grows with the number of samples." if suffix == "max" else ""),
         high=120.0,
-        better=f"The latency of a {what}, {share} of all, got shorter.",
-        worse=f"The latency of a {what}, {share} of all, got longer.",
-        blind_spots=blind + (" The largest grows with the number of samples." if suffix == "max" else ""),
         resolution=1e-6,
         headline=(label, suffix) == ("wakeup", "p99"),
     )
 
 
 def _rps(name: str, which: str) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=0.0 if name == "rps-p50" else 0.01,
-        high=1e9,
-        better=f"More requests a second were served, {which}.",
-        worse=f"Fewer requests a second were served, {which}.",
-        blind_spots=_RPS_BLIND,
+    return rate(
+        name,
+        "1/s",
+        f"[More|Fewer] requests per second are served {which}.",
+        _RPS_BLIND,
+        (0.0 if name == "rps-p50" else 0.01, 1e9),
         resolution=1.0 if name == "rps-p50" else 0.01,
     )
 
@@ -102,7 +96,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 def _latencies(label: str, block: SchbenchBlock) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
     if block.empty:
-        return (), (f"no {label} latency was sampled: its percentiles are printed as 0 and left out",)
+        return (), (f"no {label} latency was sampled: schbench prints 0 for its percentiles, so they are left out",)
     found: tuple[Measurement, ...] = ()
     for suffix, key in _PERCENTILES.items():
         found += one_measurement(f"{label}-{suffix}", block.percentiles.get(key))

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of schbench in each of its layouts: text of 2016, 2021 and since 2023, JSON of May 2025 and later.
 
-Text goes to stderr and prints cumulative blocks at each interval: the last block of a label is the result. `99.0th:`
-stands in several blocks, so it is read under its label only; the star marks the percentile that the tool watches (99
-for latencies, 50 for requests a second) and is no part of the value. A block of 0 samples prints zeros: no result.
+Text goes to stderr, as cumulative blocks at each interval: the last block of a label is the result. `99.0th:` appears
+in several blocks, so it is read under its label only; the star marks the percentile that the tool watches (99 for
+latencies, 50 for requests per second) and is not part of the value. A block of 0 samples prints zeros, which are no
+result.
 
-Whole text ends with a line end; since 2023 a line about the whole run comes after the last block. Before that the last
-block is the end, and a text cut after a block of an interval tells a shorter run than was asked for.
+Complete text ends with a line end; since 2023 a line about the whole run follows the last block. Before that the last
+block is the end, and text that is cut off after an earlier block looks like a shorter run.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ _HEADER = re.compile(
 _ROW = re.compile(r"\s+(\*?) ?(\d+\.\d+)th: (\S+)(?:\s+\((\d+) samples\))?\s*")
 _EXTREMES = re.compile(r"\s+min=([^,\s]+), max=(\S+)")
 _JSON_KEY = re.compile(r"(wakeup_latency|request_latency|rps)_(?:pct(\d+\.\d+)|(min|max))")
-#: What the text since 2023 says of the whole run, after its last block.
+#: How lines about the whole run begin, which follow the last block since 2023.
 _ENDS = ("average rps:", "final rps goal was ", "avg worker transfer:")
 _BLOCKS = {"wakeup_latency": ("wakeup", "us"), "request_latency": ("request", "us"), "rps": ("rps", "1/s")}
 
 
 class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """The last block of one label. `percentiles` go by number ("99.0"); `samples` is None if it is not printed."""
+    """The last block of one label; `percentiles` are keyed by number ("99.0"), `samples` is None if not printed."""
 
     percentiles: Mapping[str, Quantity]
     minimum: Quantity | None
@@ -52,17 +53,17 @@ class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was sampled: 0 samples, or, where their number is not printed, a largest value of 0."""
+        """Whether nothing was sampled: 0 samples, or a maximum of 0 if their number is not printed."""
         if self.samples is not None:
             return self.samples == 0
         return self.maximum is not None and self.maximum.value == 0
 
 
 class SchbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `blocks` by label: wakeup, request, rps. `layout` says which generation of output it is.
+    """One run; `blocks` by label (wakeup, request, rps), `layout` says which generation of output it is.
 
-    `average_rps` counts the warm-up too; `runtime_s` is None if it is not printed. JSON names the kernel's release
-    where one expects the tool's version.
+    `average_rps` includes the warm-up; `runtime_s` is None if it is not printed. JSON contains the kernel's release in
+    place of the tool's version.
     """
 
     layout: str
@@ -74,7 +75,7 @@ class SchbenchRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OpenSection:
-    """A block while its lines come."""
+    """A block that is being read."""
 
     def __init__(self, unit: str, samples: int | None) -> None:
         self.unit = unit
@@ -84,7 +85,7 @@ class _OpenSection:
 
 
 def read_schbench(data: bytes, source: str = "stderr") -> SchbenchRun:
-    """Read text or JSON, whichever it is."""
+    """Read either text or JSON."""
     if decode_output(data, source).lstrip().startswith("{"):
         return read_schbench_json(data, source)
     return read_schbench_text(data, source)
@@ -116,10 +117,10 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
         elif text.startswith("final rps goal was "):
             goal = whole(text.removeprefix("final rps goal was "), source, line, "a goal")
     if not blocks:
-        raise unreadable(source, None, "the whole output", "schbench's: no '… percentiles (…)' block was found")
+        raise unreadable(source, None, "the whole output", "output of schbench: it has no '… percentiles (…)' block")
     if layout == "2023" and not ended:
         raise unreadable(
-            source, None, "the end", "what tells of the whole run after the last block: the output is cut off"
+            source, None, "the end", "the lines about the whole run after the last block: the output is cut off"
         )
     done = {label: _finished(block, label, source) for label, block in blocks.items()}
     return SchbenchRun(
@@ -129,11 +130,11 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
 
 def _read_row(text: str, current: _OpenSection | None, source: str, line: int) -> None:
     if current is None:
-        raise unreadable(source, line, text, "inside a block: no '… percentiles (…)' line stands before it")
+        raise unreadable(source, line, text, "inside a block: there is no '… percentiles (…)' line before it")
     if match := _ROW.fullmatch(text):
         key = f"{float(match[2]):g}"
         if key in current.percentiles:
-            raise unreadable(source, line, text, "a percentile that its block did not print before")
+            raise unreadable(source, line, text, "a percentile that its block prints once")
         current.percentiles[key] = quantity(match[3], current.unit, source, line, f"the {key}th percentile")
     elif (match := _EXTREMES.fullmatch(text)) and current.extremes is None:
         low = quantity(match[1], current.unit, source, line, "the minimum")
@@ -144,13 +145,13 @@ def _read_row(text: str, current: _OpenSection | None, source: str, line: int) -
 
 def _finished(block: _OpenSection, label: str, source: str) -> SchbenchBlock:
     if not block.percentiles or block.extremes is None:
-        raise unreadable(source, None, f"block {label}", "whole: its percentiles or its 'min=…, max=…' are missing")
+        raise unreadable(source, None, f"block {label}", "complete: its percentiles or its 'min=…, max=…' are missing")
     low, high = block.extremes
     return SchbenchBlock(percentiles=block.percentiles, minimum=low, maximum=high, samples=block.samples)
 
 
 def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
-    """Read the file of `-j`, in the flat layout or in the nested one of early May 2025."""
+    """Read the file of `-j`, in the flat layout or the nested one of early May 2025."""
     document = json_document(data, source)
     if "int" in document:
         flat = json_table(document["int"], source, "'int'")
@@ -168,7 +169,7 @@ def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
             values.setdefault(label, {})[name] = json_quantity(value, unit, source, key)
     blocks = {label: _json_block(items) for label, items in values.items()}
     if not any(block.percentiles for block in blocks.values()):
-        raise unreadable(source, None, "the document", "schbench's: it holds no percentiles")
+        raise unreadable(source, None, "the document", "output of schbench: it has no percentiles")
     kernel = info.get("version")
     runtime = flat.get("runtime")
     return SchbenchRun(
@@ -180,7 +181,7 @@ def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
 
 
 def _flattened(info: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return the nested layout as keys of the flat one."""
+    """Return the nested layout with the keys of the flat one."""
     flat: dict[str, Any] = {}
     for name in _BLOCKS:
         if name in info:

@@ -1,45 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stress-ng: bogo operations a second of one stressor of the kernel."""
+"""stress-ng: bogo operations per second of one kernel stressor."""
 
 from __future__ import annotations
 
+from ktrial.bench.adapters._outcomes import rate
 from ktrial.bench.adapters._tool import (
     VERSION_LIMIT_S,
     Program,
     ToolBenchmark,
     agree,
     collected,
+    everywhere,
     one_measurement,
     whole,
 )
 from ktrial.bench.adapters.stress_ng.output import Stressor, read_stress_ng
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput, check_exit
 from ktrial.kit.errors import BadRun
-from ktrial.kit.outcome import Outcome
 
 _FILE = "out.yaml"
-#: A run that ended before this share of its time was ended by something else, or lost its workers.
+#: A run that ended before this share of its time was stopped, or lost its workers.
 _LEAST_OF_TIME = 0.95
-#: Below this many operations one more or less is a difference of a percent.
+#: With fewer operations than this, one more or less changes the rate by more than 1 %.
 _FEW_OPERATIONS = 100
 _STRESSORS = {
     "af-alg": ("the kernel's cryptography through AF_ALG sockets", "cryptography"),
     "context": ("switches between user contexts", "context switching in user space"),
     "fault": ("page faults on files that come and go", "page faulting"),
-    "fork": ("children that are made and end at once", "making and ending processes"),
-    "mmap": ("mappings that are made, touched, protected and removed", "mapping memory"),
+    "fork": ("children that are created and end at once", "creating and ending processes"),
+    "mmap": ("mappings that are created, touched, protected and removed", "mapping memory"),
     "pipe": ("a pipe written as fast as its reader takes it", "writing through pipes"),
     "yield": ("calls of sched_yield", "yielding"),
 }
 _PROGRAM = Program(
     needs=("stress-ng",),
-    packages={"apt": "stress-ng", "dnf": "stress-ng", "pacman": "stress-ng", "zypper": "stress-ng"},
+    packages=everywhere("stress-ng"),
     version=("stress-ng", "--version"),
     version_pattern=r"stress-ng, version (\S+)",
 )
 _BLIND = (
-    "Bogo operations compare only within one version of stress-ng, which belongs to the measure: what an operation "
-    "does changes between releases. Its manual calls them no accurate measure of performance. "
+    "Bogo operations are comparable only within one version of stress-ng, because what an operation does changes "
+    "between releases. Its manual says that they are not an accurate measure of performance. "
 )
 
 
@@ -48,10 +49,10 @@ def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
     found = [entry for entry in run.stressors if entry.name == stressor]
     if len(found) != 1 or len(run.stressors) != 1:
         names = ", ".join(entry.name for entry in run.stressors)
-        raise BadRun(f"asked stress-ng for {stressor} alone, but {_FILE} tells of: {names}")
+        raise BadRun(f"asked stress-ng for {stressor} alone, but {_FILE} reports {names}")
     entry = found[0]
     if entry.bogo_ops == 0:
-        raise BadRun(f"stress-ng ended well but did not one {stressor} operation: this kernel may not offer it")
+        raise BadRun(f"stress-ng ended well but did no {stressor} operation: this kernel may not support it")
     instances = whole(parameters, "instances", 0, 4096)
     if instances and entry.instances:
         agree({"instances": instances}, {"instances": len(entry.instances)})
@@ -70,7 +71,7 @@ def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 def _check_workers(entry: Stressor, seconds: int) -> None:
-    """Refuse a run that lost workers: stress-ng calls it successful and adds up what is left."""
+    """Raise BadRun if the run lost workers: stress-ng calls it successful and adds up what is left."""
     lost = sum(instance.value == 0 for instance in entry.instances)
     if lost:
         raise BadRun(f"{lost} of {len(entry.instances)} instances of {entry.name} have no time: were they killed?")
@@ -79,17 +80,17 @@ def _check_workers(entry: Stressor, seconds: int) -> None:
 
 
 def _does_nothing(stressor: str, raw: RawOutput) -> str | None:
-    """Return why a stressor cannot work here: it says that all went well, without one operation."""
+    """Return why a stressor cannot work here: stress-ng reports success even without one operation."""
     try:
         check_exit(raw)
         run = read_stress_ng(collected(raw, _FILE), _FILE)
     except BadRun as error:
         return error.message
     done = sum(entry.bogo_ops for entry in run.stressors)
-    return None if done else f"this kernel lets stress-ng's {stressor} do nothing: not one operation in a second"
+    return None if done else f"stress-ng's {stressor} does nothing on this kernel: not one operation in a second"
 
 
-#: Stressors that a kernel may leave without anything to do, and what would change that.
+#: Stressors that have nothing to do on some kernels, and what would change that.
 _PROBED = {"af-alg": "a kernel with CONFIG_CRYPTO_USER_API_HASH or its like (module algif_hash)"}
 
 
@@ -102,28 +103,20 @@ def _probe(stressor: str) -> Probe | None:
 
 
 def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
-    rate = Outcome(
-        name="rate",
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=1e-3,
-        high=1e12,
-        better=f"More operations in the same wall time: {doing} got faster on the whole machine.",
-        worse=f"Fewer operations in the same wall time: {doing} got slower on the whole machine.",
-        blind_spots=_BLIND + "A rate of wall time suffers from everything else that runs.",
+    wall_rate = rate(
+        "rate",
+        "1/s",
+        f"[More|Fewer] operations in the same wall time: {doing} gets [faster|slower] on the whole machine.",
+        _BLIND + "Everything else that runs reduces a rate of wall time.",
+        (1e-3, 1e12),
         headline=True,
     )
-    cpu_rate = Outcome(
-        name="cpu-rate",
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=1e-3,
-        high=1e12,
-        better=f"More operations for the same processor time: {doing} costs less.",
-        worse=f"Fewer operations for the same processor time: {doing} costs more.",
-        blind_spots=_BLIND + "Processor time leaves out waiting, and is itself sampled on some kernels.",
+    cpu_rate = rate(
+        "cpu-rate",
+        "1/s",
+        f"[More|Fewer] operations for the same CPU time: {doing} costs [less|more].",
+        _BLIND + "CPU time excludes waiting, and is itself sampled on some kernels.",
+        (1e-3, 1e12),
     )
 
     def command(parameters: Parameters) -> Invocation:
@@ -136,9 +129,9 @@ def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
 
     return ToolBenchmark(
         name=f"stress-ng-{stressor}",
-        what=f"Operations a second of stress-ng's {stressor} stressor: {does}.",
+        what=f"Operations per second of stress-ng's {stressor} stressor: {does}.",
         program=_PROGRAM,
-        outcomes=(rate, cpu_rate),
+        outcomes=(wall_rate, cpu_rate),
         parameters={"instances": 0, "seconds": 10},
         command=command,
         reader=lambda raw, parameters: _read(stressor, raw, parameters),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that stress-ng writes for `--yaml`: a fixed layout of one list, read line by line.
+"""The YAML file of stress-ng: a fixed layout of one list, read line by line.
 
-From 0.22 on an entry holds a list of its instances, further to the right; their times are kept beside the sum.
-Bogo operations are comparable only within one version of stress-ng: what one operation does changes between releases.
+Since 0.22 an entry has an indented list of its instances, whose times are kept beside the sum. Bogo operations are
+comparable only within one version of stress-ng: what an operation does changes between releases.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _KNOWN = {*_REQUIRED, "stressor", "bogo-ops", "cpu-usage-per-instance", "max-rss
 
 
 class Stressor(msgspec.Struct, frozen=True, kw_only=True):
-    """One stressor's metrics over all its instances. `extra` holds what only this stressor prints, as printed.
+    """One stressor's metrics over all its instances; `extra` is what only this stressor prints, as printed.
 
-    `instances` are the wall times of the instances, 0 of one that was killed; empty if this version does not tell.
+    `instances` are the wall times of the instances, 0 for a killed one; empty if this version prints none.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Stressor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Entry(msgspec.Struct, kw_only=True):
-    """An entry of the list that is being read; `column` is that of its keys."""
+    """A list entry that is being read; `column` is that of its keys."""
 
     line: int
     column: int
@@ -52,14 +52,14 @@ class _Entry(msgspec.Struct, kw_only=True):
 
 
 class StressNgRun(msgspec.Struct, frozen=True, kw_only=True):
-    """All stressors of a run, and the version of stress-ng that belongs to the meaning of its numbers."""
+    """All stressors of a run, and the version of stress-ng, which defines what its numbers mean."""
 
     version: str
     stressors: tuple[Stressor, ...]
 
 
 def read_stress_ng(data: bytes, source: str = "out.yaml") -> StressNgRun:
-    """Read the YAML file; it must be whole (it ends with `...`) and hold at least one stressor."""
+    """Read the YAML file, which must end with `...` and have at least one stressor."""
     section = ""
     system: dict[str, str] = {}
     entries: list[_Entry] = []
@@ -74,9 +74,9 @@ def read_stress_ng(data: bytes, source: str = "out.yaml") -> StressNgRun:
         elif text.strip() and text.strip() != "---":
             _read_pair(text, section, system, entries, source, line)
     if not ended:
-        raise unreadable(source, None, "the whole file", "whole: its end mark '...' is missing")
+        raise unreadable(source, None, "the whole file", "complete: its end mark '...' is missing")
     if "stress-ng-version" not in system or not entries:
-        raise unreadable(source, None, "the whole file", "stress-ng's: it has no version or no metrics")
+        raise unreadable(source, None, "the whole file", "output of stress-ng: it has no version or no metrics")
     stressors = tuple(_stressor(entry, source) for entry in entries)
     return StressNgRun(version=system["stress-ng-version"], stressors=stressors)
 
@@ -101,7 +101,7 @@ def _read_pair(text: str, section: str, system: dict[str, str], entries: list[_E
             raise unreadable(source, line, text, "a part of a list entry ('- stressor: …')")
         pairs = entries[-1].pairs
     if key in pairs:
-        raise unreadable(source, line, key, "a key that stands once in its entry")
+        raise unreadable(source, line, key, "a key that its entry has once")
     pairs[key] = value.strip().strip("'\"")
 
 
@@ -109,7 +109,7 @@ def _stressor(entry: _Entry, source: str) -> Stressor:
     pairs, line = entry.pairs, entry.line
     missing = sorted(({"stressor", "bogo-ops"} | set(_REQUIRED)) - set(pairs))
     if missing:
-        raise unreadable(source, line, pairs.get("stressor", "?"), f"a whole entry: {', '.join(missing)} is missing")
+        raise unreadable(source, line, pairs.get("stressor", "?"), f"a complete entry: {', '.join(missing)} is missing")
     found = {key: quantity(pairs[key], unit, source, line, key) for key, unit in _REQUIRED.items()}
     return Stressor(
         name=pairs["stressor"],

@@ -1,92 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SynthMark: a synthesizer's audio thread: how many voices one CPU carries, at which latency, how late it is woken."""
+"""SynthMark, a synthesizer's audio thread: how many voices a CPU plays, at which latency, and how late it wakes up."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 
+from ktrial.bench.adapters._outcomes import latency, outcome
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
 from ktrial.bench.adapters.synthmark.output import SynthmarkRun, read_synthmark
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import UnreadableOutput
 from ktrial.kit.formats.tool_output import Quantity, nearest_rank, quantity
-from ktrial.kit.outcome import Outcome
 
-#: A burst is 96 frames at 48 kHz: latency comes in steps of it.
+#: A burst is 96 frames at 48 kHz; latency comes in steps of it.
 _BURST_S = 0.002
 _BIN_S = 1e-4
-#: LatencyMark of 1.25 tries sizes of the buffer, and the one found once more.
+#: LatencyMark of 1.25 tries several buffer sizes, and the one that it finds once more.
 _LEAST_RUNS = 2
 _PROGRAM = Program(needs=("synthmark",))
 _ONE_THREAD = "A single audio thread on a virtual sound device. "
 
-_VOICES = Outcome(
-    name="voices",
-    unit="score",
-    kind="score",
+_VOICES = outcome(
+    "voices",
+    "score",
+    "score",
+    "One CPU plays [more|fewer] voices of a synthesizer at the target load.",
+    _ONE_THREAD + "Reflects the speed of one CPU and how well its governor follows; unsteady below 30 s. Other load "
+    "targets are other measures.",
+    (1.0, 1e6),
     direction="higher",
-    low=1.0,
-    high=1e6,
-    better="One CPU carries more voices of a synthesizer at the load aimed for.",
-    worse="One CPU carries fewer voices of a synthesizer at the load aimed for.",
-    blind_spots=_ONE_THREAD + "It is the speed of one CPU and how well its governor follows; below 30 s it is "
-    "unsteady. Other load targets are other measures.",
     headline=True,
 )
-_UNDERRUNS = Outcome(
-    name="underruns",
-    unit="count",
-    kind="count",
-    direction="lower",
-    low=0.0,
-    high=1e6,
-    better="The audio thread missed fewer deadlines.",
-    worse="The audio thread missed more deadlines.",
-    blind_spots=_ONE_THREAD + "Counts of rare events scatter widely from run to run.",
+_UNDERRUNS = outcome(
+    "underruns",
+    "count",
+    "count",
+    "The audio thread misses [fewer|more] deadlines.",
+    _ONE_THREAD + "Counts of rare events vary widely from run to run.",
+    (0.0, 1e6),
     resolution=1.0,
 )
-_LATENCY = Outcome(
-    name="latency",
-    unit="s",
-    kind="time",
-    direction="lower",
-    low=_BURST_S,
-    high=10.0,
-    better="Audio plays without glitches from a smaller buffer.",
-    worse="Audio needs a larger buffer to play without glitches.",
-    blind_spots=_ONE_THREAD + "Comes in steps of 2 ms and follows the single worst moment of a run: one step is no "
-    "evidence. It cannot fall below one burst.",
+_LATENCY = outcome(
+    "latency",
+    "s",
+    "time",
+    "Audio needs a [smaller|larger] buffer to play without glitches.",
+    _ONE_THREAD + "Comes in steps of 2 ms and depends on the single worst moment of a run: one step is no evidence. "
+    "It cannot fall below one burst.",
+    (_BURST_S, 10.0),
     resolution=_BURST_S,
     headline=True,
 )
-_DELAY_MEAN = Outcome(
-    name="wakeup-mean",
-    unit="s",
-    kind="time",
-    direction="lower",
-    low=0.0,
-    high=10.0,
-    better="The audio thread is woken sooner on average.",
-    worse="The audio thread is woken later on average.",
-    blind_spots=_ONE_THREAD + "A mean hides the rare late wake-ups that are heard.",
+_DELAY_MEAN = outcome(
+    "wakeup-mean",
+    "s",
+    "time",
+    "The audio thread wakes up [sooner|later] on average.",
+    _ONE_THREAD + "A mean hides the rare late wake-ups that one hears.",
+    (0.0, 10.0),
     resolution=1e-8,
     headline=True,
 )
-_DELAY_P99 = Outcome(
-    name="wakeup-p99",
-    unit="s",
-    kind="latency-quantile",
-    direction="lower",
-    low=0.0,
+_DELAY_P99 = latency(
+    "wakeup-p99",
+    "The latest 1 % of the audio thread's wake-ups come [sooner|later].",
+    _ONE_THREAD + "The lower edge of a bin of 0.1 ms, so good machines show 0.",
     high=10.0,
-    better="The latest wake-up in a hundred of the audio thread comes sooner.",
-    worse="The latest wake-up in a hundred of the audio thread comes later.",
-    blind_spots=_ONE_THREAD + "The lower edge of a bin of 0.1 ms, so that good machines show 0.",
     resolution=_BIN_S,
 )
-
-
-#: Parameter -> option, and how the head of the output calls it.
+#: Parameter -> option, and its name in the head of the output.
 _SETTINGS = {
     "voices": ("-n", "num.voices"),
     "voices_high": ("-N", "num.voices.high"),
@@ -107,7 +89,7 @@ def _command(letter: str, parameters: Parameters) -> Invocation:
 def _result(run: SynthmarkRun, key: str, unit: str) -> Quantity:
     value = run.results.get(key)
     if value is None:
-        raise UnreadableOutput("stdout", None, "the results", f"SynthMark's: {key} is missing")
+        raise UnreadableOutput("stdout", None, "the results", f"output of SynthMark: {key} is missing")
     return quantity(value, unit, "stdout", None, key)
 
 
@@ -115,7 +97,7 @@ def _scheduler(run: SynthmarkRun) -> tuple[str, ...]:
     scheduler = run.results.get("scheduler")
     if scheduler in {None, "SCHED_FIFO"}:
         return ()
-    return (f"the audio thread ran as {scheduler}, not as SCHED_FIFO as audio threads do",)
+    return (f"the audio thread ran as {scheduler}, not as SCHED_FIFO like real audio threads",)
 
 
 def _opened(raw: RawOutput, test: str, parameters: Parameters) -> SynthmarkRun:
@@ -139,7 +121,7 @@ def _latencymark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     latency = _result(run, "audio.latency.msec", "ms")
     notes = _scheduler(run)
     if latency.value <= _BURST_S:
-        notes += ("at the smallest latency that it can find: nothing better could be seen",)
+        notes += ("this is the smallest latency that SynthMark can find",)
     return ParsedRun(measurements=one_measurement("latency", latency), tool_version=run.version, notes=notes)
 
 
@@ -148,7 +130,7 @@ def _jittermark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     edges = {int(Decimal(edge) * 1_000_000): count for edge, count in run.wakeups.items()}
     p99 = nearest_rank(edges, 0.99)
     if p99 is None:
-        raise UnreadableOutput("stdout", None, "the table of wake-ups", "one with counts")
+        raise UnreadableOutput("stdout", None, "the table of wake-ups", "a table with counts")
     measurements = one_measurement("wakeup-mean", _result(run, "average.wakeup.delay.micros", "us"))
     measurements += one_measurement("wakeup-p99", quantity(str(p99), "ns", "stdout", None, "a latency"))
     measurements += one_measurement("underruns", _result(run, "underrun.count", "count"))
@@ -159,7 +141,7 @@ def _jittermark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 BENCHMARKS = (
     ToolBenchmark(
         name="synthmark-voicemark",
-        what="Voices of a synthesizer that one CPU carries at a given load.",
+        what="Voices of a synthesizer that one CPU plays at a given load.",
         program=_PROGRAM,
         outcomes=(_VOICES, _UNDERRUNS),
         parameters={"seconds": 30, "target_percent": 50},
@@ -179,7 +161,7 @@ BENCHMARKS = (
     ),
     ToolBenchmark(
         name="synthmark-jittermark",
-        what="How late a periodic audio thread is woken.",
+        what="How late a periodic audio thread wakes up.",
         program=_PROGRAM,
         outcomes=(_DELAY_MEAN, _DELAY_P99, _UNDERRUNS),
         parameters={"seconds": 10},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of SynthMark: `key = value` lines between RESULTS_BEGIN and RESULTS_END, and the JitterMark's table.
+"""Output of SynthMark: `key = value` lines between RESULTS_BEGIN and RESULTS_END, and JitterMark's table.
 
-It exits with 0 also when it says that its result is not valid.
+SynthMark exits with 0 even if it calls its result invalid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BIN = re.compile(r"\s*(\d+),\s*(\S+),\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+)\s*")
 
 
 class SynthmarkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `results` are the printed values by key, `settings` what it says that it was told.
+    """One run; `results` are the printed values by key, `settings` those of the head.
 
     `wakeups` and `renders` are JitterMark's counts by the lower edge of the bin, in the milliseconds printed.
     """
@@ -34,7 +34,7 @@ class SynthmarkRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
-    """Read SynthMark's stdout; raises BadRun when it calls its own result not valid."""
+    """Read SynthMark's stdout. Raises BadRun if SynthMark calls its own result invalid."""
     version: str | None = None
     head: dict[str, str] = {}
     results: dict[str, str] = {}
@@ -46,7 +46,7 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
         elif text.strip() in {"RESULTS_BEGIN", "RESULTS_END"}:
             state = "results" if text.strip() == "RESULTS_BEGIN" else "end"
         elif "not a valid result" in text.lower():
-            raise BadRun(f"SynthMark calls its own result not valid: {for_message(text)}", hint="let it run longer")
+            raise BadRun(f"SynthMark calls its own result invalid:  {for_message(text)}", hint="let it run longer")
         elif state == "results" and (match := _BIN.fullmatch(text)):
             number(match[2], source, line, "milliseconds")
             wakeups, renders = (whole(match[index], source, line, "a count") for index in (3, 5))
@@ -54,8 +54,8 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
         elif (match := _PAIR.fullmatch(text)) and state != "end":
             _keep(results if state == "results" else head, match[1], match[2].strip(), source, line)
     if version is None or "test.name" not in head or state != "end":
-        reason = "cut short: RESULTS_END is missing" if version else "SynthMark's: its head is missing"
-        raise unreadable(source, None, "the whole output", f"whole; it is {reason}")
+        missing = "RESULTS_END" if version else "the head"
+        raise unreadable(source, None, "the whole output", f"output of SynthMark: {missing} is missing")
     return SynthmarkRun(
         version=version,
         test=head["test.name"],
@@ -67,7 +67,7 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
 
 
 def _keep(pairs: dict[str, str], key: str, value: str, source: str, line: int) -> None:
-    """Keep the first of a key: the sink repeats settings of the head below the results."""
+    """Store the first value of a key: the results are followed by settings that repeat the head."""
     if not value:
         raise unreadable(source, line, key, "a key with a value")
     pairs.setdefault(key, value)

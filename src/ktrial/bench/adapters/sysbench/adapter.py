@@ -3,14 +3,25 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, lasted, matching, one_measurement, one_of, whole
+from ktrial.bench.adapters._outcomes import outcome, rate
+from ktrial.bench.adapters._tool import (
+    Program,
+    ToolBenchmark,
+    agree,
+    everywhere,
+    lasted,
+    matching,
+    one_measurement,
+    one_of,
+    whole,
+)
 from ktrial.bench.adapters.sysbench.output import SysbenchRun, read_sysbench
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import Quantity
 from ktrial.kit.outcome import Measurement, Outcome
 
-#: Neighbouring values of the percentile's logarithmic grid differ by this factor.
+#: Ratio of neighbouring values on the percentile's logarithmic grid.
 GRID_RATIO = 1.018
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SEED = "--rand-seed=7"
@@ -21,61 +32,49 @@ _GRID = (
 
 
 def _events(blind: str) -> Outcome:
-    return Outcome(
-        name="events",
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=1e-3,
-        high=1e10,
-        better="More events a second from all threads together.",
-        worse="Fewer events a second from all threads together.",
-        blind_spots=blind + "The average latency is its reciprocal and therefore is not an outcome of its own.",
+    return rate(
+        "events",
+        "1/s",
+        "All threads together do [more|fewer] events per second.",
+        blind + "The average latency is its reciprocal, so it is not an outcome of its own.",
+        (1e-3, 1e10),
         headline=True,
     )
 
 
 def _latency(name: str, which: str, blind: str) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="s",
-        kind="latency-quantile",
-        direction="lower",
-        low=1e-5,
-        high=3600.0,
-        better=f"{which} of the events ended sooner.",
-        worse=f"{which} of the events ended later.",
-        blind_spots=blind,
+    return outcome(
+        name,
+        "s",
+        "latency-quantile",
+        f"{which} [less|more] time.",
+        blind,
+        (1e-5, 3600.0),
         resolution=1e-5,
     )
 
 
-_P95 = _latency("latency-p95", "The slowest 5 %", _GRID)
-_MAX = _latency("latency-max", "The slowest", "One event of the whole run: it grows with the number of events.")
-_THROUGHPUT = Outcome(
-    name="throughput",
-    unit="B/s",
-    kind="rate",
-    direction="higher",
-    low=1e3,
-    high=1e13,
-    better="More bytes a second were written or read in memory.",
-    worse="Fewer bytes a second were written or read in memory.",
-    blind_spots="Blocks of 1 KiB stay in the first-level cache: this is a loop's overhead, not the memory's bandwidth, "
+_P95 = _latency("latency-p95", "The slowest 5 % of the events take", _GRID)
+_MAX = _latency(
+    "latency-max", "The slowest event takes", "One event of the whole run: it grows with the number of events."
+)
+_THROUGHPUT = rate(
+    "throughput",
+    "B/s",
+    "[More|Fewer] bytes per second are written or read in memory.",
+    "Blocks of 1 KiB stay in the first-level cache: this is a loop's overhead, not the memory's bandwidth, "
     "unless the block is made larger than the caches.",
+    (1e3, 1e13),
     headline=True,
 )
-_TIME = Outcome(
-    name="time",
-    unit="s",
-    kind="time",
-    direction="lower",
-    low=1e-4,
-    high=3600.0,
-    better="All threads took and gave back their mutexes in less wall time.",
-    worse="All threads took and gave back their mutexes in more wall time.",
-    blind_spots="Fixed work for each thread, a few seconds at most. It has one event a thread, so that its latencies "
-    "repeat the time. How the scheduler and adaptive spinning meet decides it.",
+_TIME = outcome(
+    "time",
+    "s",
+    "time",
+    "All threads take and release their mutexes in [less|more] wall time.",
+    "Fixed work for each thread, a few seconds at most. Each thread has one event, so its latencies repeat the time. "
+    "The interplay of the scheduler and adaptive spinning decides it.",
+    (1e-4, 3600.0),
     resolution=1e-4,
     headline=True,
 )
@@ -119,15 +118,15 @@ def _mutex(parameters: Parameters) -> Invocation:
 
 
 def _expected_settings(parameters: Parameters) -> dict[str, str]:
-    """Return what sysbench prints of its settings, as it prints them."""
-    told = {}
+    """Return the settings that sysbench prints, as it prints them."""
+    settings = {}
     if "max_prime" in parameters:
-        told["Prime numbers limit"] = str(parameters["max_prime"])
+        settings["Prime numbers limit"] = str(parameters["max_prime"])
     if "block" in parameters:
         text = str(parameters["block"])
         size = int(text.rstrip("KMG")) * _UNITS.get(text[-1], 1)
-        told |= {"block size": f"{size // _UNITS['K']}KiB", "operation": str(parameters["operation"])}
-    return told
+        settings |= {"block size": f"{size // _UNITS['K']}KiB", "operation": str(parameters["operation"])}
+    return settings
 
 
 def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
@@ -142,14 +141,14 @@ def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
 
 
 def _rate(run: SysbenchRun) -> Quantity:
-    """Return events a second, printed or, where this test prints none, worked out of total events and total time."""
+    """Return events per second, computed from total events and time if this test does not print them."""
     if run.events_per_second is not None:
         return run.events_per_second
     return Quantity(run.events / run.total_time.value, f"{run.events} events / {run.total_time.original}")
 
 
 def _latencies(run: SysbenchRun) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
-    """Percentile and maximum where they are above the printed quantum, and a note on what is not."""
+    """Return percentile and maximum if they are above the printed resolution, and notes on those that are not."""
     found: tuple[Measurement, ...] = ()
     notes: tuple[str, ...] = ()
     percentile = run.percentile_latency if run.percentile == 95 else None
@@ -157,7 +156,7 @@ def _latencies(run: SysbenchRun) -> tuple[tuple[Measurement, ...], tuple[str, ..
         if value is not None and value.value > 0:
             found += one_measurement(name, value)
         elif value is not None:
-            notes += (f"{name} is printed as {value.original}: below the tool's resolution, so it is left out",)
+            notes += (f"{name} is left out: it is printed as {value.original}, below the tool's resolution",)
     return found, notes
 
 
@@ -189,17 +188,17 @@ def _mutex_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 _PROGRAM = Program(
     needs=("sysbench",),
-    packages={"apt": "sysbench", "dnf": "sysbench", "pacman": "sysbench", "zypper": "sysbench"},
+    packages=everywhere("sysbench"),
     version=("sysbench", "--version"),
     version_pattern=r"sysbench (\d\S*)",
 )
-_REGISTERS = "Division in registers: neither memory nor, while there is a CPU for each thread, the kernel. "
-_YIELDS = "What sched_yield does differs between schedulers and their releases: mostly that is measured. "
+_REGISTERS = "Division in registers: it uses neither memory nor, as long as each thread has a CPU, the kernel. "
+_YIELDS = "It mostly measures sched_yield, which differs between schedulers and their releases. "
 BENCHMARKS = (
     ToolBenchmark(
         program=_PROGRAM,
         name="sysbench-threads",
-        what="Events a second of threads that take one of a few mutexes, yield and give it back a thousand times.",
+        what="Events per second of threads that take one of a few mutexes, yield and release it a thousand times.",
         outcomes=(_events(_YIELDS), _P95, _MAX),
         parameters={"threads": 4, "seconds": 10, "yields": 1000, "locks": 8},
         command=_threads,
@@ -209,12 +208,8 @@ BENCHMARKS = (
     ToolBenchmark(
         program=_PROGRAM,
         name="sysbench-cpu",
-        what="Events a second of threads that look for prime numbers by division.",
-        outcomes=(
-            _events(_REGISTERS),
-            _P95,
-            _MAX,
-        ),
+        what="Events per second of threads that search for prime numbers by division.",
+        outcomes=(_events(_REGISTERS), _P95, _MAX),
         parameters={"threads": 1, "seconds": 10, "max_prime": 10000},
         command=_cpu,
         reader=_events_reader,
@@ -223,18 +218,18 @@ BENCHMARKS = (
     ToolBenchmark(
         program=_PROGRAM,
         name="sysbench-memory",
-        what="Bytes a second that threads write or read in blocks.",
+        what="Bytes per second that threads write or read in blocks.",
         outcomes=(_THROUGHPUT,),
         parameters={"threads": 1, "seconds": 10, "block": "1K", "operation": "write"},
         command=_memory,
         reader=_memory_reader,
         standalone=True,
-        beyond_exact="it measures caches and memory, and there are none in its clock",
+        beyond_exact="it measures caches and memory, which its clock does not count",
     ),
     ToolBenchmark(
         program=_PROGRAM,
         name="sysbench-mutex",
-        what="Wall time of threads that take and give back random mutexes a fixed number of times.",
+        what="Wall time of threads that take and release random mutexes a fixed number of times.",
         outcomes=(_TIME,),
         parameters={"threads": 4, "mutexes": 4096, "locks": 50000, "loops": 10000},
         command=_mutex,

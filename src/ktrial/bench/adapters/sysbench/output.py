@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of sysbench 1.0 and 1.1: the tests threads, cpu, memory and mutex.
 
-The latency percentile lies on a logarithmic grid whose steps are 1.8 %: a value that repeats from run to run shows the
+The latency percentile lies on a logarithmic grid with steps of 1.8 %: a value that repeats from run to run shows the
 grid, not stability.
 """
 
@@ -18,16 +18,16 @@ _VERSION = re.compile(r"sysbench (\d+\.\d+\S*)")
 _TOTAL_OPERATIONS = re.compile(r"Total operations:\s*(\S+) \(\s*(\S+) per second\)")
 _TRANSFERRED = re.compile(r"(\S+) MiB transferred \((\S+) MiB/sec\)")
 _PERCENTILE = re.compile(r"\s*(\d+)th percentile:\s*(.*)")
-#: Begins the last line of the latencies, behind which nothing is read.
+#: Beginning of the last line of the latencies, after which nothing is read.
 _LAST = "sum:"
 _SETTING = re.compile(r"\s*(Prime numbers limit|block size|operation): (\S+)\s*")
 
 
 class SysbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `events_per_second` and the memory fields are None if this test prints none.
+    """One run; `events_per_second` and the memory fields are None if the test prints none.
 
-    Latencies are of one event; `percentile` names which one `percentile_latency` is; both None when disabled.
-    `settings` are what it says that it was told, as printed.
+    Latencies are of one event; `percentile` says which one `percentile_latency` is; both are None if disabled.
+    `settings` are as sysbench prints them.
     """
 
     version: str | None
@@ -46,7 +46,7 @@ class SysbenchRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
-    """Read sysbench's stdout; totals and latencies must be there."""
+    """Read sysbench's stdout, which must have totals and latencies."""
     found: dict[str, Quantity] = {}
     counts: dict[str, int] = {}
     settings: dict[str, str] = {}
@@ -70,15 +70,15 @@ def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
             _read_label(text, section, (found, counts), source, line)
     run = _whole_run(found, counts, version, percentile, source)
     if not ended:
-        raise unreadable(source, None, "the latencies", f"whole: the line {_LAST!r} is missing")
+        raise unreadable(source, None, "the latencies", f"complete: the line {_LAST!r} is missing")
     return msgspec.structs.replace(run, settings=settings)
 
 
 def _read_memory(text: str, found: dict[str, Quantity], source: str, line: int) -> None:
     if match := _TOTAL_OPERATIONS.match(text):
-        _keep(found, "operations", quantity(match[2], "1/s", source, line, "operations a second"), source, line)
+        _keep(found, "operations", quantity(match[2], "1/s", source, line, "operations per second"), source, line)
     elif match := _TRANSFERRED.match(text):
-        _keep(found, "transferred", quantity(match[2], "MiB/s", source, line, "MiB a second"), source, line)
+        _keep(found, "transferred", quantity(match[2], "MiB/s", source, line, "MiB per second"), source, line)
 
 
 def _read_label(
@@ -94,7 +94,7 @@ def _read_label(
         time = quantity(value.removesuffix("s"), "s", source, line, "seconds")
         _keep(quantities, "total_time", time, source, line)
     elif label in {"events per second", "eps", "events/s (eps)"}:
-        _keep(quantities, "eps", quantity(value, "1/s", source, line, "events a second"), source, line)
+        _keep(quantities, "eps", quantity(value, "1/s", source, line, "events per second"), source, line)
     elif section.startswith("Latency") and label in {"min", "avg", "max"}:
         if not section.startswith("Latency (ms)"):
             raise unreadable(source, line, section, "latencies in milliseconds")
@@ -105,7 +105,7 @@ def _read_label(
 
 def _keep(found: dict[str, Quantity], name: str, value: Quantity, source: str, line: int) -> None:
     if name in found:
-        raise unreadable(source, line, value.original, f"one run's {name}: there is one already")
+        raise unreadable(source, line, value.original, f"the only {name} of the run")
     found[name] = value
 
 
@@ -114,7 +114,7 @@ def _whole_run(
 ) -> SysbenchRun:
     missing = sorted({"total_time", "min", "avg", "max"} - set(found)) + sorted({"events"} - set(counts))
     if missing:
-        raise unreadable(source, None, "the whole output", f"sysbench's: {', '.join(missing)} is missing")
+        raise unreadable(source, None, "the whole output", f"output of sysbench: {', '.join(missing)} is missing")
     return SysbenchRun(
         version=version,
         threads=counts.get("threads"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session that is recorded as `ktrial watch` does: of a program of the user's, or of the machine for a time."""
+"""A session recorded as `ktrial watch` does it: of a program of the user's, or of the machine for a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, flag, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, everywhere, flag, whole
 from ktrial.bench.benchmark import PHASES, RECORDING, RECORDING_FAILED, Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.recordings.figures import PHASES as PREFIXES
@@ -20,13 +20,14 @@ from ktrial.recordings.frames.statistics import BELOW_FPS, below_rate
 from ktrial.recordings.ktrial import read_recording, started_ns
 from ktrial.recordings.model import Frames, Recording
 
-#: The program's number, which is that of its first thread; it stays when the shell becomes the program.
+#: File with the process id of the program, which is also that of its first thread; the shell becomes the program by
+#: exec.
 _PID = "pid"
 _START = f'echo $$ >{_PID}; exec "$0" "$@"'
-#: What it prints, where that tells frames: more than is kept of other programs.
+#: File with the program's output if it reports frames: more than is captured of other programs.
 _FRAMES = "frames"
 _START_TOLD = f"{_START} >{_FRAMES}"
-#: The frame loop is the agent, which starts the run.
+#: The frame loop is the agent, which also starts the run.
 _START_LOOP = f'echo $$ >{_PID}; exec /proc/$PPID/exe "$0" "$@" >{_FRAMES}'
 _LONGEST_S = 86_400.0
 
@@ -44,22 +45,24 @@ def _command(parameters: Parameters) -> Invocation:
     skipped = whole(parameters, "skip_s", low=0, high=86_400)
     words, loop = _words(parameters), parameters["frame_loop"]
     if loop and words:
-        raise BadInput("parameter frame_loop is the program: leave the parameter program out")
+        raise BadInput("parameter frame_loop replaces program: set only one of them")
     if _pattern(parameters) is not None and not (words or loop):
-        raise BadInput("parameter pattern is for what a program prints", hint="give the parameter program")
+        raise BadInput("parameter pattern needs a program whose output it matches", hint="set the parameter program")
     if words:
         script, files = (_START_TOLD, (_PID, _FRAMES)) if parameters["pattern"] else (_START, (_PID,))
         return Invocation(argv=("sh", "-c", script, *words), limit_s=_LONGEST_S, files=files, records=True)
     seconds = whole(parameters, "duration_s", low=2, high=int(LONGEST_S) if loop else 86_000)
     if skipped >= seconds:
-        raise BadInput(f"skip_s is {skipped} of {seconds} seconds", hint="nothing would be left to measure")
+        raise BadInput(
+            f"skip_s = {skipped} leaves nothing of {seconds} seconds to measure", hint="choose a smaller skip_s"
+        )
     if loop:
         return Invocation(
             argv=("sh", "-c", _START_LOOP, *_loop_arguments(loop, seconds)),
             limit_s=seconds + 60.0,
             expected_s=float(seconds),
             files=(_PID, _FRAMES),
-            # Its lines must not wait for a disk.
+            # Its output must not wait for a disk.
             in_memory=True,
             records=True,
         )
@@ -69,11 +72,11 @@ def _command(parameters: Parameters) -> Invocation:
 def _words(parameters: Parameters) -> list[str]:
     program = parameters["program"]
     if not isinstance(program, str):
-        raise BadInput(f"parameter program is {program!r}: it must be a command line")
+        raise BadInput(f"parameter program: expected a command line, got {program!r}")
     try:
         return shlex.split(program)
     except ValueError as error:
-        raise BadInput(f"parameter program is {program!r}: {error}") from None
+        raise BadInput(f"cannot parse parameter program {program!r}: {error}") from None
 
 
 def _loop_arguments(loop: object, seconds: int) -> tuple[str, str]:
@@ -81,13 +84,13 @@ def _loop_arguments(loop: object, seconds: int) -> tuple[str, str]:
         return loop_arguments(str(loop), seconds)
     except ValueError:
         raise BadInput(
-            f"parameter frame_loop is {loop!r}: it must be {' or '.join(KINDS)}, or other parameters of the load "
-            'pressure than its duration as JSON: {"file_bytes": 12884901888}'
+            f"parameter frame_loop: expected {' or '.join(KINDS)}, or parameters of the load pressure (except its "
+            f'duration) as JSON, such as {{"file_bytes": 12884901888}}, got {loop!r}'
         ) from None
 
 
 def _pattern(parameters: Parameters) -> FramePattern | None:
-    """Return how lines of the program tell frames, if they do: with their ends, as they are read when all is over."""
+    """Return the pattern for frames that the program prints, if any; it must find when a frame ended."""
     text = LINES if parameters["frame_loop"] else parameters["pattern"]
     if not text:
         return None
@@ -95,7 +98,7 @@ def _pattern(parameters: Parameters) -> FramePattern | None:
     if not pattern.tells_end:
         raise BadInput(
             f"parameter pattern {text!r} has no group `at`",
-            hint=r"when a frame ended, in seconds of CLOCK_MONOTONIC: frame (?P<at>[\d.]+) (?P<ms>[\d.]+)",
+            hint=r"let it match when a frame ended, in seconds of CLOCK_MONOTONIC: frame (?P<at>[\d.]+) (?P<ms>[\d.]+)",
         )
     return pattern
 
@@ -103,7 +106,7 @@ def _pattern(parameters: Parameters) -> FramePattern | None:
 def _limit_s(parameters: Parameters) -> float | None:
     limit_ms = parameters["limit_ms"]
     if isinstance(limit_ms, bool) or not isinstance(limit_ms, int | float) or not 0 <= limit_ms <= 60_000:
-        raise BadInput(f"parameter limit_ms is {limit_ms!r}: milliseconds from 0 (what stands out) to 60000")
+        raise BadInput(f"parameter limit_ms: expected milliseconds from 0 (outliers) to 60000, got {limit_ms!r}")
     return limit_ms / 1e3 if limit_ms else None
 
 
@@ -114,13 +117,13 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun("nothing was recorded beside the run")
     recording = read_recording(raw.files[RECORDING], RECORDING, wanted_series)
     if recording.ended != "whole":
-        raise BadRun(f"the recording is not whole: {'; '.join(recording.notes) or 'it was cut off'}")
+        raise BadRun(f"the recording is incomplete: {'; '.join(recording.notes) or 'it was cut off'}")
     pattern = _pattern(parameters)
     if pattern is not None:
         recording = with_frames(recording, _frames_of_lines(raw, recording, pattern))
     skipped_s = float(parameters["skip_s"])
     if skipped_s >= recording.length_s:
-        raise BadRun(f"skip_s is {skipped_s:g}, and the session took {recording.length_s:.1f} s")
+        raise BadRun(f"skip_s = {skipped_s:g} leaves nothing of a session of {recording.length_s:.1f} s")
     thread = _frame_thread(raw)
     begin_s = recording.begin_s + skipped_s
     below_fps = below_rate(parameters["below_fps"], "parameter below_fps")
@@ -178,7 +181,7 @@ BENCHMARK = ToolBenchmark(
     name="watch",
     what="A session of a program, or of the machine for a time, recorded as `ktrial watch` does: stutters, stalls, "
     "slow I/O.",
-    program=Program(needs=("sh", "sleep"), packages=dict.fromkeys(("apt", "dnf", "pacman", "zypper"), "coreutils")),
+    program=Program(needs=("sh", "sleep"), packages=everywhere("coreutils")),
     outcomes=WATCH_OUTCOMES,
     parameters={
         "program": "",
@@ -192,5 +195,5 @@ BENCHMARK = ToolBenchmark(
     },
     command=_command,
     reader=_read,
-    root_reason="tracing what the kernel does",
+    root_reason="it traces the kernel",
 )

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""wrk: how many requests a second nginx answers on the loopback address, in a closed loop."""
+"""wrk: how many requests per second nginx answers on the loopback address, in a closed loop."""
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._servers import LAST_WORDS, NGINX_PACKAGES, PAGE, latency, nginx
+from ktrial.bench.adapters._outcomes import latency, rate
+from ktrial.bench.adapters._servers import LAST_WORDS, NGINX_PACKAGES, PAGE, nginx
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
 from ktrial.bench.adapters.wrk.output import read_wrk
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadRun
-from ktrial.kit.outcome import Outcome
 
 _QUANTILES = {
     "latency-p50": ("50", "half"),
     "latency-p90": ("90", "all but 10 %"),
     "latency-p99": ("99", "all but 1 %"),
 }
-#: Below it wrk prints a duration as it was given, from it on rounded.
+#: wrk prints a duration below this as given, and longer ones rounded.
 _MINUTE_S = 60
 _CLOSED = (
     "A closed loop: each connection sends its next request when the last one is answered. A server that stalls gets "
@@ -24,23 +24,11 @@ _CLOSED = (
 
 
 _OUTCOMES = (
-    Outcome(
-        name="request-rate",
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=0.1,
-        high=1e9,
-        better="More requests a second were answered.",
-        worse="Fewer requests a second were answered.",
-        blind_spots=_CLOSED,
-        headline=True,
-    ),
+    rate("request-rate", "1/s", "[More|Fewer] requests per second are answered.", _CLOSED, (0.1, 1e9), headline=True),
     *(
         latency(
             name,
-            f"The time within which {share} of the requests were answered got shorter.",
-            f"The time within which {share} of the requests were answered got longer.",
+            f"The server answers {share} of the requests within a [shorter|longer] time.",
             _CLOSED,
             high=60.0,
             resolution=1e-6,
@@ -73,9 +61,11 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         agree({"duration": f"{seconds}s"}, {"duration": run.duration})
     if any(run.errors.values()):
         listed = ", ".join(f"{kind} {count}" for kind, count in run.errors.items())
-        raise BadRun(f"connections failed: {listed}", hint="did nginx end during the run? a timeout is 2 s")
+        raise BadRun(
+            f"connections failed: {listed}", hint="check whether nginx ended during the run; the timeout is 2 s"
+        )
     if run.refused:
-        raise BadRun(f"{run.refused} of {run.requests} responses were no success (neither 2xx nor 3xx)")
+        raise BadRun(f"{run.refused} of {run.requests} responses were errors (neither 2xx nor 3xx)")
     measurements = one_measurement("request-rate", run.rate)
     for name, (percent, _) in _QUANTILES.items():
         measurements += one_measurement(name, run.quantiles[percent])

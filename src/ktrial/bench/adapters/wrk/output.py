@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of wrk, with `--latency`.
+"""Output of wrk with `--latency`.
 
-wrk ends with status 0 also when connections broke or the server answered with errors; it only counts them.
+wrk exits with status 0 even if connections broke or the server answered with errors; it only counts them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _PERCENTS = ("50", "75", "90", "99")
 
 
 class WrkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `duration` is the one asked for, as printed, None if it is not; `quantiles` by percent.
+    """One run; `duration` is the requested one, as printed, None if it is not printed; `quantiles` are by percent.
 
-    `errors` counts failures by kind, `refused` answers that are no success.
+    `errors` counts failures by kind, `refused` counts unsuccessful answers.
     """
 
     threads: int
@@ -45,7 +45,7 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
     def one(pattern: re.Pattern[str], wanted: str) -> tuple[int, re.Match[str]]:
         found = [(line, match) for line, text in ended_lines(data, source) if (match := pattern.fullmatch(text))]
         if len(found) != 1:
-            raise unreadable(source, None, "the whole output", f"wrk's, with the line {wanted} once")
+            raise unreadable(source, None, "the whole output", f"output of wrk with one line {wanted}")
         return found[0]
 
     head_at, head = one(_HEAD, "'… threads and … connections'")
@@ -66,7 +66,7 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
             refused = whole(text.removeprefix(_REFUSED), source, line, "responses")
     absent = [percent for percent in _PERCENTS if percent not in quantiles]
     if absent:
-        raise unreadable(source, None, "the latency distribution", f"whole: {', '.join(absent)} % is missing")
+        raise unreadable(source, None, "the latency distribution", f"complete: {', '.join(absent)} % is missing")
     return WrkRun(
         threads=whole(head[1], source, head_at, "threads"),
         connections=whole(head[2], source, head_at, "connections"),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log.txt of X-Plane after `--fps_test=N`: what each stage of its own frame rate test came to.
+"""Log.txt of X-Plane after `--fps_test=N`: the result of each stage of its own frame rate test.
 
-`FRAMERATE TEST: time=30.0, frames=1500, fps=50.00`, and `GPU LOAD: time=…, wait=…, load=…%` behind it or on the next
-line. A replay of a flight recorder file (.fdr) has one stage; a movie (.smo) and the built-in situation have three of
-30 seconds: with panel, without it, paused.
+`FRAMERATE TEST: time=30.0, frames=1500, fps=50.00`, followed by `GPU LOAD: time=…, wait=…, load=…%` on the same or the
+next line. A replay of a flight recorder file (.fdr) has one stage; a movie (.smo) and the built-in situation have three
+of 30 seconds: with panel, without it, paused.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _TEST = "FRAMERATE TEST:"
 _GPU = "GPU LOAD:"
 _VERSION = re.compile(r"Log\.txt for X-Plane (\S+)")
 _FIELD = re.compile(r"\b([a-z]+)=([^,\s%]*(?:,\d[^,\s%]*)?)")
-#: fps is printed with two decimals or so; frames / time must be the same number to within this share.
+#: fps is printed with about two decimals; frames / time must agree with it to within this share.
 _AGREE = 0.02
 
 
 class XPlaneStage(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage of the test. `gpu_load_percent` is None if the log tells none."""
+    """One stage of the test; `gpu_load_percent` is None if it is not in the log."""
 
     time: Quantity
     frames: int
@@ -44,7 +44,7 @@ def is_xplane(data: bytes) -> bool:
 
 
 def read_xplane(data: bytes, source: str = "Log.txt") -> XPlaneLog:
-    """Read the stages; a log without any is a BadRun that says so."""
+    """Read the stages. Raises BadRun for a log without any."""
     version: str | None = None
     stages: list[XPlaneStage] = []
     for line, text in numbered(data, source):
@@ -58,7 +58,7 @@ def read_xplane(data: bytes, source: str = "Log.txt") -> XPlaneLog:
             stages[-1] = msgspec.structs.replace(stages[-1], gpu_load_percent=_load(text[load:], source, line))
     if not stages:
         raise BadRun(
-            f"{source}: no line FRAMERATE TEST: X-Plane did not finish its frame rate test",
+            f"{source} has no line FRAMERATE TEST: X-Plane did not finish its frame rate test",
             hint="run X-Plane with --fps_test=N, for example --fps_test=3, and let it end by itself",
         )
     return XPlaneLog(version=version, stages=tuple(stages))
@@ -72,7 +72,7 @@ def _stage(text: str, source: str, line: int) -> XPlaneStage:
         fps=quantity(fields["fps"], "1/s", source, line, "frames per second"),
     )
     if not stage.frames or not stage.time.value:
-        raise unreadable(source, line, text, "a stage in which something was drawn")
+        raise unreadable(source, line, text, "a stage with frames and a time")
     rate = stage.frames / stage.time.value
     if abs(rate - stage.fps.value) > _AGREE * rate:
         raise unreadable(source, line, text, f"a stage whose fps is frames over time, {rate:.4g}")
@@ -87,5 +87,5 @@ def _fields(text: str, wanted: tuple[str, ...], source: str, line: int) -> dict[
     fields = dict(_FIELD.findall(text))
     missing = [name for name in wanted if name not in fields]
     if missing:
-        raise unreadable(source, line, text, f"a result of the test: {', '.join(missing)} is missing")
+        raise unreadable(source, line, text, f"a test result: {', '.join(missing)} is missing")
     return fields

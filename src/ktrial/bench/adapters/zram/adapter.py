@@ -1,71 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `zram`: how far and how fast the kernel's algorithms compress memory, on a device made for the run."""
+"""The agent's `zram`: how well and how fast the kernel's algorithms compress memory, on a device made for the run."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import msgspec
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second
 from ktrial.bench.adapters._agent_load_reply import LoadReply
+from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import VERSION_LIMIT_S
 from ktrial.bench.benchmark import AgentLoad, Invocation, Parameters, Probe, RawOutput
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.machine.facts import FactBook
 
-#: What the parameter `data` says when it is not a file.
+#: Value of the parameter `data` if it is not a file.
 GENERATED = "generated"
 _ALGORITHMS = ("lzo-rle", "lzo", "lz4", "zstd")
-#: Rough, for the time that is left: preparations, and an algorithm of middling speed.
+#: A rough estimate: preparations, and an algorithm of middling speed.
 _EXPECTED_S = 3.0
 _BLIND = (
-    "One thread and one device, in blocks of 128 KiB from memory to memory: no reclaim, page faults or read-ahead; no "
-    "other CPU that compresses beside it. Generated data is a stated mix and nobody's memory: give a dump of your own."
+    "One thread and one device, in blocks of 128 KiB from memory to memory: no reclaim, page faults or read-ahead, and "
+    "no other CPU that compresses. Generated data is a fixed mix, not anybody's memory: provide a dump of your own."
 )
 
 
-def _ratio(name: str, better: str, worse: str, blind: str, *, headline: bool = False) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="score",
-        direction="higher",
-        kind="score",
-        low=0.5,
-        high=1e6,
-        better=better,
-        worse=worse,
-        blind_spots=blind,
-        headline=headline,
-    )
+def _ratio(name: str, sentence: str, blind: str, *, headline: bool = False) -> Outcome:
+    return outcome(name, "score", "score", sentence, blind, (0.5, 1e6), direction="higher", headline=headline)
 
 
 def _rate(name: str, verb: str) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="B/s",
-        direction="higher",
-        kind="rate",
-        low=1e4,
-        high=1e12,
-        better=f"More of the data was {verb} in a second.",
-        worse=f"Less of the data was {verb} in a second.",
-        blind_spots=_BLIND,
-    )
+    return rate(name, "B/s", f"[More|Less] data is {verb} per second.", _BLIND, (1e4, 1e12))
 
 
 _OUTCOMES = (
     _ratio(
         "compression-ratio",
-        "The data became smaller.",
-        "The data became less small.",
-        "Pages of one repeated word count as data and take no room. The allocator's losses are in `memory-ratio`.",
+        "The data compresses [better|worse].",
+        "Pages of one repeated word count as data and take no room. `memory-ratio` includes the allocator's losses.",
         headline=True,
     ),
     _ratio(
         "memory-ratio",
-        "The same data took less memory, with all that the device needs.",
-        "The same data took more memory, with all that the device needs.",
-        "A fresh device: memory that is broken up by long use is not seen.",
+        "The same data takes [less|more] memory, including everything that the device needs.",
+        "A fresh device: it does not show fragmentation by long use.",
     ),
     _rate("write-rate", "compressed"),
     _rate("read-rate", "decompressed"),
@@ -75,7 +55,7 @@ _OUTCOMES = (
 def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     data, compressed = reply.positive("data_bytes"), reply.number("compressed_bytes")
     if not compressed:
-        raise BadRun("nothing was compressed: all of the data is pages of one repeated word")
+        raise BadRun("nothing was compressed: the data consists of pages of one repeated word")
     for moved in ("stored_bytes", "written_bytes", "read_bytes"):
         if reply.number(moved) != data:
             raise BadRun(f"the data has {data} bytes, but {moved} is {reply.number(moved)}")
@@ -88,7 +68,7 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     )
 
 
-#: What the devices that are there say of the kernel; without one nobody can be asked before a run makes its own.
+#: What existing devices say about the kernel; without one, a run has to make its own first.
 _ASKED = Invocation(
     argv=("grep", "-rhs", "--include=comp_algorithm", "", "/sys/devices/virtual/block"), limit_s=VERSION_LIMIT_S
 )
@@ -98,19 +78,17 @@ def _unknown(algorithm: str, raw: RawOutput) -> str | None:
     known = dict.fromkeys(raw.stdout.decode("utf-8", "replace").replace("[", "").replace("]", "").split())
     if not known or algorithm in known:
         return None
-    return f"this kernel's zram does not compress with {algorithm}; it has {', '.join(known)}"
+    return f"this kernel's zram does not support {algorithm}, only {', '.join(known)}"
 
 
 class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
     """A load of the root session; its parameter `data` is `generated` or a file."""
 
-    @property
-    def root_reason(self) -> str | None:
-        return "a zram device is made for it, written to, and taken away"
+    root_reason: ClassVar[str | None] = "it creates, fills and removes a zram device"
 
     @property
     def probe(self) -> Probe | None:
-        """Asked for an algorithm that is its own; one that a parameter names is tried."""
+        """A test for the benchmark's own algorithm; one that a parameter names is simply tried."""
         algorithm = self.fixed.get("algorithm")
         if algorithm is None:
             return None
@@ -127,10 +105,10 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
         complete = self._complete(parameters)
         for name in ("bytes", "seed"):
             if isinstance(complete[name], bool) or not isinstance(complete[name], int) or complete[name] < 0:
-                raise BadInput(f"parameter {name} is {complete[name]!r}: it must be a whole number")
+                raise BadInput(f"parameter {name}: expected a whole number of 0 or more, got {complete[name]!r}")
         data = complete["data"]
         if not isinstance(data, str) or not (data == GENERATED or data.startswith("/")):
-            raise BadInput(f"parameter data is {data!r}: it must be {GENERATED} or the full path of a file")
+            raise BadInput(f"parameter data: expected {GENERATED} or the full path of a file, got {data!r}")
         load = AgentLoad(
             name=self.load,
             parameters=self._for_agent(complete),
