@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks: what they are, how they are run and what is recorded."""
+"""Benchmarks: what they declare, how they run and what ktrial records."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent answers to a run, as what the run left behind."""
+"""The agent's replies to `exec` and `load`, converted to `RawOutput`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.kit.json_bytes import read_bytes
 
 
 def exec_output(answer: Mapping[str, Any]) -> RawOutput:
-    """Return the reply to `exec`."""
+    """Convert the reply to `exec`."""
     ended = answer["exit"]
     usage = answer.get("rusage") or {}
     stdout, stderr = read_bytes(answer["stdout"]), read_bytes(answer["stderr"])
@@ -34,7 +34,7 @@ def exec_output(answer: Mapping[str, Any]) -> RawOutput:
 
 
 def load_output(answer: Mapping[str, Any]) -> RawOutput:
-    """Return the reply to `load`: its JSON stands for what a program prints."""
+    """Convert the reply to `load`; its JSON takes the place of a program's stdout."""
     return RawOutput(
         stdout=msgspec.json.encode(answer, order="sorted"),
         exit_status=0,

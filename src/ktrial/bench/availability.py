@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which benchmarks can run here, why others cannot, and what would change that."""
+"""Which benchmarks can run here, why others cannot, and how to change that."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ from ktrial.bench.tool_files import recipe_for
 from ktrial.kit.errors import KtrialError
 
 PackageTool = Literal["apt", "dnf", "pacman", "zypper"]
-#: Package tool -> (program that tells its presence, command that installs).
+#: Package manager -> (program whose presence reveals it, install command).
 _TOOLS: dict[PackageTool, tuple[str, str]] = {
     "apt": ("apt-get", "sudo apt install"),
     "dnf": ("dnf", "sudo dnf install"),
     "pacman": ("pacman", "sudo pacman -S"),
     "zypper": ("zypper", "sudo zypper install"),
 }
-#: The next step for a program that is not in the container's image.
-IN_CONTAINER = "put it into the image, or let `ktrial tools container` make one"
-#: The programs that tell which package tool there is.
+#: The next step if a program is missing from the container's image.
+IN_CONTAINER = "add it to the image, or build one with `ktrial tools container`"
+#: Programs whose presence reveals the package manager.
 PACKAGE_PROGRAMS = tuple(program for program, _ in _TOOLS.values())
-
-
-#: What a benchmark needs is a program, or a file of the kernel when it begins so.
+#: Beginning of `needs` entries that are kernel files, not programs.
 KERNEL_FILES = "/sys/"
 
 
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a benchmark can run here: `why` not and the `next` step are null when it can."""
+    """Whether a benchmark can run here; `why` not and the `next` step are null if it can."""
 
     benchmark: str
     what: str
@@ -46,17 +44,17 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_program(benchmark: Benchmark) -> bool:
-    """Return whether it is a program that needs nothing but its libraries, so that a guest can have it."""
+    """Return whether the benchmark needs only programs and their libraries, so that a guest can have it."""
     return bool(getattr(benchmark, "standalone", False))
 
 
 def examine(benchmarks: Iterable[Benchmark], executor: Executor) -> tuple[Availability, ...]:
-    """Look for each benchmark's programs, in order, and ask those that are there where asking is needed."""
+    """Check which benchmarks can run: look for their programs, and run the probes of those that have one."""
     return examine_with(((benchmark, {}) for benchmark in benchmarks), executor)
 
 
 def examine_with(asked: Iterable[tuple[Benchmark, Parameters]], executor: Executor) -> tuple[Availability, ...]:
-    """Return the same of benchmarks that will run with these parameters."""
+    """Check the benchmarks as `examine` does, for runs with these parameters."""
     asked = list(asked)
     benchmarks = [benchmark for benchmark, _ in asked]
     wanted = [name for benchmark in benchmarks for name in benchmark.needs]
@@ -66,17 +64,17 @@ def examine_with(asked: Iterable[tuple[Benchmark, Parameters]], executor: Execut
 
 
 def package_tool(programs: Mapping[str, str | None]) -> PackageTool | None:
-    """Return the package tool of this machine, as far as its presence tells."""
+    """Return this machine's package manager, as far as the programs show it."""
     return next((tool for tool, (program, _) in _TOOLS.items() if programs.get(program)), None)
 
 
 def install_command(packages: Mapping[str, str], tool: PackageTool | None) -> str | None:
-    """Return the command that installs, for this package tool; None when there is none or no package is known."""
+    """Return the install command for this package manager; None if the manager or the package is unknown."""
     return f"{_TOOLS[tool][1]} {packages[tool]}" if tool is not None and tool in packages else None
 
 
 def _answer(probe: Probe, parameters: Parameters, executor: Executor) -> str | None:
-    """Return why it cannot work; None also where nobody could be asked: its runs will tell."""
+    """Return why the probe says that it cannot work; None also if the probe cannot run, since the runs will show."""
     try:
         raw = executor.run(probe.invocation(parameters)).raw
     except KtrialError:
@@ -94,58 +92,57 @@ def _examine(
     tool: PackageTool | None,
 ) -> Availability:
     lacking = None if executor.guest is None else _lacking(benchmark, executor.guest, programs)
-    if lacking is not None:
-        return Availability(benchmark=benchmark.name, what=benchmark.what, why=lacking[0], next=lacking[1])
-    return _examined(benchmark, parameters, executor, programs, tool)
+    why, step = lacking or _why_not(benchmark, parameters, executor, programs, tool)
+    return Availability(benchmark=benchmark.name, what=benchmark.what, why=why, next=step)
 
 
 def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str | None]) -> tuple[str, str] | None:
-    """Return why a guest that is the host has not what a benchmark needs, and the next step; None if it has."""
+    """Return what a guest lacks to run a benchmark, and the next step; None if it lacks nothing."""
     beyond: str | None = getattr(benchmark, "beyond_exact", None)
     if guest.exact and beyond is not None:
-        return f"an exact guest tells nothing of it: {beyond}", "--host guest:KERNEL measures it in one that talks"
+        return f"an exact guest cannot measure it: {beyond}", "measure it in an ordinary guest: --host guest:KERNEL"
     needed = [name for name in benchmark.needs if "/" not in name]
     if needed and not is_program(benchmark):
-        return "it needs more than a program and its libraries, and a guest has nothing else", "measure it on a machine"
+        return "it needs more than programs and their libraries, which is all a guest has", "run it without --host"
     absent = [name for name in needed if programs.get(name) is None]
     if not absent:
         return None
     names, verb = ", ".join(absent), "is" if len(absent) == 1 else "are"
     if guest.foreign:
-        return f"{names} of this machine cannot run in a guest of another architecture", "take loads of the agent's own"
+        return f"{names} of this machine cannot run in a guest of another architecture", "use the agent-* benchmarks"
     tools = " ".join(f"--tool {name}" for name in absent)
     if guest.kept is not None:
         again = f"ktrial kernel boot KERNEL --keep {guest.kept} {tools}"
-        return f"{names} {verb} not in the guest {guest.kept}", f"end it, boot it with what it is to have: `{again}`"
+        return f"{names} {verb} not in the guest {guest.kept}", f"shut it down and boot it with its programs: `{again}`"
     if not guest.found.keys() >= set(absent):
         return (
             f"{names} {verb} not in the guest",
-            f"`ktrial kernel boot KERNEL --keep NAME {tools}` keeps one that has it",
+            f"boot a guest with it: `ktrial kernel boot KERNEL --keep NAME {tools}`",
         )
     step = install_command(benchmark.packages, package_tool(guest.found))
     if step is None and (recipe := recipe_for(absent)) is not None:
         step = f"ktrial tools get {recipe.name}"
-    return f"{names} {verb} not installed on this machine, which guests have it from", step or "install it by hand"
+    return f"{names} {verb} not installed on this machine, and guests copy it from here", step or "install it by hand"
 
 
-def _examined(
+def _why_not(
     benchmark: Benchmark,
     parameters: Parameters,
     executor: Executor,
     programs: Mapping[str, str | None],
     tool: PackageTool | None,
-) -> Availability:
+) -> tuple[str | None, str | None]:
     why: str | None = None
     step: str | None = None
     absent = [name for name in benchmark.needs if programs.get(name) is None]
     unseen = [name for name in absent if name.startswith(KERNEL_FILES)]
     if unseen:
         why, step = (
-            f"there is no {unseen[0]} here",
-            "run it on hardware that does; guests and containers rarely do",
+            f"{unseen[0]} does not exist here",
+            "run it on hardware that has it; guests and containers rarely do",
         )
     elif absent:
-        why = f"{', '.join(absent)} is not installed" if len(absent) == 1 else f"{', '.join(absent)} are not installed"
+        why = f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed"
         step = install_command(benchmark.packages, tool) or "install it by hand"
         if executor.container is not None:
             step = IN_CONTAINER
@@ -160,9 +157,9 @@ def _examined(
         why = f"cannot run as root: {benchmark.user_reason}"
         step = "run ktrial as an ordinary user, or through sudo from one"
     elif not benchmark.needs and not executor.has_loads:
-        why = "this agent has no loads of its own"
-        step = "run ./ktrial once more to build the agent anew"
+        why = "this agent cannot run loads itself"
+        step = "run ./ktrial again to rebuild the agent"
     elif benchmark.probe is not None:
         why = _answer(benchmark.probe, {**benchmark.parameters, **parameters}, executor)
         step = benchmark.probe.next if why is not None else None
-    return Availability(benchmark=benchmark.name, what=benchmark.what, why=why, next=step)
+    return why, step

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a benchmark declares, what it is run with, and what one run of it gave."""
+"""What a benchmark declares, what it is run with, and what one run of it gives."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from ktrial.machine.facts import FactBook
 
 Parameters = Mapping[str, Any]
 
-#: The folders in which a benchmark's bare program name is looked up, in this order; never PATH.
+#: Folders in which a benchmark's bare program name is looked up, in this order; PATH is never used.
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
-#: The environment of every run, to which a benchmark adds its own.
+#: Environment of every run; a benchmark adds its own variables.
 PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
-#: How many lines of stderr a failed run quotes: the last ones that tell most.
+#: How many lines of stderr a failed run quotes: the last of those that tell most.
 QUOTED_LINES = 3
-#: From how many of the last bytes of stdout, where a tool says there why it failed.
+#: How many of the last bytes of stdout to quote from, if a tool reports its failure there.
 QUOTED_BYTES = 500
-#: Where the server of a network of its own listens.
+#: Address on which the server of a run's own network listens.
 SERVER_ADDRESS = "198.51.100.1"
 #: Lines that do not say what went wrong: how each make above the failing one ends, and rulers.
 _NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* (\[.*\] Error \d+|Waiting for unfinished jobs.*)|\W*")
-#: Words of lines that say it best, the best first: an ENOSPC, an error of a linker, of a compiler, of make itself.
+#: Words of the most telling lines, best first: a full disk, then errors of the linker, the compiler and make.
 _WORST = ("No space left on device", "undefined reference to", ": fatal error: ", ": error: ", ": *** ")
-#: Where distributions keep versions of a server side by side: looked into before those, the highest version first.
+#: Where distributions keep versions of a server side by side: searched before PROGRAM_FOLDERS, highest version first.
 VERSIONED_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
-#: Stands for the run's private directory in argv, environment and parameters of loads. Records keep the word: these
-#: are the same in each run.
+#: Stands for the run's private directory in argv, environment and load parameters. Records keep this word, so that they
+#: are the same for each run.
 DIRECTORY = "{directory}"
 #: Parameters of a benchmark that places its tasks itself: on which CPUs. They lie within those chosen for it.
 CPU_PARAMETERS = ("cpu", "other_cpu")
-#: Parameter of a benchmark that keeps its CPUs busy: how many tasks at a time; 0 is one for each CPU it may use.
+#: Parameter of a benchmark that keeps its CPUs busy: the number of parallel tasks; 0 means one per usable CPU.
 JOBS_PARAMETER = "jobs"
-#: Among a run's files: what an invocation `watches`.
+#: File of a run that holds what its invocation `watches`.
 WATCHED = "watched.json"
-#: And what an invocation that `records` leaves: the recording or why there is none, and the phases in it.
+#: Files of a run whose invocation `records`: the recording or why there is none, and its phases.
 RECORDING = "recording.ktr"
 RECORDING_FAILED = "recording-failed"
 PHASES = "phases.json"
@@ -50,11 +50,11 @@ PHASES = "phases.json"
 class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What one execution left behind.
 
-    Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
-    a signal or could not be started (then `failed` says why). `interrupted` says that the user ended it. The resource
-    fields are of that run alone and None when they do not apply. `cut` says that the program printed more than was
-    captured, `unread` names a file of it that cannot be read, and why. `network` is what the agent read back of a
-    network of the run's own.
+    For the agent's own loads, `stdout` is the JSON of the reply's `ok`. `exit_status` is None if a signal ended the
+    program or it could not be started (`failed` then says why). `interrupted` means that the user ended it. The
+    resource fields cover this run alone and are None if they do not apply. `cut` means that the program printed more
+    than was captured; `unread` names a file of it that cannot be read, and why. `network` is what the agent read back
+    from the run's own network.
     """
 
     stdout: bytes = b""
@@ -77,8 +77,8 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
 class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The measurements of one run.
 
-    `tool_version` is what the output itself says, if it does. `details` holds plain JSON values beyond the outcomes,
-    for example a merged histogram `{"histogram_ns": {"1023": 17}}`. `notes` are doubts in plain sentences.
+    `tool_version` is the version that the output itself states, if any. `details` holds plain JSON values beyond the
+    outcomes, for example a merged histogram `{"histogram_ns": {"1023": 17}}`. `notes` are doubts in plain sentences.
     """
 
     measurements: tuple[Measurement, ...]
@@ -88,10 +88,10 @@ class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """A load that the agent itself carries out (request `load`).
+    """A load that the agent runs itself (request `load`).
 
-    `as_root` is one for a session of root. `data` is a regular file, read as the user, of which the load works on the
-    first `parameters["bytes"]` bytes.
+    A load with `as_root` needs a root session. `data` is a regular file, read as the user; the load works on its first
+    `parameters["bytes"]` bytes.
     """
 
     name: str
@@ -101,11 +101,11 @@ class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
-    """Two network namespaces with a link between them: the run is at one end, its `server` at the other.
+    """Two network namespaces with a link between them: the run at one end, its `server` at the other.
 
-    `link` holds what the agent knows of it: congestion, qdisc, delay_us, loss_ppm, rate_bytes_per_s, limit_packets;
-    what is missing has the agent's default. The run begins when `server`, started first, listens on TCP port `port` of
-    SERVER_ADDRESS; it is ended with the run.
+    `link` may hold congestion, qdisc, delay_us, loss_ppm, rate_bytes_per_s and limit_packets; the agent has a default
+    for each. The run begins once `server`, started first, listens on TCP port `port` of SERVER_ADDRESS. The server ends
+    with the run.
     """
 
     link: Mapping[str, Any] = {}
@@ -114,10 +114,10 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that must be done before a run, in its private directory, with its environment, by the same user.
+    """A command that must succeed before a run, in its private directory, with its environment, as the same user.
 
-    With `ready` it is a server: it stays until the run has ended, and what comes after it begins when the command
-    `ready`, tried again and again for `limit_s` seconds, ends with status 0. A server that ends early fails the run.
+    A step with `ready` is a server that stays until the run has ended. What follows it begins once the command `ready`,
+    retried for up to `limit_s` seconds, exits with status 0. A server that ends early fails the run.
     """
 
     argv: tuple[str, ...]
@@ -128,19 +128,19 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run something once, in a fresh private directory, which is the working one unless `directory` is set.
+    """How to run something once in a fresh private directory, the working directory unless `directory` is set.
 
-    The first word of `argv` is a bare name, looked up in VERSIONED_FOLDERS and PROGRAM_FOLDERS, or an absolute path.
-    `environment` is added to the pinned one; of the names in `told` that text is recorded, not the value. At `limit_s`
-    (seconds) the run and all its children are killed. `cpus` pins it. `files` are names in the private directory that
-    are collected after the run, `*` in one stands for anything; one that is not there is left out.
-    With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
-    count. `in_memory` puts the private directory on a tmpfs that belongs to the user. With `realtime_priority` the
-    user's process may take real-time priorities up to it. `once_per_boot` says that every run within one boot would
-    give the same again: a measurement makes one, whatever the number of runs asked for. `network` runs argv in a
-    network of its own. `watches` are patterns of the kernel's files that are read directly before and after the run,
-    and reach `parse` as the file WATCHED. With `records` the machine is recorded meanwhile as `ktrial watch` does: the
-    files RECORDING, PHASES (`[[name, begin_s, end_s]]`) or RECORDING_FAILED.
+    The first word of `argv` is an absolute path, or a bare name that is looked up in VERSIONED_FOLDERS and
+    PROGRAM_FOLDERS. `environment` is added to the pinned one; for names in `told`, that text is recorded instead of the
+    value. After `limit_s` seconds the run and all its children are killed. `cpus` pins it. `files` are names in the
+    private directory to collect after the run; `*` matches anything, and missing files are skipped.
+    An invocation with `load` has no argv. `steps` run first. The first `warm_ups` runs of a measurement are stored but
+    do not count. `in_memory` puts the private directory on a tmpfs of the user's. `realtime_priority` is the highest
+    real-time priority that the user's process may take. `once_per_boot` means that all runs within one boot would give
+    the same result, so a measurement makes only one. `network` runs argv in a network of its own. `watches` are
+    patterns of kernel files to read directly before and after the run; `parse` gets them as the file WATCHED. With
+    `records`, the machine is recorded during the run as `ktrial watch` does it: the files RECORDING, PHASES (`[[name,
+    begin_s, end_s]]`) or RECORDING_FAILED.
     """
 
     argv: tuple[str, ...] = ()
@@ -160,18 +160,18 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     once_per_boot: bool = False
     records: bool = False
     network: Network | None = None
-    #: About how long the run takes, in seconds; None when nobody can say.
+    #: Roughly how long the run takes, in seconds; None if unknown.
     expected_s: float | None = None
 
 
 def with_environment(invocation: Invocation, more: Mapping[str, str]) -> Invocation:
-    """With these variables too, which are recorded with their values."""
+    """Add variables that are recorded with their values."""
     told = {name: text for name, text in invocation.told.items() if name not in more}
     return msgspec.structs.replace(invocation, environment={**invocation.environment, **more}, told=told)
 
 
 def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
-    """On the CPUs that were chosen, with its servers; one that places its tasks itself within them stays as it is."""
+    """Pin a run and its servers to the chosen CPUs, unless it already places its tasks within them."""
     if cpus is None or (invocation.cpus is not None and set(invocation.cpus) <= set(cpus)):
         return invocation
     steps = tuple(msgspec.structs.replace(step, cpus=cpus) for step in invocation.steps)
@@ -179,10 +179,10 @@ def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """A short question whether a benchmark can work here at all, where its programs alone do not tell.
+    """A short test of whether a benchmark can work here, for when having its programs is not enough.
 
-    `invocation` asks it for all the benchmark's parameters. `why_not` reads the answer: the reason, or None. `next` is
-    what would change that.
+    `invocation` builds the test from all of the benchmark's parameters. `why_not` reads its output and returns the
+    reason, or None. `next` is the step that would help.
     """
 
     invocation: Callable[[Parameters], Invocation]
@@ -191,11 +191,11 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Benchmark(Protocol):
-    """A tool with a parser. Adapters are found as BENCHMARK or BENCHMARKS of `ktrial.bench.adapters.<tool>.adapter`."""
+    """A tool with a parser: BENCHMARK or one of BENCHMARKS in a module `ktrial.bench.adapters.<tool>.adapter`."""
 
     @property
     def name(self) -> str:
-        """Unique, in small letters and hyphens."""
+        """Unique name of lower-case letters, digits and hyphens."""
 
     @property
     def what(self) -> str:
@@ -203,27 +203,27 @@ class Benchmark(Protocol):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Bare names of programs and patterns of kernel files that must be there; none for the agent's own loads."""
+        """Program names and patterns of kernel files that must exist; empty for the agent's own loads."""
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """Package that holds the programs, by package tool: apt, dnf, pacman, zypper."""
+        """Package with the programs, by package manager: apt, dnf, pacman, zypper."""
 
     @property
     def root_reason(self) -> str | None:
-        """What it needs root for; None when it needs none. Only an own load `as_root` runs as root."""
+        """Why it needs root; None if it does not. Only an agent load with `as_root` runs as root."""
 
     @property
     def user_reason(self) -> str | None:
-        """Why it cannot run as root; None when it can."""
+        """Why it cannot run as root; None if it can."""
 
     @property
     def least_cpus(self) -> int:
-        """On fewer CPUs it cannot run."""
+        """The smallest number of CPUs that it can run on."""
 
     @property
     def probe(self) -> Probe | None:
-        """What tells whether it can work here; None when its programs do."""
+        """Test of whether it can work here; None if having its programs is enough."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -237,37 +237,37 @@ class Benchmark(Protocol):
         """Return how to run it once with all `parameters` on the machine that `facts` describes."""
 
     def version_invocation(self) -> Invocation | None:
-        """Return how to ask for the tool's version; None when the tool cannot be asked."""
+        """Return how to ask for the tool's version; None if it cannot be asked."""
 
     def parse_version(self, raw: RawOutput) -> str | None:
-        """Return the version in the output of `version_invocation`; None when it tells none."""
+        """Return the version in the output of `version_invocation`; None if there is none."""
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """Return the measurements in the output of a run that ended well; raises BadRun or UnreadableOutput."""
+        """Return the measurements of a run that ended well. Raises BadRun or UnreadableOutput."""
 
 
 def check_exit(raw: RawOutput) -> None:
-    """Raise BadRun, with what it said, unless the run ended by itself with status 0."""
+    """Raise BadRun, quoting the output, unless the run ended by itself with status 0."""
     if raw.interrupted:
         began = "before it began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
         raise BadRun(f"interrupted {began}")
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:
-        raise BadRun(f"still ran at its time limit and was killed{quoted(raw)}")
+        raise BadRun(f"exceeded its time limit and was killed{quoted(raw)}")
     if raw.signal is not None:
         raise BadRun(f"was killed by signal {raw.signal}{quoted(raw)}")
     if raw.exit_status != 0:
-        full = "; no space was left for its files" if _WORST[0].encode() in raw.stderr else ""
+        full = "; no space left for its files" if _WORST[0].encode() in raw.stderr else ""
         raise BadRun(f"ended with status {raw.exit_status}{full}{quoted(raw)}")
     if raw.cut:
-        raise BadRun("printed more than is captured; its output cannot be trusted to be whole")
+        raise BadRun("printed more than ktrial captures, so its output may be incomplete")
     if raw.unread is not None:
         raise BadRun(f"left a file that cannot be read: {raw.unread}")
 
 
 def why_failed(raw: RawOutput) -> str | None:
-    """Return why a command failed whose output nobody reads; None if it ended with status 0."""
+    """Return why a command failed, or None; its output may be cut, since nobody parses it."""
     try:
         check_exit(msgspec.structs.replace(raw, cut=False))
     except BadRun as error:
@@ -276,15 +276,15 @@ def why_failed(raw: RawOutput) -> str | None:
 
 
 def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None:
-    """Raise BadRun when nothing was measured, or something undeclared, repeated, not finite or implausible."""
+    """Raise BadRun if there is no measurement, or one that is undeclared, repeated, not finite or implausible."""
     if not parsed.measurements:
-        raise BadRun("nothing was recognised in the output")
+        raise BadRun("no measurement found in the output")
     declared = {outcome.name: outcome for outcome in outcomes}
     seen: set[str] = set()
     for measurement in parsed.measurements:
         outcome = declared.get(measurement.outcome)
         if outcome is None:
-            raise BadRun(f"{measurement.outcome} is not among the declared outcomes")
+            raise BadRun(f"{measurement.outcome} is not a declared outcome")
         if measurement.outcome in seen:
             raise BadRun(f"{measurement.outcome} was measured twice in one run")
         seen.add(measurement.outcome)
@@ -302,9 +302,10 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 
 
 def quoted(raw: RawOutput) -> str:
-    """Return what a failed run said, for a message's end. The first line names the fault where a usage follows.
+    """Return what a failed run printed, for the end of a message.
 
-    Some tools say on stdout alone why they failed: its end is quoted where stderr is empty.
+    The first line is included, because it names the fault if a usage text follows. Some tools report failures on stdout
+    only: its end is quoted if stderr is empty.
     """
     said = raw.stderr if raw.stderr.strip() or not raw.exit_status else raw.stdout[-QUOTED_BYTES:]
     lines = [line.strip() for line in said.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
@@ -319,6 +320,6 @@ _QUOTED_CHARACTERS = 160
 
 
 def _for_message(line: str) -> str:
-    """Return a line cut to what fits a message, without anything that would move a terminal's cursor."""
+    """Shorten a line to fit a message, and replace everything that could move a terminal's cursor."""
     cut = line if len(line) <= _QUOTED_CHARACTERS else line[:_QUOTED_CHARACTERS] + "…"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

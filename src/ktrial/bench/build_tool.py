@@ -17,10 +17,10 @@ class ToolBuilder(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the build's environment holds, but for the private folder."""
+        """The environment of a build, without the variables that name its private folder."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
-        """Return where each program is; None when it is not there."""
+        """Return each program's path; None if it is missing."""
 
     def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource: ...
 
@@ -36,10 +36,10 @@ class ToolBuilder(Protocol):
 
 
 class Toolbox(Protocol):
-    """Where built tools are kept."""
+    """Where built tools are stored."""
 
     def install(self, receipt: Receipt, files: dict[str, Path]) -> Path:
-        """Put a build in place of the tool's last one: its folder."""
+        """Replace the tool's last build and return the folder of the new one."""
 
 
 def get_tool(
@@ -50,21 +50,21 @@ def get_tool(
     toolbox: Toolbox,
     unix_ms: Callable[[], int],
 ) -> tuple[Receipt, Path]:
-    """Fetch, check, build and install: the receipt, and the build's folder."""
+    """Fetch, verify, build and install a tool; return the receipt and the folder of the build."""
     if accepted_sha256 is not None:
         check_sha256(accepted_sha256, "--accept-sha256")
         if place is None:
-            raise BadInput("--accept-sha256 is for an archive given with --from", hint="add --from ARCHIVE")
+            raise BadInput("--accept-sha256 needs an archive given with --from", hint="add --from ARCHIVE")
     _check_needs(recipe, workshop, ("git", *recipe.needs) if place is None else recipe.needs)
     source = workshop.fetch(recipe, place, accepted_sha256)
     if accepted_sha256 is not None and source.kind != "archive":
-        raise BadInput("--accept-sha256 is for an archive, and this source is none")
+        raise BadInput(f"--accept-sha256 needs an archive: {source.place} is a {source.kind}")
     tree_sha256 = workshop.tree_sha256()
     if source.verified == "commit" and recipe.tree_sha256 not in {None, tree_sha256}:
         raise KtrialError(
-            f"commit {recipe.commit} of {source.place} does not hold the files that it should: "
-            f"their digest is {tree_sha256}, not {recipe.tree_sha256}",
-            hint="nothing was built; this is a collision of SHA-1, or a wrong recipe",
+            f"commit {recipe.commit} of {source.place} has unexpected files: "
+            f"expected digest {recipe.tree_sha256}, got {tree_sha256}",
+            hint="nothing was built; the recipe is wrong, or two commits share this SHA-1",
         )
     compilers = workshop.versions(recipe.compilers)
     workshop.build(recipe.steps)
@@ -89,6 +89,6 @@ def _check_needs(recipe: Recipe, workshop: ToolBuilder, needs: Sequence[str]) ->
     if absent:
         command = install_command(recipe.packages, package_tool(found))
         raise KtrialError(
-            f"building {recipe.name} needs {', '.join(absent)}, not installed here",
+            f"cannot build {recipe.name}: missing {', '.join(absent)}",
             hint=command or f"install {', '.join(absent)}",
         )

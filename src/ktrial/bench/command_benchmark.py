@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any command as a benchmark: what it uses is measured, and numbers that it prints."""
+"""Any command as a benchmark: the resources that it uses, and numbers that it prints."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from ktrial.kit.outcome import Direction, Measurement, Outcome, OutcomeKind, Uni
 from ktrial.machine.facts import FactBook
 
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
-#: A number that goes on: digits, a decimal or thousands mark of any language with digits after it, an exponent.
+#: The rest of a number: digits, a decimal or thousands mark of any language with digits after it, an exponent.
 _GOES_ON = re.compile(r"(?:[.,'\u2019\u00a0\u202f]?[0-9]+)+|[eE][-+]?[0-9]+")
-#: The same before it: more of its digits whatever the expression says, and a mark or a sign that it does not mention.
+#: The beginning of a number: more of its digits in any case; a mark or a sign only if the expression matches nothing
+#: before the number.
 _BEGAN = re.compile(r"[-+]?[0-9.]{0,40}[0-9]\.?$")
 _BEGAN_OUTSIDE = re.compile(r"(?:[-+]?[0-9.,'\u2019\u00a0\u202f]{0,40}[0-9][.,'\u2019\u00a0\u202f]?|(?<!\w)-)$")
-#: So many characters beside a number are looked at.
+#: How many characters on each side of a number are examined.
 _BESIDE = 40
-#: Suffix of a metric's name -> base unit, factor to it, kind. Longer suffixes first.
+#: Suffix of a metric's name -> base unit, factor to it, kind. Longer suffixes come first.
 _SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
     ("_mb_per_s", "B/s", 1e6, "rate"),
     ("_mib_per_s", "B/s", 2.0**20, "rate"),
@@ -44,12 +45,12 @@ _SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
 _PLENTY = 1e18
 _USAGE = (
     "write NAME:lower=REGEX or NAME:higher=REGEX with one group around the number: 'p99_ms:lower=p99: ([0-9.]+)'; "
-    "or the place in a JSON document: 'p99_ms:lower=$.latency.p99'"
+    "or a path into a JSON document: 'p99_ms:lower=$.latency.p99'"
 )
 
 
 class PrintedNumber:
-    """What a command printed: all its text, and its stdout as a JSON document for those who want one."""
+    """The output of a command: its text, and its stdout as a JSON document for metrics with a path."""
 
     def __init__(self, raw: RawOutput) -> None:
         self._raw = raw
@@ -60,7 +61,7 @@ class PrintedNumber:
 
     @cached_property
     def document(self) -> Any:
-        """The JSON document on stdout; raises BadRun when there is none, or more than one."""
+        """The JSON document on stdout; raises BadRun unless there is exactly one."""
         if not self._raw.stdout.strip():
             raise BadRun("stdout is empty; a path needs a JSON document there")
         try:
@@ -73,9 +74,10 @@ class PrintedNumber:
 
 
 class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number that the command prints. Its name's ending says the unit: `_ms`, `_per_s`, `_bytes`; none is a score.
+    """A number that the command prints; its name's ending gives the unit.
 
-    `match` is a regular expression with one group, or a path (`$.jobs[0].iops`) into the JSON document on stdout.
+    `_ms`, `_per_s`, `_bytes` and others are units; a name without one is a score. `match` is a regular expression with
+    one group, or a path (`$.jobs[0].iops`) into the JSON document on stdout.
     """
 
     name: str
@@ -83,25 +85,25 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     match: str
 
     def check(self) -> None:
-        """Raise BadInput when the name, the expression or the path cannot be used."""
+        """Raise BadInput if the name, the expression or the path is invalid."""
         for _, error in self.faults():
             raise error
 
     def faults(self) -> Iterator[tuple[str, BadInput]]:
-        """Yield what is wrong, each with its key."""
+        """Yield each fault with the key that it belongs to."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
-            hint = "small letters, digits and _, a letter first"
-            yield "name", BadInput(f"{self.name!r} is not a name of a metric", hint=hint)
+            hint = "use lower-case letters, digits and _, beginning with a letter"
+            yield "name", BadInput(f"invalid metric name {self.name!r}", hint=hint)
         try:
             groups = 1 if is_path(self.match) and parse_path(self.match) else re.compile(self.match).groups
         except re.error as error:
-            wrong = f"the expression of {self.name} is wrong at {error.pos}: {error.msg}"
+            wrong = f"invalid expression for {self.name} at position {error.pos}: {error.msg}"
             yield "match", BadInput(wrong, hint=_USAGE)
         except BadInput as error:
             yield "match", error
         else:
             if groups != 1:
-                wrong = f"the expression of {self.name} has {groups} groups instead of one"
+                wrong = f"expected one group in the expression for {self.name}, got {groups}"
                 yield "match", BadInput(wrong, hint=_USAGE)
 
     def outcome(self) -> tuple[Outcome, float]:
@@ -128,23 +130,23 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found = list(re.finditer(self.match, text, re.MULTILINE))
         if len(found) != 1:
             how = "nowhere" if not found else f"{len(found)} times"
-            raise BadRun(f"the expression of {self.name} fits {how} in the output; it must fit once")
+            raise BadRun(f"the expression for {self.name} matches {how} in the output; it must match once")
         number = found[0][1] or ""
         if not _NUMBER.fullmatch(number.strip()):
-            raise BadRun(f"{self.name}: {number!r} is not a number (a decimal point, no other signs)")
+            raise BadRun(f"{self.name}: expected a number such as 12.5, got {number!r}")
         whole = _whole(found[0])
         if whole != number:
             raise BadRun(
-                f"{self.name}: {number!r} is a part of {whole!r}; the expression must take the whole number, with a "
-                "decimal point, or say what stands beside it"
+                f"{self.name}: {number!r} is only part of {whole!r}; match the whole number, with a decimal point, or "
+                "the text next to it"
             )
         return number
 
 
 class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A command given on the command line or in a file; implements `Benchmark`. `limit_s` kills a run that never ends.
+    """A command from the command line or a file; implements `Benchmark`.
 
-    Without `directory` it runs in the private directory of the run.
+    `limit_s` kills a run that never ends. Without `directory` the command runs in the private directory of the run.
     """
 
     name: str
@@ -160,24 +162,22 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             raise error
 
     def faults(self) -> Iterator[tuple[str, BadInput]]:
-        """Yield what cannot be run, each with its place: `$.metric[1].match`."""
+        """Yield each fault with its place, such as `$.metric[1].match`."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.name):
-            yield (
-                "$.name",
-                BadInput(f"{self.name!r} is not a name of a benchmark", hint="small letters, digits, hyphens"),
-            )
+            hint = "use lower-case letters, digits and hyphens"
+            yield "$.name", BadInput(f"invalid benchmark name {self.name!r}", hint=hint)
         if not self.argv or not self.argv[0]:
             yield "$.argv", BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
         if self.directory is not None and not self.directory.startswith("/"):
             yield "$.directory", BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
         if not 0 < self.limit_s < math.inf:
-            yield "$.limit_s", BadInput(f"{self.name}: limit_s is {self.limit_s:g}; give seconds above 0")
+            yield "$.limit_s", BadInput(f"{self.name}: expected limit_s above 0, got {self.limit_s:g}")
         taken = {outcome.name for outcome in _USED}
         for number, metric in enumerate(self.metric):
             yield from ((f"$.metric[{number}].{key}", error) for key, error in metric.faults())
             name = metric.outcome()[0].name
             if name in taken:
-                twice = BadInput(f"{self.name}: {name} is measured twice", hint="give the metric another name")
+                twice = BadInput(f"{self.name}: {name} is measured twice", hint="rename the metric")
                 yield f"$.metric[{number}].name", twice
             taken.add(name)
 
@@ -209,7 +209,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """What the command uses, and its metrics; the headline is its first metric, or else the time."""
+        """The metrics and the resource usage; the first metric, or else the time, is the headline."""
         metrics = tuple(metric.outcome()[0] for metric in self.metric)
         all_of = (*metrics, *_USED)
         return (msgspec.structs.replace(all_of[0], headline=True), *all_of[1:])
@@ -229,7 +229,6 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return None
 
     def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
-        """Return what the run used, and the numbers in its output."""
         printed = PrintedNumber(raw)
         found = [metric.read(printed) for metric in self.metric]
         used = (
@@ -243,18 +242,18 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             for name, value, factor, unit in used
             if value is not None
         ]
-        notes = ("only the beginning of its output is kept: it printed more than is captured",) if raw.cut else ()
+        notes = ("it printed more than ktrial captures: only the beginning of its output is stored",) if raw.cut else ()
         return ParsedRun(measurements=tuple(found), notes=notes)
 
 
 def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
-    """Raise BadRun unless a run of it ended well; a command whose output nobody reads may print as much as it likes."""
+    """Raise BadRun unless a run ended well; a command whose output nobody reads may print any amount."""
     unread = isinstance(benchmark, OwnBenchmark) and not benchmark.metric
     check_exit(msgspec.structs.replace(raw, cut=False) if unread else raw)
 
 
 def _whole(found: re.Match[str]) -> str:
-    """Return the number with what belongs to it and was not taken: of `1,5` perhaps only the 1 was."""
+    """Return the number with the digits around it that were not matched: of `1,5` perhaps only the 1 was."""
     begin, end = found.span(1)
     before, after = found.string[max(0, begin - _BESIDE) : begin], found.string[end : end + _BESIDE]
     began = (_BEGAN_OUTSIDE if begin == found.start() else _BEGAN).search(before)
@@ -263,7 +262,7 @@ def _whole(found: re.Match[str]) -> str:
 
 
 def parse_metric(text: str) -> Metric:
-    """`NAME:lower=REGEX` or `NAME:lower=$.path`."""
+    """Parse `NAME:lower=REGEX` or `NAME:lower=$.path`."""
     head, equals, expression = text.partition("=")
     name, colon, direction = head.partition(":")
     if not equals or not colon or direction not in {"lower", "higher"} or not expression:
@@ -274,7 +273,7 @@ def parse_metric(text: str) -> Metric:
 
 
 class ShellCommand(OwnBenchmark, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One from the command line, with the shell's environment. `told` is what is recorded instead of values of it."""
+    """A command from the command line, with the shell's environment; `told` is recorded instead of its values."""
 
     told: dict[str, str] = {}
 
@@ -292,7 +291,7 @@ def _outcome(name: str, unit: Unit, kind: OutcomeKind, direction: Direction, *, 
         high=_PLENTY,
         better=f"The command's {name} improved.",
         worse=f"The command's {name} became worse.",
-        blind_spots="Measures all that the command does, its start included.",
+        blind_spots="Covers everything that the command does, including its start.",
     )
 
 

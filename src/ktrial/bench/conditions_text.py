@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's record says of its conditions, as text."""
+"""The conditions in a run's record, as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _time(seconds: float) -> str:
     return duration(seconds) if seconds >= 60 else show_seconds(seconds)
 
 
-#: Name and unit of each reading; what is absent or unknown is not shown.
+#: Label and format of each reading; absent and unknown ones are not shown.
 _READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "temperature_c": ("", lambda value: f"{value:.1f} °C"),
     "load": ("load ", lambda value: f"{value:.2f}"),
@@ -35,7 +35,7 @@ _READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "free_high_order_pages": ("free high-order pages ", lambda value: f"{value:.0f}"),
     "steal_share": ("CPU time stolen ", percent),
     "throttled_share": ("thermally limited ", percent),
-    "kernel_warnings": ("warnings of the kernel ", lambda value: f"{value:.0f}"),
+    "kernel_warnings": ("kernel warnings ", lambda value: f"{value:.0f}"),
     "slept_s": ("slept ", _time),
     "frequency_hz": ("clock ", lambda value: f"{value / 1e9:.2f} GHz"),
     "pressure_cpu_share": ("waited for CPU ", percent),
@@ -45,13 +45,13 @@ _READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 
 
 def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield lines of name and text; none of a record that has no conditions, or none that can be read."""
+    """Yield the label and text of each line; nothing for a record without readable conditions."""
     found = _convert(document.get("conditions"), Conditions)
     if found is not None:
         for name, readings in (
-            ("before it", found.readings_before),
-            ("during it", found.readings_during),
-            ("after it", found.readings_after),
+            ("before", found.readings_before),
+            ("during", found.readings_during),
+            ("after", found.readings_after),
         ):
             text = ", ".join(_readings(readings))
             if text:
@@ -63,7 +63,7 @@ def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _kernel(found)
     settled = _convert(document.get("settled"), Settled)
     if settled is not None:
-        left = f", and then still {'; '.join(settled.left)}" if settled.left else ""
+        left = f"; still unsettled: {'; '.join(settled.left)}" if settled.left else ""
         yield "waited", f"{_time(settled.waited_s)} for the machine to settle{left}"
     for one in _convert(document.get("findings") or (), tuple[GateFinding, ...]) or ():
         if one.level != "could-not-tell":
@@ -71,7 +71,7 @@ def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _convert(value: Any, kind: Any) -> Any:
-    """Return the value as what it should be; None of a document that another program made otherwise."""
+    """Convert the value; return None if another program wrote something else there."""
     try:
         return None if value is None else msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -85,15 +85,15 @@ def _readings(readings: Mapping[str, Reading]) -> Iterator[str]:
             yield f"{what}{text(value)}"
 
 
-def _cost(told: Telemetry) -> str:
-    """Return how often, and what each sample took of the machine."""
-    cost = told.cost
-    period_s = told.period_s * told.kept_of
+def _cost(telemetry: Telemetry) -> str:
+    """Return how often the sensors were sampled, and what each sample cost the machine."""
+    cost = telemetry.cost
+    period_s = telemetry.period_s * telemetry.kept_of
     share = cost.cpu_ns_per_sample / 1e9 / period_s
-    missed = f", {told.missed} missed" if told.missed else ""
+    missed = f", {telemetry.missed} missed" if telemetry.missed else ""
     return (
-        f"{told.taken} times{missed}, each {show(period_s, 's')}: {show(cost.cpu_ns_per_sample / 1e9, 's')} of CPU time"
-        f" a sample ({100 * share:.2g}% of one CPU), {show(cost.read_ns_max / 1e9, 's')} to read at most"
+        f"{telemetry.taken} times{missed}, every {show(period_s, 's')}: {show(cost.cpu_ns_per_sample / 1e9, 's')} of"
+        f" CPU time per sample ({100 * share:.2g}% of one CPU), at most {show(cost.read_ns_max / 1e9, 's')} per read"
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the conditions of runs leave doubtful, as findings that are carried with a result: of a session, of arms."""
+"""Doubts that the conditions of runs raise about a session or an arm, as findings that go with its results."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from ktrial.kit.finding import Finding, FindingLevel
 from ktrial.machine.gates import GATES, GateLimits, Readings, group_findings
 from ktrial.machine.run_conditions import Telemetry
 
-#: Above this share of void runs the others may be a choice of the lucky ones.
+#: Above this share of void runs, the remaining ones may be a lucky selection.
 MOST_VOID = 0.2
-#: Rules that judge a run against the first one; what the others find, they find in all runs together.
+#: Rules that compare a run with the first one; the other rules judge all runs together.
 _AGAINST_FIRST = frozenset(("distance", "ratio"))
 
 
 def void_finding(group: str, void: int, runs: int, last: str | None = None) -> Finding | None:
-    """That runs do not count; None if all do. `last` is why the last of them does not."""
+    """Return how many runs of a group are void; None if none is. `last` is the reason of the last one."""
     if not void:
         return None
     level: FindingLevel = "suspect" if void > MOST_VOID * runs else "note"
     are = "is" if void == 1 else "are"
-    why = f"of {runs} runs of {group} {are} void and counted nowhere"
+    why = f"of {runs} runs of {group} {are} void and not counted"
     sentence = f"{void} {why}" if last is None else f"{void} {why}, the last: {last}"
     return Finding(kind="void", level=level, sentence=sentence, values={group: float(void)})
 
 
 def readings_of(record: RunRecord) -> Readings:
-    """Return all readings of a run that gates judge; none if nobody looked."""
+    """Return all readings of a run that gates judge; empty if none were taken."""
     found = record.conditions
     return {} if found is None else {**found.readings_before, **found.readings_during}
 
 
 def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimits], group: str) -> tuple[Finding, ...]:
-    """Return doubts about all runs of a session that were looked at; `group` is what they are called together."""
+    """Return doubts about all runs of a session that have conditions; `group` is their common name."""
     runs = [one for one in records if not one.is_warm_up and not one.exit.interrupted]
     good = [one for one in runs if one.ok and one.conditions is not None]
     void = [one for one in runs if one.void]
@@ -49,7 +49,7 @@ def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimi
 
 
 def _against_first(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    """Yield how many runs began otherwise than the first one, with the last of them as an example."""
+    """Yield how many runs began in another state than the first one, with the last of them as an example."""
     for gate in GATES.values():
         touched = [
             one
@@ -58,7 +58,7 @@ def _against_first(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
             if gate.rule in _AGAINST_FIRST and one.gate == gate.name and one.level == "suspect"
         ]
         if touched:
-            share = f"{len(touched)} of {len(good)} runs began otherwise than the first"
+            share = f"{len(touched)} of {len(good)} runs began in another state than the first"
             sentence = f"{share}, the last: {touched[-1].sentence}"
             yield Finding(kind=gate.name, level="suspect", sentence=sentence, values={group: float(len(touched))})
 
@@ -72,16 +72,16 @@ def _unsettled(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
         yield Finding(kind="settle", level="note", sentence=sentence, values={group: float(len(left))})
 
 
-_TOLD: Mapping[str, tuple[str, Callable[[Telemetry], Iterable[str]]]] = {
-    "sensor-lied": ("showed what cannot be", lambda told: told.lies),
-    "sensor-gone": ("vanished during a run", lambda told: told.gone),
-    "sensor-appeared": ("appeared during a run", lambda told: told.appeared),
+_SENSOR_FAULTS: Mapping[str, tuple[str, Callable[[Telemetry], Iterable[str]]]] = {
+    "sensor-lied": ("showed impossible values", lambda telemetry: telemetry.lies),
+    "sensor-gone": ("vanished during a run", lambda telemetry: telemetry.gone),
+    "sensor-appeared": ("appeared during a run", lambda telemetry: telemetry.appeared),
 }
 
 
 def _sensors(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    """Yield what was wrong with sensors; their columns have no value then."""
-    for kind, (what, names_in) in _TOLD.items():
+    """Yield what was wrong with sensors; their columns have no values then."""
+    for kind, (what, names_in) in _SENSOR_FAULTS.items():
         names = [
             set(names_in(one.conditions.telemetry)) if one.conditions and one.conditions.telemetry else set[str]()
             for one in good

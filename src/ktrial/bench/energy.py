@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energy counters: RAPL, hwmon and batteries; from two looks at them and the time between to joules and watts."""
+"""Energy counters (RAPL, hwmon, batteries): joules and watts from two readings and the time between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.kit.outcome import Measurement, Outcome
 
 RAPL = "/sys/class/powercap/*/energy_uj"
 BATTERY = "/sys/class/power_supply/*/status"
-#: Everything that is read of energy.
+#: All files that energy is computed from.
 PATTERNS = (
     RAPL,
     "/sys/class/powercap/*/name",
@@ -29,24 +29,24 @@ PATTERNS = (
     "/sys/class/power_supply/*/charge_now",
     "/sys/class/power_supply/*/voltage_now",
 )
-#: Files that tell the power of one instant only.
+#: Files that show the power of one instant only.
 INSTANTS = (
     "/sys/class/hwmon/hwmon*/power*_input",
     "/sys/class/hwmon/hwmon*/power*_average",
     "/sys/class/power_supply/*/power_now",
 )
-#: No RAPL domain takes more: with it a counter's range says after which time it may have wrapped more than once.
+#: No RAPL domain draws more; together with a counter's range this gives the time after which it may have wrapped twice.
 MOST_WATTS = 600.0
 _JOULES_PER_WH = 3600.0
 _HIGH = 1e9
 
-#: What each file showed; None if it could not be read.
+#: The content of each file; None if it could not be read.
 Look = Mapping[str, str | None]
 CounterKind = Literal["rapl", "hwmon", "battery-energy", "battery-charge"]
 
 
 class EnergyCounter(msgspec.Struct, frozen=True, kw_only=True):
-    """A counter of a domain (`package-0`). A RAPL counter begins anew beyond `range_uj`."""
+    """The counter of a domain such as `package-0`; a RAPL counter wraps at `range_uj`."""
 
     domain: str
     kind: CounterKind
@@ -66,14 +66,14 @@ class EnergyCounter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Consumed(NamedTuple):
-    """Energy between two looks, and how the counter showed it."""
+    """The energy used between two readings, and the counter values that show it."""
 
     joules: float
     original: str
 
 
 def counters(files: Look) -> tuple[EnergyCounter, ...]:
-    """Return the counters among these files, each domain once."""
+    """Return the counters among these files, one for each domain."""
     found: dict[str, EnergyCounter] = {}
     for counter in (*_rapl(files), *_hwmon(files), *_batteries(files)):
         found.setdefault(counter.domain, counter)
@@ -81,7 +81,7 @@ def counters(files: Look) -> tuple[EnergyCounter, ...]:
 
 
 def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) -> Consumed:
-    """Return the energy between two looks. Raises BadRun with the reason when they do not tell."""
+    """Return the energy used between two readings. Raises BadRun if they do not show it."""
     first, last = _number(counter.path, before), _number(counter.path, after)
     if counter.kind in {"battery-energy", "battery-charge"}:
         return _discharged(counter, first, last, before, after)
@@ -90,17 +90,17 @@ def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) 
         raise BadRun(f"the counter did not move in {seconds:.3g} s")
     if counter.range_uj is not None:
         if seconds * MOST_WATTS * 1e6 >= counter.range_uj:
-            raise BadRun(f"the counter may have begun anew more than once in {seconds:.0f} s")
+            raise BadRun(f"the counter may have wrapped more than once in {seconds:.0f} s")
         if last < first:
             last += counter.range_uj
-            original += f" (begins anew at {counter.range_uj})"
+            original += f" (wraps at {counter.range_uj})"
     if last < first:
         raise BadRun(f"the counter went backwards, from {original}")
     return Consumed((last - first) / 1e6, original)
 
 
 def measurements(counter: EnergyCounter, used: Consumed, seconds: float) -> tuple[tuple[Measurement, Outcome], ...]:
-    """Return joules and mean watts of the domain."""
+    """Return joules and mean watts of the domain, with their outcomes."""
     energy, power = outcomes(counter.domain)
     said = f"{used.original} in {seconds:.6f} s"
     return (
@@ -110,8 +110,8 @@ def measurements(counter: EnergyCounter, used: Consumed, seconds: float) -> tupl
 
 
 def outcomes(domain: str) -> tuple[Outcome, Outcome]:
-    """`energy.DOMAIN` and `power.DOMAIN`."""
-    blind = "Of the whole domain, whatever ran in it, from directly before the run to directly after it."
+    """Return the outcomes `energy.DOMAIN` and `power.DOMAIN`."""
+    blind = "Covers the whole domain, whatever ran in it, from directly before the run to directly after it."
     energy = Outcome(
         name=f"energy.{domain}",
         unit="J",
@@ -119,8 +119,8 @@ def outcomes(domain: str) -> tuple[Outcome, Outcome]:
         kind="energy",
         low=0,
         high=_HIGH,
-        better=f"A run took less energy from {domain}.",
-        worse=f"A run took more energy from {domain}.",
+        better=f"A run used less energy in {domain}.",
+        worse=f"A run used more energy in {domain}.",
         blind_spots=blind,
     )
     power = Outcome(
@@ -130,9 +130,9 @@ def outcomes(domain: str) -> tuple[Outcome, Outcome]:
         kind="power",
         low=0,
         high=_HIGH,
-        better=f"{domain} took less power on average.",
-        worse=f"{domain} took more power on average.",
-        blind_spots=f"{blind} A faster run may take more power and less energy.",
+        better=f"{domain} drew less power on average.",
+        worse=f"{domain} drew more power on average.",
+        blind_spots=f"{blind} A faster run may draw more power and still use less energy.",
     )
     return energy, power
 
@@ -155,7 +155,7 @@ def _discharged(counter: EnergyCounter, first: int, last: int, before: Look, aft
 
 
 def _rapl(files: Look) -> list[EnergyCounter]:
-    """Zones; those reached through memory-mapped registers show the same counters once more and come last."""
+    """Return the RAPL zones; memory-mapped ones repeat the same counters and come last."""
     zones = [path for path in files if path.startswith("/sys/class/powercap/") and path.endswith("/energy_uj")]
     found = []
     for path in sorted(zones, key=lambda path: "mmio" in path):
@@ -163,7 +163,7 @@ def _rapl(files: Look) -> list[EnergyCounter]:
         name = files.get(f"{folder}/name")
         top, colon, _ = folder.rpartition(":")
         parent = files.get(f"{top}/name") if colon and top.count(":") else None
-        range_uj = _maybe(files.get(f"{folder}/max_energy_range_uj"))
+        range_uj = _parse_count(files.get(f"{folder}/max_energy_range_uj"))
         if name:
             domain = _plain(f"{parent}-{name}" if parent else name)
             found.append(EnergyCounter(domain=domain, kind="rapl", path=path, range_uj=range_uj))
@@ -171,7 +171,7 @@ def _rapl(files: Look) -> list[EnergyCounter]:
 
 
 def _hwmon(files: Look) -> list[EnergyCounter]:
-    """Of a chip that tells its sockets, the single cores are left out."""
+    """Return the counters of hwmon chips, without those of single cores."""
     found = []
     for path in files:
         match = re.fullmatch(r"(/sys/class/hwmon/[^/]+)/energy(\d+)_input", path)
@@ -186,7 +186,7 @@ def _hwmon(files: Look) -> list[EnergyCounter]:
 
 
 def _batteries(files: Look) -> list[EnergyCounter]:
-    """Batteries of the machine itself; those of mice and headsets are left out."""
+    """Return the machine's own batteries, not those of mice and headsets."""
     found = []
     for path in files:
         folder, _, name = path.rpartition("/")
@@ -209,15 +209,14 @@ def _batteries(files: Look) -> list[EnergyCounter]:
 def _number(path: str, look: Look) -> int:
     text = look.get(path)
     if text is None:
-        raise BadRun(f"{path} could not be read")
-    number = _maybe(text)
+        raise BadRun(f"cannot read {path}")
+    number = _parse_count(text)
     if number is None:
-        raise BadRun(f"{path} shows {text[:40]!r}, which is not a number")
+        raise BadRun(f"{path}: expected a number, got {text[:40]!r}")
     return number
 
 
-def _maybe(text: str | None) -> int | None:
-    """Return a count of 0 or more."""
+def _parse_count(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 25 else None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of the user's own commands: what of the shell's reaches them, and what of it is recorded."""
+"""The environment of the user's own commands: what they get from the shell, and what of it is recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-#: What every command keeps of the session, also with a clean environment.
+#: Variables of the session that every command keeps, even with a clean environment.
 KEPT_VARIABLES = (
     "PATH",
     "HOME",
@@ -23,7 +23,7 @@ KEPT_VARIABLES = (
     "XDG_SESSION_TYPE",
     "DBUS_SESSION_BUS_ADDRESS",
 )
-#: Variables whose value is recorded as it is; of all others a salted hash.
+#: Variables recorded with their value; of all others only a salted hash is recorded.
 SHOWN_VARIABLES = frozenset(
     (
         *KEPT_VARIABLES,
@@ -35,9 +35,9 @@ SHOWN_VARIABLES = frozenset(
         *("DRI_PRIME", "MANGOHUD", "mesa_glthread", "vblank_mode", "XDG_CURRENT_DESKTOP"),
     )
 )
-#: What is pinned for every run, whatever the shell says.
+#: Variables pinned for every run, whatever the shell says.
 _PINNED = re.compile(r"LC_[A-Z]+|LANG|LANGUAGE|TZ|TMPDIR")
-#: What is another in each terminal and at each login: passed, and not compared.
+#: Variables that differ between terminals and logins: passed on, but not compared.
 _OF_THE_SHELL = re.compile(
     r"_|SHLVL|OLDPWD|PWD|WINDOWID|TERM|TERM_[A-Z_]+|COLORTERM|COLUMNS|LINES|SSH_[A-Z_]+|TMUX|TMUX_PANE|STY|WINDOW"
     r"|[A-Z_]*SESSION_ID|XDG_(?:VTNR|SEAT|SEAT_PATH|SESSION_PATH)|VTE_VERSION|KONSOLE_[A-Z_]+|INVOCATION_ID"
@@ -47,7 +47,7 @@ _SALTED = re.compile(r"=salted:([0-9a-f]+):")
 
 
 class PassedEnvironment(NamedTuple):
-    """What a command gets of the shell; `told` is what is recorded instead of values; `unreadable` is left out."""
+    """What a command gets from the shell; `told` is recorded instead of values, `unreadable` is left out."""
 
     environment: dict[str, str]
     told: dict[str, str]
@@ -55,12 +55,12 @@ class PassedEnvironment(NamedTuple):
 
 
 def basic_variables(shell: Mapping[str, str]) -> dict[str, str]:
-    """Return a clean environment: what names the user and the screen."""
+    """Return a clean environment: the variables that name the user and the screen."""
     return {name: shell[name] for name in KEPT_VARIABLES if name in shell}
 
 
 def passed_variables(shell: Mapping[str, str], salt: bytes) -> PassedEnvironment:
-    """Return the shell's environment, but for what is pinned."""
+    """Return the shell's environment without the pinned variables."""
     given = {name: value for name, value in shell.items() if not _PINNED.fullmatch(name)}
     unreadable = tuple(sorted(name for name, value in given.items() if not (_is_text(name) and _is_text(value))))
     given = {name: value for name, value in given.items() if name not in unreadable}
@@ -69,17 +69,17 @@ def passed_variables(shell: Mapping[str, str], salt: bytes) -> PassedEnvironment
 
 
 def as_recorded(environment: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a run with hashes in the place of what may be secret."""
+    """Return the environment of a run with hashes in place of possible secrets."""
     return {name: told.get(name, value) for name, value in environment.items()}
 
 
 def that_counts(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what makes two runs differ: all but what each terminal has of its own."""
+    """Return the variables that make two runs differ: all but those that each terminal has of its own."""
     return {name: value for name, value in environment.items() if not _OF_THE_SHELL.fullmatch(name)}
 
 
 def of_one_salt(sides: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Lists `A=1, B=2` of several sides, without hashes where these were not made with the same secret."""
+    """Return the lists `A=1, B=2` of several sides, without hashes if they come from different secrets."""
     texts = {name: tuple(side) for name, side in sides.items()}
     salts = {salt for side in texts.values() for text in side for salt in _SALTED.findall(text)}
     if len(salts) < 2:
@@ -92,7 +92,7 @@ def _visible(text: str) -> str:
 
 
 def _salted(name: str, value: str, salt: bytes) -> str:
-    """Return the beginning tells which secret it was made with."""
+    """Return a salted hash of the value; its beginning tells which secret was used."""
     digest = hmac.new(salt, f"environment {name}={value}".encode(), hashlib.sha256).hexdigest()
     return f"salted:{hashlib.sha256(b'environment' + salt).hexdigest()[:4]}:{digest[:12]}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a measurement tells while it goes on, and its result."""
+"""Events of a measurement in progress, and its result."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ktrial.kit.finding import Finding
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="began"):
-    """The measurement begins. `missing` benchmarks are left out. `expected_s` is null when it cannot be told yet.
+    """The measurement begins; `missing` benchmarks are left out.
 
-    `done` runs were made before it was interrupted; it goes on with the others.
+    `done` runs were made before an interruption, and the measurement continues with the others. `expected_s` is null if
+    it is unknown.
     """
 
     session: Session
@@ -27,10 +28,10 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="b
 
 
 class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
-    """A run begins: the one at `place` of `runs`, whatever was interrupted or is made again before it.
+    """A run begins: number `place` of `runs`, not counting interrupted and repeated ones.
 
-    `left_s` is the time to the end of all, null when nothing can be told.
-    `left_is_least` says that the time of some runs is not known yet and not in it.
+    `left_s` is the time to the end of all runs, null if unknown. `left_is_least` means that some runs of unknown length
+    are not in it.
     """
 
     run: int
@@ -49,13 +50,13 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=
 
 
 class Settles(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="settling"):
-    """The next run waits for the machine to settle; `waiting` says for what, and how long already."""
+    """The next run waits for the machine to settle; `waiting` says for what, and for how long so far."""
 
     waiting: str
 
 
 class BenchRunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
-    """A run ended and is kept as `name`. `so_far` are the benchmark's summaries up to here."""
+    """A run ended and is stored as `name`; `so_far` are the benchmark's summaries up to now."""
 
     record: RunRecord
     name: str
@@ -63,7 +64,7 @@ class BenchRunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark that is missing from the results, wholly or in some runs: why, and the next step if known."""
+    """A benchmark without results, or with some runs missing: why, and the next step if known."""
 
     benchmark: str
     why: str
@@ -71,9 +72,9 @@ class Hole(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="ended"):
-    """What was measured. `complete` of `wanted` benchmarks have all their runs; `holes` names the others.
+    """What was measured: `complete` of `wanted` benchmarks have all their runs, `holes` names the others.
 
-    `findings` are doubts about what was true meanwhile.
+    `findings` are doubts about the conditions during the measurement.
     """
 
     session: Session

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest: a kernel booted in an emulator with one program, and what came of it."""
+"""A guest: a kernel booted in an emulator with programs, and the result of that boot."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ from ktrial.kit.errors import KtrialError
 #: How a guest runs: on the processor itself, emulated, or emulated with a clock that counts instructions.
 Mode = Literal["kvm", "emulated", "exact"]
 
-#: Exit statuses of `kernel boot` that are not the program's own, as `timeout`, `env` and shells have them.
+#: Exit statuses of `kernel boot` that are not the program's own, numbered as in `timeout`, `env` and shells.
 STATUS_LIMIT, STATUS_FAILED, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_SIGNAL = 124, 125, 126, 127, 128
 
 _NO_ENTRY = 2
-#: Folders that a guest mounts file systems of its own on.
+#: Folders over which a guest mounts its own file systems.
 _HIDDEN = ("/tmp/", "/var/", "/run/", "/dev/", "/proc/", "/sys/")
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C"}
 
-#: What an exact guest's clock means; printed with every result.
+#: What time means in an exact guest; printed with every result.
 EXACT_CLOCK = (
     "Time in this guest counts instructions, 2 ns each, on one CPU; idle time passes at once. There are no caches, no "
     "branch prediction, no other CPU and no CPU frequency in it: it judges scheduling, wake-ups, reclaim and the "
     "length of code paths, not compiler flags, caches or what depends on the processor."
 )
 
-#: What is said where the first two boots of an exact guest were not the same and a third one was as one of them.
-ODD_BOOT = "of three runs one was not as the two others"
+#: Note if the first two boots of an exact guest differed and a third one matched one of them.
+ODD_BOOT = "one of three runs differed from the other two"
 
-#: And that of an emulated one.
+#: What time means in an emulated guest.
 EMULATED_CLOCK = (
-    "Time in this guest is that of an emulator, which other work on this machine disturbs and in which every "
-    "instruction costs about the same: it shows that things work, and only large differences."
+    "Time in this guest is that of an emulator: other work on this machine disturbs it, and every instruction costs "
+    "about the same. It shows whether things work, and large differences only."
 )
 
-#: Guest seconds of rest before an exact guest's program: the kernel tests and sorts itself out after boot.
+#: Guest seconds to wait before an exact guest's program: after boot the kernel is still testing and initialising
+#: itself.
 EXACT_SETTLE_S = 12
 
 
 class GuestTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that runs in the guest; `user` is its number and group, None is root.
+    """A program that runs in the guest; `user` is its user and group number, None means root.
 
-    `beside` runs from a moment before it until it ends.
+    `beside` are programs that start just before it and run until it ends.
     """
 
     argv: tuple[str, ...]
@@ -57,9 +58,9 @@ class GuestTool(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What the first process of the guest does.
 
-    `programs` run one after the other, until one fails. `disk` is the type of the file system on the disk in memory;
-    with `sessions` the head opens some then, and ends the guest itself; with `script` all that it would say lies in the
-    guest, word for word.
+    `programs` run one after the other until one fails. `disk` is the file system type of the disk in memory. With
+    `sessions`, the head opens sessions and ends the guest itself; with `script`, everything that it would say already
+    lies in the guest, word for word.
     """
 
     programs: tuple[GuestTool, ...] = ()
@@ -80,9 +81,9 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel by the word that names it, and the machine that it runs on; with `disk` there is a real file system.
+    """A kernel, by the word that names it, and the machine that it runs on; `disk` adds a real file system.
 
-    `tools` are programs of this machine, by their paths, that the guest brings along.
+    `tools` are paths of programs of this machine that the guest gets.
     """
 
     kernel: str
@@ -94,7 +95,7 @@ class GuestPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ends(NamedTuple):
-    """The two pipes of a session in a guest, as the head has them, and its number there."""
+    """The head's ends of the two pipes of a session in a guest, and the number of the session there."""
 
     to_agent: int
     from_agent: int
@@ -102,9 +103,9 @@ class Ends(NamedTuple):
 
 
 class KeptProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """A guest that outlives a command, as it is told to those that use it; `tools`: where its programs lie, by name.
+    """A guest that outlives a command, as its users see it; `tools` are the paths of its programs, by name.
 
-    `place` is what an exact one is booted with for each answer.
+    `place` is what an exact guest is booted from for each answer.
     """
 
     kernel: str
@@ -115,7 +116,7 @@ class KeptProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgramPast(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said to an exact guest, frame by frame, and the lines that each session answered: all there is of it."""
+    """Everything that an exact guest was told, frame by frame, and the lines that each session answered."""
 
     script: bytes = b""
     said: Mapping[int, tuple[bytes, ...]] = {}
@@ -124,8 +125,8 @@ class ProgramPast(msgspec.Struct, frozen=True, kw_only=True):
 class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
     """Programs of this machine in a guest that is the host of a command.
 
-    `places` are where they lie there, by name. `found` tells where this machine has what was looked for, None if it
-    has it not. `kept` is the name of a guest that goes on, which was given its programs at its boot.
+    `places` are their paths in the guest, by name. `found` maps each name to its path on this machine, None if it is
+    missing. `kept` names a guest that keeps running and got its programs when it was booted.
     """
 
     places: Mapping[str, str]
@@ -136,12 +137,12 @@ class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guest_path(path: str) -> str:
-    """Return where a program lies in a guest: as here, but for folders that the guest has something else in."""
+    """Return a program's path in a guest: the same as here, unless the guest mounts something over its folder."""
     return f"/usr/bin/{path.rpartition('/')[2]}" if path.startswith(_HIDDEN) else path
 
 
 class GuestStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What the guest told of itself when its first process ran; `uptime_s` is its own time since it began to boot."""
+    """What the guest reported when its first process ran; `uptime_s` is guest time since the boot began."""
 
     release: str
     version: str
@@ -154,7 +155,7 @@ class GuestStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the program ended: its status, the signal that killed it, or why it was not started."""
+    """How the program ended: its status, the signal that killed it, or why it did not start."""
 
     status: int | None = None
     signal: int | None = None
@@ -164,7 +165,7 @@ class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One boot. `failure` says why the guest did not come to its end; None if it did.
+    """One boot; `failure` says why the guest did not reach its end, None if it did.
 
     `said` are the frames of sessions that a script opened.
     """
@@ -183,7 +184,7 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_status(self) -> int:
-        """The program's own status where it has one; 128 and the signal's number as shells do; else why not."""
+        """The program's own status; 128 plus the signal's number, as in shells; or a status that says what failed."""
         if self.limit_passed:
             return STATUS_LIMIT
         if self.failure is not None:
@@ -192,7 +193,7 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(ended: ProgramEnded) -> int:
-    """Return the status that stands for how a program ended."""
+    """Return the exit status that stands for how a program ended."""
     if ended.status is not None:
         return ended.status
     if ended.signal is not None:
@@ -202,12 +203,12 @@ def status_of(ended: ProgramEnded) -> int:
     return STATUS_FAILED
 
 
-_MORE = "--memory gives it more room, --append loglevel=7 lets its kernel say more"
-_LONGER = f"--limit gives it longer, {_MORE}"
+_MORE = "give it more memory with --memory, or show kernel messages with --append loglevel=7"
+_LONGER = f"give it more time with --limit, {_MORE}"
 
 
 class GuestFailed(KtrialError):
-    """The guest did not come to its end."""
+    """The guest did not reach its end."""
 
     def __init__(self, message: str, exit_status: int, hint: str | None = None) -> None:
         super().__init__(message, hint=hint or (_LONGER if exit_status == STATUS_LIMIT else _MORE))
@@ -228,10 +229,10 @@ class InitCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestBootTime(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a kernel takes to its first process, in the guest's own time; `wall_s` is a whole boot here.
+    """How long a kernel takes to reach its first process, in guest time; `wall_s` is a whole boot on this machine.
 
-    `told_…` and `calls`, the slowest first, are of one more boot in which the kernel told what it does, which takes
-    time itself; `cut`: the newest of it are missing.
+    `told_…` and `calls` (slowest first) come from one more boot in which the kernel logged what it does, which itself
+    takes time. `cut` means that the newest lines of that log are missing.
     """
 
     schema: str = "ktrial.guest-boot-time/1"

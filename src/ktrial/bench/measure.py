@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure: runs the benchmarks of a suite in rounds, in random order, and records each run as soon as it ends."""
+"""Runs the benchmarks of a suite in rounds, in random order, and records each run as soon as it ends."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ktrial.kit.finding import Finding
 from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.ports import Clock
 
-#: So often a run that was disturbed by input, at once, or was void, at the end, is made again.
+#: How often a run is repeated: at once if input disturbed it, at the end if it was void.
 MOST_REPEATS = 3
-_OTHERWISE = "--settle waits until the machine is as before the first run, --gate NAME=LIMIT sets another limit"
+_OTHERWISE = "wait for the state of the first run with --settle, or set another limit with --gate NAME=LIMIT"
 
 
 def measure(
@@ -39,13 +39,13 @@ def measure(
     listen: Listener,
     around: Around | None = None,
 ) -> tuple[Result, tuple[RunRecord, ...]]:
-    """Carry the order out. An interruption ends it in order: what was measured is kept and summarised."""
+    """Carry out the order. After an interruption, the finished runs are still stored and summarised."""
     missing = _missing(order, executor)
     tasks = tuple(task for task in order.tasks if task.label not in missing)
     if not tasks:
         listed = "; ".join(f"{label}: {found.why}" for label, found in missing.items())
         step = next((found.next for found in missing.values() if found.next), None)
-        raise KtrialError(f"nothing of {order.suite} can run here: {listed}", hint=step)
+        raise KtrialError(f"no benchmark of {order.suite} can run here: {listed}", hint=step)
     background = None
     if order.load is not None:
         background = Background(order.load, facts.value("cpu.threads") or 1, executor, clock)
@@ -111,7 +111,7 @@ class _Rounds:
         self._session = session_of(order, facts, executor.agent_version, store.new_name())
 
     def _take_up(self) -> bool:
-        """Go on with an earlier measurement of the same plan: the same tools in the same places too."""
+        """Continue an earlier measurement of the same plan, with the same tools in the same places."""
         programs = self._executor.programs([name for task in self._tasks.values() for name in task.benchmark.needs])
         container = self._executor.container
         tools = {"programs": programs, "versions": self._versions, "container": container and container.image_id}
@@ -138,15 +138,15 @@ class _Rounds:
         return False
 
     def begin(self, missing: Mapping[str, Availability]) -> None:
-        """Ask for root where that is needed, the tools for their versions, and tell that it begins."""
-        needy = [f"{label} ({task.benchmark.root_reason})" for label, task in self._tasks.items() if _needs_root(task)]
-        if needy:
+        """Obtain root if needed, ask the tools for their versions, and report the beginning."""
+        reasons = {label: task.benchmark.root_reason for label, task in self._tasks.items()}
+        if needy := [f"{label} ({reason})" for label, reason in reasons.items() if reason is not None]:
             self._executor.obtain_root(", ".join(needy))
         for label, task in self._tasks.items():
-            asked = task.benchmark.version_invocation()
-            told = task.benchmark.parse_version(self._run(asked).raw) if asked else None
+            question = task.benchmark.version_invocation()
+            version = task.benchmark.parse_version(self._run(question).raw) if question else None
             own = self._invocations[label].load is not None
-            self._versions[label] = told or (self._executor.agent_version if own else None)
+            self._versions[label] = version or (self._executor.agent_version if own else None)
         self._goes_on = self._take_up()
         expected_s, least = self._remaining_s(0)
         if self._around is not None:
@@ -171,7 +171,7 @@ class _Rounds:
         )
 
     def carry_out(self) -> None:
-        """The warm-ups, then all rounds; a run that is void is made again after them, up to a limit."""
+        """Make the warm-ups, then all rounds; a void run is repeated after them, up to a limit."""
         void = Counter[RunPlace]()
         for done, place in enumerate(self._schedule):
             record = self._carry_out(done, place, repeats=MOST_REPEATS, returns=MOST_REPEATS - void[place])
@@ -181,15 +181,15 @@ class _Rounds:
         self._keep_state("end")
 
     def _keep_state(self, place: str) -> None:
-        """The tunable state of the machine: what changed while it was measured can be told later."""
+        """Store the machine's tunable state, so that changes during the measurement can be found later."""
         state = self._around.state() if self._around is not None else None
         if state is not None:
             self._store.keep_state(self._session.session, place, state)
 
     def _carry_out(self, done: int, place: RunPlace, *, repeats: int, returns: int) -> RunRecord:
-        """Return one run, from the waiting to its record; `done` places of the schedule lie behind it.
+        """Make one run, from the waiting to its record; `done` places of the schedule lie behind it.
 
-        It may be made again at once for so many `repeats`, and at the end for so many `returns`.
+        It may be repeated `repeats` times at once, and `returns` times at the end.
         """
         settled = None
         if self._around is not None:
@@ -246,7 +246,7 @@ class _Rounds:
             raise KeyboardInterrupt
 
     def _disturbed(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
-        """Return what was used during the run, and whether Ctrl-C was pressed: the run itself is kept all the same."""
+        """Return what was used during the run, and whether Ctrl-C was pressed; the run is stored either way."""
         if self._around is None or record.exit.interrupted:
             return None, record.exit.interrupted
         try:
@@ -271,7 +271,7 @@ class _Rounds:
         )
 
     def _findings(self) -> tuple[Finding, ...]:
-        """Return what was true meanwhile and leaves a doubt."""
+        """Return doubts about the conditions during the measurement."""
         if self._around is None or self._around.gates is None:
             return ()
         return session_findings(self.records, self._order.gates, self._session.label or "this session")
@@ -306,7 +306,7 @@ class _Rounds:
         return pinned(with_environment(invocation, self._order.environment), task.cpus)
 
     def _remaining_s(self, done: int) -> tuple[float | None, bool]:
-        """Return seconds for the runs from number `done` on, and whether some of unknown time are not in it."""
+        """Return the expected seconds from run `done` on, and whether some runs of unknown length are not in it."""
         known: list[float] = []
         labels = [place.label for place in self._schedule[done:]]
         for label in labels:
@@ -322,7 +322,7 @@ class _Rounds:
 
 
 def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:
-    """Return what all runs of this measurement have in common."""
+    """Return what all runs of this measurement share."""
     return Session(
         session=name,
         suite=order.suite,
@@ -331,16 +331,12 @@ def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> 
         rounds=order.rounds,
         kernel_release=facts.value("kernel.release"),
         boot_id=facts.value("boot.id"),
-        machine={name: facts.get(name, Fact(unknown="the agent told nothing")) for name in MACHINE_FACTS},
+        machine={name: facts.get(name, Fact(unknown="the agent did not report it")) for name in MACHINE_FACTS},
         ktrial_version=__version__,
         agent_version=agent_version,
         gates=order.gates,
         sample_period_s=order.sample_period_s,
     )
-
-
-def _needs_root(task: Task) -> bool:
-    return task.benchmark.root_reason is not None
 
 
 def _holes(missing: Mapping[str, Availability]) -> tuple[Hole, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw output that a tool or a person has packed: looked into and scrubbed inside."""
+"""Raw output that a tool or a person has compressed: opened, and scrubbed inside."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.packed import opened
 from ktrial.kit.scrub import Scrubber
 
-#: Packed in packed in packed.
+#: How many layers of compression are opened.
 _MOST_LAYERS = 3
 
 
 def layers(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes, and what is packed in them. Raises BadInput for what cannot be opened whole."""
+    """Yield the bytes, and those of each layer inside. Raises BadInput for a layer that cannot be opened whole."""
     yield data
     for _ in range(_MOST_LAYERS):
         found = opened(data)
@@ -23,11 +23,11 @@ def layers(data: bytes) -> Iterator[bytes]:
         data = found.inner
         yield data
     if opened(data) is not None:
-        raise BadInput(f"it is packed more than {_MOST_LAYERS} times")
+        raise BadInput(f"it is compressed more than {_MOST_LAYERS} times")
 
 
 def scrubbed(data: bytes, scrubber: Scrubber, *, places_only: bool = False) -> bytes:
-    """Return the same without names; packed again the same way where something inside was replaced."""
+    """Return the bytes without names, packed again the same way if something inside was replaced."""
     found = opened(data)
     if found is None:
         return scrubber.raw(data, places_only=places_only)

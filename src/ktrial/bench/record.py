@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of one run, as it is kept, and the summary of several."""
+"""The stored record of one run, and the summary of several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ktrial.machine.gates import GateFinding, GateLimits
 from ktrial.machine.run_conditions import Conditions
 from ktrial.machine.settle import Settled
 
-#: Outcome of the background load itself: its work done per second.
+#: Outcome of the background load itself: the work that it did per second.
 LOAD_THROUGHPUT = Outcome(
     name="load.throughput",
     unit="1/s",
@@ -29,10 +29,10 @@ LOAD_THROUGHPUT = Outcome(
     kind="rate",
     low=0,
     high=1e12,
-    better="The background load got more done beside the benchmark.",
+    better="The background load did more work beside the benchmark.",
     worse="The background load was starved.",
-    blind_spots="Of `spin`: of the benchmark's own time, between counts 10 ms apart. Of stress-ng: from its start to "
-    "its end, which takes in half a second before the benchmark begins.",
+    blind_spots="`spin` is counted every 10 ms, for the benchmark's own time. stress-ng is counted from its start to "
+    "its end, which includes half a second before the benchmark.",
 )
 #: Facts that every run record carries.
 MACHINE_FACTS = (
@@ -69,10 +69,10 @@ MACHINE_FACTS = (
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
-    """What was really run, where and when, and what it left behind. `argv` has the program's path resolved.
+    """What really ran, where and when, and what it left behind; `argv` has the program's path resolved.
 
-    `steps` are the command lines of what was done before it, as far as it came; `step_raw` what they printed.
-    `built` says what the program was made from when ktrial built it, `container` in which one it ran.
+    `steps` are the command lines that ran before it, up to a failure; `step_raw` is what they printed. `built` says
+    what the program was made from if ktrial built it; `container` says in which one it ran.
     """
 
     argv: tuple[str, ...]
@@ -88,17 +88,17 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch(Protocol):
-    """Looks at the machine around a run."""
+    """Observes the machine around a run."""
 
     def begin(self) -> None:
-        """The run begins directly after this."""
+        """Begin, directly before the run."""
 
     def end(self) -> None:
-        """The run has ended directly before this; never called of one that was interrupted."""
+        """End, directly after the run; not called if the run was interrupted."""
 
 
 class Artefact(msgspec.Struct, frozen=True):
-    """Bytes kept beside the records under their SHA-256."""
+    """Bytes stored beside the records under their SHA-256."""
 
     sha256: str
     size_bytes: int
@@ -109,7 +109,7 @@ class Artefact(msgspec.Struct, frozen=True):
 
 
 def raw_parts(raw: RawOutput) -> dict[str, bytes]:
-    """Return the streams and files of a run by name; empty ones are left out."""
+    """Return the streams and files of a run by name, without empty ones."""
     parts = {"stdout": raw.stdout, "stderr": raw.stderr, **{f"files/{name}": data for name, data in raw.files.items()}}
     return {name: data for name, data in parts.items() if data}
 
@@ -117,7 +117,7 @@ def raw_parts(raw: RawOutput) -> dict[str, bytes]:
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """How the program ended: a status, a signal, or not started at all.
 
-    `timed_out` when it was killed at its limit, `interrupted` when by Ctrl-C or another signal to ktrial.
+    `timed_out` means that it was killed at its limit, `interrupted` that Ctrl-C or another signal to ktrial ended it.
     """
 
     status: int | None = None
@@ -138,7 +138,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run used. Null where it does not apply."""
+    """What one run used; null if it does not apply."""
 
     wall_ns: int | None
     user_us: int | None
@@ -147,7 +147,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """A measurement with what its outcome says, so that a record can be read alone."""
+    """A measurement with what its outcome declares, so that a record can be read alone."""
 
     outcome: str
     value: float
@@ -184,12 +184,12 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """What all runs of one command have in common. `machine` holds facts: value, absent or unknown.
+    """What all runs of one command have in common; `machine` holds facts: value, absent or unknown.
 
-    `notes` say what is not measured or not known here, and why. `held_off` is what was kept away while measuring
-    (`sleep`, and `idle`, which locks the screen), `disturbances` are timers that were due within the expected time.
-    `gates` are the limits by which runs were judged, `sample_period_s` the time between two samples of a run.
-    `missing` are benchmarks of the suite that were left out, and why.
+    `notes` say what is not measured or unknown here, and why. `held_off` is what ktrial inhibits while it measures
+    (`sleep`, and `idle`, which locks the screen); `disturbances` are timers that are due within the expected time.
+    `gates` are the limits by which runs are judged, `sample_period_s` the time between two samples of a run. `missing`
+    are benchmarks of the suite that are left out, and why.
     """
 
     session: str
@@ -211,7 +211,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in a trial a run was made: in which block (null: a warm-up) and arm, on which boot of which kernel."""
+    """Where in a trial a run was made: block (null for a warm-up) and arm, on which boot of which kernel."""
 
     trial: str
     protocol_sha256: str
@@ -222,11 +222,11 @@ class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution of one benchmark, `ktrial.run/1`. `failure` says why it gave no measurement; null when it did.
+    """One execution of one benchmark, `ktrial.run/1`; `failure` says why there is no measurement, else null.
 
-    A run of round 0 is a warm-up: kept, and in no summary. `conditions` are null of a run that nobody looked at.
-    `findings` are doubts about its start against that of the first run, `settled` how it was waited for. What makes
-    it `void` is listed; it has failed then. A run that is `repeated` was void, or disturbed by input, and made again.
+    A run of round 0 is a warm-up: stored, but in no summary. `conditions` are null if nobody read them. `findings` are
+    doubts about its start compared with the first run; `settled` says how long ktrial waited for it. `void` lists why
+    the run is void; it has failed then. A `repeated` run was void, or disturbed by input, and was made again.
     """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"
@@ -275,7 +275,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
-    """What an earlier measurement of the same plan left. `next_run` is the first number that no run has."""
+    """What an earlier measurement of the same plan left; `next_run` is the first unused run number."""
 
     session: Session
     records: tuple[RunRecord, ...]
@@ -283,7 +283,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome of one benchmark over all good runs. `cv` is the coefficient of variation, null below two runs."""
+    """One outcome of one benchmark over all good runs; `cv`, the coefficient of variation, is null below two runs."""
 
     benchmark: str
     outcome: str
@@ -298,7 +298,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str]]) -> tuple[SessionSummary, ...]:
-    """Per benchmark (by name) and outcome (as first measured); `headlines` names each benchmark's headline outcomes."""
+    """Summarise each outcome of each benchmark, in the order of `headlines`, which holds the headline outcomes."""
     values: dict[tuple[str, str], list[KeptMeasurement]] = {}
     for record in records:
         for kept in () if record.is_warm_up else record.measurements:
@@ -327,7 +327,7 @@ def _summary(benchmark: str, kept: Sequence[KeptMeasurement], headline: bool) ->
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """Standard deviation of the sample over its mean; None below two values or where the mean is zero."""
+    """Return the sample's standard deviation over its mean; None below two values or if the mean is zero."""
     if len(values) < 2:
         return None
     mean = math.fsum(values) / len(values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which runs a measurement has, in which order, and by what an interrupted one is known again."""
+"""The runs of a measurement, their order, and how an interrupted one is recognised."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ktrial.machine.gates import GateLimits
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure: every task once in each of the rounds.
+    """What to measure: every task once in each round.
 
-    With `drawn` the seed is a fresh one, and an earlier measurement's may be used instead; with `fresh` none is gone on
-    with. `gates` judge the runs; those that are left out have their defaults. `sample_period_s` is the time between two
-    samples beside each run; None for no samples. `unplaced` are benchmarks of the suite that cannot run on the CPUs
-    that were asked for: label -> what is wrong. `environment` is added to that of every run.
+    With `drawn`, the seed is random, and that of an earlier measurement may be used instead; with `fresh`, no earlier
+    one is continued. `gates` judge the runs; those not named have their defaults. `sample_period_s` is the time between
+    two samples during a run; None takes no samples. `unplaced` are benchmarks of the suite that cannot run on the
+    chosen CPUs: label -> error. `environment` is added to that of every run.
     """
 
     suite: str
@@ -55,8 +55,8 @@ class RunPlace(NamedTuple):
 
 
 def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[str, object]) -> str:
-    """Return a hash that two orders share when the second goes on with the first: the same runs, tools and boot."""
-    said = {
+    """Return a hash that two orders share if one can continue the other: the same runs, tools and boot."""
+    plan = {
         "suite": order.suite,
         "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
         "own": [_own(task.benchmark) for task in order.tasks if isinstance(task.benchmark, OwnBenchmark)],
@@ -71,7 +71,7 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
         "tools": tools,
         "environment": order.environment,
     }
-    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(plan, order="sorted")).hexdigest()
 
 
 def _own(benchmark: OwnBenchmark) -> OwnBenchmark:
@@ -79,7 +79,7 @@ def _own(benchmark: OwnBenchmark) -> OwnBenchmark:
 
 
 def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[RunPlace, ...]:
-    """Return all runs in order: warm-ups first, as round 0."""
+    """Return all runs in order, with the warm-ups first as round 0."""
     warm_ups = [label for label, one in invocations.items() for _ in range(one.warm_ups)]
     once = {label for label, one in invocations.items() if one.once_per_boot}
     return tuple(
@@ -90,7 +90,7 @@ def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tup
 
 
 def places_done(records: Iterable[RunRecord]) -> frozenset[RunPlace]:
-    """Return the places whose run was made to its end; one that was interrupted, or is to be made again, is not."""
+    """Return the places whose run was completed, without those interrupted or to be repeated."""
     return frozenset(
         RunPlace(record.benchmark, record.round, record.position)
         for record in records

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suites: benchmarks with parameters, and the background load under which they run; the order of their runs."""
+"""Suites: benchmarks with parameters, the background load under which they run, and the order of their runs."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.units import parse_quantity
 from ktrial.machine.gates import OFF
 
-#: What the agent can sample at.
+#: Shortest and longest sample period of the agent.
 SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.1, 60.0
-#: Seconds that a background load runs before the benchmark begins.
+#: Seconds for which a background load runs before the benchmark begins.
 SETTLE_S = 0.5
-#: What the background load writes when it ends.
+#: File that the background load writes when it ends.
 LOAD_FILE = "load.yaml"
-#: A background load that nobody ends any more ends by itself after so many seconds; no run under load takes longer.
+#: A background load that nobody stops ends after this many seconds; no run under load takes longer.
 LOAD_LIMIT_S = 3600.0
-
-
-#: A whole number that grows with the machine: all CPUs that a benchmark may use, or a part of them, one at least.
+#: A whole number that grows with the machine: all usable CPUs or a fraction of them, at least one.
 _SIZED = re.compile(r"cpus(?:/([1-9][0-9]{0,3}))?")
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One benchmark of a suite. `name` tells two uses of the same benchmark apart; by default it is the benchmark's.
+    """One benchmark of a suite; `name` distinguishes two uses of the same one and defaults to its own name.
 
     A parameter that is a whole number may be `cpus` or `cpus/2`.
     """
@@ -47,9 +45,9 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A background load: one worker for each of that `share` of the CPUs, one at least.
+    """A background load: one worker for each CPU of that `share` of the CPUs, at least one.
 
-    `use` is `stress-ng` (with its `stressor`, and `method` where that is `cpu`) or `spin`, the agent's own.
+    `use` is `stress-ng` (with its `stressor`, and `method` if that is `cpu`) or `spin`, the agent's own load.
     """
 
     use: Literal["stress-ng", "spin"] = "stress-ng"
@@ -58,11 +56,10 @@ class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: float = 0.5
 
     def workers(self, cpus: int) -> int:
-        """Return how many workers that is on a machine with so many CPUs."""
         return max(1, int(cpus * self.share))
 
     def invocation(self, cpus: int) -> Invocation:
-        """Return how to start it: it runs until it is told to end, and tells its throughput then."""
+        """Return how to start it; it runs until it is told to end, and then reports its throughput."""
         workers = self.workers(cpus)
         if self.use == "spin":
             return Invocation(load=AgentLoad(name="spin", parameters={"threads": workers}), limit_s=LOAD_LIMIT_S)
@@ -73,7 +70,7 @@ class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is put back to the same state before each run, in this order."""
+    """What is reset to the same state before each run, in this order."""
 
     sync: bool = False
     reset_swap: bool = False
@@ -81,7 +78,7 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def needs_root(self) -> str | None:
-        """What needs root, for the question; None when nothing does."""
+        """What needs root, for the prompt; None if nothing does."""
         swap = "resetting swap" if self.reset_swap else ""
         caches = "dropping caches" if self.drop_caches else ""
         named = " and ".join(part for part in (swap, caches) if part)
@@ -89,7 +86,7 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a suite file says. `gates` are limits by gate, as `machine.gates.parse_gates` reads them."""
+    """The content of a suite file; `gates` are limits by gate, as `machine.gates.parse_gates` reads them."""
 
     name: str
     summary: str
@@ -101,7 +98,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sample_period_s(self) -> float | None:
-        """Seconds between two samples beside a run; None for no samples. Raises BadInput."""
+        """Seconds between two samples during a run; None takes no samples. Raises BadInput."""
         return parse_sample_period(self.sample_period)
 
 
@@ -115,7 +112,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_sample_period(text: str) -> float | None:
-    """`1s`, `500ms`, or `off`. Raises BadInput."""
+    """Parse `1s`, `500ms` or `off`. Raises BadInput."""
     if text == OFF:
         return None
     try:
@@ -123,25 +120,25 @@ def parse_sample_period(text: str) -> float | None:
     except ValueError:
         period_s = 0.0
     if not SHORTEST_PERIOD_S <= period_s <= LONGEST_PERIOD_S:
-        raise BadInput(f"{text!r} is not a time between two samples", hint=f'from 100ms to 60s, or "{OFF}"')
+        raise BadInput(f"expected a sample period, got {text!r}", hint=f'use 100ms to 60s, or "{OFF}"')
     return period_s
 
 
 def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
-    """Raise BadInput for a parameter that the benchmark does not have or one of another type."""
+    """Raise BadInput for an unknown parameter or a value of the wrong type."""
     for name, value in entry.parameters.items():
         if name not in benchmark.parameters:
             known = ", ".join(sorted(benchmark.parameters)) or "none"
             raise BadInput(f"{entry.use} has no parameter {name!r}", hint=f"its parameters: {known}")
         default = benchmark.parameters[name]
         if isinstance(value, float) and not math.isfinite(value):
-            raise BadInput(f"{entry.use}: {name} = {value!r} is not a number that can be asked for")
+            raise BadInput(f"{entry.use}: {name} = {value!r} is not a finite number")
         if default is not None and not _same_kind(value, default) and not _grows(value, default):
             raise BadInput(f"{entry.use}: {name} = {value!r} does not have the type of its default {default!r}")
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
-    """Return the parameters, with a number for each that grows with the CPUs. Raises BadInput if none is known."""
+    """Return the parameters with numbers for those that grow with the CPUs. Raises BadInput if `cpus` is None."""
     return {
         name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
     }
@@ -155,7 +152,7 @@ def _grows(value: Any, default: Any) -> bool:
 def _on(value: str, cpus: int | None) -> int:
     match = _SIZED.fullmatch(value)
     if cpus is None or match is None:
-        raise BadInput(f"{value}: how many CPUs there are is not known", hint="set the parameter with -p")
+        raise BadInput(f"cannot compute {value}: the number of CPUs is unknown", hint="set the parameter with -p")
     return max(1, cpus // int(match[1] or 1))
 
 
@@ -170,7 +167,7 @@ def _same_kind(value: Any, default: Any) -> bool:
 
 
 def orders(labels: Sequence[str], rounds: int, seed: int) -> tuple[tuple[str, ...], ...]:
-    """The order of the benchmarks in each round: random, and the same again for the same seed, whatever the Python."""
+    """Return the order of the benchmarks in each round: random, but the same for the same seed on any Python."""
 
     def rank(number: int, label: str) -> bytes:
         return hashlib.sha256(f"{seed}/{number}/{label}".encode()).digest()
@@ -179,19 +176,19 @@ def orders(labels: Sequence[str], rounds: int, seed: int) -> tuple[tuple[str, ..
 
 
 def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = None) -> tuple[int, ...]:
-    """`0,2-3` -> (0, 2, 3); also `little` and `big` where `kinds` gives the CPUs of that kind."""
+    """Parse `0,2-3` to (0, 2, 3); also `little` and `big` if `kinds` gives the CPUs of that kind."""
     if kinds is not None and text in kinds:
         found = kinds[text]
         if not found:
-            raise BadInput(f"this machine has no {text} cores", hint="its CPUs are all of one kind; give their numbers")
+            raise BadInput(f"this machine has no {text} cores", hint="all its CPUs are of one kind; give their numbers")
         return tuple(found)
     cpus: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise BadInput(f"{text!r} is not a list of CPUs", hint="write for example 0,2-3, or little or big")
+            raise BadInput(f"expected a list of CPUs, got {text!r}", hint="use numbers such as 0,2-3, or little or big")
         end = int(last) if dash else int(first)
         if end < int(first) or end > 8191:
-            raise BadInput(f"{part.strip()!r} in {text!r} is not a range of CPUs")
+            raise BadInput(f"expected a range of CPUs in {text!r}, got {part.strip()!r}")
         cpus.update(range(int(first), end + 1))
     return tuple(sorted(cpus))

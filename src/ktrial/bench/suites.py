@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the words of a command line to what is to be measured."""
+"""Turns the words of a command line into what is to be measured."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": Fa
 
 
 def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """Return the suite of that name, or one made of the single benchmark of that name."""
+    """Return the suite with that name, or one made of the single benchmark with that name."""
     if name in suites:
         return suites[name]
     if name in benchmarks:
         return Suite(name=name, summary=benchmarks[name].what, benchmark=(SuiteEntry(name),))
-    raise UnknownName("suite or benchmark", name, [*suites, *benchmarks], hint="`ktrial bench --list` lists them")
+    raise UnknownName("suite or benchmark", name, [*suites, *benchmarks], hint="list them with `ktrial bench --list`")
 
 
 def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Sequence[str]) -> Suite:
-    """The suite with parameters of the command line: `NAME=VALUE`, or `BENCHMARK:NAME=VALUE` where it has several."""
+    """Return the suite with `NAME=VALUE`, or `BENCHMARK:NAME=VALUE` if it has several benchmarks, applied."""
     entries = {entry.label: entry for entry in suite.benchmark}
     for text in given:
         left, equals, value = text.partition("=")
@@ -35,7 +35,7 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
         if not equals or not name:
             raise BadInput(f"cannot read -p {text!r}", hint="write NAME=VALUE or BENCHMARK:NAME=VALUE")
         if not colon and len(entries) > 1:
-            raise BadInput(f"-p {text!r} does not say of which benchmark", hint=f"-p {next(iter(entries))}:{text}")
+            raise BadInput(f"-p {text!r} does not name its benchmark", hint=f"-p {next(iter(entries))}:{text}")
         label = label if colon else next(iter(entries))
         if label not in entries:
             raise UnknownName(f"benchmark of {suite.name}", label, entries, hint=f"it has {', '.join(entries)}")
@@ -51,10 +51,10 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
 
 
 def _parse_as(text: str, default: Any, where: str) -> Any:
-    """Return the value as its default's type; a number where it looks like one and there is no default."""
+    """Return the value in its default's type; without a default, as a number if it looks like one."""
     if isinstance(default, bool):
         if text.lower() not in _WORDS:
-            raise BadInput(f"{where}: {text!r} is neither true nor false")
+            raise BadInput(f"{where}: expected true or false, got {text!r}")
         return _WORDS[text.lower()]
     if isinstance(default, str):
         return text
@@ -70,7 +70,7 @@ def _parse_as(text: str, default: Any, where: str) -> Any:
             return number
     if default is None:
         return text
-    raise BadInput(f"{where}: {text!r} is not a {'whole ' if isinstance(default, int) else ''}number")
+    raise BadInput(f"{where}: expected a {'whole ' if isinstance(default, int) else ''}number, got {text!r}")
 
 
 def tasks_of(
@@ -80,9 +80,9 @@ def tasks_of(
     cpus: str | None,
     unplaced: dict[str, BadInput] | None = None,
 ) -> tuple[Task, ...]:
-    """Return the suite's benchmarks with all their parameters; `cpus` pins all of them, else each as the suite says.
+    """Return the suite's benchmarks with all their parameters; `cpus` pins all of them, whatever the suite says.
 
-    What cannot run on these CPUs goes to `unplaced`, unless nothing can; without that it is raised.
+    What cannot run on these CPUs is added to `unplaced`, unless nothing can run; without `unplaced` it is raised.
     """
     kinds = {"little": facts.value("cpu.efficiency_cores"), "big": facts.value("cpu.performance_cores")}
     tasks = []
@@ -113,7 +113,7 @@ def _online(facts: FactBook) -> int | None:
 def _with_chosen_cpus(
     entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None
 ) -> dict[str, Any]:
-    """All parameters; those of a benchmark that places its tasks itself name CPUs that were chosen, the first ones."""
+    """Return all parameters; those that place tasks on CPUs name the first of the chosen CPUs."""
     parameters = {**benchmark.parameters, **entry.parameters}
     places = [name for name in CPU_PARAMETERS if name in parameters]
     if chosen is None:
@@ -136,22 +136,22 @@ def _with_chosen_cpus(
 def _check_number(
     benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None
 ) -> None:
-    """Raise BadInput if it cannot run on so few CPUs."""
+    """Raise BadInput if the benchmark needs more CPUs."""
     if chosen is not None and len(chosen) < benchmark.least_cpus:
         raise _too_few(benchmark.least_cpus, chosen, said)
     if online is not None and len(online) < benchmark.least_cpus:
-        raise BadInput(f"it needs {benchmark.least_cpus} CPUs, and {len(online)} is online here")
+        raise BadInput(f"it needs {benchmark.least_cpus} CPUs; online: {len(online)}")
 
 
 def _too_few(least: int, chosen: Sequence[int], said: str | None) -> BadInput:
     return BadInput(
-        f"it needs {least} CPUs, and {said!r} names {len(chosen)}", hint="name more CPUs, or measure without --cpus"
+        f"it needs {least} CPUs, but {said!r} names {len(chosen)}", hint="name more CPUs, or measure without --cpus"
     )
 
 
 def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None) -> None:
-    """Raise BadInput for a CPU that is not there: the kernel would take the others without a word."""
+    """Raise BadInput for a CPU that is offline: the kernel would silently use the others."""
     absent = sorted(set(chosen or ()) - set(online or ())) if online is not None else []
     if absent:
         there = ",".join(str(cpu) for cpu in (online or ())[:16])
-        raise BadInput(f"{said!r} names CPU {absent[0]}, which is not online", hint=f"online are {there}")
+        raise BadInput(f"{said!r} names CPU {absent[0]}, which is not online", hint=f"online CPUs: {there}")

@@ -25,7 +25,7 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 def scale_for(value: float, unit: str) -> tuple[float, str]:
-    """Return the factor and name of the unit in which such a value is shown; nothing is shown in the plain unit."""
+    """Return factor and name of the unit in which to show such a value; 0 gets the plain unit."""
     scales = _SCALES[unit]
     if value == 0:
         return next((scale for scale in scales if scale[0] == 1), scales[0])
@@ -33,29 +33,28 @@ def scale_for(value: float, unit: str) -> tuple[float, str]:
 
 
 def number(value: float, scale: tuple[float, str]) -> str:
-    """Return the value in that unit with four significant digits; larger numbers whole."""
+    """Return the value in that unit with four significant digits; from 1000 on, as a whole number."""
     shown = value / scale[0]
     return f"{shown:.0f}" if abs(shown) >= 1000 else f"{shown:.4g}"
 
 
 def show(value: float, unit: str) -> str:
-    """`0.0028`, "s" -> `2.8 ms`."""
+    """Return a value with its unit: `0.0028`, "s" -> `2.8 ms`."""
     scale = scale_for(value, unit)
     return f"{number(value, scale)} {scale[1]}".rstrip()
 
 
 def percent(ratio: float | None) -> str:
-    """Return a coefficient of variation; a dash where there is none."""
+    """Return a coefficient of variation in percent; a dash if there is none."""
     return "-" if ratio is None else f"{100 * ratio:.1f}%"
 
 
 def runs(count: int) -> str:
-    """`1 run`, `2 runs`."""
     return f"{count} run" if count == 1 else f"{count} runs"
 
 
 def duration(seconds: float) -> str:
-    """`75` -> `1 min 15 s`."""
+    """Return seconds as text: `75` -> `1 min 15 s`."""
     whole = max(1, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -65,7 +64,7 @@ def duration(seconds: float) -> str:
 
 
 def circumstances(session: Session, *, width: int) -> str:
-    """Return what is not measured or not known, and what may disturb."""
+    """Return what is not measured or unknown, and which timers may disturb."""
     lines = [paragraph(note, width=width) for note in session.notes]
     for one in session.disturbances:
         due = "now" if one.due_s < 1 else f"in {duration(one.due_s)}"
@@ -74,13 +73,13 @@ def circumstances(session: Session, *, width: int) -> str:
 
 
 def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, least: bool = False) -> str:
-    """Return the first half of a run's line: what runs, and how long still (`least`: some runs are not in it)."""
+    """Return the first half of a run's line: what runs, and the time left (`least`: some runs are not in it)."""
     left = "" if left_s is None else f" ({'more than ' if least else ''}{duration(left_s)} left)"
     return f"[{run:>{len(str(runs))}}/{runs}] {benchmark}{left}:"
 
 
 def run_ends(record: RunRecord, so_far: Sequence[SessionSummary]) -> str:
-    """Return the second half: the last values, and the spread up to now."""
+    """Return the second half of a run's line: the last values, and the spread so far."""
     if record.exit.interrupted:
         return f" {record.failure}"
     if record.void:
@@ -101,7 +100,7 @@ def run_ends(record: RunRecord, so_far: Sequence[SessionSummary]) -> str:
 
 
 def _conditions(conditions: Conditions | None) -> str:
-    """`; 48 to 63 C, 3.1 GHz`: before and after the run, once where both look the same."""
+    """Return `; 48 to 63 C, 3.1 GHz`: before and after the run, or once if both look the same."""
     if conditions is None:
         return ""
     shown = []
@@ -117,7 +116,7 @@ def _conditions(conditions: Conditions | None) -> str:
 
 
 def summary_text(summaries: Sequence[SessionSummary], *, width: int) -> str:
-    """Per outcome: n, median, minimum, maximum, coefficient of variation; the headline outcomes are starred."""
+    """Return n, median, minimum, maximum and variation of each outcome; headline outcomes have a star."""
     rows = []
     last = None
     for summary in summaries:
@@ -140,13 +139,13 @@ def summary_text(summaries: Sequence[SessionSummary], *, width: int) -> str:
 
 
 def findings_text(findings: Sequence[Finding], *, width: int) -> str:
-    """Return a line for each doubt, the gravest first; nothing without any."""
+    """Return one line for each doubt, the gravest first."""
     ordered = sorted(findings, key=lambda one: ("refuse", "suspect", "note").index(one.level))
     return "".join(f"{paragraph(f'{one.level}: {one.sentence}', width=width)}\n" for one in ordered)
 
 
 def holes_text(wanted: int, complete: int, holes: Sequence[tuple[str, str, str | None]], *, width: int) -> str:
-    """`partial 3/4` and each benchmark that is missing with its reason and the next step; nothing without any."""
+    """Return `partial 3/4`, and why each missing benchmark is missing, with the next step; empty if none is."""
     if not holes:
         return ""
     lines = [f"partial {complete}/{wanted}"]
@@ -162,7 +161,7 @@ def list_text(
     *,
     width: int,
 ) -> str:
-    """Return all benchmarks (name, what, why not, next step) and suites, and what can run here."""
+    """Return all benchmarks (name, what, why not, next step) and suites, and which can run here."""
     rows = [(name, "ready" if why is None else "missing", what) for name, what, why, _ in available]
     parts = [table(("benchmark", "here", "what it measures"), rows, width=width)] if rows else []
     reasons: dict[tuple[str, str | None], list[str]] = {}

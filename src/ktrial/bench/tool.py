@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmark tools that ktrial builds from source on request: the recipe, and the receipt of what was built."""
+"""Benchmark tools that ktrial builds from source on request: recipes, and the receipts of builds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from ktrial.kit.errors import BadInput
 
-#: How the content of a source is known: it is the pinned commit; it has the archive's expected SHA-256; not at all.
+#: How a source is verified: it is the pinned commit, it has the expected SHA-256, or not at all.
 VerifiedTarget = Literal["commit", "sha256", "no"]
 SourceKind = Literal["git", "archive", "folder"]
 
@@ -23,12 +23,12 @@ _SHORT = 12
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a tool is made. `commit` pins the source in the git repository `upstream`.
+    """How to build a tool; `commit` pins the source in the git repository `upstream`.
 
-    `tree_sha256` is the digest of that commit's files, as a receipt tells it, where somebody has seen it. `steps` are
+    `tree_sha256` is the digest of that commit's files, as a receipt shows it, if somebody has recorded it. `steps` are
     argv lists, run in order in the source's folder without a shell. `programs` says where the build leaves each one.
-    `needs` are the programs that building takes, `compilers` those of them whose version is part of the result,
-    `packages` what holds them, by package tool.
+    `needs` are the programs that the build uses; `compilers` are those whose version is part of the result; `packages`
+    hold them, by package manager.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def check(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise BadInput(f"{self.name!r} is not a name of a tool", hint="small letters, digits and hyphens")
+            raise BadInput(f"invalid tool name {self.name!r}", hint="use lower-case letters, digits and hyphens")
         if not self.upstream.startswith("https://"):
             raise BadInput(f"upstream {self.upstream!r} is not an https address")
         if not _COMMIT.fullmatch(self.commit):
@@ -53,18 +53,18 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if self.tree_sha256 is not None:
             check_sha256(self.tree_sha256, "tree_sha256")
         if not self.steps or not all(self.steps):
-            raise BadInput("steps must hold at least one command, and no empty one")
+            raise BadInput("steps must have at least one command, and none may be empty")
         if not self.programs:
-            raise BadInput("programs names nothing that the build yields")
+            raise BadInput("programs must name at least one program that the build makes")
         for name, place in self.programs.items():
             if "/" in name or not name or place.startswith("/") or ".." in place.split("/"):
                 raise BadInput(f"program {name!r} = {place!r}: give a bare name and a path below the source")
         if not set(self.compilers) <= set(self.needs):
-            raise BadInput("compilers names something that is not among needs")
+            raise BadInput("every program in compilers must also be in needs")
 
 
 class ToolSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the files of a build came from, and how far their content is known."""
+    """Where the files of a build came from, and how they were verified."""
 
     kind: SourceKind
     place: str
@@ -76,8 +76,8 @@ class ToolSource(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """What was built, `ktrial.tool/1`: everything that the programs depend on.
 
-    `tree_sha256` is the SHA-256 of all files of the source in the NAR serialisation. `compilers` and `programs` give
-    each compiler's version line and each program's SHA-256.
+    `tree_sha256` is the SHA-256 of all source files in the NAR serialisation. `compilers` and `programs` give each
+    compiler's version line and each program's SHA-256.
     """
 
     schema: Literal["ktrial.tool/1"] = "ktrial.tool/1"
@@ -99,17 +99,17 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """Short digest of all that the programs depend on, but for the folder in which they were built."""
+        """Short digest of everything that the programs depend on, except the folder of the build."""
         parts = (self.tree_sha256, self.steps, self.environment, self.compilers)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:_SHORT]
 
     def version(self, told: str | None = None) -> str:
-        """Return the version as it stands in run records; `told` is what the tool says of itself."""
+        """Return the version for run records; `told` is what the tool says of itself."""
         origin = f"commit {self.source.commit[:_SHORT]}" if self.source.commit else f"tree {self.tree_sha256[:_SHORT]}"
         return ", ".join(part for part in (told, origin, f"built {self.identity}") if part)
 
 
 def check_sha256(text: str, what: str) -> None:
-    """Raise BadInput unless `text` is a SHA-256 in small hexadecimal digits."""
+    """Raise BadInput unless `text` is a SHA-256 in lower-case hexadecimal digits."""
     if not _SHA256.fullmatch(text):
-        raise BadInput(f"{what} is {text!r}, not 64 hexadecimal digits in small letters")
+        raise BadInput(f"{what}: expected 64 lower-case hexadecimal digits, got {text!r}")

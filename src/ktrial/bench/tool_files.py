@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the recipes of tools, `tools/*.toml`."""
+"""Recipes of tools, read from `tools/*.toml`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ def load_recipes(folder: Path = BUILT_IN) -> dict[str, Recipe]:
         except BadInput as error:
             raise BadInput(error.message, file=str(path), hint=error.hint) from None
         if recipe.name != path.stem:
-            raise BadInput(f"name = {recipe.name!r} in a file called {path.name}", file=str(path), hint="rename one")
+            raise BadInput(
+                f"name {recipe.name!r} differs from the file name {path.name}", file=str(path), hint="rename one"
+            )
         recipes[recipe.name] = recipe
     return recipes
 
 
 def recipe_for(programs: list[str]) -> Recipe | None:
-    """Return the recipe that yields all these programs."""
+    """Return the recipe that builds all these programs."""
     return next((recipe for recipe in load_recipes().values() if set(programs) <= set(recipe.programs)), None)

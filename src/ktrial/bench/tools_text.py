@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tools that were built from source, as text."""
+"""Tools built from source, as text."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ from ktrial.bench.tool import Receipt, Recipe
 from ktrial.kit.tables import paragraph, table
 
 _VERIFIED = {
-    "commit": "its content is the pinned commit's",
-    "sha256": "its SHA-256 is the one that was expected",
-    "no": "UNVERIFIED: nothing says what it should hold",
+    "commit": "it is the pinned commit",
+    "sha256": "it has the expected SHA-256",
+    "no": "UNVERIFIED: there is no digest to compare with",
 }
-
-
 _CHECKED = {"commit": "commit", "sha256": "SHA-256", "no": "UNVERIFIED"}
 _BROKEN = "BROKEN"
 _FOOTNOTES = {
-    "UNVERIFIED": "nothing says what the source should hold. Where nothing is built: its files were never fetched and "
-    "written down for this recipe, and its commit alone is pinned.",
-    _BROKEN: "what was built cannot be told; `ktrial tools get NAME` builds it anew.",
+    "UNVERIFIED": "there is no digest to compare the source with. If the tool is not built: its recipe pins a commit, "
+    "but nobody has recorded the digest of that commit's files.",
+    _BROKEN: "the receipt cannot be read; rebuild the tool with `ktrial tools get NAME`.",
 }
 
 
 def list_text(
     recipes: Mapping[str, Recipe], receipts: Mapping[str, Receipt], broken: Mapping[str, str], *, width: int
 ) -> str:
-    """All tools, what is there of each, where from, and how far its source is known; `broken` says why of a receipt."""
+    """Return all tools: their builds, sources and how these are verified; `broken` says why of a receipt."""
     rows = []
     for name in dict.fromkeys((*recipes, *receipts, *broken)):
         recipe, receipt = recipes.get(name), receipts.get(name)
@@ -37,19 +35,19 @@ def list_text(
         rows.append((name, here, _checked(recipe, receipt), place, licence))
     shown = {word for row in rows for word in row}
     notes = [f"{word}: {text}" for word, text in _FOOTNOTES.items() if word in shown]
-    told = "".join(paragraph(line, width=width) + "\n" for line in (*notes, *broken.values()))
-    return table(("tool", "here", "checked by", "from", "licence"), rows, width=width) + "\n" + told
+    listed = "".join(paragraph(line, width=width) + "\n" for line in (*notes, *broken.values()))
+    return table(("tool", "here", "checked by", "from", "licence"), rows, width=width) + "\n" + listed
 
 
 def _checked(recipe: Recipe | None, receipt: Receipt | None) -> str:
-    """Return how far the content of a source is known: of the build, or of what the recipe would build."""
+    """Return how a source is verified: that of the build, or that of the recipe."""
     if receipt is not None:
         return _CHECKED[receipt.source.verified]
     return "commit" if recipe is not None and recipe.tree_sha256 is not None else "UNVERIFIED"
 
 
 def built_text(receipt: Receipt, folder: str, *, width: int) -> str:
-    """Return what was built, from what, and where it lies."""
+    """Return what was built, from what, and where it is."""
     source = receipt.source
     compilers = ", ".join(receipt.compilers.values())
     lines = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of the kernel as a run found and left them: what a benchmark gets that asked to watch them."""
+"""Counters of the kernel before and after a run, for a benchmark that watches them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.kit.json_strict import decode_as
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """The files' texts on both sides, `seconds` apart; one that could not be read is not there."""
+    """The files' texts before and after, `seconds` apart; a file that could not be read is left out."""
 
     before: dict[str, str]
     after: dict[str, str]
@@ -25,4 +25,4 @@ def read_watched(data: bytes) -> Watched:
         return decode_as(data, Watched)
     except msgspec.DecodeError as error:
         start = data[:60].decode("utf-8", "backslashreplace")
-        raise UnreadableOutput(WATCHED, None, start, f"the counters around a run: {error}") from None
+        raise UnreadableOutput(WATCHED, None, start, f"a record of counters: {error}") from None

@@ -183,7 +183,7 @@ def test_a_command_that_never_ends_is_killed_with_its_children(home: Path) -> No
     away = f"setsid sh -c 'sleep {mark} & setsid sleep {mark}' >/dev/null 2>&1 & setsid sleep {mark} &"
     ran = run("bench", "-n", "1", "--limit", "300ms", "--", "sh", "-c", f"sleep {mark} & {away} sleep {mark}")
     assert ran.status == 1
-    assert "still ran at its time limit and was killed" in ran.err
+    assert "exceeded its time limit and was killed" in ran.err
     assert processes(mark) == []
     assert records(home)[0]["exit"]["timed_out"]
 
@@ -195,7 +195,9 @@ def test_too_much_output_fails_the_run_where_numbers_are_read_from_it(home: Path
     assert "FAILED: printed more than is captured" in ran.err
     ran = run("bench", "-n", "1", *command)
     assert ran.status == 0, ran.err
-    assert records(home)[-1]["notes"] == ["only the beginning of its output is kept: it printed more than is captured"]
+    assert records(home)[-1]["notes"] == [
+        "it printed more than ktrial captures: only the beginning of its output is stored"
+    ]
 
 
 def processes(mark: str) -> list[str]:

@@ -84,7 +84,7 @@ def test_what_can_run_is_examined_inside(user: User) -> None:
     listed = {one["benchmark"]: one for one in json.loads(ran.stdout)["benchmarks"]}
     assert listed["looks"]["why"] is None
     assert listed["absent"]["why"] == "git is not installed"
-    assert listed["absent"]["next"] == "put it into the image, or let `ktrial tools container` make one"
+    assert listed["absent"]["next"] == "add it to the image, or build one with `ktrial tools container`"
     assert listed["agent-spin"]["why"] is None
     assert listed["cyclictest-fifo"]["why"] is not None
     here = json.loads(ktrial(user, "bench", "--list", "--json").stdout)["benchmarks"]
@@ -100,7 +100,7 @@ def test_the_agents_own_loads_stay_outside(user: User) -> None:
 def test_at_the_limit_everything_in_the_container_ends(user: User) -> None:
     ran = ktrial(user, "bench", "stubborn", "-n", "1", "--tools", "container=tools")
     assert ran.returncode == 1
-    assert "still ran at its time limit and was killed" in ran.stderr
+    assert "exceeded its time limit and was killed" in ran.stderr
     assert (sleepers(user), containers(user)) == (0, "")
 
 
@@ -120,8 +120,8 @@ def test_a_container_that_somebody_ends_is_named(user: User) -> None:
     assert user.start("podman", "kill", "--all", directory=user.home).returncode == 0
     assert process.wait(60) == 1
     said = (user.home / "said").read_text()
-    assert "no agent can be reached in the container of tools" in said
-    assert "did somebody end it?" in said
+    assert "cannot reach the agent in the container of tools" in said
+    assert "if somebody stopped it" in said
     assert "remove .setup" not in said
     assert (sleepers(user), containers(user)) == (0, "")
 
@@ -129,9 +129,9 @@ def test_a_container_that_somebody_ends_is_named(user: User) -> None:
 @pytest.mark.parametrize(
     "tools, message",
     [
-        ("container", "`ktrial tools container` makes it"),
+        ("container", "build it with `ktrial tools container`"),
         ("container=nosuch", "next: podman pull nosuch"),
-        ("container=docker:tools", "docker cannot be used|docker, not installed"),
+        ("container=docker:tools", "cannot use docker|docker: not installed"),
     ],
 )
 def test_what_is_not_there_is_not_downloaded(user: User, tools: str, message: str) -> None:

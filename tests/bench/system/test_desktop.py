@@ -73,5 +73,5 @@ def test_without_a_screen_saver_it_is_said(home: Path, address: str) -> None:
     ran = run("bench", "-n", "1", "--", "true")
     assert ran.status == 0, ran.err
     (record,) = records(home)
-    (note,) = [one for one in record["session"]["notes"] if one.startswith("the desktop was asked in vain")]
+    (note,) = [one for one in record["session"]["notes"] if one.startswith("the desktop may still lock")]
     assert "org.freedesktop.DBus.Error.NameHasNoOwner" in note or "ServiceUnknown" in note

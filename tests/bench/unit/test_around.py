@@ -79,7 +79,7 @@ def test_where_there_is_nothing_it_is_said_once_and_nothing_is_zero() -> None:
     record, notes = run(Heater(FakeMachine({})))
     assert values(record) == {"time": 1.5}
     assert (record.conditions, record.notes) == (None, ())
-    assert notes == ("energy is not measured: there is no counter of RAPL, hwmon or a battery here",)
+    assert notes == ("energy is not measured: this machine has no RAPL, hwmon or battery counter",)
 
 
 def test_what_only_root_may_read_is_said_once() -> None:
@@ -133,7 +133,7 @@ def test_the_machine_at_rest() -> None:
 def test_rest_without_idle_states_is_noted() -> None:
     record = idle({path: text for path, text in FILES.items() if "cpuidle" not in path}, answer(b""))
     assert values(record).keys() == {"power", "energy.package-0", "power.package-0"}
-    assert record.notes == ("this machine tells no idle states of its CPUs",)
+    assert record.notes == ("this machine does not report idle states of its CPUs",)
 
 
 def test_rest_without_a_readable_counter_fails() -> None:

@@ -36,7 +36,7 @@ def test_no_recipe_yields_what_it_does_not_build() -> None:
     "old, new, message",
     [
         ("https://", "http://", "not an https address"),
-        ('"tool"\nwhat', '"other"\nwhat', "in a file called tool.toml"),
+        ('"tool"\nwhat', '"other"\nwhat', "differs from the file name tool.toml"),
         ("steps =", "script =", "`script`"),
     ],
 )

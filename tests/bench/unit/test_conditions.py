@@ -34,14 +34,14 @@ def document(**fields: Any) -> dict[str, Any]:
 def test_what_is_absent_or_unknown_is_not_shown() -> None:
     readings = {"temperature_c": 45.25, "load": 0.5, "governor": "none", "swap_used_bytes": None, "disk_full": 0.225}
     told = dict(told_conditions(document(readings_before=readings)))
-    assert told == {"before it": "45.2 °C, load 0.50, disk full 22.5%"}
+    assert told == {"before": "45.2 °C, load 0.50, disk full 22.5%"}
 
 
 def test_the_cost_of_a_sample_is_told_per_sample_and_of_a_cpu() -> None:
     # One in two was kept, so that each took two seconds: 0.1 ms of them are 0.005 %.
     told = dict(told_conditions(document(telemetry=TELEMETRY)))
     assert told["sampled"] == (
-        "30 times, 2 missed, each 2 s: 100 us of CPU time a sample (0.005% of one CPU), 2.5 ms to read at most"
+        "30 times, 2 missed, every 2 s: 100 us of CPU time per sample (0.005% of one CPU), at most 2.5 ms per read"
     )
 
 

@@ -112,20 +112,20 @@ def test_a_daemon_out_of_reach_is_not_taken_for_a_missing_image() -> None:
     def ask(argv: Sequence[str]) -> tuple[int, str, str]:
         return (0, "Docker version 20.10.24+dfsg1, build 297e128\n", "") if "--version" in argv else (1, "", said)
 
-    with pytest.raises(KtrialError, match="docker cannot be used: permission denied while") as caught:
+    with pytest.raises(KtrialError, match="cannot use docker: permission denied while") as caught:
         Runtimes(ask, lambda name: f"/usr/bin/{name}").box(
             ContainerRequest("docker", "debian:13"), Path("/opt/agent"), []
         )
-    assert caught.value.hint == "start its daemon; the members of its group docker, and root, may use it"
+    assert caught.value.hint == "start its daemon, and join the group docker or run as root"
 
 
 def test_the_default_image_is_made_by_a_verb() -> None:
     with pytest.raises(KtrialError) as caught:
         box(ContainerRequest(None, "localhost/ktrial-tools"), answers={"podman --version": "podman version 4.3.1"})
-    assert caught.value.hint == "`ktrial tools container` makes it"
+    assert caught.value.hint == "build it with `ktrial tools container`"
 
 
 @pytest.mark.parametrize("wanted, named", [(None, "podman or docker"), ("distrobox", "distrobox")])
 def test_no_runtime(wanted: str | None, named: str) -> None:
-    with pytest.raises(KtrialError, match=f"needs {named}, not installed"):
+    with pytest.raises(KtrialError, match=f"needs {named}: not installed"):
         box(ContainerRequest(wanted, "x"), there=())  # type: ignore[arg-type]

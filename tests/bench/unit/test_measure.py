@@ -117,7 +117,7 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
             answer(
                 exit_status=2, stderr=b"cc: x.s: No space left on device\n 9 | {\nterminated\nmake: *** [x] Error 1\n"
             ),
-            "ended with status 2; no space was left for its files; it said: cc: x.s: No space left on device",
+            "ended with status 2; no space left for its files; it said: cc: x.s: No space left on device",
         ),
         (
             answer(exit_status=1, stderr=b"a.c:1:1: error: no such type\n 1 | x\n1 error generated.\n"),
@@ -128,7 +128,7 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
             'ended with status 1; it said: "error": "refused"',
         ),
         (answer(signal=9), "was killed by signal 9"),
-        (answer(signal=9, timed_out=True), "still ran at its time limit and was killed"),
+        (answer(signal=9, timed_out=True), "exceeded its time limit and was killed"),
         (answer(failed="no such file"), "could not be started: no such file"),
         (answer(b"nonsense"), "stdout:1: 'nonsense' is not the word time"),
         (answer(b""), "stdout:1: '' is not the word time"),
@@ -136,7 +136,7 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
         (answer(b"time inf"), "time is inf s, which is not a finite number"),
         (answer(b"time -1"), "time is -1 s: a time cannot be negative"),
         (answer(b"time 1000"), "time is 1000 s, outside the plausible 0 to 100 s"),
-        (answer(cut=True), "printed more than is captured; its output cannot be trusted to be whole"),
+        (answer(cut=True), "printed more than ktrial captures, so its output may be incomplete"),
     ],
 )
 def test_a_failed_run_is_kept_with_its_reason_and_output(raw: Any, why: str) -> None:
@@ -245,7 +245,7 @@ def test_a_load_that_died_fails_the_run() -> None:
 
 def test_a_load_without_figures_fails_the_run() -> None:
     _, records = Bench(task("a"), load=True, executor=FakeExecutor(load_yaml=b"")).run()
-    assert "the background load's own figures" in str(records[0].failure)
+    assert "the background load's figures" in str(records[0].failure)
 
 
 def test_a_suite_under_load_does_not_run_without_the_load() -> None:
@@ -412,14 +412,14 @@ def test_parameters_of_one_of_several_benchmarks() -> None:
     [
         ("loops", "cannot read -p 'loops'", "write NAME=VALUE or BENCHMARK:NAME=VALUE"),
         ("=5", "cannot read -p '=5'", "write NAME=VALUE"),
-        ("loops=1", "does not say of which benchmark", "-p x:loops=1"),
+        ("loops=1", "does not name its benchmark", "-p x:loops=1"),
         ("xx:loops=1", "unknown benchmark of own: 'xx'", "it has x, y"),
         ("x:lops=1", "unknown parameter of x: 'lops'", "did you mean loops?"),
         ("x:zzz=1", "unknown parameter of x: 'zzz'", "its parameters: direct, loops"),
         ("x:loops=1.5", "'1.5' is not a whole number", None),
         ("x:share=much", "'much' is not a number", None),
         ("x:share=nan", "'nan' is not a number", None),
-        ("x:direct=1", "'1' is neither true nor false", None),
+        ("x:direct=1", "expected true or false, got '1'", None),
     ],
 )
 def test_wrong_parameters_of_the_command_line(text: str, why: str, advice: str | None) -> None:

@@ -79,7 +79,7 @@ def test_a_number_that_is_not_there_once_fails_the_run(printed: bytes, why: str)
 def test_a_part_of_a_number_fails_the_run(expression: str, printed: str, whole: str) -> None:
     with pytest.raises(BadRun) as caught:
         own(f"p99_ms:lower={expression}").parse(answer(printed.encode()), {})
-    assert "is a part of " in caught.value.message
+    assert "is only part of " in caught.value.message
     assert whole in caught.value.message
 
 

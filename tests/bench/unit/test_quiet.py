@@ -137,7 +137,7 @@ class Asked:
     "refusal, deaf, held, notes",
     [
         (b"", None, ("sleep", "idle"), ()),
-        (b"", "deaf", ("sleep", "idle"), ("the desktop was asked in vain not to lock the screen: deaf",)),
+        (b"", "deaf", ("sleep", "idle"), ("the desktop may still lock the screen: deaf",)),
         (b"no", None, ("idle",), ("could not inhibit sleep: no",)),
         (
             b"no",
@@ -145,7 +145,7 @@ class Asked:
             (),
             (
                 "could not inhibit sleep and screen lock: no",
-                "the desktop was asked in vain not to lock the screen: deaf",
+                "the desktop may still lock the screen: deaf",
             ),
         ),
     ],
@@ -287,7 +287,7 @@ def test_without_logind_terminals_tell() -> None:
 
 def test_where_nothing_tells_it_is_refused() -> None:
     executor = Desktop(reply=lambda argv: answer(exit_status=1, stderr=b"no\n"))
-    with pytest.raises(Refused, match="nobody can say whether this machine is idle: ended with status 1") as caught:
+    with pytest.raises(Refused, match="cannot tell whether this machine is idle: ended with status 1") as caught:
         bench(executor, idle=True)
     assert caught.value.hint == "leave out --when-idle"
     assert executor.log[-1] == "inhibitor stops"

@@ -73,8 +73,8 @@ def test_nothing_swapped_out_is_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     "root, answers, why",
     [
-        (machine(available=1000), {}, "1020 bytes are swapped out, and only 1000 bytes"),
-        (machine(areas=Fact(unknown="no table")), {}, "cannot be told: no table"),
+        (machine(available=1000), {}, "1020 bytes are swapped out, but only 1000 bytes"),
+        (machine(areas=Fact(unknown="no table")), {}, "cannot list the swap areas: no table"),
         (
             machine(),
             {"apply": {"transaction": 4, "state": "rolled-back", "steps": [step_told(message="swapoff: no memory")]}},
@@ -87,7 +87,7 @@ def test_nothing_swapped_out_is_nothing_to_do() -> None:
                     "transactions": [transaction_told(state="unfinished", steps=[step_told(message="swapon: no")])]
                 }
             },
-            "does not come on again: swapon: no",
+            "cannot be turned on: swapon: no",
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_run_whose_reset_failed_is_not_begun_and_fails() -> None:
     result, records = bench(Between(sync=True), executor, machine())
     assert executor.log == ["sync", "sync"]
     assert [record.failure for record in records] == [
-        "files could not be written back: ended with status 1; it said: sync: error"
+        "cannot write files back: ended with status 1; it said: sync: error"
     ] * 2
     assert not records[0].prepared[0].ok
     assert result.complete == 0

@@ -17,8 +17,8 @@ def parsed(*values: tuple[str, float]) -> ParsedRun:
 @pytest.mark.parametrize(
     "run, why",
     [
-        (parsed(), "nothing was recognised"),
-        (parsed(("other", 1)), "other is not among the declared outcomes"),
+        (parsed(), "no measurement found"),
+        (parsed(("other", 1)), "other is not a declared outcome"),
         (parsed(("time", 1), ("time", 1)), "time was measured twice"),
         (parsed(("time", float("nan"))), "not a finite number"),
         (parsed(("time", -0.1)), "a time cannot be negative"),

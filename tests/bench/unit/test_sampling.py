@@ -154,5 +154,5 @@ def test_a_source_that_is_unknown_is_refused() -> None:
 
 
 def test_an_answer_that_is_not_as_agreed_is_named() -> None:
-    with pytest.raises(AgentError, match=r"samples are not as agreed: .*times_ns"):
+    with pytest.raises(AgentError, match=r"cannot read the agent's samples: .*times_ns"):
         read_samples({"columns": {}})

@@ -48,7 +48,7 @@ def answering(path: Path, answers: list[bytes]) -> Iterator[SessionDesktop]:
 @pytest.mark.parametrize(
     "answers, said",
     [
-        ([b"REJECTED EXTERNAL\r\n"], "the session bus does not let this user in"),
+        ([b"REJECTED EXTERNAL\r\n"], "the session bus rejects this user"),
         ([b"OK 1234deadbeef\r\n", b"no message of any kind, but long enough"], "session bus: "),
         ([b"OK 1234deadbeef\r\n", b"l\2\0\1" + b"\xff" * 12 + b"\0" * 64], "session bus: "),
         ([b"OK 1234deadbeef\r\n", b""], "session bus: "),

@@ -48,7 +48,7 @@ def test_kinds_of_cores() -> None:
     with pytest.raises(BadInput, match="no big cores") as caught:
         parse_cpus("big", kinds)
     # The machine may well have no CPU of a number that an example names.
-    assert caught.value.hint == "its CPUs are all of one kind; give their numbers"
+    assert caught.value.hint == "all its CPUs are of one kind; give their numbers"
 
 
 def test_parameters_must_be_known_and_of_the_kind_of_the_default() -> None:
@@ -65,7 +65,7 @@ def test_whole_numbers_may_grow_with_the_cpus() -> None:
     check_entry(SuiteEntry("a", parameters=given), benchmark)
     for cpus, workers in ((1, 1), (2, 1), (7, 3), (12, 6)):
         assert sized(given, benchmark.parameters, cpus) == {"threads": cpus, "workers": workers, "name": "cpus"}
-    with pytest.raises(BadInput, match="how many CPUs there are is not known"):
+    with pytest.raises(BadInput, match="the number of CPUs is unknown"):
         sized(given, benchmark.parameters, None)
     for bad in ("cpus/0", "cpus*2", "CPUS", "cpus/", "cpus/2x"):
         with pytest.raises(BadInput):

@@ -85,8 +85,8 @@ def test_what_changed_is_said(fields: Any, stdout: bytes, change: str) -> None:
         {"failure": "input during the run: keyboard"},
         {"failure": "void: the machine slept for 90 s during the run", "void": ["the machine slept"]},
         {"failure": "the background load ended before the benchmark"},
-        {"failure": "printed more than is captured; its output cannot be trusted to be whole"},
-        {"failure": "caches could not be dropped: no", "prepared": [{"reset": "caches", "ok": False, "result": "no"}]},
+        {"failure": "printed more than ktrial captures, so its output may be incomplete"},
+        {"failure": "cannot drop caches: no", "prepared": [{"reset": "caches", "ok": False, "result": "no"}]},
     ],
 )
 def test_a_run_that_failed_for_another_reason_stays_failed(fields: Any) -> None:

@@ -178,7 +178,7 @@ def test_a_run_that_would_begin_too_hot_is_void_and_made_at_the_end() -> None:
     assert (result.complete, result.holes) == (1, ())
     last = [record for record in records if not record.void]
     assert [(record.round, record.position) for record in last] == [(1, 1), (2, 1), (3, 1)]
-    assert "void and counted nowhere" in found(result)["void"]
+    assert "void and not counted" in found(result)["void"]
     assert result.summaries[0].n == 3
 
 
@@ -215,7 +215,7 @@ def test_an_interrupted_session_goes_on_against_its_first_run() -> None:
     (doubt,) = [one for one in result.findings if one.level == "suspect"]
     assert (doubt.kind, doubt.values) == ("start_temperature", {"stock": 2.0})
     assert doubt.sentence == (
-        "2 of 3 runs began otherwise than the first, the last: temperature at the start: 40.0 °C in first run and"
+        "2 of 3 runs began in another state than the first, the last: temperature at the start: 40.0 °C in first run and"
         " 46.0 °C in this run, 6.0 °C apart (limit 5.0 °C)"
     )
 
@@ -401,7 +401,7 @@ def test_sensors_that_lie_vanish_or_appear_are_told() -> None:
     wrong = replace(records[0], conditions=replace(conditions, telemetry=telemetry))
     told = session_findings([wrong, *records[1:]], parse_gates(dict.fromkeys(GATES, "off")), "stock")
     assert [(one.kind, one.level, one.sentence) for one in told] == [
-        ("sensor-lied", "note", "temperature.a, temperature.b showed what cannot be (1 of 2 runs)"),
+        ("sensor-lied", "note", "temperature.a, temperature.b showed impossible values (1 of 2 runs)"),
         ("sensor-gone", "note", "power.x vanished during a run (1 of 2 runs)"),
         ("sensor-appeared", "note", "fan.y appeared during a run (1 of 2 runs)"),
     ]
@@ -447,5 +447,5 @@ def test_the_time_between_samples(text: str, seconds: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "fast", "10ms", "2min", "-1s", "1 parsec"])
 def test_no_time_between_samples(text: str) -> None:
-    with pytest.raises(BadInput, match="not a time between two samples"):
+    with pytest.raises(BadInput, match="expected a sample period"):
         parse_sample_period(text)

@@ -224,7 +224,7 @@ def test_one_odd_boot_of_three_is_told_and_not_used(odd: int) -> None:
     trial.run()
     # The first two differ where the second is the odd one; else the third is not asked for.
     noted = {record.notes for record in trial.store.records if record.trial is not None and record.trial.block == 1}
-    told = "of three runs one was not as the two others: line 1 of stdout is "
+    told = "one of three runs differed from the other two: line 1 of stdout is "
     assert {any(note.startswith(told) for note in notes) for notes in noted} == {odd == 1}
     assert all(record.failure is None for record in trial.store.records)
 

@@ -87,16 +87,16 @@ def test_the_run_waits_for_its_server_and_ends_it(executor: AgentExecutor) -> No
 @pytest.mark.parametrize(
     "step, said",
     [
-        (Step(argv=("sh", "-c", "echo no room >&2; exit 3")), "sh, a step before it, ended with status 3; it said: no"),
-        (Step(argv=("nosuch",)), "nosuch, a step before it, could not be started"),
-        (Step(argv=("sleep", "61"), limit_s=0.2), "sleep, a step before it, still ran at its time limit"),
+        (Step(argv=("sh", "-c", "echo no room >&2; exit 3")), "its step sh ended with status 3; it said: no"),
+        (Step(argv=("nosuch",)), "its step nosuch could not be started"),
+        (Step(argv=("sleep", "61"), limit_s=0.2), "its step sleep exceeded its time limit"),
         (
             Step(argv=("true",), ready=("false",), limit_s=9),
-            "true, a step before it, ended before it was ready: it ended with status 0",
+            "its step true ended before it was ready: it ended with status 0",
         ),
         (
             Step(argv=("sh", "-c", "echo no port >&2; exit 3"), ready=("false",), limit_s=9),
-            "sh, a step before it, ended before it was ready: it ended with status 3; it said: no port",
+            "its step sh ended before it was ready: it ended with status 3; it said: no port",
         ),
         (Step(argv=("sleep", "61"), ready=("false",), limit_s=0.3), "was not ready within 0.3 s"),
     ],
@@ -111,10 +111,7 @@ def test_a_step_that_fails_fails_the_run(executor: AgentExecutor, step: Step, sa
 def test_a_server_that_dies_fails_the_run(executor: AgentExecutor) -> None:
     server = Step(argv=("sh", "-c", "touch ready; sleep 0.3; echo broken >&2; exit 7"), ready=READY, limit_s=10)
     done = executor.run(Invocation(argv=("sleep", "0.8"), limit_s=10, steps=(server,)))
-    assert (
-        done.raw.failed
-        == "/usr/bin/sh, which serves it, ended with status 7; it said: broken, before the run had ended"
-    )
+    assert done.raw.failed == "its server /usr/bin/sh ended before the run: it ended with status 7; it said: broken"
     assert done.step_raw == {"steps/0-sh/stderr": b"broken\n"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens around each run: resets, conditions, energy, counters, and the recording beside it with its phases."""
+"""What happens around each run: resets, conditions, energy, counters, and the recording with its phases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ktrial.tuning.state.snapshot import take_state
 def surroundings(
     world: RunWorld, suite: Suite, order: Order, *, when_idle: bool = False, settle_s: float | None = None
 ) -> Around:
-    """Return what happens around the suite's runs; asks for root where a reset needs it."""
+    """Return what happens around the suite's runs; obtains root if a reset needs it."""
     purpose = suite.between.needs_root
     root = world.root_session(purpose) if purpose is not None else None
     machine = world.looking_session
@@ -55,7 +55,7 @@ def surroundings(
 
 
 class RunRecording:
-    """Begins and ends with the run; what fails becomes a file that says why."""
+    """A recording that begins and ends with a run; a failure becomes a file that says why."""
 
     def __init__(self, recorder: RunRecorder) -> None:
         self._recorder = recorder
@@ -80,7 +80,7 @@ class RunRecording:
             self._failed = error.message
 
     def close(self) -> None:
-        """Whatever became of the run, nothing records any more."""
+        """Stop recording, whatever became of the run."""
         with suppress(KtrialError):
             self.end()
 
@@ -93,7 +93,7 @@ class RunRecording:
 
 
 def _phases(data: bytes) -> dict[str, bytes]:
-    """Return the phases, where the recording can be read; what is wrong with it the benchmark says."""
+    """Return the phases if the recording can be read; the benchmark reports what is wrong with it."""
     from ktrial.recordings.model import phases_of
 
     try:
@@ -104,9 +104,9 @@ def _phases(data: bytes) -> dict[str, bytes]:
 
 
 class Around:
-    """Knows which counters the machine has, and looks at them and at the conditions around each run.
+    """Reads the machine's counters and conditions around each run.
 
-    `gates` judge the start of each run by what their own watch reads, which looks on beside the run too.
+    `gates` judge the start of each run by the readings of their own watch, which also observes the run.
     """
 
     def __init__(
@@ -126,17 +126,17 @@ class Around:
         self._idle = idle
         self._take_state = take_state
         self.gates = gates
-        #: What records beside runs that want it; opened when the first of them comes.
+        #: Records runs that ask for it; called when the first of them comes.
         self.recorder: Callable[[], RunRecorder] | None = None
         self._counters, self._notes = self._energy()
 
     def begin(self, expected_s: float | None) -> Quiet:
-        """Return the measurement begins: what is held off until its end, and what may disturb it."""
+        """Inhibit sleep until the end of the measurement; return what is inhibited, and what may disturb it."""
         quiet = self._quieter.begin(expected_s) if self._quieter is not None else Quiet()
         return msgspec.structs.replace(quiet, notes=(*self._notes, *quiet.notes))
 
     def state(self) -> bytes | None:
-        """Return the machine's tunable state as it is now, where it is to be kept."""
+        """Return the machine's tunable state now; None if it is not recorded."""
         return self._take_state() if self._take_state is not None else None
 
     def end(self) -> None:
@@ -144,16 +144,16 @@ class Around:
             self._quieter.end()
 
     def wait(self, tell: Callable[[str], None]) -> None:
-        """Wait for an idle machine where that is wanted; `tell` hears what is waited for."""
+        """Wait for an idle machine if the user wants that; `tell` gets what is in use."""
         if self._idle is not None:
             self._idle.wait(tell)
 
     def disturbed(self, began_ns: int) -> str | None:
-        """Return what was used since then, where somebody wants to know."""
+        """Return what was used since then; None if nothing was, or if nobody needs to know."""
         return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
 
     def prepare(self) -> tuple[PreparedRun, ...]:
-        """Return the resets before a run, up to one that failed."""
+        """Carry out the resets before a run, up to one that fails."""
         return self._resets.carry_out() if self._resets is not None else ()
 
     def watch(self, invocation: Invocation) -> RunWatching:
@@ -166,22 +166,22 @@ class Around:
         return RunWatching(self, watched, beside, recorded)
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
-        """Wait until the machine is as before the first run; `tell` hears what is waited for."""
+        """Wait until the machine is in the state of the first run; `tell` gets what is waited for."""
         return self.gates.settle(tell) if self.gates is not None else None
 
     def rest(self, seconds: float) -> None:
-        """Wait before a visit; what others do meanwhile is seen where somebody looks on."""
+        """Wait before a visit; gates observe meanwhile what other programs do."""
         if self.gates is None:
             self._clock.sleep(seconds)
         else:
             self.gates.rest(seconds)
 
     def judge(self, *, counts: bool) -> Start:
-        """Return what gates say directly before a run, which `counts` unless it is a warm-up."""
+        """Return what the gates say directly before a run; `counts` is false for a warm-up."""
         return self.gates.judge(counts=counts) if self.gates is not None else Start()
 
     def forget_settings(self) -> None:
-        """Other settings are in force from now on: those of the next run are what must hold during it."""
+        """Note that other settings are in force: those at the next run must hold during it."""
         if self.gates is not None:
             self.gates.watch.forget_settings()
 
@@ -190,7 +190,7 @@ class Around:
         return self._counters
 
     def look(self, paths: tuple[str, ...]) -> dict[str, str | None]:
-        """Return what the files show; None if they cannot be read."""
+        """Return the contents of the files; None for those that cannot be read."""
         return {path: _text(reading) for path, reading in self._machine.read(paths).items()}
 
     def now_ns(self) -> int:
@@ -212,14 +212,14 @@ class Around:
             names = ", ".join(counter.domain for counter in closed)
             notes.append(f"energy of {names} is not measured: {why or 'its counter cannot be read'}")
         elif not every:
-            notes.append("energy is not measured: there is no counter of RAPL, hwmon or a battery here")
+            notes.append("energy is not measured: this machine has no RAPL, hwmon or battery counter")
         if not every and any(found[pattern] for pattern in INSTANTS):
-            notes.append("power that is told for an instant only is not measured: nothing is read during a run")
+            notes.append("sensors of momentary power are not used: nothing is read during a run")
         return tuple(usable), tuple(notes)
 
 
 class RunWatching:
-    """The two looks around one run, and what looks on between them; implements `bench.record.Watch`."""
+    """The readings before and after one run, and what observes it between; implements `bench.record.Watch`."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class RunWatching:
         self._looks: list[tuple[int, dict[str, str | None]]] = []
 
     def begin(self) -> None:
-        """Conditions first, then counters, which are nearer to the run; the recording takes in nothing else."""
+        """Read conditions, then counters, which are nearer to the run, and start the recording last."""
         if self._beside is not None:
             self._beside.begin()
         self._look()
@@ -251,14 +251,14 @@ class RunWatching:
             self._beside.end()
 
     def close(self) -> None:
-        """Whatever became of the run, nothing looks on any more."""
+        """Stop observing, whatever became of the run."""
         if self._recorded is not None:
             self._recorded.close()
         if self._beside is not None:
             self._beside.close()
 
     def conditions(self, start: Start) -> Conditions | None:
-        """Return what was true around the run; None if nobody looked."""
+        """Return the conditions around the run; None if nobody read them."""
         return self._beside.conditions(start.readings) if self._beside is not None else None
 
     @property
@@ -267,12 +267,12 @@ class RunWatching:
 
     @property
     def misread(self) -> tuple[str, ...]:
-        """What transactions had set at the beginning of all and no longer reads back so."""
+        """Settings of transactions that held at the first run and no longer read back."""
         return self._beside.misread if self._beside is not None else ()
 
     @property
     def parts(self) -> dict[str, bytes]:
-        """Raw parts of the run's record that are none of the tool's."""
+        """Raw parts of the run's record that do not come from the tool."""
         return self._beside.parts if self._beside is not None else {}
 
     @property
@@ -287,7 +287,7 @@ class RunWatching:
         return {**recorded, WATCHED: msgspec.json.encode(Watched(before=before, after=after, seconds=self._seconds))}
 
     def energy(self) -> tuple[tuple[tuple[Measurement, Outcome], ...], tuple[str, ...]]:
-        """Return joules and watts of each domain, and why there are none of others."""
+        """Return joules and watts of each domain, and why others have none."""
         found: list[tuple[Measurement, Outcome]] = []
         notes = []
         if len(self._looks) == 2:
@@ -296,7 +296,7 @@ class RunWatching:
                 try:
                     used = consumed(counter, before, after, self._seconds)
                 except BadRun as error:
-                    notes.append(f"energy of {counter.domain} is not known: {error.message}")
+                    notes.append(f"energy of {counter.domain} is unknown: {error.message}")
                 else:
                     found += measurements(counter, used, self._seconds)
         return tuple(found), tuple(notes)

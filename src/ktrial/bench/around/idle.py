@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether somebody uses the machine: what logind says of its sessions, or without it when terminals were read from.
+"""Whether somebody uses the machine: from logind's sessions, or else from when terminals were last read.
 
-`find /dev … -printf '%A@ %p'` tells when each terminal was last read from.
+`find /dev … -printf '%A@ %p'` prints when each terminal was last read from.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def read_access_times(data: bytes, source: str) -> dict[str, float]:
         seconds, _, path = line.strip().partition(" ")
         if not path.startswith("/dev/"):
             raise unreadable(source, line_number, line, "seconds and a terminal")
-        found[path] = number(seconds, source, line_number, "when a terminal was read from")
+        found[path] = number(seconds, source, line_number, "the time at which a terminal was read")
     if not found:
         raise unreadable(source, None, "", "seconds and a terminal")
     return found
 
 
-#: The machine counts as idle after so many seconds without input.
+#: The machine counts as idle after this many seconds without input.
 IDLE_S = 60.0
 _ASK_EACH_S = 5.0
 _LIMIT_S = 10.0
@@ -39,30 +39,30 @@ _TERMINALS = ("find", "/dev", "/dev/pts", "-maxdepth", "1", "-type", "c", *_CHOI
 
 
 class LastInput(NamedTuple):
-    """How long nobody has touched it, and what was touched last."""
+    """How long ago the last input was, and where it came from."""
 
     seconds: float
     of: str
 
 
 class IdleWatch:
-    """Asks as the user."""
+    """Watches for input, asking as the user."""
 
     def __init__(self, executor: Executor, clock: Clock) -> None:
         self._executor = executor
         self._clock = clock
 
     def wait(self, tell: Callable[[str], None]) -> None:
-        """Wait until the machine is idle; `tell` hears what is waited for, whenever that changes."""
-        told = None
+        """Wait until the machine is idle; `tell` gets what is in use, whenever that changes."""
+        last_told = None
         while (last := self.last_input()).seconds < IDLE_S:
-            if last.of != told:
-                told = last.of
-                tell(told)
+            if last.of != last_told:
+                last_told = last.of
+                tell(last.of)
             self._clock.sleep(_ASK_EACH_S)
 
     def disturbed(self, seconds: float) -> str | None:
-        """Return what was used within the last `seconds`; None when nothing was. What cannot be told counts as used."""
+        """Return what was used within the last `seconds`, or why that is unknown; None if nothing was used."""
         try:
             last = self.last_input()
         except Refused as error:
@@ -70,13 +70,13 @@ class IdleWatch:
         return last.of if last.seconds < seconds else None
 
     def last_input(self) -> LastInput:
-        """Return the newest input of all that can be seen; raises Refused when nothing can."""
+        """Return the newest input that can be seen. Raises Refused if none can."""
         try:
             found = self._sessions() or self._terminals()
         except BadRun as error:
-            raise Refused(f"nobody can say whether this machine is idle: {error.message}", hint=_HINT) from None
+            raise Refused(f"cannot tell whether this machine is idle: {error.message}", hint=_HINT) from None
         if not found:
-            raise Refused("nobody can say whether this machine is idle: no session and no terminal tells", hint=_HINT)
+            raise Refused("cannot tell whether this machine is idle: no session or terminal shows input", hint=_HINT)
         return min(found)
 
     def _sessions(self) -> list[LastInput]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps sleep and screen lock away while something is measured, and finds the timers that cannot be kept away."""
+"""Inhibits sleep and screen lock during a measurement, and lists the timers that may disturb it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ktrial.kit.errors import BadRun
 from ktrial.machine.disturbance import Disturbance, Quiet, read_list_timers
 from ktrial.machine.ports import Clock
 
-#: How far ahead timers are looked for when nobody can say how long it takes.
+#: How far ahead to look for timers if the length of the measurement is unknown.
 UNKNOWN_S = 3600.0
 _LIMIT_S = 10.0
 _FOREVER_S = 30 * 86_400.0
@@ -20,7 +20,7 @@ _TIMERS = ("systemctl", "list-timers", "--all", "--output=json")
 
 
 class Quieter:
-    """Holds the inhibition between `begin` and `end`. With `lock_screen` the desktop may get idle and lock."""
+    """Inhibits sleep between `begin` and `end`; unless `lock_screen`, idleness and the screen lock too."""
 
     def __init__(
         self, executor: Executor, clock: Clock, *, lock_screen: bool = False, desktop: Desktop | None = None
@@ -32,7 +32,7 @@ class Quieter:
         self._held: RunningLoad | None = None
 
     def begin(self, expected_s: float | None) -> Quiet:
-        """Hold off what can be held off, and tell of the rest."""
+        """Inhibit what can be inhibited, and return the rest as notes."""
         programs = self._executor.programs(["systemd-inhibit", "systemctl"])
         why = self._hold() if programs["systemd-inhibit"] else "systemd-inhibit is not installed"
         deaf = self._desktop.keep_awake("measurement") if self._desktop is not None else _NOBODY
@@ -40,7 +40,7 @@ class Quieter:
         named = " and ".join(_WORDS[one] for one in self._what if one not in held)
         notes = [f"could not inhibit {named}: {why}"] if named else []
         if deaf not in (None, _NOBODY):
-            notes.append(f"the desktop was asked in vain not to lock the screen: {deaf}")
+            notes.append(f"the desktop may still lock the screen: {deaf}")
         disturbances: tuple[Disturbance, ...] = ()
         try:
             if not programs["systemctl"]:
@@ -59,7 +59,7 @@ class Quieter:
             held.stop()
 
     def _hold(self) -> str | None:
-        """Return why it cannot be held off; None when it is, as the list of inhibitors says."""
+        """Return why it cannot be inhibited; None once the list of inhibitors shows it."""
         mark = f"measurement {self._clock.unix_ms()}"
         options = (f"--what={':'.join(self._what)}", "--mode=block", "--who=ktrial", f"--why={mark}")
         self._held = self._executor.start(

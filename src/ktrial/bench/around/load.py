@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The background load of a suite: started before each run, alive until its end, its own throughput recorded."""
+"""The background load of a suite: started before each run, stopped after it, its own throughput recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKAGES = {"apt": "stress-ng", "dnf": "stress-ng", "pacman": "stress-ng", "zyp
 
 
 class LoadEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the load: its record, its output, and its throughput or why there is none."""
+    """How a load ended: its record, its output, and its throughput or why there is none."""
 
     record: LoadRecord
     raw: RawOutput
@@ -31,7 +31,7 @@ class LoadEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SpinResults(msgspec.Struct):
-    """`slices` are the rounds of each `slice_ns` from `start_ns` (monotonic) on that was spent whole."""
+    """The counts of `spin`: `slices` are the rounds of each whole `slice_ns` from `start_ns` (monotonic) on."""
 
     rounds: int
     elapsed_ns: int
@@ -40,7 +40,7 @@ class _SpinResults(msgspec.Struct):
     slices: list[int]
 
     def rounds_until(self, moment_ns: int) -> float:
-        """Return rounds from the start to a moment; within a slice they are taken to be spread evenly."""
+        """Return the rounds from the start to a moment, taken as evenly spread within a slice."""
         past_ns = min(max(moment_ns - self.start_ns, 0), self.elapsed_ns)
         whole = min(past_ns // self.slice_ns, len(self.slices))
         before, from_ns = sum(self.slices[:whole]), whole * self.slice_ns
@@ -56,7 +56,7 @@ class _SpinReply(msgspec.Struct):
 
 
 class Background:
-    """One load, as often as it is wanted."""
+    """One load, started as often as needed."""
 
     def __init__(self, load: SuiteLoad, cpus: int, executor: Executor, clock: Clock) -> None:
         self._workers = load.workers(cpus)
@@ -66,10 +66,10 @@ class Background:
         self._argv = self._invocation.argv
 
     def check(self) -> None:
-        """Raise KtrialError when it cannot be started here: without it the suite would measure something else."""
+        """Raise KtrialError if it cannot start here: without it the suite would measure something else."""
         if self._invocation.load is not None:
             if not self._executor.has_loads:
-                raise KtrialError("the suite's background load is the agent's own, and this agent has none")
+                raise KtrialError("the suite's background load needs an agent that runs loads, and this one cannot")
             return
         program, *arguments = self._invocation.argv
         programs = self._executor.programs([program, "apt-get", "dnf", "pacman", "zypper"])
@@ -96,7 +96,7 @@ class Background:
         return running
 
     def finish(self, running: RunningLoad, run: Execution) -> LoadEnded:
-        """End it and read what it got done, beside `run` alone where it can tell."""
+        """Stop it and read how much it did, during `run` alone if it can tell."""
         alive = running.alive()
         raw = running.stop()
         load = self._invocation.load
@@ -108,7 +108,9 @@ class Background:
         try:
             throughput = _spin_rate(raw, run) if load is not None else _stress_ng_rate(raw)
         except BadRun as error:
-            return LoadEnded(record=record, raw=raw, failure=f"the background load's own figures: {error.message}")
+            return LoadEnded(
+                record=record, raw=raw, failure=f"cannot read the background load's figures: {error.message}"
+            )
         return LoadEnded(record=record, raw=raw, throughput=throughput)
 
 
@@ -121,10 +123,10 @@ def _spin_rate(raw: RawOutput, run: Execution) -> Measurement:
     try:
         spun = decode_as(raw.stdout, _SpinReply).results
     except msgspec.DecodeError as error:
-        raise BadRun(raw.failed or f"the reply cannot be read: {error}") from None
+        raise BadRun(raw.failed or f"cannot read the reply: {error}") from None
     began_ns, length_ns = run.started_monotonic_ns, run.raw.wall_ns or 0
     if spun.slice_ns <= 0 or length_ns <= 0 or began_ns < spun.start_ns:
-        raise BadRun(f"it was counted from {spun.start_ns} ns on, the benchmark ran from {began_ns} for {length_ns} ns")
+        raise BadRun(f"it counted from {spun.start_ns} ns on; the benchmark ran from {began_ns} ns for {length_ns} ns")
     rounds = spun.rounds_until(began_ns + length_ns) - spun.rounds_until(began_ns)
     value, original = rounds * 1e9 / length_ns, f"{rounds:.1f} rounds in the {length_ns} ns of the benchmark"
     return Measurement(outcome=LOAD_THROUGHPUT.name, value=value, original=original)

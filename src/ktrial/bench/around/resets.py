@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings caches, swap and files to the same state before each run, as the suite says."""
+"""Resets caches, swap and unwritten files to the same state before each run, as the suite says."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ktrial.kit.errors import AgentError, BadRun
 from ktrial.machine.ports import Machine
 from ktrial.machine.transactions import Applied, decode_reply, revert
 
-#: Share of the available memory that what is swapped out may take when it comes back.
+#: Share of the available memory that swapped-out memory may take when it comes back.
 _ROOM = 0.8
 _SYNC_LIMIT_S = 300.0
 _MEMINFO = "/proc/meminfo"
 
 
 class Resets:
-    """The resets of one suite; `root` is a root session, which those of swap and caches need."""
+    """The resets of one suite; those of swap and caches need `root`, a root session."""
 
     def __init__(self, between: Between, executor: Executor, root: Machine | None) -> None:
         self._executor = executor
@@ -34,7 +34,7 @@ class Resets:
         self._steps = [(name, step) for wanted, name, step in steps if wanted]
 
     def carry_out(self) -> tuple[PreparedRun, ...]:
-        """Return all of them, up to the first that fails, which is the last of the result."""
+        """Carry them out, up to the first that fails, which is the last of the result."""
         done: list[PreparedRun] = []
         for name, step in self._steps:
             try:
@@ -52,11 +52,11 @@ class Resets:
         return "files were written back"
 
     def _swap(self) -> str:
-        """Off and on again as one transaction, so that a killed agent leaves nothing off."""
+        """Turn swap off and on again as one transaction, so that a killed agent leaves nothing off."""
         root = self._as_root()
         facts = root.facts(("swap.devices", "memory.available"))
         if not facts["swap.devices"].known:
-            raise BadRun(f"the swap areas cannot be told: {facts['swap.devices'].why_missing}")
+            raise BadRun(f"cannot list the swap areas: {facts['swap.devices'].why_missing}")
         used = sorted(
             (area for area in facts.records("swap.devices") if area["used_bytes"]), key=lambda area: area["priority"]
         )
@@ -65,7 +65,7 @@ class Resets:
         wanted = sum(area["used_bytes"] for area in used)
         room = facts.value("memory.available")
         if room is None or wanted > room * _ROOM:
-            raise BadRun(f"{wanted} bytes are swapped out, and only {room} bytes of memory are available for them")
+            raise BadRun(f"{wanted} bytes are swapped out, but only {room} bytes of memory are available for them")
         names = ", ".join(area["name"] for area in used)
         plan = {
             "schema": "ktrial.plan/2",
@@ -79,7 +79,7 @@ class Resets:
         reverted = revert(root, applied.transaction)
         if reverted.state != "reverted":
             said = "; ".join(step.message for step in reverted.steps if step.message)
-            raise BadRun(f"swap is off and does not come on again: {said}; `ktrial recover` tries again")
+            raise BadRun(f"swap is off and cannot be turned on: {said}; try again with `ktrial recover`")
         return f"{wanted} bytes came back from {names}"
 
     def _caches(self) -> str:
@@ -94,7 +94,7 @@ class Resets:
 
 
 def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:
-    """Swap areas that the kernel ranked itself come back ranked so: undone in reverse, they keep their order."""
+    """Return a step; areas ranked by the kernel are undone in reverse, and so keep their order."""
     ranked = ["-p", str(area["priority"])] if area["priority"] >= 0 else []
     return {
         "kind": "run",
@@ -104,7 +104,7 @@ def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cached(machine: Machine) -> str:
-    """Return the size of the page cache as the kernel writes it."""
+    """Return the size of the page cache as the kernel prints it."""
     reading = machine.read((_MEMINFO,))[_MEMINFO]
     text = (reading.text or "") if reading is not None else ""
     sizes = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Cached:")]

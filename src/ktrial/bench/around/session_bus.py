@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The desktop, asked over the session bus of D-Bus not to blank or lock the screen.
+"""Asks the desktop over the session bus of D-Bus not to blank or lock the screen.
 
-GNOME and others do not heed what systemd-inhibit says of idleness; `org.freedesktop.ScreenSaver` they do. What was
-asked for holds as long as the connection, so that it ends with ktrial whatever becomes of it.
+GNOME and others ignore what systemd-inhibit says about idleness, but honour `org.freedesktop.ScreenSaver`. A request
+holds as long as the connection, so it ends with ktrial in any case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SCREEN_PATH = "/org/freedesktop/ScreenSaver"
 
 
 class BusError(Exception):
-    """The bus, or whom it was asked for, cannot be talked to; the message says why."""
+    """The bus, or the service on it, cannot be reached; the message says why."""
 
 
 class SessionDesktop:
@@ -37,7 +37,7 @@ class SessionDesktop:
         self._cookie: int | None = None
 
     def keep_awake(self, why: str) -> str | None:
-        """Ask the desktop not to blank or lock the screen: None, or why it does not."""
+        """Ask the desktop not to blank or lock the screen; return None, or why it will not."""
         try:
             self._bus = _connected(self._address)
             found = _called(self._bus, "Inhibit", "ss", ("ktrial", why))
@@ -79,24 +79,24 @@ def _connected(address: str) -> DBusConnection:
             there.close()
             raise
     except AuthenticationError:
-        raise BusError("the session bus does not let this user in") from None
+        raise BusError("the session bus rejects this user") from None
     except OSError as error:
         raise BusError(f"session bus: {error.strerror or error}") from None
     except (DBusErrorResponse, *_NONSENSE) as error:
         raise BusError(f"session bus: {error}") from None
 
 
-#: What the library raises for what is no message of D-Bus.
+#: What the library raises for something that is not a D-Bus message.
 _NONSENSE = (ValueError, KeyError, IndexError, TypeError, struct.error)
 
 
 def _called(bus: DBusConnection, member: str, signature: str, body: tuple[object, ...]) -> tuple[Any, ...]:
-    """What a method of the screen saver returns. Raises BusError with the name of the error that came instead."""
+    """Call a method of the screen saver. Raises BusError with the name of the error that came back."""
     from jeepney import DBusAddress, HeaderFields, MessageFlag, MessageType, new_method_call
 
     screen = DBusAddress(_SCREEN_PATH, bus_name=_SCREEN, interface=_SCREEN)
     call = new_method_call(screen, member, signature, body)
-    call.header.flags |= MessageFlag.no_auto_start  # nothing is started by being asked
+    call.header.flags |= MessageFlag.no_auto_start  # a question must not start a service
     try:
         reply = bus.send_and_get_reply(call)
     except (OSError, *_NONSENSE) as error:

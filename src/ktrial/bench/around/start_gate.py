@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The start of each run against that of the first one: waits until both are alike, and judges what is not."""
+"""The start of each run compared with the first one: wait until both are alike, and judge what is not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.machine.ports import Clock
 from ktrial.machine.settle import TEMPERATURE, Settled, settling
 from ktrial.machine.watch_run import ConditionWatch
 
-#: Seconds between two looks: each wakes the machine that is to come to rest.
+#: Seconds between two looks; each of them wakes the machine that should come to rest.
 LOOK_EACH_S = 5.0
 
 
@@ -27,7 +27,7 @@ class Settle:
     def wait(
         self, reference: Readings, read: Callable[[], Readings], limit_s: float, tell: Callable[[str], None]
     ) -> Settled:
-        """Wait for the level of `reference`, the readings before the first run; `tell` hears of the progress."""
+        """Wait for the level of `reference`, the readings before the first run; `tell` gets the progress."""
         began_ns = self._clock.monotonic_ns()
         while True:
             found = settling(reference, read())
@@ -39,23 +39,23 @@ class Settle:
             self._clock.sleep(min(LOOK_EACH_S, left_s))
 
 
-#: Without --settle a machine that is too hot for its gate is waited for so long.
+#: How long to wait without --settle for a machine that is too hot for its gate.
 COOL_S = 60.0
-#: So long ktrial only waits to see what others do, and that holds for the runs of so long.
+#: How long to wait only to see what other programs do, and for how long that stays valid.
 OTHERS_S, _OTHERS_HOLD_S = 0.5, 10.0
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run began: what was read directly before it, and what gates say of that."""
+    """How a run began: the readings directly before it, and what the gates say about them."""
 
     readings: Readings = {}
     findings: tuple[GateFinding, ...] = ()
 
 
 class StartGates:
-    """Remembers how the first run of a session began. `settle_s` limits the wait before each other run.
+    """Remembers how the first run of a session began; `settle_s` limits the wait before each other run.
 
-    Where nobody waits before a run anyway, `others_s` is how long it is looked at what others do.
+    `others_s` is how long to observe other programs if nothing waits before a run anyway.
     """
 
     def __init__(
@@ -76,19 +76,19 @@ class StartGates:
         self._reference: Readings | None = None
 
     def take_up(self, earlier: Iterable[RunRecord]) -> None:
-        """Go on with a session: its first run stays the first."""
+        """Continue a session: its first run stays the first."""
         for record in earlier:
             if not record.is_warm_up and record.conditions is not None and record.conditions.readings_before:
                 self._reference = record.conditions.readings_before
                 return
 
     def rest(self, seconds: float) -> None:
-        """Wait, and see what others do meanwhile."""
+        """Wait, and observe what other programs do meanwhile."""
         self.watch.rest(lambda: self._clock.sleep(seconds))
         self._rested_ns = self._clock.monotonic_ns()
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
-        """Wait for the level of the first run: of all that can settle, or else of what a gate refuses to be hotter."""
+        """Wait for the level of the first run: of all that can settle, or without `settle_s` of a refused heat only."""
         if self._reference is None:
             return None
         if self._settle_s is not None:
@@ -101,7 +101,7 @@ class StartGates:
         return msgspec.structs.replace(waited, untold=())
 
     def judge(self, *, counts: bool) -> Start:
-        """Directly before a run. The first that `counts` is what others are compared with; warm-ups are not judged."""
+        """Judge the state directly before a run; the first that `counts` is the reference, warm-ups are not judged."""
         if self._others_s and not self._has_rested():
             self.rest(self._others_s)
         now = self.watch.look()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that the user's builds write: what is in them, and whether they were written anew."""
+"""Files that the user's builds write: their content, and whether they were written again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 
 def look(path: str) -> SeenFile | None:
-    """None if there is no such file, or it cannot be read."""
+    """Return the file as it is now; None if it is missing or unreadable."""
     try:
         with Path(path).open("rb") as file:
             about = os.fstat(file.fileno())
@@ -22,7 +22,7 @@ def look(path: str) -> SeenFile | None:
 
 
 class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it was looked at. `written` is another one when it was written or made again since."""
+    """A file as it was seen; `written` differs once it is written or replaced."""
 
     sha256: str
     written: tuple[int, int, int]

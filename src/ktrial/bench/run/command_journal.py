@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of arms that were begun and must be undone: `FOLDER/commands.jsonl`, on disk before each command."""
+"""Commands of arms that began and must be undone: `FOLDER/commands.jsonl`, on disk before each command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DECODER: msgspec.json.Decoder[_Entry] = msgspec.json.Decoder(_Entry)
 
 
 class CommandJournalFile:
-    """Read and written while the measuring lock is held; the file is there only while something is left to undo."""
+    """The journal, used under the measuring lock; the file exists only while something is left to undo."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "commands.jsonl"
@@ -51,7 +51,7 @@ class CommandJournalFile:
             self._path.unlink()
 
     def left(self) -> tuple[OpenCommand, ...]:
-        """Return what is left to undo, the newest first. Raises KtrialError for a file that is not of this kind."""
+        """Return what is left to undo, the newest first. Raises KtrialError if the file is not such a journal."""
         found: dict[int, OpenCommand] = {}
         for entry in self._entries():
             if isinstance(entry, _Begun):
@@ -70,12 +70,12 @@ class CommandJournalFile:
         except OSError as error:
             raise KtrialError(f"cannot read {self._path}: {error.strerror}") from None
         entries = []
-        # A last line without its end was cut off: what it tells of was not run.
+        # A last line without its end was cut off: its command was not run.
         for number, line in enumerate(lines[:-1], start=1):
             try:
                 entries.append(_DECODER.decode(line))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                hint = "it names commands of a trial that are to be undone: do it by hand, then remove the file"
+                hint = "undo the trial's commands in it by hand, then remove the file"
                 raise KtrialError(f"{self._path}:{number}: {error}", hint=hint) from None
         return entries
 

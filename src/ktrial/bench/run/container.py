@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of a container's image, run by an agent inside it.
+"""Runs programs of a container's image through an agent inside the container.
 
-One container lives as long as the measurement: its first process is an agent that waits for the end of its input, so
-that it ends with the head whatever becomes of that. Each session is one more agent inside. They see the work folder
-under its own path, and measure, limit and kill as they do outside. The agent's own loads and all facts stay outside.
+One container lives as long as the measurement. Its first process is an agent that waits for the end of its input, so it
+ends with the head in any case. Each session is one more agent inside. They see the work folder under its own path, and
+measure, limit and kill as they do outside. The agent's own loads and all facts stay outside.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ from ktrial.kit.errors import AgentError, KtrialError, PrivilegeMissing
 from ktrial.machine.container import DEFAULT_IMAGE, Container, ContainerRequest, Runtime
 from ktrial.machine.facts import FactBook
 
-#: Where a container sees the agent.
+#: Path of the agent in a container.
 AGENT = "/ktrial-agent"
-#: Where a distrobox sees the host's files.
+#: Path of the host's files in a distrobox.
 _HOST_FILES = "/run/host"
-#: Seconds for a question to the runtime.
+#: Most seconds for a command of the runtime.
 _LIMIT_S = 120.0
-#: Seconds for a container to start: without overlays, or for another user, the first start copies the whole image.
+#: Most seconds for a container to start: without overlays, or for another user, the first start copies the whole image.
 _START_LIMIT_S = 600.0
 _SERVE = ("serve", "--role", "user")
 _INSPECT = "{{.Id}}"
 
-#: Runs a command to its end: exit status, stdout, stderr.
+#: Runs a command to its end and returns its exit status, stdout and stderr.
 Ask = Callable[[Sequence[str]], "tuple[int, str, str]"]
 
 
 class Runtimes:
-    """Finds container runtimes and asks them."""
+    """Finds container runtimes and runs their commands."""
 
     def __init__(self, ask: Ask | None = None, find: Callable[[str], str | None] | None = None) -> None:
         self._ask = ask or _ask
         self._find = find or (lambda name: shutil.which(name, path=":".join(PROGRAM_FOLDERS)))
 
     def program(self, wanted: Runtime | None) -> tuple[Runtime, str]:
-        """Return the runtime asked for, or podman, or docker: its name and where it is."""
+        """Return name and path of the wanted runtime, or of podman or docker."""
         choices: tuple[Runtime, ...] = (wanted,) if wanted is not None else ("podman", "docker")
         for name in choices:
             path = self._find(name)
             if path is not None:
                 return name, path
         raise KtrialError(
-            f"--tools container needs {' or '.join(choices)}, not installed here", hint="install podman, for example"
+            f"--tools container needs {' or '.join(choices)}: not installed", hint="install podman, for example"
         )
 
     def answer(self, argv: Sequence[str], failure: str, hint: str) -> str:
-        """Return what a question to the runtime gives; raises KtrialError with what it said instead."""
+        """Return what a command of the runtime prints. Raises KtrialError with its last line if it fails."""
         status, out, err = self._ask(argv)
         if status != 0:
             said = (err.strip().splitlines() or [f"{argv[0]} ended with status {status}"])[-1]
@@ -75,9 +75,13 @@ class Runtimes:
         version = self._version(runtime, path)
         if runtime == "distrobox":
             return self._distrobox(wanted.name, path, version, agent)
-        pull = "`ktrial tools container` makes it" if wanted.name == DEFAULT_IMAGE else f"{runtime} pull {wanted.name}"
+        pull = (
+            "build it with `ktrial tools container`"
+            if wanted.name == DEFAULT_IMAGE
+            else f"{runtime} pull {wanted.name}"
+        )
         found = self.answer(
-            [path, "image", "inspect", "--format", _INSPECT, wanted.name], f"no image {wanted.name} can be used", pull
+            [path, "image", "inspect", "--format", _INSPECT, wanted.name], f"cannot use image {wanted.name}", pull
         )
         image_id = found if found.startswith("sha256:") else f"sha256:{found}"
         name = f"ktrial-{secrets.token_hex(6)}"
@@ -88,7 +92,7 @@ class Runtimes:
             ),
             hold=(
                 *(path, "run", "--rm", "--interactive", f"--name={name}", "--network=none", "--read-only"),
-                # No filter of system calls and no limit of processes: neither is there without a container.
+                # No system call filter and no process limit: neither exists outside a container.
                 *("--tmpfs=/tmp", "--pids-limit=-1", "--security-opt=seccomp=unconfined"),
                 *("--security-opt=label=disable", *options, f"--mount=type=bind,src={agent},dst={AGENT},ro"),
                 *(image_id, AGENT, *_SERVE),
@@ -98,7 +102,7 @@ class Runtimes:
         )
 
     def build(self, wanted: Runtime | None, text: str) -> str:
-        """Make the image of the tools, with the runtime's own words on stderr: its id."""
+        """Build the image of the tools, with the runtime's output on stderr, and return its id."""
         runtime, path = self.program(wanted)
         try:
             done = subprocess.run(
@@ -108,38 +112,40 @@ class Runtimes:
             raise KtrialError(f"cannot start {path}: {error.strerror}") from None
         if done.returncode != 0:
             raise KtrialError(
-                f"{runtime} made no image: it ended with status {done.returncode}",
-                hint="its own words above say why; --base names another image of Debian or Ubuntu to start from",
+                f"{runtime} cannot build the image: it ended with status {done.returncode}",
+                hint="see its output above, or start from another Debian or Ubuntu image with --base",
             )
-        return self.answer([path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE], "no image was made", "")
+        return self.answer(
+            [path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE], f"cannot use image {DEFAULT_IMAGE}", ""
+        )
 
     def _version(self, runtime: Runtime, path: str) -> str:
-        """Return the version of what runs the containers: docker's is its daemon's, which must be there."""
+        """Return the version of the runtime; docker's is that of its daemon, which must be running."""
         if runtime != "docker":
-            return self.answer([path, "--version"], f"{path} cannot be used", f"try  {runtime} --version")
+            return self.answer([path, "--version"], f"cannot use {path}", f"try  {runtime} --version")
         question = [path, "version", "--format", "{{.Server.Version}}"]
-        hint = "start its daemon; the members of its group docker, and root, may use it"
-        return f"docker version {self.answer(question, 'docker cannot be used', hint)}"
+        hint = "start its daemon, and join the group docker or run as root"
+        return f"docker version {self.answer(question, 'cannot use docker', hint)}"
 
     def _user(self, runtime: Runtime, path: str) -> list[str]:
-        """Return what makes the container's user the one who runs ktrial."""
+        """Return the options that make the container's user the one who runs ktrial."""
         if os.geteuid() == 0:
             return []
         if runtime == "podman":
             return ["--userns=keep-id"]
-        told = self.answer([path, "info", "--format", "{{.SecurityOptions}}"], "docker cannot be used", "")
-        return [] if "rootless" in told else [f"--user={os.geteuid()}:{os.getegid()}"]
+        options = self.answer([path, "info", "--format", "{{.SecurityOptions}}"], "cannot use docker", "")
+        return [] if "rootless" in options else [f"--user={os.geteuid()}:{os.getegid()}"]
 
     def _distrobox(self, name: str, path: str, version: str, agent: Path) -> Box:
-        """Return a box that is there already; it stays as it is."""
+        """Return an existing distrobox, which is left unchanged."""
         below, manager = self.program(None)
         format_ = "{{.Id}} {{.Image}} {{.Config.Image}}"
-        told = self.answer(
+        ids = self.answer(
             [manager, "container", "inspect", "--format", format_, name],
-            f"no distrobox {name} can be used",
+            f"cannot use distrobox {name}",
             f"distrobox create --name {name} --image IMAGE",
         )
-        box_id, image_id, image = told.split(" ", 2)
+        box_id, image_id, image = ids.split(" ", 2)
         return Box(
             container=Container(
                 runtime="distrobox",
@@ -165,9 +171,9 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerExecutor:
-    """Implements `bench.run.ports.Executor`: programs run inside the container, loads and facts are `outside`."""
+    """Implements `bench.run.ports.Executor`: programs run inside the container, loads and facts `outside`."""
 
-    #: What needs root is left out: inside there is none, and root's own loads measure no container.
+    #: Benchmarks that need root are left out: the container has none, and loads of root would not measure it.
     has_root = False
     runs_as_root = False
     guest: GuestTools | None = None
@@ -190,7 +196,7 @@ class ContainerExecutor:
         return self._outside.has_loads
 
     def obtain_root(self, purpose: str) -> None:
-        """Never: there is nothing here that root could do."""
+        """Refuse: root could do nothing here."""
         raise PrivilegeMissing(f"{purpose} needs root, which --tools does not provide", hint="leave out --tools")
 
     @property
@@ -203,12 +209,11 @@ class ContainerExecutor:
         return self._outside.facts()
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Return where each program is in the container."""
         with self._telling():
             return self._inside.programs(names)
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
-        """Run it to its end or its limit, or to a Ctrl-C."""
+        """Run it until it ends, reaches its limit or is interrupted by Ctrl-C."""
         if invocation.load is not None:
             return self._outside.run(invocation, watch)
         with self._telling():
@@ -225,13 +230,13 @@ class ContainerExecutor:
         if self._holder is not None:
             self._holder.finish()
             assert self._box is not None
-            # Gone by itself in all but the case that it did not end in time.
+            # It is gone already unless it did not end in time.
             _ask(self._box.remove)
             self._holder = None
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """An agent that is not reached is the container's fault, and not that of how ktrial was set up."""
+        """Report an agent that is not reached as the container's fault, not as one of ktrial's setup."""
         try:
             yield
         except AgentError as error:
@@ -239,8 +244,8 @@ class ContainerExecutor:
                 raise
             image = self.container.image
             raise KtrialError(
-                f"no agent can be reached in the container of {image}: {error.message}",
-                hint="did somebody end it? What was measured is kept; the same command goes on from there",
+                f"cannot reach the agent in the container of {image}: {error.message}",
+                hint="if somebody stopped it, run the same command again: it continues from the stored runs",
             ) from None
 
     def _connect(self) -> DetachedTransport:
@@ -252,8 +257,8 @@ class ContainerExecutor:
                 AgentSession(holder, hello_limit_s=_START_LIMIT_S)
             except AgentError as error:
                 raise KtrialError(
-                    f"{box.container.runtime} started no agent in {box.container.image}: {error.message}",
-                    hint="its own words above say why; the image must be for this kind of machine",
+                    f"{box.container.runtime} cannot start the agent in {box.container.image}: {error.message}",
+                    hint="see its output above; the image must be for this architecture",
                 ) from None
         return DetachedTransport(box.enter)
 

@@ -21,31 +21,31 @@ from ktrial.bench.benchmark import (
     PROGRAM_FOLDERS,
     VERSIONED_FOLDERS,
     Invocation,
-    Network,
     RawOutput,
+    why_failed,
 )
 from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.record import Execution, Watch
 from ktrial.bench.run.folders import FoldersHere, FoldersInGuest, RunFolders
 from ktrial.bench.run.rights import Connect, OpenRoot, Rights
-from ktrial.bench.run.servers import Course, Running, output_of, problem
+from ktrial.bench.run.servers import Course, Running, output_of
 from ktrial.bench.tool import Receipt
 from ktrial.bench.tools.toolbox import UserToolbox
 from ktrial.kit.errors import AgentError, BadInput
 from ktrial.machine.facts import FactBook
 
-#: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
+#: Bytes captured of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
 CAPTURE_BYTES = 1 << 20
-#: A server that nobody ends any more ends by itself after so many seconds; no run with one takes longer.
+#: A server that nobody stops ends after this many seconds; no run with one takes longer.
 SERVER_LIMIT_S = 3600.0
 
 
 class AgentExecutor:
     """Implements `bench.run.ports.Executor` with agents of its own.
 
-    `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None if root
-    cannot be had. Programs of `tools`, which ktrial built for this user, come before those of the fixed folders.
-    Waiting for a run heeds `interrupts`. `guest` tells of the programs of a guest that the agents are in.
+    `connect` starts one as the user, detached. `root` opens the root session, given its purpose; None if root is not
+    available. Programs of `tools`, which ktrial built for this user, take precedence over those of the fixed folders.
+    Waiting for a run honours `interrupts`. `guest` returns the programs of the guest that the agents are in.
     """
 
     container: None = None
@@ -67,7 +67,7 @@ class AgentExecutor:
         self._tools = tools
         self._interrupts = interrupts or Interrupts()
         self._clock = SystemClock(self._interrupts)
-        #: Where programs of a guest are: they stay there.
+        #: Paths of programs in a guest, which do not change.
         self._known: dict[str, str | None] = {}
         self._transport: Detached | None = None
         self._session: AgentSession | None = None
@@ -75,7 +75,7 @@ class AgentExecutor:
 
     @property
     def guest(self) -> GuestTools | None:
-        """The programs of the guest that the agents are in; None if they are on a machine."""
+        """The programs of the guest that the agents are in; None on a machine."""
         return None if self._guest is None else self._guest()
 
     @property
@@ -84,7 +84,7 @@ class AgentExecutor:
 
     @property
     def agent_pid(self) -> int:
-        """The number of the agent that starts what is run."""
+        """The process id of the agent that starts the runs."""
         return int(self._open().hello["pid"])
 
     @property
@@ -116,9 +116,9 @@ class AgentExecutor:
         return {name: found[name] if name in found else self._known[name] for name in names}
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
-        """Run it to its end or its limit, or to a Ctrl-C, which is told in the output.
+        """Run it until it ends, reaches its limit or is interrupted by Ctrl-C, which the output says.
 
-        Whatever interrupts this ends the run, its servers and all children too.
+        Any interruption also ends the run's servers and all children.
         """
         self._interrupts.check()
         with self._private_directory(invocation) as folder, Course() as course:
@@ -157,7 +157,7 @@ class AgentExecutor:
         )
 
     def _built_places(self, name: str) -> tuple[str, ...]:
-        """Return where ktrial built the program, or the guest has it; nowhere for others."""
+        """Return where ktrial built the program, or where the guest has it; nothing for others."""
         if self._guest is not None:
             place = self._guest().places.get(name)
             return (place,) if place is not None else ()
@@ -165,14 +165,14 @@ class AgentExecutor:
         return (str(built[0]),) if built is not None else ()
 
     def _receipt(self, invocation: Invocation) -> Receipt | None:
-        """Return what the program that was run was built from, where ktrial built it."""
+        """Return what the program was built from, if ktrial built it."""
         if self._tools is None or invocation.load is not None or "/" in invocation.argv[0]:
             return None
         built = self._tools.find(invocation.argv[0])
         return built[1] if built is not None else None
 
     def _prepare(self, invocation: Invocation, folder: Path, course: Course) -> str | None:
-        """Carry the steps out: why one failed, None when all is ready."""
+        """Carry the steps out; return why one failed, or None."""
         for step in invocation.steps:
             own = Invocation(
                 argv=step.argv,
@@ -187,14 +187,14 @@ class AgentExecutor:
             if not step.ready:
                 raw = self._ask(own, request)
                 course.note(argv, raw)
-                failure = problem(raw)
+                failure = why_failed(raw)
             else:
                 server = course.serve(argv, self._start(own, folder))
                 probe = msgspec.structs.replace(own, argv=step.ready, limit_s=step.limit_s, stdin=b"")
                 question = self._request(probe, folder)
                 failure = server.wait(step.limit_s, self._clock, partial(self._ask, probe, question))
             if failure is not None:
-                return f"{step.argv[0]}, a step before it, {failure}"
+                return f"its step {step.argv[0]} {failure}"
         return None
 
     def start(self, invocation: Invocation) -> RunningAgentLoad:
@@ -216,7 +216,7 @@ class AgentExecutor:
         return Running(transport, session, own_load=invocation.load is not None)
 
     def close(self) -> None:
-        """End the sessions of the user; that of root is its owner's."""
+        """End the user's sessions; the root session belongs to whoever opened it."""
         self._rights.close()
         if self._session is not None:
             self._session.close()
@@ -228,14 +228,14 @@ class AgentExecutor:
         return self._session
 
     def _cut_short(self, invocation: Invocation | None) -> RawOutput:
-        """End what runs: what `invocation` had printed by then, with None nothing."""
+        """End what runs; return what `invocation` had printed by then, or nothing for None."""
         raw = RawOutput()
         try:
             if invocation is not None and self._asked is not None:
                 self._asked.hang_up()
                 raw = output_of(self._asked, own_load=invocation.load is not None)
         except AgentError:
-            raw = RawOutput()  # an agent that is lost hands nothing over; the run counts as interrupted either way
+            raw = RawOutput()  # a lost agent returns nothing; the run counts as interrupted either way
         finally:
             self._abandon()
         return msgspec.structs.replace(raw, interrupted=True)
@@ -258,7 +258,7 @@ class AgentExecutor:
                 self._session = self._transport = None
                 self._rights.forget()
             step = f"; {error.hint}" if error.hint else ""
-            return RawOutput(failed=f"the agent said {error.kind}: {error.message}{step}")
+            return RawOutput(failed=f"the agent reported {error.kind}: {error.message}{step}")
         except BadInput as error:
             return RawOutput(failed=error.message)
 
@@ -270,6 +270,10 @@ class AgentExecutor:
                 for name, value in invocation.load.parameters.items()
             }
             return {"load": invocation.load.name, "parameters": parameters, **common}
+        network: dict[str, Any] = {}
+        if (link := invocation.network) is not None:
+            server = {"argv": self._resolved(link.server, folder), "port": link.port}
+            network = {"network": dict(link.link), "server": server}
         environment = {**PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment}
         return {
             **common,
@@ -279,16 +283,11 @@ class AgentExecutor:
             "capture_bytes": CAPTURE_BYTES,
             "while_connected": True,
             **({"stdin": _bytes(invocation.stdin)} if invocation.stdin else {}),
-            **(self._around(invocation.network, folder) if invocation.network is not None else {}),
+            **network,
         }
 
-    def _around(self, network: Network, folder: Path) -> dict[str, Any]:
-        """Return the network of a run, and the server in it."""
-        server = {"argv": self._resolved(network.server, folder), "port": network.port}
-        return {"network": dict(network.link), "server": server}
-
     def _resolved(self, argv: tuple[str, ...], folder: Path) -> list[str]:
-        """Return a command line with the program's place and the run's directory."""
+        """Return a command line with the program's path and the run's directory filled in."""
         place = self.programs([argv[0]])[argv[0]] or f"{PROGRAM_FOLDERS[0]}/{argv[0]}"
         return [place, *(word.replace(DIRECTORY, str(folder)) for word in argv[1:])]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private directory of a run: made before it, its files read after it, taken away. Here, or in a guest."""
+"""The private directory of a run, here or in a guest: made before it, read and removed after it."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from ktrial.bench.benchmark import PINNED, RawOutput
 from ktrial.bench.guest_tools import GuestTools
 from ktrial.kit.errors import AgentError, KtrialError
 
-#: Bytes kept of a file that a run leaves.
+#: Bytes kept of each file that a run leaves.
 FILE_BYTES = 64 << 20
-#: What a guest needs beside a program: they make a directory there, hand over files, and take it away.
+#: Programs that a guest needs for the directory of a run: to make it, to read its files and to remove it.
 GUEST_PROGRAMS = ("mktemp", "cat", "rm")
-#: Where runs work in a guest: its disk where it has one, and its memory.
+#: Where runs work in a guest: on its disk, if it has one, and in its memory.
 _GUEST_DISK, _GUEST_MEMORY = "/var/tmp", "/dev/shm"
 _GUEST_LIMIT_S = 60.0
 _GUEST_FILE_BYTES = 1 << 20
 
 
 class RunFolders(Protocol):
-    """Makes the private directories of runs."""
+    """Makes, reads and removes the private directories of runs."""
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a fresh one; the agent's own loads need none if files of theirs have no name."""
+        """Return a fresh one; the agent's own loads need none, since files of theirs have no name."""
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
-        """Return the same with the files that were left there; `*` in a name stands for anything."""
+        """Return the output with the files that were left there; `*` in a name matches anything."""
 
     def remove(self, folder: Path) -> None: ...
 
 
 class FoldersHere:
-    """Directories of this machine, in `work` or on a tmpfs of the user's."""
+    """Directories on this machine, in `work` or on a tmpfs of the user's."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -62,14 +62,13 @@ class FoldersHere:
 
     @staticmethod
     def with_files(raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
-        """Return the same with the regular files that were left there."""
         files: dict[str, bytes] = {}
         cut, unread = raw.cut, raw.unread
         found = [path for name in names for path in sorted(folder.glob(name))]
         for name in [str(path.relative_to(folder)) for path in found]:
             try:
                 descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-            except FileNotFoundError:  # it was there a moment ago: what the program takes away itself is no output
+            except FileNotFoundError:  # it existed a moment ago: what the program itself deletes is not output
                 continue
             except OSError as error:
                 unread = f"{name}: {error.strerror}"
@@ -88,9 +87,9 @@ class FoldersHere:
 
 
 class FoldersInGuest:
-    """Directories of a guest, which three programs there make, read and take away; `session` is the user's.
+    """Directories in a guest, which three programs there make, read and remove; `session` is the user's.
 
-    In an exact guest, where each answer is a boot, they stay: it ends with the command.
+    In an exact guest, where each answer is a boot, they stay: the guest ends with the command.
     """
 
     def __init__(self, session: Callable[[], AgentSession], guest: Callable[[], GuestTools]) -> None:
@@ -98,7 +97,7 @@ class FoldersInGuest:
         self._guest = guest
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a fresh one. Raises KtrialError if the guest has not what makes it."""
+        """Return a fresh one. Raises KtrialError if the guest lacks the program that makes it."""
         place = _GUEST_MEMORY if in_memory else _GUEST_DISK
         if not for_program:
             return Path(place)
@@ -106,13 +105,12 @@ class FoldersInGuest:
         if made.exit_status != 0:
             why = made.failed or made.stderr.decode(errors="replace").strip()
             raise KtrialError(
-                f"no private directory in the guest: {why}",
-                hint="a guest that is kept has what makes one since it is booted by this version: boot it anew",
+                f"cannot make a private directory in the guest: {why}",
+                hint="boot the guest again with this version of ktrial, which adds the programs for it",
             )
         return Path(made.stdout.decode().strip())
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
-        """Return the same with the files that were left there."""
         patterns = [f"{folder}/{name}" for name in names]
         files: dict[str, bytes] = {}
         cut, unread = raw.cut, raw.unread
@@ -131,7 +129,7 @@ class FoldersInGuest:
         return msgspec.structs.replace(raw, files=files, cut=cut, unread=unread)
 
     def remove(self, folder: Path) -> None:
-        """Take it away; what stays goes with the guest."""
+        """Remove it; what remains goes with the guest."""
         if folder.name.startswith("run-") and not self._guest().exact:
             with contextlib.suppress(AgentError):
                 self._ask("rm", "-rf", str(folder))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program of the user's in the user's own place: same folder, terminal, streams and session."""
+"""Runs the user's program in place: in the same folder, terminal, session and streams."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ktrial.bench.record import Exit
 from ktrial.kit.errors import KtrialError
 from ktrial.recordings.frames.statistics import Capture
 
-#: What somebody may send to the launcher and means for the program.
+#: Signals that are sent to ktrial but meant for the program.
 _PASSED_ON = frozenset(
     {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT}
 )
-#: `si_code` of a signal that the kernel sent: Ctrl-C on the terminal reaches the program by itself.
+#: `si_code` of a signal from the kernel: Ctrl-C on the terminal reaches the program by itself.
 _FROM_KERNEL = 0x80
-#: Bytes read of one capture; an hour at 500 frames a second is less.
+#: Most bytes of a capture; an hour at 500 frames per second needs less.
 CAPTURE_BYTES = 512 << 20
-#: A file system stamps files with a clock that may lie so far behind.
+#: How far the clock that stamps files may lag behind.
 _COARSE_MS = 20
 
 
@@ -32,7 +32,7 @@ class AttachedLauncher:
 
     @staticmethod
     def run(argv: Sequence[str], environment: Mapping[str, str], *, quiet: bool) -> Exit:
-        """Run a program to its end; signals sent to us are passed on to it."""
+        """Run a program to its end and pass on signals that are sent to ktrial."""
         awaited = _PASSED_ON | {signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         try:
@@ -47,7 +47,7 @@ class AttachedLauncher:
             )
             status = _wait(child, awaited)
             while signal.sigtimedwait(awaited, 0) is not None:
-                pass  # what came while the program ended was meant for it
+                pass  # signals that came while the program ended were meant for it
         except OSError as error:
             raise KtrialError(f"cannot start {argv[0]}: {error.strerror}") from None
         finally:
@@ -57,7 +57,7 @@ class AttachedLauncher:
 
 
 def _wait(child: int, awaited: Iterable[signal.Signals]) -> int:
-    """Wait for the child, passing on what somebody sends to us."""
+    """Wait for the child, passing on the signals that ktrial gets."""
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -68,7 +68,7 @@ def _wait(child: int, awaited: Iterable[signal.Signals]) -> int:
 
 
 class Captures:
-    """A fresh private folder for captures, and other folders in which only what is new counts.
+    """A fresh private folder for captures, and other folders in which only new files count.
 
     Implements `bench.run.ports.CaptureFolder`.
     """
@@ -90,7 +90,7 @@ class Captures:
         return str(self._folder)
 
     def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
-        """Captures made since the start, by path; a file that was there before, or is older, is none."""
+        """Return the captures made since the start, by path, without those that existed before or are older."""
         own = _csv(self._folder)
         others = [path for folder in self._others for path in _csv(folder) if self._is_new(path, started_unix_ms)]
         return tuple(Capture(path.name, _read(path)) for path in sorted([*own, *others]))
@@ -103,7 +103,7 @@ class Captures:
 
 
 class FreshLog:
-    """A log that a program writes anew at each start; what it holds now does not count.
+    """A log that a program rewrites at each start; its present content does not count.
 
     Implements `bench.run.ports.WrittenLog`.
     """
@@ -124,7 +124,7 @@ def _csv(folder: Path) -> list[Path]:
 
 
 def _changed_ns(path: Path) -> int:
-    """Time of the last change of a regular file; -1 where there is none."""
+    """Return the time of the last change of a regular file; -1 if there is none."""
     try:
         status = path.lstat()
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes one run and its record: what comes before it, the run itself, and what is read from its output."""
+"""Makes one run and its record: what comes before the run, the run itself, and what its output says."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from ktrial.machine.ports import Clock
 from ktrial.machine.settle import Settled
 
 _RESETS = {
-    "sync": "files could not be written back",
-    "swap": "swap could not be reset",
-    "caches": "caches could not be dropped",
+    "sync": "cannot write files back",
+    "swap": "cannot reset swap",
+    "caches": "cannot drop caches",
 }
 
 
 class RunRequest(NamedTuple):
-    """What is to be run. `tool_version` is what the tool told when it was asked; `settled` how it was waited for."""
+    """A run to make; `tool_version` is the tool's own answer, `settled` how long the machine was waited for."""
 
     number: int
     place: RunPlace
@@ -53,7 +53,7 @@ class RunRequest(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """How it went, up to the end of the run."""
+    """The course of a run up to its end."""
 
     prepared: tuple[PreparedRun, ...]
     start: Start
@@ -64,7 +64,7 @@ class _Course(NamedTuple):
 
 
 class Carries(Port):
-    """What carries a run out."""
+    """Carries out an invocation."""
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution: ...
 
@@ -161,14 +161,14 @@ class RunMaker:
         return record, parts
 
     def _unmade(self, invocation: Invocation) -> Execution:
-        """Return a run that was not even begun."""
+        """Return a run that did not begin."""
         return Execution(
             argv=invocation.argv,
             environment={},
             directory="",
             started_monotonic_ns=self._clock.monotonic_ns(),
             started_unix_ms=self._clock.unix_ms(),
-            raw=RawOutput(failed="what comes before it failed"),
+            raw=RawOutput(failed="a step before it failed"),
         )
 
     def _execute(self, invocation: Invocation, watching: RunWatching | None) -> tuple[Execution, LoadEnded | None]:
@@ -186,7 +186,7 @@ class RunMaker:
 def _collect_outcomes(
     task: Task, parsed: ParsedRun, ended: LoadEnded | None, watching: RunWatching | None
 ) -> tuple[tuple[KeptMeasurement, ...], tuple[str, ...]]:
-    """The measurements of the tool, of the load and of the energy counters; and why there are none of some of them."""
+    """Return the measurements of tool, load and energy counters, and why some of them are missing."""
     outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
     kept = [KeptMeasurement.of(one, outcomes[one.outcome]) for one in parsed.measurements]
     if ended is not None and ended.throughput is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One measurement of a user at a time, and the folder in which its runs work."""
+"""The lock that allows one measurement per user at a time, and the folder in which its runs work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.tuning.state.lock import MachineLock
 
 
 class MeasuringPlace:
-    """`FOLDER/lock`, held while something is measured, `FOLDER/work`, the journal of commands, the machine's lock."""
+    """`FOLDER/lock`, held during a measurement, `FOLDER/work`, the journal of commands, and the machine's lock."""
 
     def __init__(self, folder: Path, machine: MachineLock) -> None:
         self._folder = folder
@@ -32,11 +32,11 @@ class MeasuringPlace:
 
     @property
     def machine(self) -> MachineLock:
-        """Who tries something on this machine, and who builds."""
+        """Lock shared by those who try something on this machine and those who build."""
         return self._machine
 
     def lock(self) -> None:
-        """Keep other measurements of this user away until `close`; they would disturb each other."""
+        """Keep out other measurements of this user, which would disturb this one, until `close`."""
         if self._lock is not None:
             return
         path = self._folder / "lock"
@@ -49,7 +49,7 @@ class MeasuringPlace:
             owner = os.read(descriptor, 32).decode("ascii", "replace").strip()
             os.close(descriptor)
             raise Busy(
-                "busy", f"another measurement runs (process {owner or 'unknown'})", hint="wait for it, or stop it"
+                "busy", f"another measurement is running (process {owner or 'unknown'})", hint="wait for it, or stop it"
             ) from None
         with _writing(path):
             os.ftruncate(descriptor, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What services need of the world."""
+"""Interfaces through which services reach the world."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 class RunningLoad(Protocol):
-    """A background load."""
+    """A background load that runs."""
 
     def alive(self) -> bool: ...
 
     def stop(self) -> RawOutput:
-        """End it: what it printed and wrote."""
+        """End it and return what it printed and wrote."""
 
 
 class Desktop(Protocol):
-    """The desktop of the user."""
+    """The user's desktop."""
 
     def keep_awake(self, why: str) -> str | None:
-        """Ask it not to blank or lock the screen: None, or why it does not."""
+        """Ask it not to blank or lock the screen; return None, or why it will not."""
 
     def release(self) -> None:
-        """It may do as it likes again."""
+        """Let it blank and lock again."""
 
 
 class Watching(Protocol):
@@ -48,17 +48,17 @@ class Watching(Protocol):
     def watch(
         self, fields: dict[str, Any], begun: Callable[[], None]
     ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
-        """Begin, call `begun`, tell what is seen and kept, and at last how it ended. Raises AgentError."""
+        """Begin, call `begun`, yield what is seen and recorded, and at last how it ended. Raises AgentError."""
 
 
 class RunRecorder(Protocol):
-    """Records the machine beside a run, and what the run starts most of all."""
+    """Records the machine during a run, above all the processes that the run starts."""
 
     def start(self) -> None:
-        """Begin; comes back when it has begun. Raises AgentError."""
+        """Begin; returns once the recording has begun. Raises AgentError."""
 
     def stop(self) -> bytes:
-        """End it: the recording. Raises AgentError."""
+        """End and return the recording. Raises AgentError."""
 
 
 class Executor(Protocol):
@@ -69,93 +69,93 @@ class Executor(Protocol):
 
     @property
     def runs_as_root(self) -> bool:
-        """Whether what is run here is run as root."""
+        """Whether programs here run as root."""
 
     @property
     def has_root(self) -> bool:
-        """Whether root can be had: this is root, or sudo or its like may be asked."""
+        """Whether root is available: ktrial is root, or may ask through sudo or the like."""
 
     def obtain_root(self, purpose: str) -> None:
-        """Ask for root now where somebody has to be asked, and say what for."""
+        """Ask for root now, if somebody has to be asked, and say what for."""
 
     @property
     def container(self) -> Container | None:
-        """The container in which programs run; None if they run on the machine itself."""
+        """The container in which programs run; None on the machine itself."""
 
     @property
     def has_loads(self) -> bool:
-        """Whether the agent carries out loads itself."""
+        """Whether the agent runs loads itself."""
 
     @property
     def guest(self) -> GuestTools | None:
-        """The programs of a guest of ktrial's that is the host; None if it is a machine."""
+        """The programs of the guest that is the host; None on a machine."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
-        """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
+        """Return each program's path, or None: bare names are looked up in the fixed folders."""
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
-        """Run it to its end or its limit, or to a Ctrl-C, which is told in the output.
+        """Run it until it ends, reaches its limit or is interrupted by Ctrl-C, which the output says.
 
-        Whatever interrupts this ends the run and its children too. `watch` looks on directly before and after it.
+        Any interruption also ends the run's children. `watch` observes directly before and after it.
         """
 
     def start(self, invocation: Invocation) -> RunningLoad:
-        """Start a background load; it ends when it is stopped."""
+        """Start a background load, which runs until it is stopped."""
 
 
 class RunStore(Protocol):
-    """Keeps run records."""
+    """Stores run records."""
 
     def new_name(self) -> str:
-        """Return a name that no session has."""
+        """Return an unused session name."""
 
     def where(self, session: str) -> str:
         """Return where the runs of a session are, for people."""
 
     def earlier(self, plan: str) -> Earlier | None:
-        """Return what the newest measurement of the same plan left; None when there is none."""
+        """Return what the newest measurement of the same plan left; None if there is none."""
 
     def begin(self, session: Session, plan: str) -> None: ...
 
     def keep_state(self, session: str, place: str, state: bytes) -> None:
-        """The tunable state of the machine at a place of a session."""
+        """Store the machine's tunable state at a place of a session."""
 
     def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
-        """A run begins: it is known from now on, whatever becomes of its writer."""
+        """Note that a run begins, so that it is known even if the writer dies."""
 
     def give_up(self, session: str, run: int) -> None:
-        """A run that began has come to nothing that could be recorded: it was interrupted."""
+        """Note that a run was interrupted and left nothing to record."""
 
     def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
-        """Return a run ended: its record and raw output are kept, both or neither. Its name for `ktrial show`."""
+        """Store the record and raw output of a run, both or neither; return its name for `ktrial show`."""
 
 
 class Launcher(Protocol):
-    """Runs a program of the user's where the user stands."""
+    """Runs the user's program where the user is."""
 
     def run(self, argv: Sequence[str], environment: Mapping[str, str], *, quiet: bool) -> Exit:
-        """Run it to its end, passing signals on; `quiet` sends its standard output to standard error."""
+        """Run it to its end and pass signals on; `quiet` sends its standard output to standard error."""
 
 
 class CaptureFolder(Protocol):
-    """Where logs of frames are looked for."""
+    """Finds logs of frames."""
 
     @property
     def folder(self) -> str: ...
 
     def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
-        """Logs made since the start; never an older one."""
+        """Return the logs made since the start, never older ones."""
 
 
 class WrittenLog(Protocol):
-    """A log that a program writes anew at each start."""
+    """A log that a program rewrites at each start."""
 
     def read(self, started_unix_ms: int) -> bytes | None:
-        """Return what it holds since the start; None when it was not written since."""
+        """Return what it holds since the start; None if it was not written since."""
 
 
 class TrialExecutor(Executor, Protocol):
-    """Also knows the machine."""
+    """An executor that also knows the machine."""
 
     def facts(self) -> FactBook: ...
 
@@ -165,7 +165,7 @@ class WorkPlace(Protocol):
 
     @property
     def work(self) -> PurePath:
-        """Where private directories of runs are made."""
+        """Folder of the private directories of runs."""
 
     @property
     def commands(self) -> CommandJournal:
@@ -173,11 +173,11 @@ class WorkPlace(Protocol):
 
 
 class RunClock(Clock, SleepClock, Protocol):
-    """Also tells suspends."""
+    """A clock that also measures suspends."""
 
 
 class RunWorld(Protocol):
-    """What is needed to look at the machine around runs."""
+    """What observing the machine around runs needs."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -190,37 +190,36 @@ class RunWorld(Protocol):
 
     @property
     def sampling(self) -> Sampling:
-        """Samples the machine's sensors beside runs."""
+        """Samples the machine's sensors during runs."""
 
     @property
     def looking_session(self) -> Machine:
-        """Looks on while something is measured."""
+        """Session that reads the machine during a measurement."""
 
     @property
     def desktop(self) -> Desktop | None:
-        """The user's; None if no session bus leads to one."""
+        """The user's desktop; None without a session bus."""
 
     @property
     def measuring_place(self) -> WorkPlace: ...
 
     @property
-    def run_recorder(self) -> RunRecorder:
-        """Records the machine beside a run."""
+    def run_recorder(self) -> RunRecorder: ...
 
     def pack_samples(self, samples: Samples) -> bytes: ...
 
     def root_session(self, purpose: str) -> Machine:
-        """Return a root session; asks at most once, and says what for."""
+        """Return the root session; asks at most once, and says what for."""
 
 
 class CommandJournal(Protocol):
-    """Knows what was begun and not undone, whatever became of who began it."""
+    """Remembers which commands began and were not undone, whatever became of their process."""
 
     @property
     def where(self) -> str: ...
 
     def begin(self, trial: str, arm: str, command: ArmCommand) -> int:
-        """Write down what is about to be run; its number. On disk when this returns."""
+        """Write down what is about to run and return its number; it is on disk when this returns."""
 
     def end(self, number: int) -> None: ...
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine recorded beside a run by an agent of its own, what it hands over taken in a thread."""
+"""Records the machine during a run with an agent of its own, whose data a thread collects."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ktrial.agent.session import AgentSession, Progress
 from ktrial.kit.errors import AgentError
 from ktrial.kit.json_bytes import read_bytes
 
-#: A recording that nobody ends ends by itself after so many seconds.
+#: A recording that nobody stops ends after this many seconds.
 LIMIT_S = 604_800.0
-#: Seconds within which an agent ends a recording that it was told to end.
+#: Seconds within which an agent must end a recording.
 _END_S = 60.0
 
 
 class AgentRunRecorder:
-    """Implements `bench.run.ports.RunRecorder`. `connect` opens the session when it is first needed; it is kept.
+    """Implements `bench.run.ports.RunRecorder`; `connect` opens the session when it is first needed.
 
-    `process` is whose threads are watched, and those of all that it starts from then on.
+    `process` is the one whose threads are watched, with those of everything that it starts from then on.
     """
 
     def __init__(self, connect: Callable[[], AgentSession], process: Callable[[], int]) -> None:
@@ -33,7 +33,7 @@ class AgentRunRecorder:
 
     def start(self) -> None:
         if self._thread is not None:
-            raise RuntimeError("the recording goes on already")
+            raise RuntimeError("a recording is running already")
         if self._session is None:
             self._session = self._connect()
         session = self._session
@@ -49,17 +49,17 @@ class AgentRunRecorder:
         self._thread.start()
 
     def stop(self) -> bytes:
-        """End it: the recording. Raises AgentError if the agent was lost."""
+        """End and return the recording. Raises AgentError if the agent was lost."""
         thread, session, self._thread = self._thread, self._session, None
         if thread is None or session is None:
             raise RuntimeError("nothing is being recorded")
         if self._error is None:
-            # A further request ends it, and the agent stays for the next run.
+            # Another request ends it, and the agent stays for the next run.
             session.send("list", patterns=[])
         thread.join(_END_S)
         if thread.is_alive():
             self._session = None
-            raise AgentError("lost", f"the agent does not end its recording within {_END_S:g} s")
+            raise AgentError("lost", f"the agent did not end its recording within {_END_S:g} s")
         if self._error is not None:
             self._session = None
             raise self._error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run needs of root: a right that root lends to the user's process, or a load that root carries out itself."""
+"""What a run needs from root: a right that root lends to the user's process, or a load that root runs itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ktrial.agent.transport import Detached
 from ktrial.bench.benchmark import AgentLoad, Invocation
 from ktrial.kit.errors import BadInput, PrivilegeMissing
 
-#: Bytes handed over in one request; a line has at most 4 MiB, and base64 writes three bytes as four.
+#: Bytes sent in one request; a line has at most 4 MiB, and base64 writes three bytes as four.
 _PART_BYTES = 2 << 20
 
 Connect = Callable[[], Detached]
@@ -22,8 +22,8 @@ OpenRoot = Callable[[str], AgentSession]
 class Rights:
     """Finds the session that may carry out what an invocation asks for.
 
-    `open_root` opens the session of root, given what it is for; None if root cannot be had. `connect` starts an
-    agent as the user.
+    `open_root` opens the root session, given its purpose; None if root is not available. `connect` starts an agent as
+    the user.
     """
 
     def __init__(self, open_root: OpenRoot | None, connect: Connect) -> None:
@@ -38,13 +38,13 @@ class Rights:
         return self._open_root is not None
 
     def obtain(self, purpose: str, ordinary: AgentSession) -> None:
-        """Open the session of root now where somebody may have to be asked."""
+        """Open the root session now, if somebody may have to be asked."""
         self._purpose = purpose
         if not _is_root(ordinary):
             self._root_session()
 
     def session_for(self, invocation: Invocation, ordinary: AgentSession) -> AgentSession:
-        """Return the session to ask: the ordinary one where nothing of root's is needed."""
+        """Return the session to ask: `ordinary` if nothing needs root."""
         load, priority = invocation.load, invocation.realtime_priority
         if load is not None and load.as_root:
             session = self._root_session()
@@ -63,11 +63,11 @@ class Rights:
             self._root.close()
 
     def forget(self) -> None:
-        """Start anew with the next run: the user's session was lost."""
+        """Start over with the next run, because the user's session was lost."""
         self._realtime = None
 
     def close(self) -> None:
-        """End the session of the user's; that of root is its owner's."""
+        """End the user's session; the root session belongs to whoever opened it."""
         if self._realtime is not None:
             self._realtime[1].close()
 
@@ -79,7 +79,7 @@ class Rights:
         return self._root
 
     def _realtime_session(self, priority: int) -> AgentSession:
-        """Return a session of the user's that may take real-time priorities, apart from the one that runs all else."""
+        """Return a session of the user's, apart from the ordinary one, that may take real-time priorities."""
         if self._realtime is None:
             transport = self._connect()
             self._realtime = transport, AgentSession(transport)
@@ -93,7 +93,7 @@ def _is_root(session: AgentSession) -> bool:
 
 
 def _hand_over(session: AgentSession, load: AgentLoad) -> None:
-    """Give a session the data to work on. Raises BadInput for a file that the user may not read."""
+    """Send the data to work on to a session. Raises BadInput for a file that the user may not read."""
     if load.data is None:
         return
     from base64 import b64encode

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of the machine's sensors beside a run, by an agent of its own."""
+"""Samples the machine's sensors during a run with an agent of its own."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ktrial.bench.run.rights import Connect
 from ktrial.kit.errors import AgentError
 from ktrial.machine.sensors import Samples
 
-#: Sampling that nobody ends ends by itself after so many seconds.
+#: Sampling that nobody stops ends after this many seconds.
 LIMIT_S = 86_400.0
 
 
 class AgentSampling:
-    """Implements `machine.ports.Sampling`. `connect` starts an agent; of `sources` all are read when none is named.
+    """Implements `machine.ports.Sampling`; `connect` starts an agent, and no `sources` means all of them.
 
-    An agent that has looked once is kept, so that none is started when a run begins.
+    An agent that has sampled once is kept, so that none needs to start when a run begins.
     """
 
     def __init__(self, connect: Connect, sources: Sequence[str] = ()) -> None:
@@ -32,7 +32,7 @@ class AgentSampling:
 
     def once(self) -> Samples:
         if self._goes_on:
-            raise RuntimeError("the sampling goes on")
+            raise RuntimeError("sampling is running")
         try:
             return read_samples(self._opened().request("sample", limit_s=LIMIT_S, count=1, **self._sources))
         except BaseException:
@@ -40,9 +40,9 @@ class AgentSampling:
             raise
 
     def start(self, period_s: float = 1.0) -> None:
-        """Begin: a sample at once, then one each period. Comes back when the first has been taken."""
+        """Begin with a sample at once, then take one each period; returns after the first one."""
         if self._goes_on:
-            raise RuntimeError("the sampling goes on already")
+            raise RuntimeError("sampling is running already")
         session = self._opened()
         try:
             session.send("sample", limit_s=LIMIT_S, period_s=period_s, tell_begun=True, **self._sources)
@@ -53,9 +53,9 @@ class AgentSampling:
         self._goes_on = True
 
     def stop(self) -> Samples:
-        """End it with a last sample. Raises AgentError when the agent was lost, and with it the samples."""
+        """End with a last sample. Raises AgentError if the agent was lost, and with it the samples."""
         if not self._goes_on or self._agent is None:
-            raise RuntimeError("the sampling was not started")
+            raise RuntimeError("sampling is not running")
         self._goes_on = False
         transport, session = self._agent
         try:
@@ -82,8 +82,8 @@ class AgentSampling:
 
 
 def read_samples(answer: Mapping[str, Any]) -> Samples:
-    """Return the reply to `sample`. Raises AgentError."""
+    """Convert the reply to `sample`. Raises AgentError."""
     try:
         return msgspec.convert(answer, Samples)
     except msgspec.ValidationError as error:
-        raise AgentError("lost", f"the agent's samples are not as agreed: {error}") from None
+        raise AgentError("lost", f"cannot read the agent's samples: {error}") from None

@@ -1,26 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs beside a run: loads and servers, each in an agent of its own, and the steps that came before."""
+"""What runs beside a run: loads and servers, each with its own agent, and the steps before the run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from ktrial.agent.clock import SystemClock
 from ktrial.agent.session import AgentSession
 from ktrial.agent.transport import Detached
 from ktrial.bench.agent_output import exec_output, load_output
-from ktrial.bench.benchmark import RawOutput, check_exit
+from ktrial.bench.benchmark import RawOutput, why_failed
 from ktrial.bench.record import raw_parts
-from ktrial.kit.errors import AgentError, BadRun
+from ktrial.kit.errors import AgentError
 
-#: Seconds between two questions whether a server is ready.
+#: Seconds between two checks whether a server is ready.
 _ASK_EACH_S = 0.05
 
 
 class Running:
-    """Something that goes on until it is stopped."""
+    """Something that runs until it is stopped."""
 
     def __init__(self, transport: Detached, session: AgentSession, *, own_load: bool) -> None:
         self._transport = transport
@@ -32,7 +30,7 @@ class Running:
         return self._ended is None and not self._transport.answered()
 
     def stop(self) -> RawOutput:
-        """End it and all its children: what it printed."""
+        """End it with all its children, and return what it printed."""
         if self._ended is None:
             self._ended = self._stop()
         return self._ended
@@ -42,32 +40,32 @@ class Running:
             self._transport.hang_up()
             return output_of(self._session, own_load=self._own_load)
         except AgentError as error:
-            return RawOutput(failed=f"the agent said {error.kind}: {error.message}")
+            return RawOutput(failed=f"the agent reported {error.kind}: {error.message}")
         finally:
             self._transport.finish()
 
     def wait(self, limit_s: float, clock: SystemClock, ask: Callable[[], RawOutput]) -> str | None:
-        """Wait until `ask` ends well: why it never did, or None."""
+        """Wait until `ask` succeeds; return why it never did, or None."""
         end_ns = clock.monotonic_ns() + int(limit_s * 1e9)
         while True:
-            said = problem(ask())
+            said = why_failed(ask())
             if said is None:
                 return None
             if not self.alive():
-                return f"ended before it was ready: it {problem(self.stop()) or 'ended with status 0'}"
+                return f"ended before it was ready: it {why_failed(self.stop()) or 'ended with status 0'}"
             if clock.monotonic_ns() > end_ns:
-                return f"was not ready within {limit_s:g} s: the question {said}"
+                return f"was not ready within {limit_s:g} s: its check {said}"
             clock.sleep(_ASK_EACH_S)
 
 
 class Course:
-    """The steps of one run as they happened; ends all servers on the way out."""
+    """The steps of one run as they happened; it stops all servers when it ends."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[str, ...]] = []
         self._servers: list[tuple[int, tuple[str, ...], Running]] = []
         self.raw: dict[str, bytes] = {}
-        #: The server that ended before it was told to, and what it said last.
+        #: The server that ended before it was stopped, and how.
         self.died: str | None = None
 
     @property
@@ -91,8 +89,8 @@ class Course:
             raw = running.stop()
             self._keep(number, argv, raw)
             if not alive:
-                said = (problem(raw) if raw.exit_status != 0 else None) or "ended with status 0"
-                self.died = f"{argv[0]}, which serves it, {said}, before the run had ended"
+                said = (why_failed(raw) if raw.exit_status != 0 else None) or "ended with status 0"
+                self.died = f"its server {argv[0]} ended before the run: it {said}"
 
     def __enter__(self) -> Course:
         return self
@@ -105,15 +103,6 @@ class Course:
         self.raw |= {f"steps/{number}-{name}/{part}": data for part, data in raw_parts(raw).items()}
 
 
-def problem(raw: RawOutput) -> str | None:
-    """Return how a command did not end well; None when it did."""
-    try:
-        check_exit(msgspec.structs.replace(raw, cut=False))
-    except BadRun as error:
-        return error.message
-    return None
-
-
 def output_of(session: AgentSession, *, own_load: bool) -> RawOutput:
-    """Return what the agent answers to the run that it was asked for last."""
+    """Return what the agent answers to its last request."""
     return load_output(session.receive("load")) if own_load else exec_output(session.receive("exec"))

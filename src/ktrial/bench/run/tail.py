@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that are written to a file or a pipe meanwhile, each with the moment at which it was seen."""
+"""Lines that are written to a file or pipe, each with the moment at which it was seen."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from ktrial.kit.errors import BadInput
 from ktrial.recordings.frames.lines import FrameLine
 
-#: Seconds between two looks: what the moment of a line may be off.
+#: Seconds between two looks, which is how late a line's moment may be.
 LOOK_S = 0.02
-#: Lines that wait to be taken, and bytes of one, at most.
+#: Most lines that wait to be taken, and most bytes of one.
 _MOST_LINES = 1_000_000
 _LINE_BYTES = 4096
 _READ_BYTES = 1 << 16
@@ -24,7 +24,7 @@ class LineTail:
     """Follows a file from its end on, or a named pipe, in a thread of its own until `stop`."""
 
     def __init__(self, path: Path) -> None:
-        """Raises BadInput if it cannot be read."""
+        """Open the file. Raises BadInput if it cannot be read."""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -34,18 +34,18 @@ class LineTail:
             os.lseek(self._file, 0, os.SEEK_END)
         elif not stat.S_ISFIFO(mode):
             os.close(self._file)
-            raise BadInput(f"{path} is neither a file nor a named pipe")
+            raise BadInput(f"{path} is not a file or a named pipe")
         self._rest = b""
         self._lines: list[FrameLine] = []
         self._lock = threading.Lock()
-        #: Lines that nobody took in time.
+        #: How many lines were dropped because nobody took them in time.
         self.lost = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="frames", daemon=True)
         self._thread.start()
 
     def take(self) -> list[FrameLine]:
-        """Return the lines that came since they were taken last."""
+        """Return the lines since the last call."""
         with self._lock:
             taken, self._lines = self._lines, []
         return taken

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of an arm, resolved: programs with their paths, where they run, and what must hold meanwhile."""
+"""Commands of an arm, resolved: the paths of programs, where they run, and what must hold meanwhile."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-#: How the failure of a run begins whose arm was not in force to its end.
+#: Beginning of a run's failure if its arm was not in force until its end.
 EJECTED = "the arm was lost"
 
 
 class ArmCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """One command and what undoes it, with the whole environment that both get."""
+    """A command and the one that undoes it, with the whole environment that both get."""
 
     run: tuple[str, ...]
     undo: tuple[str, ...]
@@ -30,7 +30,7 @@ class ArmCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A question before and after each run: `passes` is whether its status must be 0."""
+    """A check before and after each run; `passes` says whether its status must be 0."""
 
     argv: tuple[str, ...]
     passes: bool = True
@@ -43,7 +43,7 @@ class ArmCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmScheduler(msgspec.Struct, frozen=True, kw_only=True):
-    """A sched_ext scheduler: its program, and how the name begins that the kernel shows of it."""
+    """A sched_ext scheduler: its program, and the beginning of the name that the kernel shows for it."""
 
     argv: tuple[str, ...]
     ops: str
@@ -52,7 +52,7 @@ class ArmScheduler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmBuild(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes the program of an arm anew, and the file that it writes."""
+    """The command that builds an arm's program again, and the file that it writes."""
 
     argv: tuple[str, ...]
     artefact: str
@@ -65,7 +65,7 @@ class ArmBuild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmExtras(msgspec.Struct, frozen=True, kw_only=True):
-    """What an arm has beside its plan."""
+    """What an arm has besides its plan."""
 
     commands: tuple[ArmCommand, ...] = ()
     checks: tuple[ArmCheck, ...] = ()
@@ -74,7 +74,7 @@ class ArmExtras(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that was begun and not undone yet."""
+    """A command that began and is not undone yet."""
 
     number: int
     trial: str

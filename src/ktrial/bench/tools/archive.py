@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder's content as one digest, and foreign archives unpacked where they can do no harm.
+"""The digest of a folder, and safe unpacking of foreign archives.
 
-The digest is the SHA-256 of the folder in the NAR serialisation, which holds names, contents, links and the executable
-bit, and no owner or time: `nix hash path --base16 FOLDER` tells the same.
+The digest is the SHA-256 of the folder in the NAR serialisation, which covers names, contents, links and the executable
+bit, but neither owners nor times: `nix hash path --base16 FOLDER` prints the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from ktrial.kit.errors import KtrialError
 
-#: A source's files together, and their number. The largest tool has some 2 MiB in 150 files.
+#: Most bytes and files of a source. The largest tool has some 2 MiB in 150 files.
 TREE_BYTES = 512 << 20
 TREE_FILES = 100_000
 _CHUNK_BYTES = 1 << 20
@@ -25,7 +25,7 @@ _NAR_MAGIC = b"nix-archive-1"
 
 
 def tree_sha256(folder: Path) -> str:
-    """The digest of all files below `folder`; raises KtrialError for links that lead out of it and special files."""
+    """Return the digest of all files below `folder`. Raises KtrialError for special files and links that lead out."""
     digest = hashlib.sha256()
     _put(digest.update, _NAR_MAGIC)
     _put_node(digest.update, folder, folder.resolve())
@@ -38,9 +38,9 @@ def file_sha256(path: Path) -> str:
 
 
 def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
-    """Unpack a tar archive below `into`: the folder of its files, which is its only top folder where it has one.
+    """Unpack a tar archive below `into` and return the folder of its files: its only top folder, if it has one.
 
-    Errors call it `place`, where the user named it so.
+    Errors call it `place`, the user's name for it.
     """
     shown = place or str(archive)
     into.mkdir()
@@ -57,13 +57,13 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
     except OSError as error:
         raise KtrialError(f"cannot unpack {shown}: {error.strerror or error}") from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise KtrialError(f"cannot unpack {shown}: {error}", hint="it must be a tar archive") from None
+        raise KtrialError(f"cannot unpack {shown}: {error}", hint="give a tar archive") from None
     entries = list(into.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else into
 
 
 def check_size(folder: Path) -> None:
-    """Raise KtrialError for a folder that is larger than a source can be."""
+    """Raise KtrialError if a folder is too large for a source."""
     size_bytes = count = 0
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -74,7 +74,7 @@ def check_size(folder: Path) -> None:
 
 
 def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
-    """A folder, a file or a link within the archive; anything else is refused. Python 3.11.2 has no filter for it."""
+    """Unpack a folder, file or link within the archive; refuse all else. Python 3.11.2 has no filter for it."""
     target = into / member.name
     _check_way(shown, target, into)
     if member.isdir():
@@ -96,28 +96,28 @@ def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, in
         linked = into / member.linkname
         _check_way(shown, linked, into)
         if linked.is_symlink() or not linked.is_file():
-            raise _distrusted(shown, f"{member.linkname!r} is not a file of it")
+            raise _distrusted(shown, f"{member.linkname!r} is not a file in it")
         target.hardlink_to(linked)
     else:
-        raise _distrusted(shown, f"{member.name!r} is neither a file nor a folder nor a link")
+        raise _distrusted(shown, f"{member.name!r} is not a file, folder or link")
 
 
 def _check_way(shown: str, target: Path, into: Path) -> None:
-    """Nothing is written or read through a link."""
+    """Raise KtrialError if the path goes through a link: nothing is written or read through one."""
     for parent in target.parents:
         if parent == into:
             return
         if parent.is_symlink():
-            raise _distrusted(shown, f"the way to {target.name!r} goes through a link")
+            raise _distrusted(shown, f"the path to {target.name!r} goes through a link")
 
 
 def _check_name(shown: str, name: str, link: str = "") -> None:
     if name.startswith("/") or link.startswith("/") or ".." in PurePosixPath(name).parts:
-        raise _distrusted(shown, f"{(link or name)!r} leads out of it")
+        raise _distrusted(shown, f"{(link or name)!r} leads outside")
 
 
 def _distrusted(shown: str, why: str) -> KtrialError:
-    return KtrialError(f"{shown} cannot be trusted: {why}", hint="nothing of it was built or kept")
+    return KtrialError(f"{shown} cannot be trusted: {why}", hint="nothing was built or stored")
 
 
 def _put(write: Callable[[bytes], object], data: bytes) -> None:
@@ -134,7 +134,7 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
         _put_file(write, path, status)
     elif stat.S_ISLNK(status.st_mode):
         if not path.resolve().is_relative_to(top):
-            raise KtrialError(f"{path} is a link that leads out of the source")
+            raise KtrialError(f"{path} is a link that leads outside the source")
         _put(write, b"symlink")
         _put(write, b"target")
         _put(write, os.fsencode(path.readlink()))
@@ -146,7 +146,7 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
             _put_node(write, below, top)
             _put(write, b")")
     else:
-        raise KtrialError(f"{path} is neither a file, a folder nor a link")
+        raise KtrialError(f"{path} is not a file, folder or link")
     _put(write, b")")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads one file over https, with limits on its size and time."""
+"""Downloads one file over https, with limits on size and time."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        """Refuse what would leave https."""
         if not newurl.startswith("https://"):
-            raise KtrialError(f"{req.full_url} leads to {newurl}, which is not https")
+            raise KtrialError(f"{req.full_url} redirects to {newurl}, which is not https")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> None:
-    """Write what lies at an https address to a new file. Proxies and SSL_CERT_FILE of the environment are heeded."""
+    """Download an https address to a new file; proxies and SSL_CERT_FILE of the environment are honoured."""
     if not address.startswith("https://"):
         raise BadInput(f"{address} is not an https address", hint="download it yourself and give the file's path")
     opener = urllib.request.build_opener(_HttpsOnly)
@@ -51,12 +50,16 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
             while chunk := answer.read(_CHUNK_BYTES):
                 left -= len(chunk)
                 if left < 0:
-                    raise KtrialError(f"{address} is larger than {most_bytes} bytes", hint="it is not a tool's source")
+                    raise KtrialError(
+                        f"{address} is larger than {most_bytes} bytes", hint="no tool's source is that large"
+                    )
                 if time.monotonic() > deadline:
-                    raise KtrialError(f"{address} took longer than {LIMIT_S:g} s", hint="download it yourself")
+                    raise KtrialError(
+                        f"cannot download {address}: it took longer than {LIMIT_S:g} s", hint="download it yourself"
+                    )
                 file.write(chunk)
             if answer.length:
-                raise KtrialError(f"{address} ended {answer.length} bytes too early", hint="try it once more")
+                raise KtrialError(f"cannot download {address}: it ended {answer.length} bytes early", hint="try again")
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
         reason = getattr(error, "reason", None) or error
         raise KtrialError(

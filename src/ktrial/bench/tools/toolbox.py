@@ -19,13 +19,13 @@ _RECEIPT = "tool.json"
 
 
 class UserToolbox:
-    """Finds, installs and removes them. Each tool has one build at a time."""
+    """Finds, installs and removes built tools; each tool has one build at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def find(self, program: str) -> tuple[Path, Receipt] | None:
-        """Return the program of a tool that was built, with its receipt; raises KtrialError if it was changed."""
+        """Return the program of a built tool, with its receipt. Raises KtrialError if the program was changed."""
         for name in self.names():
             build = (self._folder / name / _CURRENT).resolve()
             path = build / "bin" / program
@@ -35,7 +35,7 @@ class UserToolbox:
             receipt = self.receipt(name)
             if file_sha256(path) != receipt.programs.get(program):
                 raise KtrialError(
-                    f"{path} is not the file that ktrial built", hint=f"`ktrial tools get {name}` builds it anew"
+                    f"{path} is not the file that ktrial built", hint=f"rebuild it with `ktrial tools get {name}`"
                 )
             return path, receipt
         return None
@@ -51,11 +51,11 @@ class UserToolbox:
             return msgspec.json.decode(path.read_bytes(), type=Receipt)
         except (OSError, msgspec.MsgspecError) as error:
             raise KtrialError(
-                f"cannot read {path}: {error}", hint=f"`ktrial tools get {name}` builds the tool again"
+                f"cannot read {path}: {error}", hint=f"rebuild the tool with `ktrial tools get {name}`"
             ) from None
 
     def install(self, receipt: Receipt, files: dict[str, Path]) -> Path:
-        """Put a build in place of the tool's last one, in one step: its folder."""
+        """Replace the tool's last build in one step and return the folder of the new one."""
         tool = self._folder / receipt.name
         build, part, link = tool / receipt.folder, tool / ".part", tool / ".link"
         for left in (part, link):
@@ -65,7 +65,7 @@ class UserToolbox:
             shutil.copyfile(path, part / "bin" / program)
             (part / "bin" / program).chmod(0o755)
         (part / _RECEIPT).write_bytes(msgspec.json.format(msgspec.json.encode(receipt), indent=1) + b"\n")
-        if build.exists():  # The same build once more: what was there is taken away only after it is out of the way.
+        if build.exists():  # The same build again: move the old one aside, and delete it once the new one is in place.
             build.rename(tool / f".old-{os.getpid()}")
         part.rename(build)
         link.symlink_to(receipt.folder)
@@ -76,9 +76,9 @@ class UserToolbox:
         return build
 
     def remove(self, name: str) -> Path:
-        """Take a tool away: the folder that is gone."""
+        """Remove a tool and return its former folder."""
         if name not in self.names():
-            raise UnknownName("tool that was built", name, self.names(), hint="`ktrial tools list` shows what is there")
+            raise UnknownName("built tool", name, self.names(), hint="list them with `ktrial tools list`")
         _remove(self._folder / name)
         return self._folder / name
 
@@ -91,7 +91,7 @@ def _remove(path: Path) -> None:
 
 
 def _check_owner(path: Path) -> None:
-    """As root: refuse a program that somebody else could have put there."""
+    """Refuse, as root, to run a program that somebody else could have put there."""
     if os.geteuid() != 0:
         return
     for place in (path, *path.parents):
@@ -99,6 +99,6 @@ def _check_owner(path: Path) -> None:
         shared = status.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not status.st_mode & stat.S_ISVTX
         if status.st_uid != 0 or shared:
             raise Refused(
-                f"{place} can be changed by somebody else than root, so {path.name} in it is not run as root",
+                f"cannot run {path.name} as root: {place} can be changed by others",
                 hint="run ktrial as the user who built the tool, or build it as root",
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where tools are built: one private folder of the user, one build at a time, without a shell."""
+"""Builds tools in one private folder of the user, one build at a time, without a shell."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ktrial.bench.tools.archive import check_size, file_sha256, tree_sha256, unp
 from ktrial.bench.tools.download import ARCHIVE_BYTES, download
 from ktrial.kit.errors import BadInput, Busy, KtrialError
 
-#: Seconds for one command.
+#: Most seconds for one command.
 LIMIT_S = 900.0
-#: What a build's environment holds beside HOME and TMPDIR, which are its private folder.
+#: Environment of a build, without HOME and TMPDIR, which are its private folder.
 ENVIRONMENT = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC", "SOURCE_DATE_EPOCH": "0"}
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2")
-#: What git heeds of the user's environment: how the network is reached, and whom to trust there.
+#: Variables of the user that git honours: how to reach the network, and whom to trust there.
 _NETWORK = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE")
-#: git reads no configuration but this, runs nothing for a repository and checks every object that it takes.
+#: git reads no other configuration, runs no hooks and checks every object that it fetches.
 _GIT = ("git", "-c", "protocol.version=2", "-c", "fetch.fsckObjects=true", "-c", "core.hooksPath=/dev/null")
 
 
 class Workshop:
-    """Implements `bench.build_tool.ToolBuilder` in `folder`; use it as a context. What it made is gone at the end."""
+    """Implements `bench.build_tool.ToolBuilder` in `folder`; as a context, it deletes what it made at the end."""
 
     environment: Mapping[str, str] = ENVIRONMENT
 
@@ -47,7 +47,7 @@ class Workshop:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise Busy("busy", "another `ktrial tools get` runs", hint="wait for it") from None
+            raise Busy("busy", "another `ktrial tools get` is running", hint="wait for it") from None
         self._clear(self._log)
         return self
 
@@ -59,7 +59,7 @@ class Workshop:
         return {name: shutil.which(name, path=ENVIRONMENT["PATH"]) for name in names}
 
     def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource:
-        """Bring the source here: the pinned commit, or what `place` (a path or https address) holds."""
+        """Fetch the source: the pinned commit, or what `place` (a path or https address) holds."""
         place = place or recipe.upstream
         if "://" in place:
             if not place.startswith("https://"):
@@ -72,32 +72,32 @@ class Workshop:
         path = Path(place).resolve()
         if path.is_file():
             if path.stat().st_size > ARCHIVE_BYTES:
-                raise BadInput(f"{path} is larger than {ARCHIVE_BYTES} bytes: it is not a tool's source")
+                raise BadInput(f"{path} is larger than {ARCHIVE_BYTES} bytes: no tool's source is that large")
             archive = self._folder / "archive"
             shutil.copyfile(path, archive)
             return self._open_archive(archive, str(path), accepted_sha256)
         if not path.is_dir():
-            raise BadInput(f"{place} is neither a folder, a tar archive nor an https address")
+            raise BadInput(f"{place} is not a folder, a tar archive or an https address")
         return self._open_folder(path, recipe)
 
     def tree_sha256(self) -> str:
         return tree_sha256(self._source)
 
     def versions(self, compilers: Iterable[str]) -> dict[str, str]:
-        """Return the line in which each compiler tells its version."""
+        """Return the line in which each compiler prints its version."""
         return {name: self._run([name, "--version"]).split("\n", 1)[0].strip() for name in compilers}
 
     def build(self, steps: Iterable[Sequence[str]]) -> None:
-        """Run the steps in the source's folder, with their output in a log."""
+        """Run the steps in the source's folder, with their output in the log."""
         for step in steps:
             self._run(step, self._source)
 
     def built(self, programs: Mapping[str, str]) -> dict[str, Path]:
-        """Return the programs that the build left in their places."""
+        """Return the paths of the programs that the build made."""
         found = {name: self._source / place for name, place in programs.items()}
         for path in found.values():
             if path.is_symlink() or not path.is_file() or not os.access(path, os.X_OK):
-                raise KtrialError(f"the build ended well but left no program {path.relative_to(self._source)}")
+                raise KtrialError(f"the build succeeded but made no program {path.relative_to(self._source)}")
         return found
 
     @staticmethod
@@ -105,11 +105,11 @@ class Workshop:
         return file_sha256(path)
 
     def _fetch_commit(self, place: str, commit: str, recipe: Recipe) -> ToolSource:
-        """Return a commit's files. git checks that they are what the commit's id, a digest of them all, says."""
+        """Fetch a commit's files; git checks them against the commit's id, which is a digest of them all."""
         remote = place if "://" in place else f"file://{place}"
         self._source.mkdir()
         git = (*_GIT, "-C", str(self._source))
-        what = f"commit {commit} cannot be taken from {place}"
+        what = f"cannot fetch commit {commit} from {place}"
         self._git([*git, "init", "--quiet", "--template="], remote, what)
         self._git([*git, "fetch", "--quiet", "--no-tags", "--depth=1", remote, commit], remote, what)
         self._git([*git, "checkout", "--quiet", "--detach", commit], remote, what)
@@ -123,13 +123,13 @@ class Workshop:
         found = file_sha256(archive)
         if accepted_sha256 is None:
             raise KtrialError(
-                f"nothing says what {place} should hold; its SHA-256 is {found}",
-                hint=f"compare that with where you have it from; --accept-sha256 {found}  builds it",
+                f"cannot verify {place}: no SHA-256 was given; it has {found}",
+                hint=f"compare it with the publisher's, then build with --accept-sha256 {found}",
             )
         if found != accepted_sha256:
             raise KtrialError(
-                f"{place} is not what was expected: its SHA-256 is {found}, not {accepted_sha256}",
-                hint="nothing of it was unpacked; get it again, or find out who changed it",
+                f"cannot verify {place}: expected SHA-256 {accepted_sha256}, got {found}",
+                hint="nothing was unpacked; download it again, or find out who changed it",
             )
         unpack(archive, self._folder / "unpacked", place).rename(self._source)
         return ToolSource(kind="archive", place=place, archive_sha256=found, verified="sha256")
@@ -137,11 +137,11 @@ class Workshop:
     def _open_folder(self, path: Path, recipe: Recipe) -> ToolSource:
         if (path / ".git").exists():
             git = (*_GIT, "-C", str(path))
-            what = f"{path} is not a git checkout that can be read"
+            what = f"cannot read the git checkout {path}"
             commit = self._git([*git, "rev-parse", "--verify", "HEAD^{commit}"], str(path), what).strip()
             if self._git([*git, "status", "--porcelain"], str(path), what).strip():
                 raise BadInput(
-                    f"{path} has changes that are in no commit, so nothing would say what was built",
+                    f"{path} has uncommitted changes, so no commit would identify the build",
                     hint="commit them, or give a copy of the folder without .git",
                 )
             return self._fetch_commit(str(path), commit, recipe)
@@ -175,7 +175,7 @@ class Workshop:
         what: str | None = None,
         next_step: str | None = None,
     ) -> str:
-        """What a program prints on stdout; everything goes to the log. `what` begins the message of a failure."""
+        """Run a program, log all output and return its stdout; `what` begins the message of a failure."""
         program = argv[0] if argv[0].startswith("/") else self.programs([argv[0]])[argv[0]]
         if program is None:
             raise KtrialError(f"{argv[0]} is not installed")
@@ -202,13 +202,13 @@ class Workshop:
             said = RawOutput(stdout=printed, stderr=log.read(), exit_status=status)
             log.write(printed)
         if status != 0:
-            told = f"{what or ' '.join(argv)}: {argv[0]} ended with status {status}{quoted(said)}"
-            where = f"all that was said is in {self._log}"
-            raise KtrialError(told, hint=f"{next_step}; {where}" if next_step else where)
+            message = f"{what or ' '.join(argv)}: {argv[0]} ended with status {status}{quoted(said)}"
+            where = f"the whole output is in {self._log}"
+            raise KtrialError(message, hint=f"{next_step}; {where}" if next_step else where)
         return printed.decode("utf-8", "replace")
 
     def _clear(self, *more: Path) -> None:
-        """Take away what a build made; its log stays until the next one."""
+        """Delete what a build made; its log stays until the next one."""
         for name in ("source", "unpacked", "home"):
             shutil.rmtree(self._folder / name, ignore_errors=True)
         for path in (self._folder / "archive", self._folder / "output", *more):
@@ -216,12 +216,12 @@ class Workshop:
 
 
 def _wait(process: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
-    """Return the exit status. Whatever interrupts the waiting ends the command with its children."""
+    """Return the exit status; whatever interrupts the wait also kills the command with its children."""
     try:
         return process.wait(LIMIT_S)
     except BaseException as error:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise KtrialError(f"{' '.join(argv)}: still ran after {LIMIT_S:g} s and was ended") from None
+            raise KtrialError(f"{' '.join(argv)}: still ran after {LIMIT_S:g} s and was killed") from None
         raise
