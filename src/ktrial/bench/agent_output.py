@@ -13,7 +13,6 @@ from ktrial.kit.json_bytes import read_bytes
 
 
 def exec_output(answer: Mapping[str, Any]) -> RawOutput:
-    """Convert the reply to `exec`."""
     ended = answer["exit"]
     usage = answer.get("rusage") or {}
     stdout, stderr = read_bytes(answer["stdout"]), read_bytes(answer["stderr"])

@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.bench.benchmark import Benchmark, Parameters, Probe
 from ktrial.bench.guest_tools import GuestTools
-from ktrial.bench.run.ports import Executor
+from ktrial.bench.run.ports import Executor, run_or_stop
 from ktrial.bench.tool_files import recipe_for
 from ktrial.kit.errors import KtrialError
 
@@ -64,7 +64,6 @@ def examine_with(asked: Iterable[tuple[Benchmark, Parameters]], executor: Execut
 
 
 def package_tool(programs: Mapping[str, str | None]) -> PackageTool | None:
-    """Return this machine's package manager, as far as the programs show it."""
     return next((tool for tool, (program, _) in _TOOLS.items() if programs.get(program)), None)
 
 
@@ -76,11 +75,9 @@ def install_command(packages: Mapping[str, str], tool: PackageTool | None) -> st
 def _answer(probe: Probe, parameters: Parameters, executor: Executor) -> str | None:
     """Return why the probe says that it cannot work; None also if the probe cannot run, since the runs will show."""
     try:
-        raw = executor.run(probe.invocation(parameters)).raw
+        raw = run_or_stop(executor, probe.invocation(parameters))
     except KtrialError:
         return None
-    if raw.interrupted:
-        raise KeyboardInterrupt
     return probe.why_not(raw)
 
 

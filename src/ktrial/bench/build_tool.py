@@ -89,6 +89,5 @@ def _check_needs(recipe: Recipe, workshop: ToolBuilder, needs: Sequence[str]) ->
     if absent:
         command = install_command(recipe.packages, package_tool(found))
         raise KtrialError(
-            f"cannot build {recipe.name}: missing {', '.join(absent)}",
-            hint=command or f"install {', '.join(absent)}",
+            f"cannot build {recipe.name}: missing {', '.join(absent)}", hint=command or f"install {', '.join(absent)}"
         )

@@ -7,11 +7,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from ktrial.bench.benchmark import Benchmark, Invocation, ParsedRun, Probe, RawOutput, check_exit
+from ktrial.bench.outcomes import outcome
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.json_path import is_path, parse_path, select
 from ktrial.kit.json_strict import NotStrictJson, decode
@@ -181,31 +182,16 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
                 yield f"$.metric[{number}].name", twice
             taken.add(name)
 
+    packages: ClassVar[Mapping[str, str]] = {}
+    root_reason: ClassVar[str | None] = None
+    user_reason: ClassVar[str | None] = None
+    least_cpus: ClassVar[int] = 1
+    probe: ClassVar[Probe | None] = None
+    parameters: ClassVar[Mapping[str, Any]] = {}
+
     @property
     def needs(self) -> tuple[str, ...]:
         return (self.argv[0],)
-
-    @property
-    def packages(self) -> Mapping[str, str]:
-        return {}
-
-    @property
-    def root_reason(self) -> str | None:
-        return None
-
-    @property
-    def user_reason(self) -> str | None:
-        """Root may run it too."""
-        return None
-
-    @property
-    def least_cpus(self) -> int:
-        return 1
-
-    @property
-    def probe(self) -> Probe | None:
-        """Not known how to ask."""
-        return None
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -214,15 +200,10 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         all_of = (*metrics, *_USED)
         return (msgspec.structs.replace(all_of[0], headline=True), *all_of[1:])
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {}
-
     def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
         return Invocation(argv=self.argv, limit_s=self.limit_s, environment=self.environment, directory=self.directory)
 
     def version_invocation(self) -> Invocation | None:
-        """Not known how to ask."""
         return None
 
     def parse_version(self, raw: RawOutput) -> str | None:
@@ -282,17 +263,9 @@ class ShellCommand(OwnBenchmark, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 def _outcome(name: str, unit: Unit, kind: OutcomeKind, direction: Direction, *, low: float = 0) -> Outcome:
-    return Outcome(
-        name=name,
-        unit=unit,
-        direction=direction,
-        kind=kind,
-        low=low,
-        high=_PLENTY,
-        better=f"The command's {name} improved.",
-        worse=f"The command's {name} became worse.",
-        blind_spots="Covers everything that the command does, including its start.",
-    )
+    text = f"The command's {name} became [better|worse]."
+    blind = "Covers everything that the command does, including its start."
+    return outcome(name, unit, kind, text, blind, (low, _PLENTY), direction=direction)
 
 
 _USED = (

@@ -86,7 +86,6 @@ def _readings(readings: Mapping[str, Reading]) -> Iterator[str]:
 
 
 def _cost(telemetry: Telemetry) -> str:
-    """Return how often the sensors were sampled, and what each sample cost the machine."""
     cost = telemetry.cost
     period_s = telemetry.period_s * telemetry.kept_of
     share = cost.cpu_ns_per_sample / 1e9 / period_s

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from ktrial.bench.outcomes import outcome
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 
@@ -73,7 +74,6 @@ class Consumed(NamedTuple):
 
 
 def counters(files: Look) -> tuple[EnergyCounter, ...]:
-    """Return the counters among these files, one for each domain."""
     found: dict[str, EnergyCounter] = {}
     for counter in (*_rapl(files), *_hwmon(files), *_batteries(files)):
         found.setdefault(counter.domain, counter)
@@ -110,31 +110,12 @@ def measurements(counter: EnergyCounter, used: Consumed, seconds: float) -> tupl
 
 
 def outcomes(domain: str) -> tuple[Outcome, Outcome]:
-    """Return the outcomes `energy.DOMAIN` and `power.DOMAIN`."""
     blind = "Covers the whole domain, whatever ran in it, from directly before the run to directly after it."
-    energy = Outcome(
-        name=f"energy.{domain}",
-        unit="J",
-        direction="lower",
-        kind="energy",
-        low=0,
-        high=_HIGH,
-        better=f"A run used less energy in {domain}.",
-        worse=f"A run used more energy in {domain}.",
-        blind_spots=blind,
-    )
-    power = Outcome(
-        name=f"power.{domain}",
-        unit="W",
-        direction="lower",
-        kind="power",
-        low=0,
-        high=_HIGH,
-        better=f"{domain} drew less power on average.",
-        worse=f"{domain} drew more power on average.",
-        blind_spots=f"{blind} A faster run may draw more power and still use less energy.",
-    )
-    return energy, power
+    within = (0.0, _HIGH)
+    used, drew = f"A run used [less|more] energy in {domain}.", f"{domain} drew [less|more] power on average."
+    faster = f"{blind} A faster run may draw more power and still use less energy."
+    energy = outcome(f"energy.{domain}", "J", "energy", used, blind, within)
+    return energy, outcome(f"power.{domain}", "W", "power", drew, faster, within)
 
 
 def _discharged(counter: EnergyCounter, first: int, last: int, before: Look, after: Look) -> Consumed:

@@ -84,11 +84,11 @@ def of_one_salt(sides: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]
     salts = {salt for side in texts.values() for text in side for salt in _SALTED.findall(text)}
     if len(salts) < 2:
         return texts
-    return {name: tuple(dict.fromkeys(_visible(text) for text in side)) for name, side in texts.items()}
 
+    def visible(text: str) -> str:
+        return ", ".join(part for part in text.split(", ") if not _SALTED.search(part))
 
-def _visible(text: str) -> str:
-    return ", ".join(part for part in text.split(", ") if not _SALTED.search(part))
+    return {name: tuple(dict.fromkeys(map(visible, side))) for name, side in texts.items()}
 
 
 def _salted(name: str, value: str, salt: bytes) -> str:

@@ -15,9 +15,9 @@ from ktrial.bench.availability import Availability, examine_with
 from ktrial.bench.benchmark import Invocation, pinned, with_environment
 from ktrial.bench.doubts import session_findings
 from ktrial.bench.events import Began, BenchRunEnded, Hole, Listener, Result, RunBegan, Settles, Waiting
-from ktrial.bench.record import MACHINE_FACTS, Execution, RunRecord, Session, summarise
+from ktrial.bench.record import MACHINE_FACTS, RunRecord, Session, summarise
 from ktrial.bench.run.make_run import RunMaker, RunRequest
-from ktrial.bench.run.ports import Executor, RunStore
+from ktrial.bench.run.ports import Executor, RunStore, run_or_stop
 from ktrial.bench.schedule import Order, RunPlace, places, places_done, plan_of
 from ktrial.bench.suite import Task
 from ktrial.kit.errors import KtrialError
@@ -144,7 +144,7 @@ class _Rounds:
             self._executor.obtain_root(", ".join(needy))
         for label, task in self._tasks.items():
             question = task.benchmark.version_invocation()
-            version = task.benchmark.parse_version(self._run(question).raw) if question else None
+            version = task.benchmark.parse_version(run_or_stop(self._executor, question)) if question else None
             own = self._invocations[label].load is not None
             self._versions[label] = version or (self._executor.agent_version if own else None)
         self._goes_on = self._take_up()
@@ -255,10 +255,7 @@ class _Rounds:
             return None, True
 
     def result(self, missing: Mapping[str, Availability], interrupted: bool) -> Result:
-        holes = [*_holes(missing)]
-        for label in self._tasks:
-            hole = self._hole(label)
-            holes += [hole] if hole is not None else []
+        holes = [*_holes(missing), *(hole for label in self._tasks if (hole := self._hole(label)) is not None)]
         return Result(
             session=self._session,
             where=self._store.where(self._session.session),
@@ -307,18 +304,10 @@ class _Rounds:
 
     def _remaining_s(self, done: int) -> tuple[float | None, bool]:
         """Return the expected seconds from run `done` on, and whether some runs of unknown length are not in it."""
-        known: list[float] = []
         labels = [place.label for place in self._schedule[done:]]
-        for label in labels:
-            one_s = self._took_s.get(label, self._invocations[label].expected_s)
-            known += [one_s] if one_s is not None else []
+        times_s = [self._took_s.get(label, self._invocations[label].expected_s) for label in labels]
+        known = [time_s for time_s in times_s if time_s is not None]
         return (sum(known) if known else None), len(known) < len(labels)
-
-    def _run(self, invocation: Invocation) -> Execution:
-        execution = self._executor.run(invocation)
-        if execution.raw.interrupted:
-            raise KeyboardInterrupt
-        return execution
 
 
 def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:

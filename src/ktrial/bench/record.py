@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from ktrial.bench.benchmark import AgentLoad, RawOutput
+from ktrial.bench.outcomes import rate
 from ktrial.bench.tool import Receipt
 from ktrial.kit.outcome import Direction, Measurement, Outcome, Unit
 from ktrial.machine.container import Container
@@ -22,17 +23,13 @@ from ktrial.machine.run_conditions import Conditions
 from ktrial.machine.settle import Settled
 
 #: Outcome of the background load itself: the work that it did per second.
-LOAD_THROUGHPUT = Outcome(
-    name="load.throughput",
-    unit="1/s",
-    direction="higher",
-    kind="rate",
-    low=0,
-    high=1e12,
-    better="The background load did more work beside the benchmark.",
-    worse="The background load was starved.",
-    blind_spots="`spin` is counted every 10 ms, for the benchmark's own time. stress-ng is counted from its start to "
+LOAD_THROUGHPUT = rate(
+    "load.throughput",
+    "1/s",
+    "The background load did [more|less] work beside the benchmark.",
+    "`spin` is counted every 10 ms, for the benchmark's own time. stress-ng is counted from its start to "
     "its end, which includes half a second before the benchmark.",
+    (0, 1e12),
 )
 #: Facts that every run record carries.
 MACHINE_FACTS = (

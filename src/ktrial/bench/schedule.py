@@ -59,7 +59,11 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
     plan = {
         "suite": order.suite,
         "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
-        "own": [_own(task.benchmark) for task in order.tasks if isinstance(task.benchmark, OwnBenchmark)],
+        "own": [
+            msgspec.structs.replace(one, environment=that_counts(one.environment))
+            for one in (task.benchmark for task in order.tasks)
+            if isinstance(one, OwnBenchmark)
+        ],
         "rounds": order.rounds,
         "seed": None if order.drawn else order.seed,
         "label": order.label,
@@ -72,10 +76,6 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
         "environment": order.environment,
     }
     return hashlib.sha256(msgspec.json.encode(plan, order="sorted")).hexdigest()
-
-
-def _own(benchmark: OwnBenchmark) -> OwnBenchmark:
-    return msgspec.structs.replace(benchmark, environment=that_counts(benchmark.environment))
 
 
 def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[RunPlace, ...]:

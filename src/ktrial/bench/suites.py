@@ -85,15 +85,16 @@ def tasks_of(
     What cannot run on these CPUs is added to `unplaced`, unless nothing can run; without `unplaced` it is raised.
     """
     kinds = {"little": facts.value("cpu.efficiency_cores"), "big": facts.value("cpu.performance_cores")}
+    online = facts.value("cpu.online")
     tasks = []
     for entry in suite.benchmark:
         benchmark = benchmarks[entry.use]
         pinned = cpus if cpus is not None else entry.cpus
         chosen = parse_cpus(pinned, kinds) if pinned is not None else None
-        _check_online(chosen, pinned, facts.value("cpu.online"))
+        _check_online(chosen, pinned, online)
         try:
-            _check_number(benchmark, chosen, pinned, facts.value("cpu.online"))
-            usable = len(chosen) if chosen is not None else _online(facts)
+            _check_number(benchmark, chosen, pinned, online)
+            usable = len(chosen or online or ()) or facts.value("cpu.threads")
             fitted = msgspec.structs.replace(entry, parameters=sized(entry.parameters, benchmark.parameters, usable))
             parameters = _with_chosen_cpus(fitted, benchmark, chosen, pinned)
         except BadInput as error:
@@ -103,11 +104,6 @@ def tasks_of(
         else:
             tasks.append(Task(label=entry.label, benchmark=benchmark, parameters=parameters, cpus=chosen))
     return tuple(tasks)
-
-
-def _online(facts: FactBook) -> int | None:
-    online = facts.value("cpu.online")
-    return len(online) if online else facts.value("cpu.threads")
 
 
 def _with_chosen_cpus(
@@ -136,7 +132,6 @@ def _with_chosen_cpus(
 def _check_number(
     benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None
 ) -> None:
-    """Raise BadInput if the benchmark needs more CPUs."""
     if chosen is not None and len(chosen) < benchmark.least_cpus:
         raise _too_few(benchmark.least_cpus, chosen, said)
     if online is not None and len(online) < benchmark.least_cpus:

@@ -45,7 +45,6 @@ def show(value: float, unit: str) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """Return a coefficient of variation in percent; a dash if there is none."""
     return "-" if ratio is None else f"{100 * ratio:.1f}%"
 
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ktrial.bench.adapters.xplane.output import XPlaneLog, is_xplane, read_xplane
-from ktrial.bench.adapters.xplane.xplane_test import NO_FRAMES, STAGES, stage_outcome
+from ktrial.bench.adapters.xplane.output import NO_FRAMES, STAGES, XPlaneLog, is_xplane, read_xplane, stage_outcome
 from ktrial.bench.benchmark import ParsedRun, check_measurements
 from ktrial.bench.events import Result
 from ktrial.bench.measure import session_of

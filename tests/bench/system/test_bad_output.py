@@ -306,7 +306,12 @@ def test_a_clock_that_steps_backwards(tmp_path: Path, monkeypatch: pytest.Monkey
         ('name = "bad"\nsummary = 3\n', 2, 1, "Expected `str`, got `int`"),
         ('name = "bad"\nsummary = "x"\nspeed = 1\n', 3, 1, "speed"),
         ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "fio-seq-reed"\n', 4, 1, "fio-seq-reed"),
-        ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "agent-spin"\ncpus = "x"\n', 5, 1, "not a list of CPUs"),
+        (
+            'name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "agent-spin"\ncpus = "x"\n',
+            5,
+            1,
+            "expected a list of CPUs",
+        ),
         ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "agent-spin"\n[load]\nshare = 90\n', 6, 1, "share = 90"),
     ],
 )

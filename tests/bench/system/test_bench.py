@@ -338,7 +338,7 @@ def test_a_killed_head_leaves_no_process(home: Path) -> None:
         (("bench", "--metric", "a=(.)", "--", "true"), "cannot read --metric"),
         (("bench", "-n", "0", "--", "true"), "-n"),
         (("bench", "--limit", "soon", "--", "true"), "not a duration"),
-        (("bench", "--cpus", "x", "--", "true"), "not a list of CPUs"),
+        (("bench", "--cpus", "x", "--", "true"), "expected a list of CPUs"),
         (("bench", "-o", "/no/such/folder/x", "--", "true"), "not a file in an existing folder"),
     ],
 )

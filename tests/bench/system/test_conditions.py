@@ -106,7 +106,7 @@ def test_sensors_that_lie_are_named_and_count_for_nothing(root: FakeRoot, rig: R
     assert first.telemetry.columns[f"{NAMED}0"].n == 0
     assert [one.value for one in (*first.before, *first.after)] == [48.0, 48.0]
     said = sentences(result)
-    assert said["sensor-lied"] == f"note: {NAMED}0, {NAMED}1 showed what cannot be (3 of 3 runs)"
+    assert said["sensor-lied"] == f"note: {NAMED}0, {NAMED}1 showed impossible values (3 of 3 runs)"
     assert "start_temperature" not in said
 
 

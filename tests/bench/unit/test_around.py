@@ -98,7 +98,7 @@ def test_a_counter_that_stood_still_is_noted_with_the_run() -> None:
     files = {**FILES, f"{RAPL}/energy_uj": "9671150\n"}
     record, _ = run(Heater(FakeMachine(files)))
     assert values(record) == {"time": 1.5}
-    assert record.notes == ("energy of package-0 is not known: the counter did not move in 1 s",)
+    assert record.notes == ("energy of package-0 is unknown: the counter did not move in 1 s",)
 
 
 def test_an_interrupted_run_has_no_energy() -> None:

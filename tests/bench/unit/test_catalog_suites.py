@@ -127,7 +127,7 @@ def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
         ("loops = 3", "loops = -inf", 10, "loops = -inf is not a finite number"),
         ('name = "own"', 'name = "quick"', 1, "suite quick already exists"),
         (GOOD, "", 1, "missing required field `name`"),
-        ('cpus = "0-1"', 'cpus = "x"', 11, "'x' is not a list of CPUs"),
+        ('cpus = "0-1"', 'cpus = "x"', 11, "expected a list of CPUs, got 'x'"),
         ('name = "again"', 'name = "a"', 9, "a appears twice in own"),
         ("share = 0.25", "share = 0", 14, "expected a share above 0 and at most 8, got 0"),
         ("share = 0.25", 'share = "half"', 14, "Expected `float`, got `str`"),
@@ -192,7 +192,7 @@ def test_a_wrong_file_leaves_the_others_usable(tmp_path: Path) -> None:
     suites = load_suites([tmp_path], {**all_benchmarks(), **found}, faults)
     assert {"sound", "quick"} <= set(suites)
     assert [one.name for one in faults] == ["build", "own", "torn"]
-    assert "its benchmark build cannot be used" in faults[1].error.message
+    assert "cannot use benchmark build" in faults[1].error.message
     assert faults[1].error.hint == faults[0].error.message
 
 

@@ -39,10 +39,10 @@ def test_every_run_that_heat_limited_is_counted_by_arm() -> None:
 
 def test_void_runs_of_an_arm_are_told_and_many_are_a_doubt() -> None:
     few = found(arm("stock", [{}] * 4, void=1), arm("tuned", [{}] * 4))["void"]
-    assert (few.level, few.sentence) == ("note", "1 of 5 runs of stock is void and counted nowhere")
+    assert (few.level, few.sentence) == ("note", "1 of 5 runs of stock is void and not counted")
     many = found(arm("stock", [{}] * 4), arm("tuned", [{}] * 4, void=2))["void"]
     assert (many.level, many.values) == ("suspect", {"tuned": 2.0})
-    assert many.sentence == "2 of 6 runs of tuned are void and counted nowhere"
+    assert many.sentence == "2 of 6 runs of tuned are void and not counted"
     assert void_finding("stock", 0, 5) is None
 
 

@@ -136,7 +136,7 @@ def test_root_lends_itself_nothing(tmp_path: Path) -> None:
 def test_a_right_that_root_cannot_lend_fails_the_run(tmp_path: Path) -> None:
     scene = Scene(tmp_path, refuse="grant")
     raw = scene.executor.run(REALTIME).raw
-    assert raw.failed == "the agent said privilege: root may not"
+    assert raw.failed == "the agent reported privilege: root may not"
     assert scene.did() == ["root grant"]
 
 

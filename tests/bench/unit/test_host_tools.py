@@ -96,5 +96,5 @@ def test_root_runs_nothing_that_somebody_else_could_have_put_there(
     assert toolbox.find("tool") is not None
     assert callable(change)
     change(build / "bin")
-    with pytest.raises(Refused, match="not run as root"):
+    with pytest.raises(Refused, match="cannot run tool as root"):
         toolbox.find("tool")

@@ -204,7 +204,7 @@ def test_a_benchmark_that_root_cannot_run_says_why_and_is_left_out_for_root() ->
 
 
 def test_nothing_at_all_to_run_is_an_error() -> None:
-    with pytest.raises(KtrialError, match=r"nothing of own can run here: a: absent is not installed") as caught:
+    with pytest.raises(KtrialError, match=r"no benchmark of own can run here: a: absent is not installed") as caught:
         Bench(task("a", needs=("absent",))).run()
     assert caught.value.hint == "sudo apt install tools"
 
@@ -416,9 +416,9 @@ def test_parameters_of_one_of_several_benchmarks() -> None:
         ("xx:loops=1", "unknown benchmark of own: 'xx'", "it has x, y"),
         ("x:lops=1", "unknown parameter of x: 'lops'", "did you mean loops?"),
         ("x:zzz=1", "unknown parameter of x: 'zzz'", "its parameters: direct, loops"),
-        ("x:loops=1.5", "'1.5' is not a whole number", None),
-        ("x:share=much", "'much' is not a number", None),
-        ("x:share=nan", "'nan' is not a number", None),
+        ("x:loops=1.5", "expected a whole number, got '1.5'", None),
+        ("x:share=much", "expected a number, got 'much'", None),
+        ("x:share=nan", "expected a number, got 'nan'", None),
         ("x:direct=1", "expected true or false, got '1'", None),
     ],
 )

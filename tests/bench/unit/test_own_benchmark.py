@@ -49,11 +49,11 @@ def test_what_the_command_uses_is_measured_too() -> None:
 @pytest.mark.parametrize(
     "printed, why",
     [
-        (b"", "fits nowhere"),
-        (b"p99: 1\np99: 2\n", "fits 2 times"),
-        (b"p99: 1,5\n", "is not a number"),
-        (b"p99: nan\n", "is not a number"),
-        (b"p99: \xff\xfe\n", "is not a number"),
+        (b"", "matches nowhere"),
+        (b"p99: 1\np99: 2\n", "matches 2 times"),
+        (b"p99: 1,5\n", "expected a number such as 12.5"),
+        (b"p99: nan\n", "expected a number such as 12.5"),
+        (b"p99: \xff\xfe\n", "expected a number such as 12.5"),
     ],
 )
 def test_a_number_that_is_not_there_once_fails_the_run(printed: bytes, why: str) -> None:

@@ -98,10 +98,10 @@ def test_one_can_be_started_again_but_not_twice() -> None:
         sampling.start()
         with pytest.raises(RuntimeError, match="already"):
             sampling.start()
-        with pytest.raises(RuntimeError, match="goes on"):
+        with pytest.raises(RuntimeError, match="is running"):
             sampling.once()
         assert sampling.stop().columns
-    with pytest.raises(RuntimeError, match="not started"):
+    with pytest.raises(RuntimeError, match="not running"):
         sampling.stop()
 
 

@@ -50,10 +50,10 @@ def test_a_file_comes_whole(server: str, tmp_path: Path, place: str) -> None:
 @pytest.mark.parametrize(
     "place, message",
     [
-        ("to-http", "leads to http://"),
+        ("to-http", "redirects to http://"),
         ("to-file", "file://.* not allowed"),
         ("nothing", "404|Not Found"),
-        ("short", "too early|IncompleteRead"),
+        ("short", "bytes early|IncompleteRead"),
     ],
 )
 def test_what_is_not_followed_or_not_whole(server: str, tmp_path: Path, place: str, message: str) -> None:

@@ -215,8 +215,8 @@ def test_an_interrupted_session_goes_on_against_its_first_run() -> None:
     (doubt,) = [one for one in result.findings if one.level == "suspect"]
     assert (doubt.kind, doubt.values) == ("start_temperature", {"stock": 2.0})
     assert doubt.sentence == (
-        "2 of 3 runs began in another state than the first, the last: temperature at the start: 40.0 °C in first run and"
-        " 46.0 °C in this run, 6.0 °C apart (limit 5.0 °C)"
+        "2 of 3 runs began in another state than the first, the last: temperature at the start: 40.0 °C in first run"
+        " and 46.0 °C in this run, 6.0 °C apart (limit 5.0 °C)"
     )
 
 

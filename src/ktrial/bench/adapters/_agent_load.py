@@ -10,8 +10,8 @@ from typing import ClassVar
 import msgspec
 
 from ktrial.bench.adapters._agent_load_reply import LoadReply, read_load
-from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.benchmark import AgentLoad, Invocation, Parameters, ParsedRun, Probe, RawOutput
+from ktrial.bench.outcomes import outcome
 from ktrial.kit.errors import BadInput, BadRun, UnknownName
 from ktrial.kit.outcome import ANOTHER, Measurement, Outcome
 from ktrial.machine.facts import FactBook

@@ -37,7 +37,6 @@ http {{
 
 
 def nginx(port: int, workers: int, page_bytes: int) -> tuple[Step, ...]:
-    """Return the steps that start nginx on a port of the loopback address, with one page."""
     page = LAST_WORDS.rjust(page_bytes, "x")
     return (
         Step(argv=("tee", "nginx.conf"), stdin=_NGINX.format(port=port, workers=workers).encode()),
@@ -48,7 +47,6 @@ def nginx(port: int, workers: int, page_bytes: int) -> tuple[Step, ...]:
 
 
 def redis() -> Step:
-    """Return the step that starts redis on a Unix socket, without saving to disk."""
     only_socket = ("--port", "0", "--unixsocket", REDIS_SOCKET, "--unixsocketperm", "700")
     return Step(
         argv=("redis-server", *only_socket, "--save", "", "--appendonly", "no"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -113,7 +114,6 @@ def flag(parameters: Parameters, name: str) -> bool:
 
 
 def matching(parameters: Parameters, name: str, pattern: str, example: str) -> str:
-    """Return a text parameter that matches a pattern."""
     value = parameters[name]
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
         raise BadInput(f"parameter {name}: expected a value like {example}, got {value!r}")
@@ -135,8 +135,18 @@ def display_environment(parameters: Parameters) -> dict[str, str]:
 
 
 def everywhere(package: str) -> dict[str, str]:
-    """Return a package that has the same name in all package managers."""
     return dict.fromkeys(("apt", "dnf", "pacman", "zypper"), package)
+
+
+def command_line(parameters: Parameters, name: str = "program") -> list[str]:
+    """Return the words of a parameter that is a command line, which may be empty."""
+    text = parameters[name]
+    if not isinstance(text, str):
+        raise BadInput(f"parameter {name}: expected a command line, got {text!r}")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadInput(f"cannot parse parameter {name} {text!r}: {error}") from None
 
 
 def collected(raw: RawOutput, name: str) -> bytes:

@@ -28,7 +28,7 @@ from ktrial.machine.run_conditions import Conditions
 from ktrial.machine.settle import Settled
 from ktrial.machine.watch_run import ConditionWatch, RunWatch
 from ktrial.recordings.ktrial import read_recording
-from ktrial.recordings.model import is_telling
+from ktrial.recordings.model import is_telling, phases_of
 from ktrial.tuning.state.snapshot import take_state
 
 
@@ -94,8 +94,6 @@ class RunRecording:
 
 def _phases(data: bytes) -> dict[str, bytes]:
     """Return the phases if the recording can be read; the benchmark reports what is wrong with it."""
-    from ktrial.recordings.model import phases_of
-
     try:
         recording = read_recording(data, RECORDING, is_telling)
     except KtrialError:
@@ -153,7 +151,6 @@ class Around:
         return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
 
     def prepare(self) -> tuple[PreparedRun, ...]:
-        """Carry out the resets before a run, up to one that fails."""
         return self._resets.carry_out() if self._resets is not None else ()
 
     def watch(self, invocation: Invocation) -> RunWatching:
@@ -166,18 +163,15 @@ class Around:
         return RunWatching(self, watched, beside, recorded)
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
-        """Wait until the machine is in the state of the first run; `tell` gets what is waited for."""
         return self.gates.settle(tell) if self.gates is not None else None
 
     def rest(self, seconds: float) -> None:
-        """Wait before a visit; gates observe meanwhile what other programs do."""
         if self.gates is None:
             self._clock.sleep(seconds)
         else:
             self.gates.rest(seconds)
 
     def judge(self, *, counts: bool) -> Start:
-        """Return what the gates say directly before a run; `counts` is false for a warm-up."""
         return self.gates.judge(counts=counts) if self.gates is not None else Start()
 
     def forget_settings(self) -> None:
@@ -200,13 +194,10 @@ class Around:
         found = self._machine.list([*PATTERNS, *INSTANTS])
         readings = self._machine.read([path for pattern in PATTERNS for path in found[pattern]])
         shown = {path: _text(reading) for path, reading in readings.items() if reading is not None}
-        notes, usable = [], []
+        notes = []
         every = counters(shown)
-        for counter in every:
-            if shown[counter.path] is not None:
-                usable.append(counter)
-        closed = [counter for counter in every if counter not in usable]
-        if closed:
+        usable = tuple(counter for counter in every if shown[counter.path] is not None)
+        if closed := [counter for counter in every if counter not in usable]:
             reading = readings[closed[0].path]
             why = (reading.unreadable or reading.invalid) if reading is not None else None
             names = ", ".join(counter.domain for counter in closed)
@@ -215,18 +206,14 @@ class Around:
             notes.append("energy is not measured: this machine has no RAPL, hwmon or battery counter")
         if not every and any(found[pattern] for pattern in INSTANTS):
             notes.append("sensors of momentary power are not used: nothing is read during a run")
-        return tuple(usable), tuple(notes)
+        return usable, tuple(notes)
 
 
 class RunWatching:
     """The readings before and after one run, and what observes it between; implements `bench.record.Watch`."""
 
     def __init__(
-        self,
-        around: Around,
-        watched: tuple[str, ...],
-        beside: RunWatch | None,
-        recorded: RunRecording | None = None,
+        self, around: Around, watched: tuple[str, ...], beside: RunWatch | None, recorded: RunRecording | None = None
     ) -> None:
         self._around = around
         self._watched = watched
@@ -251,7 +238,6 @@ class RunWatching:
             self._beside.end()
 
     def close(self) -> None:
-        """Stop observing, whatever became of the run."""
         if self._recorded is not None:
             self._recorded.close()
         if self._beside is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ktrial.bench.benchmark import Invocation, check_exit
-from ktrial.bench.run.ports import Executor
+from ktrial.bench.run.ports import Executor, run_or_stop
 from ktrial.kit.errors import BadRun, Refused
 from ktrial.kit.formats.tool_output import number, numbered, unreadable
 from ktrial.machine.logins import PROPERTIES, read_session_ids, read_sessions
@@ -104,9 +104,7 @@ class IdleWatch:
         return [LastInput(max(0.0, now_s - time_s), path) for path, time_s in read_access_times(said, "find").items()]
 
     def _ask(self, argv: tuple[str, ...]) -> bytes:
-        raw = self._executor.run(Invocation(argv=argv, limit_s=_LIMIT_S)).raw
-        if raw.interrupted:
-            raise KeyboardInterrupt
+        raw = run_or_stop(self._executor, Invocation(argv=argv, limit_s=_LIMIT_S))
         check_exit(raw)
         return raw.stdout
 

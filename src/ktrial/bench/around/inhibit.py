@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.bench.benchmark import Invocation, RawOutput, check_exit
-from ktrial.bench.run.ports import Desktop, Executor, RunningLoad
+from ktrial.bench.run.ports import Desktop, Executor, RunningLoad, run_or_stop
 from ktrial.kit.errors import BadRun
 from ktrial.machine.disturbance import Disturbance, Quiet, read_list_timers
 from ktrial.machine.ports import Clock
@@ -95,7 +95,4 @@ class Quieter:
         return tuple(sorted((one for one in found if one.due_s <= within_s), key=lambda one: one.due_s))
 
     def _ask(self, argv: tuple[str, ...]) -> RawOutput:
-        raw = self._executor.run(Invocation(argv=argv, limit_s=_LIMIT_S)).raw
-        if raw.interrupted:
-            raise KeyboardInterrupt
-        return raw
+        return run_or_stop(self._executor, Invocation(argv=argv, limit_s=_LIMIT_S))

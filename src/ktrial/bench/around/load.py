@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from ktrial.bench.adapters.stress_ng.output import read_stress_ng
@@ -75,16 +73,10 @@ class Background:
         programs = self._executor.programs([program, "apt-get", "dnf", "pacman", "zypper"])
         place = programs[program]
         if place is None:
-            raise KtrialError(
-                f"the suite's background load needs {program}, which is not installed",
-                hint=self._next_step(programs),
-            )
+            step = install_command(_PACKAGES, package_tool(programs)) or "install stress-ng"
+            step = step if self._executor.container is None else IN_CONTAINER
+            raise KtrialError(f"the suite's background load needs {program}, which is not installed", hint=step)
         self._argv = (place, *arguments)
-
-    def _next_step(self, programs: Mapping[str, str | None]) -> str:
-        if self._executor.container is not None:
-            return IN_CONTAINER
-        return install_command(_PACKAGES, package_tool(programs)) or "install stress-ng"
 
     def start(self) -> RunningLoad:
         running = self._executor.start(self._invocation)

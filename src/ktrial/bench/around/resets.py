@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ktrial.bench.benchmark import Invocation, check_exit
 from ktrial.bench.record import PreparedRun
-from ktrial.bench.run.ports import Executor
+from ktrial.bench.run.ports import Executor, run_or_stop
 from ktrial.bench.suite import Between
 from ktrial.kit.errors import AgentError, BadRun
 from ktrial.machine.ports import Machine
@@ -45,10 +45,7 @@ class Resets:
         return tuple(done)
 
     def _sync(self) -> str:
-        raw = self._executor.run(Invocation(argv=("sync",), limit_s=_SYNC_LIMIT_S)).raw
-        if raw.interrupted:
-            raise KeyboardInterrupt
-        check_exit(raw)
+        check_exit(run_or_stop(self._executor, Invocation(argv=("sync",), limit_s=_SYNC_LIMIT_S)))
         return "files were written back"
 
     def _swap(self) -> str:
@@ -96,11 +93,7 @@ class Resets:
 def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:
     """Return a step; areas ranked by the kernel are undone in reverse, and so keep their order."""
     ranked = ["-p", str(area["priority"])] if area["priority"] >= 0 else []
-    return {
-        "kind": "run",
-        "do": ["swapoff", area["name"]],
-        "undo": ["swapon", *ranked, area["name"]],
-    }
+    return {"kind": "run", "do": ["swapoff", area["name"]], "undo": ["swapon", *ranked, area["name"]]}
 
 
 def _cached(machine: Machine) -> str:

@@ -37,7 +37,6 @@ class SessionDesktop:
         self._cookie: int | None = None
 
     def keep_awake(self, why: str) -> str | None:
-        """Ask the desktop not to blank or lock the screen; return None, or why it will not."""
         try:
             self._bus = _connected(self._address)
             found = _called(self._bus, "Inhibit", "ss", ("ktrial", why))

@@ -88,7 +88,7 @@ class StartGates:
         self._rested_ns = self._clock.monotonic_ns()
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
-        """Wait for the level of the first run: of all that can settle, or without `settle_s` of a refused heat only."""
+        """Wait for the level of the first run: of all that can settle, or without `settle_s` of a refused heat."""
         if self._reference is None:
             return None
         if self._settle_s is not None:

@@ -213,7 +213,6 @@ class ContainerExecutor:
             return self._inside.programs(names)
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
-        """Run it until it ends, reaches its limit or is interrupted by Ctrl-C."""
         if invocation.load is not None:
             return self._outside.run(invocation, watch)
         with self._telling():

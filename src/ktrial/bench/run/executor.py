@@ -75,7 +75,6 @@ class AgentExecutor:
 
     @property
     def guest(self) -> GuestTools | None:
-        """The programs of the guest that the agents are in; None on a machine."""
         return None if self._guest is None else self._guest()
 
     @property
@@ -116,10 +115,6 @@ class AgentExecutor:
         return {name: found[name] if name in found else self._known[name] for name in names}
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
-        """Run it until it ends, reaches its limit or is interrupted by Ctrl-C, which the output says.
-
-        Any interruption also ends the run's servers and all children.
-        """
         self._interrupts.check()
         with self._private_directory(invocation) as folder, Course() as course:
             request = self._request(invocation, folder)
@@ -323,7 +318,6 @@ class RunningAgentLoad:
 
 
 def _other_end(invocation: Invocation, request: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """Return the command line of the server in a run's own network."""
     if invocation.network is None:
         return ()
     return ((request["server"]["argv"][0], *invocation.network.server[1:]),)

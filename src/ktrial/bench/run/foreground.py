@@ -32,7 +32,6 @@ class AttachedLauncher:
 
     @staticmethod
     def run(argv: Sequence[str], environment: Mapping[str, str], *, quiet: bool) -> Exit:
-        """Run a program to its end and pass on signals that are sent to ktrial."""
         awaited = _PASSED_ON | {signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         try:

@@ -34,15 +34,11 @@ from ktrial.machine.gates import VOID, why_void
 from ktrial.machine.ports import Clock
 from ktrial.machine.settle import Settled
 
-_RESETS = {
-    "sync": "cannot write files back",
-    "swap": "cannot reset swap",
-    "caches": "cannot drop caches",
-}
+_RESETS = {"sync": "cannot write files back", "swap": "cannot reset swap", "caches": "cannot drop caches"}
 
 
 class RunRequest(NamedTuple):
-    """A run to make; `tool_version` is the tool's own answer, `settled` how long the machine was waited for."""
+    """A run to make; `tool_version` is the tool's own answer, `settled` how the machine settled before it."""
 
     number: int
     place: RunPlace
@@ -122,12 +118,13 @@ class RunMaker:
             parts |= {f"background/{name}": data for name, data in raw_parts(ended.raw).items()}
         parts |= watching.parts if watching is not None else {}
         kept, notes = _collect_outcomes(task, parsed, ended, watching)
+        version = parsed.tool_version or wanted.tool_version
         record = RunRecord(
             session=session,
             run=wanted.number,
             benchmark=task.label,
             tool=task.benchmark.name,
-            tool_version=_version(execution, parsed.tool_version or wanted.tool_version),
+            tool_version=version if execution.built is None else execution.built.version(version),
             built=execution.built,
             container=execution.container,
             argv=execution.argv,
@@ -204,7 +201,3 @@ def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
         step = f"; next: {error.hint}" if error.hint else ""
         return ParsedRun(measurements=()), f"{error.message}{step}"
     return parsed, None
-
-
-def _version(execution: Execution, told: str | None) -> str | None:
-    return execution.built.version(told) if execution.built is not None else told

@@ -32,7 +32,7 @@ class MeasuringPlace:
 
     @property
     def machine(self) -> MachineLock:
-        """Lock shared by those who try something on this machine and those who build."""
+        """The lock shared by trials and builds on this machine."""
         return self._machine
 
     def lock(self) -> None:

@@ -103,11 +103,18 @@ class Executor(Protocol):
         """Start a background load, which runs until it is stopped."""
 
 
+def run_or_stop(executor: Executor, invocation: Invocation) -> RawOutput:
+    """Return the output of a run. Raises KeyboardInterrupt if the user interrupted it."""
+    raw = executor.run(invocation).raw
+    if raw.interrupted:
+        raise KeyboardInterrupt
+    return raw
+
+
 class RunStore(Protocol):
     """Stores run records."""
 
-    def new_name(self) -> str:
-        """Return an unused session name."""
+    def new_name(self) -> str: ...
 
     def where(self, session: str) -> str:
         """Return where the runs of a session are, for people."""
@@ -164,12 +171,10 @@ class WorkPlace(Protocol):
     """Where runs work."""
 
     @property
-    def work(self) -> PurePath:
-        """Folder of the private directories of runs."""
+    def work(self) -> PurePath: ...
 
     @property
-    def commands(self) -> CommandJournal:
-        """Commands of arms that must be undone."""
+    def commands(self) -> CommandJournal: ...
 
 
 class RunClock(Clock, SleepClock, Protocol):
@@ -189,8 +194,7 @@ class RunWorld(Protocol):
     def clock(self) -> RunClock: ...
 
     @property
-    def sampling(self) -> Sampling:
-        """Samples the machine's sensors during runs."""
+    def sampling(self) -> Sampling: ...
 
     @property
     def looking_session(self) -> Machine:

@@ -49,7 +49,6 @@ class AgentRunRecorder:
         self._thread.start()
 
     def stop(self) -> bytes:
-        """End and return the recording. Raises AgentError if the agent was lost."""
         thread, session, self._thread = self._thread, self._session, None
         if thread is None or session is None:
             raise RuntimeError("nothing is being recorded")

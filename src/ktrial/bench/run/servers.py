@@ -32,17 +32,14 @@ class Running:
     def stop(self) -> RawOutput:
         """End it with all its children, and return what it printed."""
         if self._ended is None:
-            self._ended = self._stop()
+            try:
+                self._transport.hang_up()
+                self._ended = output_of(self._session, own_load=self._own_load)
+            except AgentError as error:
+                self._ended = RawOutput(failed=f"the agent reported {error.kind}: {error.message}")
+            finally:
+                self._transport.finish()
         return self._ended
-
-    def _stop(self) -> RawOutput:
-        try:
-            self._transport.hang_up()
-            return output_of(self._session, own_load=self._own_load)
-        except AgentError as error:
-            return RawOutput(failed=f"the agent reported {error.kind}: {error.message}")
-        finally:
-            self._transport.finish()
 
     def wait(self, limit_s: float, clock: SystemClock, ask: Callable[[], RawOutput]) -> str | None:
         """Wait until `ask` succeeds; return why it never did, or None."""

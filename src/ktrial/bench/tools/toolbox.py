@@ -55,7 +55,6 @@ class UserToolbox:
             ) from None
 
     def install(self, receipt: Receipt, files: dict[str, Path]) -> Path:
-        """Replace the tool's last build in one step and return the folder of the new one."""
         tool = self._folder / receipt.name
         build, part, link = tool / receipt.folder, tool / ".part", tool / ".link"
         for left in (part, link):

@@ -88,12 +88,10 @@ class Workshop:
         return {name: self._run([name, "--version"]).split("\n", 1)[0].strip() for name in compilers}
 
     def build(self, steps: Iterable[Sequence[str]]) -> None:
-        """Run the steps in the source's folder, with their output in the log."""
         for step in steps:
             self._run(step, self._source)
 
     def built(self, programs: Mapping[str, str]) -> dict[str, Path]:
-        """Return the paths of the programs that the build made."""
         found = {name: self._source / place for name, place in programs.items()}
         for path in found.values():
             if path.is_symlink() or not path.is_file() or not os.access(path, os.X_OK):

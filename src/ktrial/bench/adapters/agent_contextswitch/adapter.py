@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
-from ktrial.bench.adapters._outcomes import latency
+from ktrial.bench.outcomes import latency
 
 _BLIND = (
     "Two threads that are always ready to answer and have no working set: effects of a switch on caches are not seen. "

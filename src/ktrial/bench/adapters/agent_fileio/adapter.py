@@ -7,7 +7,7 @@ from itertools import product
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.adapters._outcomes import latency, rate
+from ktrial.bench.outcomes import latency, rate
 from ktrial.kit.outcome import Measurement, Outcome
 
 _BLIND = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import EVENNESS, LoadBenchmark, evenness, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.adapters._outcomes import latency, rate
+from ktrial.bench.outcomes import latency, rate
 from ktrial.kit.outcome import Measurement
 
 _BLIND = (

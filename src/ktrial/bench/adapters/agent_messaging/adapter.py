@@ -7,7 +7,7 @@ from itertools import product
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.adapters._outcomes import outcome
+from ktrial.bench.outcomes import outcome
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement
 

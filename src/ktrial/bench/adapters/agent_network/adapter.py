@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.adapters._outcomes import latency, outcome, rate
+from ktrial.bench.outcomes import latency, outcome, rate
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 
@@ -19,14 +19,7 @@ _BLIND_REQUEST = (
 )
 #: A measurement shorter than this share of the requested time ended early.
 _WHOLE = 0.99
-_LINK = {
-    "congestion": None,
-    "qdisc": None,
-    "delay_us": 0,
-    "loss_ppm": 0,
-    "rate_bytes_per_s": 0,
-    "limit_packets": 1000,
-}
+_LINK = {"congestion": None, "qdisc": None, "delay_us": 0, "loss_ppm": 0, "rate_bytes_per_s": 0, "limit_packets": 1000}
 _COMMON = {"connections": 1, "duration_s": 10.0, "ramp_s": 1, **_LINK}
 _QUANTILES = {
     "response-p50": ("p50_ns", "A typical response takes"),
@@ -94,12 +87,7 @@ BENCHMARKS = (
         load="tcp",
         outcomes=(
             *(
-                latency(
-                    outcome,
-                    f"{which} [less|more] time.",
-                    _BLIND_REQUEST,
-                    headline=outcome == "response-p99",
-                )
+                latency(outcome, f"{which} [less|more] time.", _BLIND_REQUEST, headline=outcome == "response-p99")
                 for outcome, (_, which) in _QUANTILES.items()
             ),
             latency(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.adapters._outcomes import rate
+from ktrial.bench.outcomes import rate
 from ktrial.kit.outcome import Measurement
 
 _BLIND = "Includes the time of mapping and unmapping. The memory is free: reclaim under pressure is not seen."

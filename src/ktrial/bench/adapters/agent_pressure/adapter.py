@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.adapters._outcomes import latency, outcome, rate
 from ktrial.bench.benchmark import Parameters
+from ktrial.bench.outcomes import latency, outcome, rate
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement
 from ktrial.machine.facts import FactBook

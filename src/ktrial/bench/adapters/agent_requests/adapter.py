@@ -7,18 +7,10 @@ from collections.abc import Callable, Mapping
 
 from ktrial.bench.adapters._agent_load import check_reply, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import read_load
-from ktrial.bench.adapters._outcomes import latency, rate
-from ktrial.bench.adapters._servers import (
-    LAST_WORDS,
-    NGINX_PACKAGES,
-    PAGE,
-    REDIS_PACKAGES,
-    REDIS_SOCKET,
-    nginx,
-    redis,
-)
+from ktrial.bench.adapters._servers import LAST_WORDS, NGINX_PACKAGES, PAGE, REDIS_PACKAGES, REDIS_SOCKET, nginx, redis
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, whole
 from ktrial.bench.benchmark import DIRECTORY, AgentLoad, Invocation, Parameters, ParsedRun, RawOutput, Step
+from ktrial.bench.outcomes import latency, rate
 from ktrial.kit.errors import BadRun
 
 _KEY = "ktrial"

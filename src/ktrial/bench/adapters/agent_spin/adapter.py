@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import EVENNESS, LoadBenchmark, evenness, per_second
-from ktrial.bench.adapters._outcomes import rate
+from ktrial.bench.outcomes import rate
 
 _OUTCOMES = (
     rate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.adapters._outcomes import latency
+from ktrial.bench.outcomes import latency
 from ktrial.kit.outcome import Measurement, Outcome
 
 _BLIND = (
@@ -32,10 +32,7 @@ def _outcomes(kind: str) -> tuple[Outcome, ...]:
     blind = _BLIND_TIMER if kind == "timer" else _BLIND
     found = [
         latency(
-            f"lateness-{quantile}",
-            f"{which} [sooner|later] after the due time.",
-            blind,
-            headline=quantile == "p99",
+            f"lateness-{quantile}", f"{which} [sooner|later] after the due time.", blind, headline=quantile == "p99"
         )
         for quantile, (_, which) in _QUANTILES.items()
     ]
@@ -43,11 +40,7 @@ def _outcomes(kind: str) -> tuple[Outcome, ...]:
     found.append(latency("lateness-max", latest, f"Grows with the number of wake-ups. {blind}"))
     if kind != "timer":
         found += [
-            latency(
-                f"wakeup-{quantile}",
-                f"{which} [sooner|later] after the waking call.",
-                _BLIND_RING,
-            )
+            latency(f"wakeup-{quantile}", f"{which} [sooner|later] after the waking call.", _BLIND_RING)
             for quantile, (_, which) in _QUANTILES.items()
         ]
     return tuple(found)
@@ -55,13 +48,12 @@ def _outcomes(kind: str) -> tuple[Outcome, ...]:
 
 def _benchmark(kind: str, by: str) -> LoadBenchmark:
     def reader(reply: LoadReply) -> tuple[Measurement | None, ...]:
-        found = [time_of(reply, f"lateness-{quantile}", name) for quantile, (name, _) in _QUANTILES.items()]
-        found.append(time_of(reply, "lateness-max", "max_ns"))
+        names = {f"lateness-{quantile}": name for quantile, (name, _) in _QUANTILES.items()} | {
+            "lateness-max": "max_ns"
+        }
         if kind != "timer":
-            found += [
-                time_of(reply, f"wakeup-{quantile}", f"ring_{name}") for quantile, (name, _) in _QUANTILES.items()
-            ]
-        return tuple(found)
+            names |= {f"wakeup-{quantile}": f"ring_{name}" for quantile, (name, _) in _QUANTILES.items()}
+        return tuple(time_of(reply, outcome, name) for outcome, name in names.items())
 
     return LoadBenchmark(
         name=f"agent-wakeup-{kind}",

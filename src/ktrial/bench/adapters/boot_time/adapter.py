@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, everywhere, one_measurement, refusal
 from ktrial.bench.adapters.boot_time.output import BootTimes, read_boot_times
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput
+from ktrial.bench.outcomes import outcome
 from ktrial.kit.outcome import Outcome
 
 _BLIND = (

@@ -6,10 +6,10 @@ from __future__ import annotations
 import hashlib
 import pkgutil
 
-from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, whole
 from ktrial.bench.adapters.cpython_loop.output import read_loop_run
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import outcome
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 

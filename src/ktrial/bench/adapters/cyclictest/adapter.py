@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 
-from ktrial.bench.adapters._outcomes import latency
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, collected, flag, one_measurement, whole
-from ktrial.bench.adapters.cyclictest.output import CyclictestRun, read_json
+from ktrial.bench.adapters.cyclictest.output import read_json
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import latency
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import Quantity, in_base, nearest_rank
 from ktrial.kit.outcome import Measurement, Outcome
@@ -82,15 +82,12 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
             notes += (f"{name} rests on few samples: {total} in all",)
     latest = max((thread.maximum for thread in run.threads), key=lambda maximum: maximum.value)
     measurements += one_measurement("latency-max", latest)
-    return ParsedRun(measurements=measurements, tool_version=run.version, details=_details(run), notes=notes)
-
-
-def _details(run: CyclictestRun) -> dict[str, object]:
-    return {
-        "histogram_ns": {str(key * 1000): count for key, count in sorted(run.histogram_us.items())},
-        "beyond": run.beyond,
+    details = {
+        "histogram_ns": {str(key * 1000): count for key, count in sorted(histogram.items())},
+        "beyond": beyond,
         "cycles": [thread.cycles for thread in run.threads],
     }
+    return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
 
 
 def _warnings(raw: RawOutput, parameters: Parameters) -> tuple[str, ...]:
@@ -106,13 +103,7 @@ def _warnings(raw: RawOutput, parameters: Parameters) -> tuple[str, ...]:
     return notes
 
 
-_PARAMETERS = {
-    "seconds": 10,
-    "interval_us": 1000,
-    "threads": 0,
-    "histogram_us": 20_000,
-    "hold_dma_latency": False,
-}
+_PARAMETERS = {"seconds": 10, "interval_us": 1000, "threads": 0, "histogram_us": 20_000, "hold_dma_latency": False}
 BENCHMARKS = (
     ToolBenchmark(
         name="cyclictest-other",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import (
     Program,
     ToolBenchmark,
@@ -20,6 +19,7 @@ from ktrial.bench.adapters._tool import (
 )
 from ktrial.bench.adapters.fio.output import FioDirection, read_fio
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import outcome, rate
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 
@@ -36,10 +36,7 @@ _BLIND = (
     "host's cache may answer instead of the medium; flash slows down when it is full or warm. "
 )
 _PROGRAM = Program(
-    needs=("fio",),
-    packages=everywhere("fio"),
-    version=("fio", "--version"),
-    version_pattern=r"(fio-\S+)",
+    needs=("fio",), packages=everywhere("fio"), version=("fio", "--version"), version_pattern=r"(fio-\S+)"
 )
 
 
@@ -83,8 +80,14 @@ def _outcomes(directions: tuple[str, ...], headline: str) -> tuple[Outcome, ...]
     for direction in directions:
         does = {"read": "read", "write": "written"}[direction]
         prefix = f"{direction}-" if len(directions) > 1 else ""
-        found.append(_throughput(prefix, does, headline=f"{prefix}throughput" == headline))
-        found.append(_rate(prefix, does, headline=f"{prefix}rate" == headline))
+        bytes_blind = f"{_BLIND}Values above the parameter `ceiling` are refused as the bandwidth of memory."
+        blocks_blind = f"{_BLIND}With a deep queue it says little about the latency of one request."
+        for name, unit, what, blind, within in (
+            (f"{prefix}throughput", "B/s", "bytes", bytes_blind, (1.0, 1e12)),
+            (f"{prefix}rate", "1/s", "blocks", blocks_blind, (0.01, 1e9)),
+        ):
+            text = f"[More|Fewer] {what} per second are {does}."
+            found.append(rate(name, unit, text, blind, within, headline=name == headline))
         found += [_latency(prefix, name, does) for name in _QUANTILES]
     return tuple(found)
 
@@ -110,12 +113,7 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
         # The folder may hold other people's files, so the name must not be one of theirs. fio wants the folder first.
         name = "ktrial-fio-data"
         argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
-    argv += [
-        f"--filename={name}",
-        "--unlink=1",
-        "--output-format=json+",
-        f"--output={_FILE}",
-    ]
+    argv += [f"--filename={name}", "--unlink=1", "--output-format=json+", f"--output={_FILE}"]
     if pattern == "randwrite":
         # The file is written in order first; otherwise the run would measure how it scatters the file over the disk.
         argv.append("--overwrite=1")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import (
     VERSION_LIMIT_S,
     Program,
@@ -20,6 +19,7 @@ from ktrial.bench.adapters._tool import (
 )
 from ktrial.bench.adapters.glmark2.output import Glmark2Run, read_glmark2
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput
+from ktrial.bench.outcomes import outcome, rate
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.outcome import Measurement
 
@@ -60,12 +60,6 @@ _FPS = rate(
 _SETUP_S = 1.0
 
 
-def _arguments(parameters: Parameters) -> tuple[str, ...]:
-    size = matching(parameters, "size", r"[1-9]\d{1,4}x[1-9]\d{1,4}", "800x600")
-    scenes = [word for scene in _scenes(parameters) for word in ("-b", scene)]
-    return ("--off-screen", "-s", size, *scenes)
-
-
 def _scenes(parameters: Parameters) -> tuple[str, ...]:
     seconds = whole(parameters, "seconds", 1, 3600)
     found = parameters["scenes"]
@@ -84,9 +78,11 @@ def _scenes(parameters: Parameters) -> tuple[str, ...]:
 
 
 def _invocation(begin: tuple[str, ...], parameters: Parameters, environment: dict[str, str]) -> Invocation:
+    size = matching(parameters, "size", r"[1-9]\d{1,4}x[1-9]\d{1,4}", "800x600")
+    scenes = [word for scene in _scenes(parameters) for word in ("-b", scene)]
     expected = len(parameters["scenes"]) * (whole(parameters, "seconds", 1, 3600) + _SETUP_S)
     return Invocation(
-        argv=(*begin, *_arguments(parameters)),
+        argv=(*begin, "--off-screen", "-s", size, *scenes),
         limit_s=3 * expected + 120,
         expected_s=expected,
         environment=environment,
@@ -217,8 +213,7 @@ BENCHMARKS = (
         _on_display,
         more={"display": ":0", "authority": ""},
         probe=_probe(
-            _on_display,
-            "name the desktop's X server as in DISPLAY and XAUTHORITY: -p display=:1 -p authority=FILE",
+            _on_display, "name the desktop's X server as in DISPLAY and XAUTHORITY: -p display=:1 -p authority=FILE"
         ),
     ),
 )

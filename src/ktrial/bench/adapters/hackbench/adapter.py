@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
 from ktrial.bench.adapters.hackbench.output import read_hackbench
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import outcome
 
 _TIME = outcome(
     "time",

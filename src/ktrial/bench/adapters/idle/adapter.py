@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, everywhere, whole
 from ktrial.bench.benchmark import WATCHED, Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.bench.energy import BATTERY, PATTERNS, RAPL, EnergyCounter, consumed, counters
+from ktrial.bench.outcomes import outcome
 from ktrial.bench.watched import Watched, read_watched
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, matching, one_measurement, whole
 from ktrial.bench.adapters.iperf3.output import read_iperf3
 from ktrial.bench.benchmark import SERVER_ADDRESS, Invocation, Network, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import outcome, rate
 from ktrial.kit.formats.tool_output import Quantity
 
 _PORT = 5201
@@ -66,19 +66,12 @@ def _command(parameters: Parameters) -> Invocation:
 
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_iperf3(raw.stdout)
-    wanted = {
-        "seconds": parameters["seconds"],
-        "omit_seconds": parameters["omit_seconds"],
-        "streams": parameters["streams"],
-        "congestion": parameters["congestion"] or run.sender_congestion,
-    }
-    found = {
-        "seconds": run.duration_s,
-        "omit_seconds": run.omit_s,
-        "streams": run.streams,
-        "congestion": run.sender_congestion,
-    }
-    agree(wanted, found)
+    agree(
+        {name: parameters[name] for name in ("seconds", "omit_seconds", "streams")},
+        {"seconds": run.duration_s, "omit_seconds": run.omit_s, "streams": run.streams},
+    )
+    if parameters["congestion"]:
+        agree({"congestion": parameters["congestion"]}, {"congestion": run.sender_congestion})
     again = None if run.retransmits is None else Quantity(run.retransmits, str(run.retransmits))
     return ParsedRun(
         measurements=one_measurement("goodput", run.goodput) + one_measurement("retransmits", again),

@@ -8,9 +8,9 @@ import re
 
 import msgspec
 
-from ktrial.bench.adapters._outcomes import outcome
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, matching, one_measurement, one_of, whole
 from ktrial.bench.benchmark import DIRECTORY, Invocation, Parameters, ParsedRun, RawOutput, Step
+from ktrial.bench.outcomes import outcome
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.formats.kernel_config import read_kernel_config
 from ktrial.kit.formats.tool_output import Quantity
@@ -113,11 +113,7 @@ def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
     if not any(_MADE_IT.match(text) for name, text in raw.files.items() if name.endswith(".cmd")):
         raise BadRun("make ended well but left no image")
     digest = hashlib.sha256(data).hexdigest()
-    used = (
-        ("time", raw.wall_ns, 1e9, "ns"),
-        ("user", raw.user_us, 1e6, "us"),
-        ("system", raw.system_us, 1e6, "us"),
-    )
+    used = (("time", raw.wall_ns, 1e9, "ns"), ("user", raw.user_us, 1e6, "us"), ("system", raw.system_us, 1e6, "us"))
     return ParsedRun(
         measurements=tuple(
             one

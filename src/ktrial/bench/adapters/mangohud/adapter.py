@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, everywhere, matching, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, command_line, everywhere, matching, whole
 from ktrial.bench.benchmark import DIRECTORY, Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.recordings.frames.mangohud import MangoHudLog, read_mangohud
@@ -28,7 +27,9 @@ _LIMIT_S = 4 * 3600.0
 
 
 def _command(parameters: Parameters) -> Invocation:
-    words, seconds = _words(parameters), whole(parameters, "seconds", 0, 3600)
+    words, seconds = command_line(parameters), whole(parameters, "seconds", 0, 3600)
+    if not words:
+        raise BadInput("parameter program is empty", hint="-p program='vkcube --c 3000'")
     below_rate(parameters["below_fps"], "parameter below_fps")
     ends = seconds + _GRACE_S if seconds else 0
     directory = matching(parameters, "directory", r"(?:/[^\x00-\x1f]*)?", "/games/one")
@@ -44,19 +45,6 @@ def _command(parameters: Parameters) -> Invocation:
         expected_s=float(ends) or None,
         files=(_CAPTURES,),
     )
-
-
-def _words(parameters: Parameters) -> list[str]:
-    program = parameters["program"]
-    try:
-        words = shlex.split(program) if isinstance(program, str) else []
-    except ValueError as error:
-        raise BadInput(f"cannot parse parameter program {program!r}: {error}") from None
-    if not words:
-        raise BadInput(
-            f"parameter program: expected a command line, got {program!r}", hint="-p program='vkcube --c 3000'"
-        )
-    return words
 
 
 def _environment(parameters: Parameters) -> dict[str, str]:

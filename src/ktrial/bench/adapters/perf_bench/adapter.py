@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import msgspec
 
-from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import (
     Program,
     ToolBenchmark,
@@ -24,6 +23,7 @@ from ktrial.bench.adapters.perf_bench.output import (
     read_pipe,
 )
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import outcome, rate
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.outcome import Outcome
 
@@ -88,10 +88,6 @@ def _pipe_outcome(where: str, blind: str) -> Outcome:
 def _anywhere(parameters: Parameters) -> Invocation:
     argv = ("perf", "bench", "sched", "pipe", "-l", str(whole(parameters, "loops")))
     return Invocation(argv=argv, limit_s=_LIMIT_S)
-
-
-def _same_cpu(parameters: Parameters) -> Invocation:
-    return msgspec.structs.replace(_anywhere(parameters), cpus=(whole(parameters, "cpu", 0, 65535),))
 
 
 def _cross_cpu(parameters: Parameters) -> Invocation:
@@ -251,7 +247,9 @@ BENCHMARKS = (
         program=_PERF,
         outcomes=(_pipe_outcome("on one CPU", "On one CPU it is the cost of two context switches."),),
         parameters={"loops": 1_000_000, "cpu": 0},
-        command=_same_cpu,
+        command=lambda parameters: msgspec.structs.replace(
+            _anywhere(parameters), cpus=(whole(parameters, "cpu", 0, 65535),)
+        ),
         reader=_read_pipe,
         standalone=True,
     ),

@@ -78,7 +78,6 @@ class FutexWakeRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_pipe(data: bytes, source: str = "stdout") -> PipeRun:
-    """Read `perf bench sched pipe`."""
     found: dict[str, Quantity] = {}
     operations: int | None = None
     for line, text in _lines(data, source, "sched/pipe"):
@@ -99,7 +98,6 @@ def read_pipe(data: bytes, source: str = "stdout") -> PipeRun:
 
 
 def read_messaging(data: bytes, source: str = "stdout") -> MessagingRun:
-    """Read `perf bench sched messaging`."""
     groups: tuple[int, int, str] | None = None
     total: Quantity | None = None
     for line, text in _lines(data, source, "sched/messaging"):
@@ -141,7 +139,6 @@ def read_memory(data: bytes, source: str = "stdout") -> MemoryRun:
 
 
 def read_futex_hash(data: bytes, source: str = "stdout") -> FutexHashRun:
-    """Read `perf bench futex hash`."""
     threads: list[Quantity] = []
     average: tuple[Quantity, float, int] | None = None
     count: int | None = None
@@ -164,7 +161,6 @@ def read_futex_hash(data: bytes, source: str = "stdout") -> FutexHashRun:
 
 
 def read_futex_wake(data: bytes, source: str = "stdout") -> FutexWakeRun:
-    """Read `perf bench futex wake`."""
     for line, text in _lines(data, source, "futex/wake"):
         if match := _WOKEUP.match(text):
             return FutexWakeRun(

@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from ktrial.bench.adapters._outcomes import latency, outcome, rate
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, flag, one_measurement, one_of, whole
 from ktrial.bench.adapters.pgbench.output import PgbenchLog, PgbenchRun, read_log, read_pgbench
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput, Step
+from ktrial.bench.outcomes import latency, outcome, rate
 from ktrial.kit.errors import BadInput, BadRun, UnreadableOutput
 from ktrial.kit.formats.tool_output import Quantity, in_base, nearest_rank
 from ktrial.kit.outcome import Measurement

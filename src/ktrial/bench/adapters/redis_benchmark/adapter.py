@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._outcomes import latency, rate
 from ktrial.bench.adapters._servers import REDIS_PACKAGES, REDIS_SOCKET, redis
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, one_measurement, whole
 from ktrial.bench.adapters.redis_benchmark.output import read_redis_benchmark
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput, Step
+from ktrial.bench.outcomes import latency, rate
 from ktrial.kit.errors import BadRun
 
 _CLOSED = (

@@ -21,8 +21,8 @@ _UNITS = {
 _COLUMNS = ["test", *_UNITS]
 
 
-class RedisTest(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one redis command."""
+class RedisTest(msgspec.Struct, frozen=True):
+    """The result of one redis command, in the order of the columns."""
 
     command: str
     rate: Quantity
@@ -64,14 +64,4 @@ def _test(cells: list[str], source: str, line: int) -> RedisTest:
     values = [
         quantity(cell, unit, source, line, name) for cell, (name, unit) in zip(cells[1:], _UNITS.items(), strict=True)
     ]
-    rate, mean, least, p50, p95, p99, most = values
-    return RedisTest(
-        command=cells[0],
-        rate=rate,
-        latency_mean=mean,
-        latency_min=least,
-        latency_p50=p50,
-        latency_p95=p95,
-        latency_p99=p99,
-        latency_max=most,
-    )
+    return RedisTest(cells[0], *values)

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._outcomes import latency, rate
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, flag, lasted, one_measurement, whole
 from ktrial.bench.adapters.schbench.output import SchbenchBlock, SchbenchRun, read_schbench_json, read_schbench_text
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import latency, rate
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 

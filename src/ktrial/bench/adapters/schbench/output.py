@@ -85,7 +85,6 @@ class _OpenSection:
 
 
 def read_schbench(data: bytes, source: str = "stderr") -> SchbenchRun:
-    """Read either text or JSON."""
     if decode_output(data, source).lstrip().startswith("{"):
         return read_schbench_json(data, source)
     return read_schbench_text(data, source)

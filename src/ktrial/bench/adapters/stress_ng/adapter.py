@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._outcomes import rate
 from ktrial.bench.adapters._tool import (
     VERSION_LIMIT_S,
     Program,
@@ -16,6 +15,7 @@ from ktrial.bench.adapters._tool import (
 )
 from ktrial.bench.adapters.stress_ng.output import Stressor, read_stress_ng
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput, check_exit
+from ktrial.bench.outcomes import rate
 from ktrial.kit.errors import BadRun
 
 _FILE = "out.yaml"

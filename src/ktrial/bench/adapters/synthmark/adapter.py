@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ktrial.bench.adapters._outcomes import latency, outcome
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
 from ktrial.bench.adapters.synthmark.output import SynthmarkRun, read_synthmark
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import latency, outcome
 from ktrial.kit.errors import UnreadableOutput
 from ktrial.kit.formats.tool_output import Quantity, nearest_rank, quantity
 

@@ -46,7 +46,7 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
         elif text.strip() in {"RESULTS_BEGIN", "RESULTS_END"}:
             state = "results" if text.strip() == "RESULTS_BEGIN" else "end"
         elif "not a valid result" in text.lower():
-            raise BadRun(f"SynthMark calls its own result invalid:  {for_message(text)}", hint="let it run longer")
+            raise BadRun(f"SynthMark calls its own result invalid: {for_message(text)}", hint="let it run longer")
         elif state == "results" and (match := _BIN.fullmatch(text)):
             number(match[2], source, line, "milliseconds")
             wakeups, renders = (whole(match[index], source, line, "a count") for index in (3, 5))

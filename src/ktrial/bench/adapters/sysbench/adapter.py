@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._outcomes import outcome, rate
+from collections.abc import Callable
+from functools import partial
+
 from ktrial.bench.adapters._tool import (
     Program,
     ToolBenchmark,
@@ -17,6 +19,7 @@ from ktrial.bench.adapters._tool import (
 )
 from ktrial.bench.adapters.sysbench.output import SysbenchRun, read_sysbench
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import outcome, rate
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import Quantity
 from ktrial.kit.outcome import Measurement, Outcome
@@ -43,15 +46,7 @@ def _events(blind: str) -> Outcome:
 
 
 def _latency(name: str, which: str, blind: str) -> Outcome:
-    return outcome(
-        name,
-        "s",
-        "latency-quantile",
-        f"{which} [less|more] time.",
-        blind,
-        (1e-5, 3600.0),
-        resolution=1e-5,
-    )
+    return outcome(name, "s", "latency-quantile", f"{which} [less|more] time.", blind, (1e-5, 3600.0), resolution=1e-5)
 
 
 _P95 = _latency("latency-p95", "The slowest 5 % of the events take", _GRID)
@@ -160,7 +155,15 @@ def _latencies(run: SysbenchRun) -> tuple[tuple[Measurement, ...], tuple[str, ..
     return found, notes
 
 
-def _parsed(run: SysbenchRun, first: tuple[Measurement, ...], *, latencies: bool) -> ParsedRun:
+def _parsed(
+    name: str,
+    value: Callable[[SysbenchRun], Quantity | None],
+    raw: RawOutput,
+    parameters: Parameters,
+    *,
+    latencies: bool = False,
+) -> ParsedRun:
+    run = _read(raw, parameters)
     found, notes = _latencies(run) if latencies else ((), ())
     details = {
         "events": run.events,
@@ -168,22 +171,8 @@ def _parsed(run: SysbenchRun, first: tuple[Measurement, ...], *, latencies: bool
         "latency_mean_s": run.latency_avg.value,
         "percentile_grid_ratio": GRID_RATIO,
     }
-    return ParsedRun(measurements=first + found, tool_version=run.version, details=details, notes=notes)
-
-
-def _events_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
-    run = _read(raw, parameters)
-    return _parsed(run, one_measurement("events", _rate(run)), latencies=True)
-
-
-def _memory_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
-    run = _read(raw, parameters)
-    return _parsed(run, one_measurement("throughput", run.transferred), latencies=False)
-
-
-def _mutex_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
-    run = _read(raw, parameters)
-    return _parsed(run, one_measurement("time", run.total_time), latencies=False)
+    measurements = one_measurement(name, value(run)) + found
+    return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
 
 
 _PROGRAM = Program(
@@ -202,7 +191,7 @@ BENCHMARKS = (
         outcomes=(_events(_YIELDS), _P95, _MAX),
         parameters={"threads": 4, "seconds": 10, "yields": 1000, "locks": 8},
         command=_threads,
-        reader=_events_reader,
+        reader=partial(_parsed, "events", _rate, latencies=True),
         standalone=True,
     ),
     ToolBenchmark(
@@ -212,7 +201,7 @@ BENCHMARKS = (
         outcomes=(_events(_REGISTERS), _P95, _MAX),
         parameters={"threads": 1, "seconds": 10, "max_prime": 10000},
         command=_cpu,
-        reader=_events_reader,
+        reader=partial(_parsed, "events", _rate, latencies=True),
         standalone=True,
     ),
     ToolBenchmark(
@@ -222,7 +211,7 @@ BENCHMARKS = (
         outcomes=(_THROUGHPUT,),
         parameters={"threads": 1, "seconds": 10, "block": "1K", "operation": "write"},
         command=_memory,
-        reader=_memory_reader,
+        reader=partial(_parsed, "throughput", lambda run: run.transferred),
         standalone=True,
         beyond_exact="it measures caches and memory, which its clock does not count",
     ),
@@ -233,7 +222,7 @@ BENCHMARKS = (
         outcomes=(_TIME,),
         parameters={"threads": 4, "mutexes": 4096, "locks": 50000, "loops": 10000},
         command=_mutex,
-        reader=_mutex_reader,
+        reader=partial(_parsed, "time", lambda run: run.total_time),
         standalone=True,
     ),
 )

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, everywhere, flag, whole
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, command_line, everywhere, flag, whole
 from ktrial.bench.benchmark import PHASES, RECORDING, RECORDING_FAILED, Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.recordings.figures import PHASES as PREFIXES
@@ -43,7 +42,7 @@ def _command(parameters: Parameters) -> Invocation:
     below_rate(parameters["below_fps"], "parameter below_fps")
     flag(parameters, "per_phase")
     skipped = whole(parameters, "skip_s", low=0, high=86_400)
-    words, loop = _words(parameters), parameters["frame_loop"]
+    words, loop = command_line(parameters), parameters["frame_loop"]
     if loop and words:
         raise BadInput("parameter frame_loop replaces program: set only one of them")
     if _pattern(parameters) is not None and not (words or loop):
@@ -67,16 +66,6 @@ def _command(parameters: Parameters) -> Invocation:
             records=True,
         )
     return Invocation(argv=("sleep", str(seconds)), limit_s=seconds + 60.0, expected_s=float(seconds), records=True)
-
-
-def _words(parameters: Parameters) -> list[str]:
-    program = parameters["program"]
-    if not isinstance(program, str):
-        raise BadInput(f"parameter program: expected a command line, got {program!r}")
-    try:
-        return shlex.split(program)
-    except ValueError as error:
-        raise BadInput(f"cannot parse parameter program {program!r}: {error}") from None
 
 
 def _loop_arguments(loop: object, seconds: int) -> tuple[str, str]:
@@ -135,9 +124,11 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         found += _by_phase(figures_of, raw, begin_s)
     notes = [f"{one.outcome}: left out: {one.why}" for figures in found for one in figures.left_out]
     notes += recording.notes
+    logged = recording.frames
+    frames: dict[str, object] = {} if logged is None else {"kind": logged.kind, "count": len(logged.ends_s)}
     return ParsedRun(
         measurements=tuple(one for figures in found for one in figures.measurements),
-        details={"length_s": recording.length_s, "frames": _frames(recording), "events": len(recording.events)},
+        details={"length_s": recording.length_s, "frames": frames, "events": len(recording.events)},
         notes=tuple(notes),
     )
 
@@ -170,11 +161,6 @@ def _by_phase(figures_of: Callable[..., WatchFigures], raw: RawOutput, begin_s: 
 def _frame_thread(raw: RawOutput) -> int | None:
     text = raw.files.get(_PID, b"").decode("ascii", "replace").strip()
     return int(text) if text.isdigit() and len(text) < 12 else None
-
-
-def _frames(recording: Recording) -> dict[str, object]:
-    frames = recording.frames
-    return {} if frames is None else {"kind": frames.kind, "count": len(frames.ends_s)}
 
 
 BENCHMARK = ToolBenchmark(

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._outcomes import latency, rate
 from ktrial.bench.adapters._servers import LAST_WORDS, NGINX_PACKAGES, PAGE, nginx
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
 from ktrial.bench.adapters.wrk.output import read_wrk
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.outcomes import latency, rate
 from ktrial.kit.errors import BadRun
 
 _QUANTILES = {

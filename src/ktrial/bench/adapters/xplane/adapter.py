@@ -15,8 +15,7 @@ from ktrial.bench.adapters._tool import (
     matching,
     whole,
 )
-from ktrial.bench.adapters.xplane.output import read_xplane
-from ktrial.bench.adapters.xplane.xplane_test import NO_FRAMES, STAGES, stage_outcome
+from ktrial.bench.adapters.xplane.output import NO_FRAMES, STAGES, read_xplane, stage_outcome
 from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement
@@ -81,12 +80,8 @@ def _read(raw: RawOutput, _: Parameters, *, stages: int) -> ParsedRun:
     )
 
 
-def _invocation(parameters: Parameters) -> Invocation:
+def _probe(parameters: Parameters) -> Invocation:
     return Invocation(argv=("test", "-x", str(parameters["program"])), limit_s=VERSION_LIMIT_S)
-
-
-def _why_not(raw: RawOutput) -> str | None:
-    return None if raw.exit_status == 0 else "the path of X-Plane is not set, or not a program"
 
 
 def _benchmark(name: str, what: str, stages: int, *, replays: bool) -> ToolBenchmark:
@@ -98,7 +93,11 @@ def _benchmark(name: str, what: str, stages: int, *, replays: bool) -> ToolBench
         parameters={"program": "", "test": 3, "replay": "", "display": ":0", "authority": ""},
         command=partial(_command, replays=replays),
         reader=partial(_read, stages=stages),
-        probe=Probe(invocation=_invocation, why_not=_why_not, next=f"set it: -p 'program={_EXAMPLE}'"),
+        probe=Probe(
+            invocation=_probe,
+            why_not=lambda raw: None if raw.exit_status == 0 else "the path of X-Plane is not set, or not a program",
+            next="set it: -p 'program=/games/X-Plane 12/X-Plane-x86_64'",
+        ),
     )
 
 

@@ -9,11 +9,14 @@ of 30 seconds: with panel, without it, paused.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
+from ktrial.bench.outcomes import rate
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import Quantity, numbered, quantity, unreadable, whole
+from ktrial.kit.outcome import Outcome
 
 _TEST = "FRAMERATE TEST:"
 _GPU = "GPU LOAD:"
@@ -21,6 +24,22 @@ _VERSION = re.compile(r"Log\.txt for X-Plane (\S+)")
 _FIELD = re.compile(r"\b([a-z]+)=([^,\s%]*(?:,\d[^,\s%]*)?)")
 #: fps is printed with about two decimals; frames / time must agree with it to within this share.
 _AGREE = 0.02
+
+
+#: Number of stages -> the outcome of each, and what it drew. A replayed flight has one.
+STAGES: Mapping[int, tuple[tuple[str, str], ...]] = {
+    1: (("fps", "the whole replay"),),
+    3: (("fps-panel", "30 s with panel"), ("fps-no-panel", "30 s without panel"), ("fps-paused", "30 s paused")),
+}
+#: Note on every result of the test.
+NO_FRAMES = "X-Plane does not log single frames, so there are no quantiles, lows or stutters"
+
+
+def stage_outcome(name: str) -> Outcome:
+    """Return the outcome of a stage; the first one of a test is its headline."""
+    sentence = "X-Plane draws [more|fewer] frames per second."
+    blind = "A mean, which hides stutter. The simulator's preferences are not used."
+    return rate(name, "1/s", sentence, blind, (0.1, 1e4), headline=name in {one[0][0] for one in STAGES.values()})
 
 
 class XPlaneStage(msgspec.Struct, frozen=True, kw_only=True):

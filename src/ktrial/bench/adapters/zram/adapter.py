@@ -9,9 +9,9 @@ import msgspec
 
 from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second
 from ktrial.bench.adapters._agent_load_reply import LoadReply
-from ktrial.bench.adapters._outcomes import outcome, rate
 from ktrial.bench.adapters._tool import VERSION_LIMIT_S
 from ktrial.bench.benchmark import AgentLoad, Invocation, Parameters, Probe, RawOutput
+from ktrial.bench.outcomes import outcome, rate
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.machine.facts import FactBook
@@ -110,10 +110,7 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
         if not isinstance(data, str) or not (data == GENERATED or data.startswith("/")):
             raise BadInput(f"parameter data: expected {GENERATED} or the full path of a file, got {data!r}")
         load = AgentLoad(
-            name=self.load,
-            parameters=self._for_agent(complete),
-            as_root=True,
-            data=None if data == GENERATED else data,
+            name=self.load, parameters=self._for_agent(complete), as_root=True, data=None if data == GENERATED else data
         )
         return msgspec.structs.replace(invocation, load=load, expected_s=_EXPECTED_S)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What adapters use to declare outcomes: one sentence with `[better|worse]` words stands for both directions."""
+"""How benchmarks declare outcomes: one sentence with `[better|worse]` words stands for both directions."""
 
 from __future__ import annotations
 
@@ -48,22 +48,14 @@ def rate(
     resolution: float | None = None,
     headline: bool = False,
 ) -> Outcome:
-    """Return a rate: more is better."""
     return outcome(
         name, unit, "rate", sentence, blind_spots, within, direction="higher", resolution=resolution, headline=headline
     )
 
 
 def latency(
-    name: str,
-    sentence: str,
-    blind_spots: str,
-    *,
-    high: float = 60.0,
-    resolution: float = 1e-9,
-    headline: bool = False,
+    name: str, sentence: str, blind_spots: str, *, high: float = 60.0, resolution: float = 1e-9, headline: bool = False
 ) -> Outcome:
-    """Return a latency in seconds: less is better."""
     return outcome(
         name, "s", "latency-quantile", sentence, blind_spots, (0.0, high), resolution=resolution, headline=headline
     )
