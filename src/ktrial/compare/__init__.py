@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparing runs that no trial has collected."""
+"""Comparison of runs that no trial collected."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs as a comparison sees them, wherever they come from: numbers, order, and what else is known of each."""
+"""Arms and their runs in the form that comparisons use, whether they come from the store or from files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ktrial.kit.moment import LOCAL, WALL
 from ktrial.machine.gates import Reading
 from ktrial.results.model import StoredMeasurement
 
-#: How the clocks begin that are no clocks but the order of a file, which may be sorted by anything.
+#: Prefix of clocks that are only positions in a file; a file may be sorted by anything.
 FILE = "file "
-#: Readings that a report shows over time; the temperature at the start has its own place.
+#: Readings that a report plots over time. The temperature at the start is kept separately.
 SHOWN_READINGS = (
     "frequency_hz",
     "steal_share",
@@ -30,13 +30,14 @@ SHOWN_READINGS = (
 
 
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run that was made to count. `name` is how `ktrial show` calls it, or its file and number.
+    """One run that is not a warm-up. `name` is its name in `ktrial show`, or its file and number.
 
-    `part_of` is what it shares with runs that depend on it (a process). `clocks` gives its moment by the clock that
-    told it: only runs of one clock have an order. `session` is the one of the store, `trial_arm` the arm of the trial
-    that it was made for. `by_host_name` says that only a host name tells its machine: two of them can be one machine,
-    and one can be two. `events` are how many events each outcome rests on, where that is known. `known` is what is
-    known of its tool and machine, by the keys of `comparability`; `other` is what a foreign file says besides.
+    Runs with the same `part_of` depend on each other, for example as values of one process. `clocks` maps each clock
+    to the run's time on it; only runs that share a clock have an order. `session` is the session in the store,
+    `trial_arm` the arm of the trial that made the run. With `by_host_name` only a host name identifies the machine:
+    two names can be one machine, and one name can be two. `events` counts the events behind each outcome, if known.
+    `known` describes tool and machine under the keys of `comparability`; `other` holds a foreign file's other
+    attributes.
     """
 
     name: str
@@ -69,7 +70,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> dict[str, float]:
-        """Numbers by the names of readings that a report shows beside the run's values, as far as they are known."""
+        """The known numeric readings that a report shows beside the run's values, by name."""
         found = {name: self.readings.get(name) for name in SHOWN_READINGS}
         return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
@@ -77,7 +78,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of one arm. `states` are documents of its machine's tunable state, the newest first.
 
-    `missing` are benchmarks that were wanted and could not run, and why.
+    `missing` maps each requested benchmark that could not run to the reason.
     """
 
     name: str
@@ -91,13 +92,13 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(run for run in self.runs if run.counts)
 
     def values_of(self, key: str, benchmark: str | None = None) -> tuple[str, ...]:
-        """Return what is known of its runs under a key, each once."""
+        """Return the distinct known values of a key, sorted."""
         runs = (run for run in self.runs if benchmark is None or run.benchmark == benchmark)
         return tuple(sorted({run.known[key] for run in runs if key in run.known}))
 
 
 def source_of(arm: Arm) -> ArmSource:
-    """Return where an arm comes from; a number of boots or machines is null when it is not known of every run."""
+    """Return where an arm comes from. The number of boots or machines is None unless every run states its own."""
     boots = {run.boot for run in arm.runs}
     machines = {run.machine for run in arm.runs}
     names = sorted({key for run in arm.runs for key in run.known})
@@ -115,7 +116,7 @@ def source_of(arm: Arm) -> ArmSource:
 
 
 def _without_value(arm: Arm) -> dict[str, str]:
-    """Return benchmarks of which no run is good, and why."""
+    """Map each benchmark without a good run to the reason."""
     good = {run.benchmark for run in arm.good}
     lost: dict[str, list[ComparedRun]] = {}
     for run in arm.runs:
@@ -132,11 +133,11 @@ def _lost(runs: Sequence[ComparedRun]) -> str:
 
 
 def places(arms: Sequence[Arm]) -> dict[str, int]:
-    """Run -> its place in the order of all runs, from 1; nothing if no clock has seen them all.
+    """Map each run to its place in the order of all runs, from 1; return nothing if the runs share no clock.
 
-    What a clock shows alike has the order of its file; runs of two arms that nothing else tells apart have none. Rows
-    of a file in which arms alternate, or that lie sorted by an outcome, are no order without blocks: somebody may have
-    sorted them.
+    Equal times are ordered by file position; if runs of two arms have equal times in different files, there is no
+    order. Without blocks, file rows give no order if their arms alternate or an outcome is sorted: somebody may have
+    sorted the file.
     """
     from ktrial.judge.stats.stretches import lie_sorted  # numpy
 
@@ -159,7 +160,7 @@ def places(arms: Sequence[Arm]) -> dict[str, int]:
 
 
 def _by_outcome(ordered: Sequence[tuple[str, ComparedRun]]) -> Iterable[Sequence[Sequence[float]]]:
-    """Return the values of each outcome, those of each arm and benchmark for themselves."""
+    """Return the values of each outcome, grouped by arm and benchmark."""
     found: dict[str, dict[tuple[str, str], list[float]]] = {}
     for arm, run in ordered:
         for one in run.measurements:
@@ -168,7 +169,7 @@ def _by_outcome(ordered: Sequence[tuple[str, ComparedRun]]) -> Iterable[Sequence
 
 
 def _alternate(arms: Sequence[str]) -> bool:
-    """Return whether an arm comes again after another one."""
+    """Return whether an arm recurs after another one."""
     return sum(one != other for one, other in pairwise(arms)) >= len(set(arms))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether two arms may be compared at all: what of their tools, machines and conditions is not the same."""
+"""Whether two arms can be compared at all: the differences in their tools, machines and conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 60
 
 
 class Key(NamedTuple):
-    """One thing that must be the same. `of_tool`: it is compared within each benchmark."""
+    """A property that must be the same in both arms. With `of_tool` it is compared for each benchmark separately."""
 
     name: str
     what: str
@@ -26,7 +26,7 @@ class Key(NamedTuple):
     of_tool: bool = False
 
 
-#: Everything that is looked at, by name; `--declared NAME` says that it was meant to differ.
+#: All compared properties by name. `--declared NAME` states that a difference is intended.
 KEYS: Mapping[str, Key] = {
     key.name: key
     for key in (
@@ -49,26 +49,26 @@ KEYS: Mapping[str, Key] = {
         Key("system", "operating system", "suspect"),
     )
 }
-#: Keys that must be known to be sure; of others nothing is said when they are missing.
+#: Keys whose absence is reported; the others may be missing silently.
 _EXPECTED = ("tool", "command", "governor", "power", "kernel", "threads")
-#: Gates whose readings are among the keys.
+#: Gates whose readings are compared as keys.
 _HERE = frozenset(("governor", "on_ac"))
 
 
 class Doubt(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding on one arm against the control; `benchmark` where it concerns only that one."""
+    """A finding on one arm against the control. `benchmark` is set if it concerns only that benchmark."""
 
     arm: str
     finding: Finding
     benchmark: str | None = None
 
     def concerns(self, arm: str, benchmark: str) -> bool:
-        """Return whether a contrast of this arm in this benchmark rests on it."""
+        """Return whether it affects the contrast of this arm in this benchmark."""
         return self.arm == arm and self.benchmark in (None, benchmark)
 
 
 def doubts(control: Arm, arms: Iterable[Arm], declared: Iterable[str] = ()) -> tuple[Doubt, ...]:
-    """Return all findings on what differs, arm by arm. `declared`: keys that were meant to differ."""
+    """Return a finding for every difference, arm by arm. `declared` names the keys that are meant to differ."""
     meant = frozenset(declared)
     others = tuple(arms)
     found = (doubt for arm in others for doubt in _against(control, arm, meant))
@@ -92,7 +92,7 @@ def _same_data(control: Arm, arm: Arm) -> Iterator[Doubt]:
         finding = Finding(
             kind="same-runs",
             level="refuse",
-            sentence=f"{_count(len(both), 'run')} of {arm.name} are the very runs of {control.name}",
+            sentence=f"{arm.name} and {control.name} have {_count(len(both), 'run')} in common",
             values={"runs": float(len(both))},
         )
         yield Doubt(arm=arm.name, finding=finding)
@@ -105,7 +105,7 @@ def _differs(key: Key, control: Arm, arm: Arm, benchmark: str | None, meant: fro
     if not all(values.values()) or len({text for side in values.values() for text in side}) < 2:
         return None
     if key.name == "command" and all(side == (name,) for name, side in values.items()):
-        return None  # the arms are these commands
+        return None  # the arms are named after these commands
     shown = _apart({name: " and ".join(side) for name, side in values.items()})
     told = "; ".join(f"{text} in {name}" for name, text in shown.items())
     where = "" if benchmark is None else f" ({benchmark})"
@@ -119,7 +119,7 @@ def _differs(key: Key, control: Arm, arm: Arm, benchmark: str | None, meant: fro
 
 
 def _others(control: Arm, arm: Arm) -> Iterator[Finding]:
-    """Yield what foreign files say besides, where it is one thing in one arm and another in the other."""
+    """Yield other attributes of foreign files that are constant in each arm and differ between the two."""
     sides = [_constants(one) for one in (control, arm)]
     for name in sorted(set(sides[0]) & set(sides[1])):
         texts = {one.name: side[name] for one, side in zip((control, arm), sides, strict=True)}
@@ -129,7 +129,7 @@ def _others(control: Arm, arm: Arm) -> Iterator[Finding]:
 
 
 def _constants(arm: Arm) -> dict[str, str]:
-    """Return what is the same in all runs of an arm that has several."""
+    """Return the attributes that all runs of an arm state with the same value."""
     found: dict[str, set[str]] = {}
     for run in arm.runs:
         for name, text in run.other.items():
@@ -139,7 +139,7 @@ def _constants(arm: Arm) -> dict[str, str]:
 
 
 def _gates(control: Arm, arm: Arm) -> Iterator[Finding]:
-    """Yield gates on the conditions that at least one run tells."""
+    """Yield findings of the gates whose reading at least one run has."""
     groups = {one.name: [run.readings for run in one.runs] for one in (control, arm)}
     told = {name for runs in groups.values() for run in runs for name, value in run.items() if value is not None}
     judged = {
@@ -162,14 +162,14 @@ def _unknown(arms: Sequence[Arm]) -> Iterator[Doubt]:
         missing.append("temperature at the start")
     own = any(run.session is not None and run.trial_arm is None for one in arms for run in one.runs)
     if own and not all(one.states for one in arms):
-        missing.append("tunable state of the machine, which a result file does not hold")
+        missing.append("tunable state of the machine, which result files do not contain")
     if missing:
-        sentence = f"not known of every arm, so not compared: {', '.join(missing)}"
+        sentence = f"not compared, because some arm does not record it: {', '.join(missing)}"
         yield Doubt(arm=arms[-1].name, finding=Finding(kind="not-known", level="note", sentence=sentence))
 
 
 def failures(control: Arm, arm: Arm) -> tuple[Doubt, ...]:
-    """Return benchmarks that fail in one of the two only."""
+    """Return the benchmarks that fail in only one of the two arms."""
     found = []
     for benchmark in _benchmarks(control):
         counts = {
@@ -190,7 +190,7 @@ def failures(control: Arm, arm: Arm) -> tuple[Doubt, ...]:
 
 
 def findings_of(found: Iterable[Doubt]) -> tuple[Finding, ...]:
-    """Return each finding once, the gravest first."""
+    """Return each finding once, the most serious first."""
     by_sentence = {doubt.finding.sentence: doubt.finding for doubt in found}
     levels: Sequence[FindingLevel] = ("refuse", "suspect", "note")
     return tuple(sorted(by_sentence.values(), key=lambda one: levels.index(one.level)))
@@ -201,14 +201,14 @@ def _benchmarks(arm: Arm) -> list[str]:
 
 
 def _apart(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts; of long ones what is not in all of them."""
+    """Return the texts, or only the words that differ if a text is long."""
     if max(map(len, texts.values())) <= _SHOWN:
         return dict(texts)
     gap = ", " if all(", " in text for text in texts.values()) else " "
     words = {name: text.split(gap) for name, text in texts.items()}
     common = set.intersection(*map(set, words.values()))
     return {
-        name: _short(gap.join(word for word in some if word not in common) or "nothing more")
+        name: _short(gap.join(word for word in some if word not in common) or "nothing else")
         for name, some in words.items()
     }
 

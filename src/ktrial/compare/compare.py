@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares arms: what may be compared, the question of each outcome, the answers in words, and what depends on what."""
+"""Comparison of arms: checks that they are comparable, asks one question per outcome and words the answers."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from ktrial.kit.outcome import Outcome
 from ktrial.kit.percentile import NOT_PRIMARY
 
 Judge = Callable[[Sequence[Question]], Sequence[Answer]]
-#: So many failures in one arm against none in the other are no chance.
+#: At least this many failures in one arm and none in the other count as an effect.
 MANY_FAILURES = 6
-#: Chance of all failures in one arm from which on it is not a chance (one side of 5 %).
+#: Largest probability of all failures falling into one arm at which they count as an effect (one side of 5 %).
 RARE = 0.025
 _NAMED_CHANGES = 3
 
 
 class CompareQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user wants. `margin` is relative; `declared` are keys that were meant to differ.
+    """Options of the user. `margin` is relative; `declared` are keys that are meant to differ.
 
-    `excluded` are runs with the reason why each is left out. `keep_repeats` also shows outcomes that say the same as
-    another one. With `tiers` each arm builds on the one before it and is compared with that as well. With `pool` the
-    runs come from several machines: each is asked by itself, and all together.
+    `excluded` maps each run that is left out to the reason. `keep_repeats` also shows outcomes that repeat another
+    one. With `tiers` each arm builds on the one before it and is also compared with that. With `pool` the runs come
+    from several machines, which are judged one by one and together.
     """
 
     margin: float | None = None
@@ -63,7 +63,7 @@ class CompareQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What else is known: outcomes as benchmarks (tools) declare them, how the arms' tunable states differ, doubts."""
+    """Context of a comparison: outcomes as their tools declare them, differences of tunable state, and findings."""
 
     outcomes: Mapping[tuple[str, str], Outcome] = {}
     state_changes: tuple[StateChange, ...] = ()
@@ -71,7 +71,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One comparison while it is made."""
+    """A comparison in progress."""
 
     control: Arm
     arms: Sequence[Arm]
@@ -84,25 +84,23 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """The arms where each builds on the one before it."""
+        """The arms of which each builds on the one before it."""
         return tuple(arm.name for arm in self.arms) if self.asked.tiers else ()
 
     def role(self, series: ComparedSeries) -> Role:
-        """Without a primary all are explored alike."""
         if self.primary is None:
             return "exploratory"
         return "primary" if series.name == self.primary else "secondary"
 
     def declared(self, series: ComparedSeries) -> Outcome | None:
-        """Return the outcome as its benchmark declares it."""
         tool = series.tool or series.benchmark
         return self.about.outcomes.get((tool, series.outcome))
 
 
 def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
-    """Return the judge of data that nobody collected in random blocks; `swing` is the spread from which on it doubts.
+    """Return the judge of observational data, which doubts arms with a spread above `swing`.
 
-    Without `assumptions` it does not look at those of the tests that it shows beside its own.
+    Without `assumptions` it does not check the assumptions of the tests that it shows beside its own.
     """
     from functools import partial
 
@@ -112,7 +110,7 @@ def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
 
 
 def compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: About, judge: Judge) -> Comparison:
-    """Return the whole comparison; with exclusions also the one without them, and which verdicts depend on them."""
+    """Return the comparison. If runs are excluded, it also holds the one with all runs and the verdicts that differ."""
     if asked.pool:
         (control, *arms), findings = on_machines((control, *arms))
     else:
@@ -132,7 +130,7 @@ def compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: About
     finding = Finding(
         kind="excluded-afterwards",
         level="suspect",
-        sentence=f"runs left out after they had been seen: {len(asked.excluded)}; {dependence_words(*depends)}",
+        sentence=f"runs excluded after they were measured: {len(asked.excluded)}; {dependence_words(*depends)}",
     )
     return msgspec.structs.replace(
         kept,
@@ -195,10 +193,10 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: Abou
 
 
 def _not_primary(named: ComparedSeries | None) -> Iterator[Finding]:
-    """Yield a percentile that was named and rests on too few events to decide."""
+    """Yield a finding if the named primary is a percentile with too few events."""
     few = None if named is None else named.few_events
     if named is not None and few is not None:
-        sentence = f"{named.name} was named as primary and is explored only: {few.sentence}"
+        sentence = f"{named.name} was named as primary and is only exploratory: {few.sentence}"
         yield Finding(kind=NOT_PRIMARY, level="suspect", sentence=sentence, values=few.values)
 
 
@@ -211,7 +209,7 @@ def _question(series: ComparedSeries, case: _Case) -> Question:
     asked = question_of(series, case.control.name, case.role(series), margin, case.declared(series), case.order)
     tiers = tuple(tier for tier in case.tiers if tier in series.runs)
     few = series.few_events if case.primary is None else None
-    explored = None if few is None else f"explored only, as nothing can be decided by it: {few.sentence}"
+    explored = None if few is None else f"only exploratory, because it cannot decide anything: {few.sentence}"
     return msgspec.structs.replace(asked, tiers=tiers, explored=explored, pooled=case.asked.pool)
 
 
@@ -250,7 +248,7 @@ def _worded(contrast: Contrast, outcome: OutcomeComparison, case: _Case) -> Cont
 
 
 def _step_doubts(arms: Sequence[Arm], asked: CompareQuery) -> Iterator[Doubt]:
-    """Of each tier beyond the first against the one before it."""
+    """Yield the doubts on each tier beyond the first, compared with the tier before it."""
     for before, tier in pairwise(arms[1:]) if asked.tiers else ():
         found = doubts(before, [tier], asked.declared)
         yield from (one for one in found if one.arm == tier.name and one.finding.kind != "not-known")
@@ -258,7 +256,7 @@ def _step_doubts(arms: Sequence[Arm], asked: CompareQuery) -> Iterator[Doubt]:
 
 
 def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
-    """Without outcomes that say the same as another one; that one names them, and doubts those that contradict it."""
+    """Drop outcomes that repeat another one; the remaining one names them, and doubts any that contradict it."""
     from ktrial.judge.stats.duplicates import duplicates
 
     repeats = duplicates(questions) if len(questions) > 1 else {}
@@ -277,7 +275,7 @@ def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) 
 
 
 def _contradict(one: OutcomeComparison, other: OutcomeComparison) -> bool:
-    """Return whether outcomes that are the same number told in two ways call opposite changes better."""
+    """Return whether two outcomes that express the same number call opposite changes better."""
     theirs = {contrast.arm: contrast.effect for contrast in other.contrasts}
     products = [
         contrast.effect.estimate * effect.estimate
@@ -290,12 +288,12 @@ def _contradict(one: OutcomeComparison, other: OutcomeComparison) -> bool:
 
 def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
     told = f"{one.direction} of {one.name}, {other.direction} of {other.name}"
-    sentence = f"{other.name} says the same, but what was said to be better cannot be true of both: {told}"
+    sentence = f"{other.name} repeats it, but their directions cannot both be right: {told}"
     return Finding(kind="contradicting-direction", level="suspect", sentence=sentence)
 
 
 def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
-    """Yield contrasts of values that are not of one kind; none of what only one side has."""
+    """Yield contrasts of values whose units or directions are mixed, for the arms that have them."""
     if series.mixed is not None and case.control.name in series.runs:
         for arm in case.arms:
             if arm.name in series.runs:
@@ -303,7 +301,7 @@ def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
 
 
 def _never(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
-    """Yield contrasts of arms in which the benchmark failed each time, and never did in the control."""
+    """Yield contrasts of arms in which the benchmark always failed although it never failed in the control."""
     for doubt in case.doubts:
         fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
         if fails and doubt.arm not in series.runs and case.control.name in series.runs:
@@ -312,19 +310,18 @@ def _never(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
 
 
 def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
-    """Yield what keeps failures of an arm that has no value from being counted to it."""
+    """Yield the reasons why the failures of an arm without values cannot be attributed to the arm."""
+    from ktrial.judge.observational_verdict import order_check  # numpy
+
     arms = {one.name: one for one in (case.control, *case.arms)}
     here, there = (
         [case.order.get(run.name) for run in arms[name].runs if run.benchmark == benchmark]
         for name in (case.control.name, arm)
     )
-    known = [[place for place in places if place is not None] for places in (here, there)]
     if None in here or None in there:
-        sentence = "the order of the runs is not known: whether the arms were interleaved cannot be told"
-        yield Finding(kind="order-unknown", level="suspect", sentence=sentence)
-    elif max(known[0]) < min(known[1]) or max(known[1]) < min(known[0]):
-        sentence = "the arms were measured one after the other: whatever changed meanwhile is counted to the arm"
-        yield Finding(kind="time-and-arm-confounded", level="suspect", sentence=sentence)
+        yield Finding(kind="order-unknown", level="suspect", sentence=order_check("unknown").sentence)
+    elif max(here) < min(there) or max(there) < min(here):
+        yield Finding(kind="time-and-arm-confounded", level="suspect", sentence=order_check("sequence").sentence)
 
 
 def _bare(series: ComparedSeries, case: _Case, arm: str, verdict: Verdict, why: str) -> Contrast:
@@ -344,7 +341,7 @@ def _bare(series: ComparedSeries, case: _Case, arm: str, verdict: Verdict, why: 
 
 
 def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
-    """Return the verdict, after what was found on the conditions: refused, or changed by failures in one arm."""
+    """Return the contrast after the doubts on its conditions: refused, or changed by failures in one arm."""
     every = case.doubts if contrast.control == case.control.name else case.step_doubts
     concerned = [doubt.finding for doubt in every if doubt.concerns(contrast.arm, benchmark)]
     refused = [finding for finding in concerned if finding.level == "refuse"]
@@ -369,17 +366,16 @@ def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
 
 
 def _of_benchmark(case: _Case, arm: str, benchmark: str) -> tuple[int, int]:
-    """Return how many runs of it the arm and the control have, failed ones too."""
+    """Return the number of runs of the benchmark in the arm and in the control, including failed ones."""
     arms = {one.name: one for one in (case.control, *case.arms)}
     mine, theirs = (sum(run.benchmark == benchmark for run in arms[name].runs) for name in (arm, case.control.name))
     return mine, theirs
 
 
 def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -> Contrast:
-    """Return an arm that fails where the other never does cannot be the better one.
+    """Return the contrast in the light of failures in one arm only: that arm cannot be better.
 
-    It is the worse one when it fails often, chance would hardly put all failures there, and nothing but the arm may
-    be their cause.
+    It is worse if it fails often, chance is unlikely to put all failures there, and nothing else may be the cause.
     """
     mine, theirs = (int(failed.values[name]) for name in (contrast.arm, contrast.control))
     findings = (*contrast.findings, failed)
@@ -397,7 +393,7 @@ def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -
 
 
 def _state_doubts(changes: Iterable[StateChange]) -> Iterator[Doubt]:
-    """Yield differences of the tunable state that nobody declared."""
+    """Yield undeclared differences of the tunable state, arm by arm."""
     undeclared: dict[str, list[StateChange]] = {}
     for change in changes:
         if change.declared is None:
@@ -407,7 +403,7 @@ def _state_doubts(changes: Iterable[StateChange]) -> Iterator[Doubt]:
             f"{one.name} {_side(one.control_value)} -> {_side(one.arm_value)}" for one in found[:_NAMED_CHANGES]
         )
         more = f" and {len(found) - _NAMED_CHANGES} more" if len(found) > _NAMED_CHANGES else ""
-        sentence = f"tunable state of {arm} differs in what nobody declared: {named}{more}"
+        sentence = f"the tunable state of {arm} has undeclared differences: {named}{more}"
         finding = Finding(kind="undeclared-state", level="suspect", sentence=sentence, values={arm: float(len(found))})
         yield Doubt(arm=arm, finding=finding)
 
@@ -423,7 +419,7 @@ def _check_excluded(arms: Sequence[Arm], excluded: Mapping[str, str]) -> None:
     names = [run.name for arm in arms for run in arm.runs]
     for name in excluded:
         if name not in names:
-            raise UnknownName("run of this comparison", name, names, hint=f"its runs are called like {names[0]}")
+            raise UnknownName("run of this comparison", name, names, hint=f"write run names like {names[0]}")
 
 
 def _without_excluded(arm: Arm, asked: CompareQuery) -> Arm:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What depends on runs that were left out after they had been seen: verdicts, and intervals that move."""
+"""Verdicts and intervals that depend on runs excluded after they were measured."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from ktrial.judge.model.comparison import Comparison, Contrast
 from ktrial.judge.model.verdict import Effect
 
 _Differ = Callable[[Contrast | None, Contrast | None], bool]
-#: An interval moves where an end goes further than this share of the wider of the two.
+#: An interval moves if an end shifts by more than this share of the wider interval's width.
 MOVES = 0.25
 
 
 def changed_verdicts(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
-    """Return outcomes of which a verdict is another one with all runs."""
+    """Return the outcomes whose verdict differs when all runs are included."""
     return _names(kept, whole, lambda one, other: _verdict(one) != _verdict(other))
 
 
 def moved_intervals(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
-    """Return outcomes of which an interval is another one with all runs, whatever the verdicts are called."""
+    """Return the outcomes whose interval moves when all runs are included, whatever their verdicts."""
     return _names(kept, whole, lambda one, other: _moves(_effect(one), _effect(other)))
 
 
 def dependence_words(verdicts: Sequence[str], intervals: Sequence[str]) -> str:
-    """Return what depends on it, in a few words."""
     alone = [name for name in intervals if name not in verdicts]
     told = f"verdicts that depend on it: {', '.join(verdicts)}" if verdicts else "no verdict depends on it"
     limit = f"more than {100 * MOVES:g} %"
@@ -51,7 +50,7 @@ def _effect(contrast: Contrast | None) -> Effect | None:
 
 
 def _moves(one: Effect | None, other: Effect | None) -> bool:
-    """Also where only one side has an interval, or only one of them holds zero."""
+    """Return whether an interval moves, exists on one side only, or contains zero on one side only."""
     ends, others = _ends(one), _ends(other)
     if ends is None or others is None:
         return (ends is None) != (others is None)

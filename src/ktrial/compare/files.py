@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison that `ktrial compare --json` wrote, read again; and how reports are put in place."""
+"""Reading of `ktrial.comparison/1` files, and atomic writing of reports."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _HINT = "`ktrial compare A B -o FILE` writes one"
 
 
 def read_comparison(path: Path) -> Comparison:
-    """Return a file of `ktrial.comparison/1`; `-` is standard input."""
+    """Read a `ktrial.comparison/1` file; `-` is standard input."""
     shown = "standard input" if str(path) == "-" else str(path)
     data = sys.stdin.buffer.read(LIMIT_BYTES + 1) if str(path) == "-" else read_file(path, LIMIT_BYTES)
     if len(data) > LIMIT_BYTES:
-        raise BadInput(f"more than the {LIMIT_BYTES} bytes that are read", file=shown)
+        raise BadInput(f"larger than the limit of {LIMIT_BYTES} bytes", file=shown)
     return decode_comparison(data, shown)
 
 
@@ -38,18 +38,19 @@ def decode_comparison(data: bytes, shown: str) -> Comparison:
     try:
         comparison = decode_as(data, Comparison)
     except msgspec.DecodeError as error:
-        raise BadInput(f"no comparison of the schema ktrial.comparison/1: {error}", file=shown, hint=_HINT) from None
+        raise BadInput(f"not a ktrial.comparison/1 document: {error}", file=shown, hint=_HINT) from None
     for outcome in comparison.outcomes:
         empty = next((values.arm for values in outcome.arms if not values.points), None)
         if empty is not None:
-            raise BadInput(f"{outcome.name} has no measurement in the arm {empty!r}", file=shown, hint=_HINT)
+            raise BadInput(f"{outcome.name} has no measurement in arm {empty!r}", file=shown, hint=_HINT)
         if outcome.margin < 0:
-            raise BadInput(f"{outcome.name} has the margin {outcome.margin:g}", file=shown, hint="0 is the smallest")
+            raise BadInput(
+                f"{outcome.name}: expected a margin of 0 or more, got {outcome.margin:g}", file=shown, hint=_HINT
+            )
     return comparison
 
 
 def as_json(comparison: Comparison) -> bytes:
-    """Return a file of `ktrial.comparison/1`."""
     from ktrial.kit import plain_json
 
     return plain_json.document(comparison)
@@ -66,7 +67,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None:
-    """All files. What an earlier publication left there and is no more made is removed, unless somebody changed it."""
+    """Write all files, and remove unchanged files of an earlier publication that are no longer part of this one."""
     stale = {name: digest for name, digest in _earlier_publication(folder, listing).items() if name not in files}
     try:
         for name in sorted({str(Path(name).parent) for name in files}):
@@ -84,7 +85,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None
 
 
 def _earlier_publication(folder: Path, listing: str) -> dict[str, str]:
-    """Name -> digest of what was published there before, as far as it lies in the folder itself or one below."""
+    """Map the name of each file of an earlier publication to its digest, ignoring names outside the folder."""
     try:
         lines = (folder / listing).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

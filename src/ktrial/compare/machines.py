@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms that were measured on several machines: which run is of which, and what is told of each machine by itself."""
+"""Arms measured on several machines: the machine of every run, and doubts and orders per machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ktrial.compare.pairing import pair_sessions
 from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
 
-#: What tells machines apart whose results carry no name of them.
+#: Properties that identify a machine whose results do not name it.
 _HARDWARE: Mapping[str, str] = {"cpu": "{}", "threads": "{} CPUs", "memory": "{}", "virtualisation": "{}"}
 
 
 def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ...]]:
-    """Return the arms with the machine of every run, in blocks of its own machine; and what was done to make blocks.
+    """Return the arms with every run's machine named and its block limited to it, and findings on how blocks were made.
 
-    Raises BadInput if a run does not tell its machine, or all are of one.
+    Raises BadInput if a run's machine is unknown, or all runs are from one machine.
     """
     names = _names(arms)
     named = [_replaced(arm, [_with_machine_name(run, names) for run in arm.runs]) for arm in arms]
@@ -37,7 +37,7 @@ def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ..
 
 
 def split(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
-    """Return the arms by machine, each with its runs there."""
+    """Return the arms by machine, each with only its runs on that machine."""
     names = dict.fromkeys(str(run.machine) for arm in arms for run in arm.runs)
     return {
         name: tuple(_replaced(arm, [run for run in arm.runs if run.machine == name]) for arm in arms) for name in names
@@ -45,7 +45,7 @@ def split(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
 
 
 def places_there(arms: Sequence[Arm]) -> dict[str, int]:
-    """The place of each run in the order of its machine's; one machine after the other, where all orders are known."""
+    """Map each run to its place, one machine after the other; return nothing if a machine's order is unknown."""
     found: dict[str, int] = {}
     for own in split(arms).values():
         order = places(own)
@@ -56,7 +56,7 @@ def places_there(arms: Sequence[Arm]) -> dict[str, int]:
 
 
 def machine_doubts(arms: Sequence[Arm], declared: Sequence[str]) -> Iterator[Doubt]:
-    """Yield what was not the same in the arms on one and the same machine."""
+    """Yield the doubts of each machine about its own arms."""
     for machine, (control, *others) in split(arms).items():
         there = [arm for arm in others if arm.runs]
         for doubt in doubts(control, there, declared) if control.runs and there else ():
@@ -67,12 +67,11 @@ def machine_doubts(arms: Sequence[Arm], declared: Sequence[str]) -> Iterator[Dou
 
 
 def scope_over(arms: Sequence[Arm]) -> str:
-    """Return what a pooled comparison may speak of."""
     return f"across {len(split(arms))} machines"
 
 
 def _hardware(run: ComparedRun) -> str | None:
-    """Return what a run of the store tells of its machine; none of a file, which has a name for it or none at all."""
+    """Return the hardware that a run of the store describes; None for a file's run, which names its machine or not."""
     told = [wording.format(run.known[key]) for key, wording in _HARDWARE.items() if key in run.known]
     if run.machine is None:
         return ", ".join(told) if "cpu" in run.known else None
@@ -80,9 +79,9 @@ def _hardware(run: ComparedRun) -> str | None:
 
 
 def _names(arms: Sequence[Arm]) -> dict[tuple[str, str | None], str]:
-    """Return machines of the store by their hardware, with a number where several have the same.
+    """Name the machines of the store by their hardware, numbered if several have the same.
 
-    Where a run of such hardware does not tell which of them it is of, all of them count as one.
+    If a run with that hardware does not identify its machine, all of them count as one.
     """
     alike: dict[str, dict[str | None, None]] = {}
     for arm in arms:
@@ -107,13 +106,13 @@ def _refuse(arms: Sequence[Arm]) -> None:
     lost = [run for run in runs if run.machine is None]
     if lost:
         raise BadInput(
-            f"--pool: {len(lost)} of {len(runs)} runs do not tell which machine they are of, {lost[0].name} first",
-            hint="a column hostname, host or machine tells it; results of ktrial are told apart by CPU and memory",
+            f"--pool: the machine of {len(lost)} of {len(runs)} runs is unknown, starting with {lost[0].name}",
+            hint="add a column hostname, host or machine (ktrial's own results are told apart by CPU and memory)",
         )
     machines = {run.machine for run in runs}
     if len(machines) == 1:
         raise BadInput(
-            f"--pool: all runs are of one machine, {machines.pop()}", hint="leave --pool out, or add other machines"
+            f"--pool: all runs are from one machine, {machines.pop()}", hint="omit --pool, or add other machines"
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a comparison that have no value in one of their arms: what is missing is shown where the others stand."""
+"""Rows of a comparison without a value in one of their arms, shown between the other rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from ktrial.judge.model.comparison import ArmSource, Comparison, OutcomeComparison
 
-#: So many holes are named in an answer.
+#: At most this many holes are named in an answer.
 _NAMED = 3
 
 
 class HoleRow(NamedTuple):
-    """`outcome` is null of a benchmark that no arm has a value of; then `arm` names all that wanted it."""
+    """A missing row. For a benchmark without any value `outcome` is None and `arm` names all arms that requested it."""
 
     benchmark: str
     outcome: str | None
@@ -24,12 +24,11 @@ class HoleRow(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`benchmark.outcome`, or the benchmark."""
         return self.benchmark if self.outcome is None else f"{self.benchmark}.{self.outcome}"
 
 
 def hole_rows(found: Comparison) -> tuple[HoleRow, ...]:
-    """Outcomes that the control or an arm lacks, in the order of the outcomes, and then benchmarks that all lack."""
+    """Return outcomes that the control or an arm lacks, in order, and then benchmarks that no arm has."""
     if not found.arms:
         return ()
     control, *arms = sorted(found.arms, key=lambda one: one.arm != found.control)
@@ -40,18 +39,18 @@ def hole_rows(found: Comparison) -> tuple[HoleRow, ...]:
 
 
 def holes_sentence(rows: Iterable[HoleRow]) -> str:
-    """Return how many rows have no partner, for the end of an answer; nothing if all have one."""
+    """Return a sentence on the number of holes for the end of an answer, or an empty text."""
     found = tuple(rows)
     some = dict.fromkeys(row.name for row in found if row.outcome is not None)
     none = dict.fromkeys(row.name for row in found if row.outcome is None)
-    counted = (("measured on one side only", some, "outcome"), ("wanted and measured nowhere", none, "benchmark"))
+    counted = (("measured on one side only", some, "outcome"), ("requested and measured nowhere", none, "benchmark"))
     parts = [f"{what}: {_count_with_names(list(names), kind)}" for what, names, kind in counted if names]
     told = "; ".join(parts)
     return f" {told[0].upper()}{told[1:]}." if told else ""
 
 
 def _count_with_names(names: list[str], kind: str) -> str:
-    """`2 outcomes (a, b)`; more than a few are not named."""
+    """Return text like `2 outcomes (a, b)`; many are counted without names."""
     named = f" ({', '.join(names)})" if len(names) <= _NAMED else ""
     return f"{len(names)} {kind}{'s'[: len(names) != 1]}{named}"
 
@@ -85,7 +84,7 @@ def _nowhere(benchmark: str, arms: tuple[ArmSource, ...]) -> HoleRow:
 
 
 def _reasons(benchmark: str, lacking: list[ArmSource]) -> str:
-    """`stock and tuned (perf is not installed)`: arms with the same reason together."""
+    """Return text like `stock and tuned (perf is not installed)`, arms with the same reason together."""
     by_reason: dict[str | None, list[str]] = {}
     for one in lacking:
         by_reason.setdefault(one.missing.get(benchmark), []).append(one.arm)

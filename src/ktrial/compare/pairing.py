@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions that a user measured in turns, as blocks by the order of time: each holds one session of an arm at most."""
+"""Sessions that a user measured in turns, paired into blocks in order of time; a block has each arm at most once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import msgspec
 from ktrial.compare.arms import Arm, ComparedRun, places
 from ktrial.kit.finding import Finding
 
-#: With fewer blocks no difference could be told from chance (two-sided p of 1/16 with five).
+#: With fewer blocks no difference can be significant (five blocks: two-sided p of 1/16).
 FEWEST_BLOCKS = 6
-#: Above this share of turns that tell nothing, there were none.
+#: If more than this share of turns lacks a partner, the sessions did not take turns.
 MOST_LONELY = 0.2
 
 
 def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]:
-    """The arms, of which the first is the control, with blocks where their sessions took turns; and what was done.
+    """Return the arms, control first, with blocks if their sessions took turns, and a finding that says what was done.
 
-    No value is looked at. Nothing is said of arms that have one session each, or of runs whose blocks somebody told.
+    It reads no values. There is no finding if each arm has one session or a run already has a block.
     """
     control, *others = arms
     runs = [(run, arm.name) for arm in arms for run in arm.runs]
@@ -29,7 +29,7 @@ def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]
         return tuple(arms), None
     order = _in_order(arms)
     if order is None:
-        return tuple(arms), _not_paired("their sessions overlap, or share no clock")
+        return tuple(arms), _not_paired("their sessions overlap or share no clock")
     turns = _turns(order, by_session)
     held = [{by_session[session] for session in turn} for turn in turns]
     together = {arm.name: sum({control.name, arm.name} <= turn for turn in held) for arm in others}
@@ -37,11 +37,11 @@ def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]
         return tuple(arms), _not_paired(f"their sessions did not take turns with {control.name}")
     fewest = min(together, key=lambda name: together[name])
     if together[fewest] < FEWEST_BLOCKS:
-        why = f"{together[fewest]} turns of {control.name} with {fewest} are too few: {FEWEST_BLOCKS} can decide"
+        why = f"{together[fewest]} turns of {control.name} with {fewest} are too few (minimum {FEWEST_BLOCKS})"
         return tuple(arms), _not_paired(why)
     blocks = {session: f"turn {number}" for number, turn in enumerate(turns, 1) for session in turn}
     counts = " or ".join(str(count) for count in sorted(set(together.values())))
-    sentence = f"sessions that took turns are blocks, by the order of time: {counts} of {control.name} with each arm"
+    sentence = f"sessions that took turns count as blocks, in order of time: {counts} of {control.name} with each arm"
     return tuple(_with_blocks(arm, blocks) for arm in arms), Finding(
         kind="sessions-paired",
         level="note",
@@ -51,7 +51,7 @@ def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]
 
 
 def _turns(order: Sequence[str | None], arm_of: Mapping[str | None, str]) -> list[list[str | None]]:
-    """Return a turn ends before an arm would be in it a second time."""
+    """Split the sessions into turns; a turn ends before an arm would occur in it again."""
     turns: list[list[str | None]] = [[]]
     for session in order:
         if arm_of[session] in {arm_of[one] for one in turns[-1]}:
@@ -61,7 +61,7 @@ def _turns(order: Sequence[str | None], arm_of: Mapping[str | None, str]) -> lis
 
 
 def _in_order(arms: Sequence[Arm]) -> list[str | None] | None:
-    """All sessions by time; None if the order of all runs is not known, or one session began within another."""
+    """Return all sessions by time, or None if the order of the runs is unknown or sessions overlap."""
     at = places(arms)
     if not at:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of the store and of foreign files, as a comparison sees them."""
+"""Conversion of runs of the store and of foreign files to the runs of a comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ktrial.machine.gates import Reading
 from ktrial.results.foreign import ForeignRun
 from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession, stored_run, stored_session
 
-#: Facts of a session's machine by the key that they are compared under.
+#: Facts of a session's machine, by the key under which they are compared.
 _FACTS = {
     "cpu": "cpu.model",
     "threads": "cpu.threads",
@@ -29,7 +29,7 @@ _FACTS = {
     "power": "power.source",
     "kernel": "kernel.release",
 }
-#: Facts that are told together, as `name value`.
+#: Facts that are compared together, as `name value`.
 _SETTINGS = (
     "cpu.microcode",
     "cpu.smt",
@@ -43,12 +43,12 @@ _SETTINGS = (
     "kernel.tick_rate",
     "thp.enabled",
 )
-#: A folder that was made for one run.
+#: A folder created for a single run.
 _PRIVATE = re.compile(r"/.*/work/run-[^/]+")
-#: The fact that tells machines with the same hardware apart.
+#: The fact that distinguishes machines with the same hardware.
 _MACHINE = "os.machine"
 _MEMORY_STEP_BYTES = 256 * 1024**2
-#: Names that foreign files use for what ktrial compares by a key.
+#: Names that foreign files use, and the key under which ktrial compares them.
 _ALIASES = {
     "argv": "command",
     "board": "board",
@@ -76,18 +76,18 @@ _ALIASES = {
     "tool_version": "tool",
 }
 _HOSTS = ("hostname", "host", "machine")
-#: What a machine has once in its life, or an installation in its.
+#: Identifiers that a machine or an installation keeps for life.
 _IDENTITIES = ("machine_id", "machine-id", "product_uuid", "dmi_uuid")
 _TEMPERATURES = ("temp_start_c", "start_temperature_c", "temperature_c")
-#: Readings by the names that foreign files use for them, the best one first.
+#: Readings and the names that foreign files use for them, best first.
 _READINGS = {"temperature_c": _TEMPERATURES, "battery_percent": ("battery_percent", "battery_level", "battery")}
 _EVENTS = ("events", "samples", "sample_count")
-#: What tells one run from the next, and so says nothing of an arm.
+#: Attributes that identify a single run and say nothing about its arm.
 _OF_A_RUN = frozenset(("run", "round", "session", "suite", "date", "temp_end_c", "metrics_collected", "ktrial_version"))
 
 
 def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
-    """Return a run of the store; None for one that never was to count, or has not ended."""
+    """Convert a run of the store; None for a warm-up or a run that has not ended."""
     if run.warm_up or run.state == "running":
         return None
     if first_origin(session).startswith("import:"):
@@ -110,7 +110,6 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
 
 
 def _own(session: StoredSession, run: StoredRun) -> ComparedRun:
-    """Return a run that was measured by ktrial."""
     document = run.document or {}
     readings = readings_of(document)
     made = ComparedRun(
@@ -132,7 +131,7 @@ def _own(session: StoredSession, run: StoredRun) -> ComparedRun:
 
 
 def _of_trial(made: ComparedRun, run: StoredRun, place: Mapping[str, Any]) -> ComparedRun:
-    """Return a run of a trial, which tells its arm, its block and its own boot."""
+    """Add what a trial records about its run: arm, block and boot."""
     kernel = {"kernel": str(place["kernel_release"])} if place.get("kernel_release") else {}
     return msgspec.structs.replace(
         made,
@@ -145,13 +144,13 @@ def _of_trial(made: ComparedRun, run: StoredRun, place: Mapping[str, Any]) -> Co
 
 
 def first_origin(session: StoredSession) -> str:
-    """Return where its runs come from, also of a session that a bundle brought."""
+    """Return the origin of a session, which for an unpacked bundle is the original one."""
     came = session.document.get("bundle") if session.origin == "bundle" else None
     return str(came["origin"]) if came else session.origin
 
 
 def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
-    """Return a run of a file that is not in the store; one of ktrial's own is known as if it were."""
+    """Convert a run of a file; a complete record of ktrial's own is treated like a run of the store."""
     if run.record is not None:
         return _own(stored_session(run.record.session, run.record.started_unix_ms), stored_run(run.record))
     made = _foreign(f"{file}#{run.number}", run, digest)
@@ -165,16 +164,16 @@ def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
 
 
 def _events(run: ForeignRun, measured: Iterable[StoredMeasurement]) -> dict[str, int]:
-    """Return what a column or attribute of a foreign run says of all its outcomes."""
+    """Return the number of events that a foreign run states, for each of its outcomes."""
     told = {attribute.lower(): text for attribute, text in run.attributes.items()}
     text = next((told[name] for name in _EVENTS if name in told), "")
     return dict.fromkeys((one.outcome for one in measured), int(text)) if text.isdecimal() else {}
 
 
 def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
-    """Return conditions before and during a run by the gates' names, as far as its record tells them.
+    """Return the recorded conditions before and during a run by the gates' names.
 
-    Records of before there were such readings tell the temperature alone.
+    Old records hold the temperature only.
     """
     conditions = document.get("conditions") or {}
     found: dict[str, Reading] = {
@@ -188,7 +187,7 @@ def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
 
 
 def _read(readings: Mapping[str, Reading]) -> dict[str, str]:
-    """Return what each run reads anew and is compared by a key."""
+    """Return the compared keys that every run reads itself."""
     named = (("governor", readings.get("governor")), ("power", readings.get("power_source")))
     return {key: str(value) for key, value in named if value is not None}
 
@@ -233,7 +232,7 @@ def _of_session(session: StoredSession) -> dict[str, str]:
 
 
 def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what ran; a run's own folder, which no other run has, stands for itself."""
+    """Return what ran, with a placeholder for folders that belong to this run alone."""
     told = {key: text for key, text in _facts_of_foreign(document) if text}
     for folder in _own_folders(document):
         told = {key: text.replace(folder, DIRECTORY) for key, text in told.items()}
@@ -241,7 +240,7 @@ def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _own_folders(document: Mapping[str, Any]) -> Iterator[str]:
-    """Of a command of the user's the private folder is where its temporary files go, not where it runs."""
+    """Yield the run's own folders; a user's command has a private one only for its temporary files."""
     temporary = (document.get("environment") or {}).get("TMPDIR")
     if temporary and _PRIVATE.fullmatch(temporary):
         yield temporary
@@ -313,7 +312,7 @@ def _foreign(name: str, run: ForeignRun, sha256: str) -> ComparedRun:
 
 
 def _hash_identity(identity: str) -> str:
-    """Return a machine's name that does not tell its identity."""
+    """Return a name for a machine that does not disclose its identity."""
     return f"machine {hashlib.sha256(identity.strip().lower().encode()).hexdigest()[:12]}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison may speak of: the boots and machines that its runs come from."""
+"""The scope of a comparison: the boots and machines that its runs come from."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from ktrial.compare.arms import Arm, ComparedRun
 
-#: In a scope that cannot be told.
+#: Part of a scope that the data don't state.
 UNKNOWN = "not known"
-#: What makes two host names probably one machine, where all of it is known and equal.
+#: Two host names with all of this known and equal are probably one machine.
 _HARDWARE = ("cpu", "board", "memory")
 
 
 def scope_of(arms: Sequence[Arm]) -> str:
-    """`on this boot, across 8 sessions`, `on this boot pair`, `across 6 boots, across 5 machines`; or it is not known.
+    """Return text like `on this boot, across 8 sessions` or `across 6 boots, across 5 machines`.
 
-    Sessions are told where there are more of them than boots and arms.
+    It mentions sessions if there are more of them than boots and arms, and says if boots or machines are unknown.
     """
     runs = [run for arm in arms for run in arm.good]
     boots = [{run.boot for run in arm.good} for arm in arms]
@@ -44,7 +44,7 @@ def _machines(runs: Sequence[ComparedRun], *, alone: bool) -> str:
 
 
 def _machine_evidence(runs: Sequence[ComparedRun], machines: int) -> tuple[str, str]:
-    """Return what tells the machines of runs apart, and what else their hardware tells of them."""
+    """Return what identifies the machines of the runs, and a remark on their hardware."""
     if not any(run.by_host_name for run in runs):
         return "machine", ""
     hardware = {tuple(run.known.get(name) for name in _HARDWARE) for run in runs}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sentences of a comparison: of each contrast, and the one that a careful person would sign."""
+"""The sentences of a comparison: one for each contrast, and the answer that sums them up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.kit.finding import Finding
 
 _ORDER: tuple[Verdict, ...] = get_args(Verdict)
 _DECIDED = ("better", "worse", "equivalent")
-#: True of the two sets of runs, and no word on the cause.
+#: Verdicts that describe the two sets of runs and say nothing about the cause.
 _SEEN = ("different", "no difference seen")
 _WORTH = {
     "yes": "it matters",
@@ -24,17 +24,16 @@ _WORTH = {
 }
 #: Outcomes up to this number are named in the answer.
 _NAMED = 3
-#: Arms up to this number have a sentence each.
+#: Arms up to this number get a sentence each.
 _TOLD = 3
 
 
 def contrast_sentence(contrast: Contrast, outcome: OutcomeComparison) -> str:
-    """Return what one contrast says, with its figures: never more than its verdict."""
+    """Return a contrast with its figures in words that claim no more than its verdict."""
     return _of_contrast(contrast, outcome) + _elsewhere(contrast, outcome)
 
 
 def _elsewhere(contrast: Contrast, outcome: OutcomeComparison) -> str:
-    """Return what to expect on one more machine."""
     pooled = contrast.pooled
     if pooled is None or pooled.predicted_low is None or pooled.predicted_high is None:
         return ""
@@ -85,9 +84,7 @@ def answer_of(
     holds = _scope_sentence(scope) if seen else ""
     doubts = _doubts(contrasts, findings) if decided else ""
     spite = (
-        f" It was compared in spite of this: {refused[0].sentence}{more} (accepted: {accepted})."
-        if refused and accepted
-        else ""
+        f" It was compared although {refused[0].sentence}{more} (accepted: {accepted})." if refused and accepted else ""
     )
     return " ".join(parts) + (f" {holds}." if holds else "") + doubts + spite
 
@@ -101,7 +98,7 @@ def _scope_sentence(scope: str) -> str:
 
 
 def _doubts(contrasts: Sequence[tuple[OutcomeComparison, Contrast]], findings: Sequence[Finding]) -> str:
-    """Return what stands against the verdicts, the first of it in full."""
+    """Return the first doubt about the verdicts in full, and the number of others."""
     told = [(one, one.sentence) for one in findings]
     for outcome, contrast in contrasts:
         if contrast.verdict in _DECIDED:
@@ -115,7 +112,7 @@ def _doubts(contrasts: Sequence[tuple[OutcomeComparison, Contrast]], findings: S
 
 
 def _of_many(control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:
-    """Return what is to be said of more arms than a sentence each can be read of."""
+    """Summarise comparisons with too many arms for a sentence each."""
     main = [pair for pair in found if pair[0].role == "primary"]
     names = {outcome.name for outcome, _ in found}
     if not main and len(names) > 1:
@@ -173,7 +170,7 @@ def _by_outcome(found: Sequence[tuple[OutcomeComparison, Contrast]]) -> list[tup
 
 
 def _count_verdicts(found: Sequence[tuple[str, Contrast]]) -> str:
-    """`2 are better (a, b), 1 is worse (c), 3 are inconclusive`."""
+    """Return text like `2 are better (a, b), 1 is worse (c), 3 are inconclusive`."""
     counts = Counter(contrast.verdict for _, contrast in found)
     parts = []
     for verdict in _ORDER:
@@ -190,7 +187,7 @@ def _count_verdicts(found: Sequence[tuple[str, Contrast]]) -> str:
 
 
 def _join_words(words: Sequence[str], last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return `a`, `a and b` or `a, b and c`."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"

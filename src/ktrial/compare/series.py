@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One outcome over all arms of a comparison: its values, what is asked of them, and what is known of it."""
+"""One outcome over all arms of a comparison: its values, the question about them, and findings."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ktrial.kit.percentile import (
     typical_events,
 )
 
-#: What parts the words of a name.
+#: Separators of the words of a name.
 _BETWEEN = "._-/ "
 
 
 class ComparedSeries(msgspec.Struct, kw_only=True):
-    """One outcome of one benchmark. `runs` holds by arm its runs and their values, as they were met."""
+    """One outcome of one benchmark. `runs` maps each arm to its runs and their values, in order of appearance."""
 
     benchmark: str
     outcome: str
@@ -42,22 +42,21 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def name(self) -> str:
-        """`benchmark.outcome`."""
         return f"{self.benchmark}.{self.outcome}"
 
     @property
     def unit(self) -> Unit:
-        """The unit, of a mixed series that of its first value."""
+        """The unit; if units are mixed, that of the first value."""
         return sorted(next(iter(self.units.values())))[0]
 
     @property
     def direction(self) -> Direction | None:
-        """Which way is better, if anybody said so and all who did agree."""
+        """The better direction, or None if no run states one or they disagree."""
         told = {one for some in self.directions.values() for one in some}
         return told.pop() if len(told) == 1 else None
 
     def independent(self, arm: str) -> list[tuple[ComparedRun, float]]:
-        """The runs of an arm that do not depend on each other: values of one process are one, with their mean."""
+        """Return the independent runs of an arm; values of one process become one, their mean."""
         parts: dict[str, list[tuple[ComparedRun, float]]] = {}
         for run, value in self.runs[arm]:
             parts.setdefault(run.name if run.part_of is None else f"part {run.part_of}", []).append((run, value))
@@ -65,7 +64,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def dependent(self) -> Finding | None:
-        """That values of one process are taken together, with their numbers."""
+        """A note if values of one process were averaged, with their numbers."""
         counts = {arm: (len(runs), len(self.independent(arm))) for arm, runs in self.runs.items()}
         if all(values == units for values, units in counts.values()):
             return None
@@ -73,13 +72,13 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
         return Finding(
             kind="values-of-a-process",
             level="note",
-            sentence=f"values of one process depend on each other and are taken by its mean: {told}",
+            sentence=f"values of one process depend on each other and are replaced by their mean: {told}",
             values={arm: float(units) for arm, (_, units) in counts.items()},
         )
 
     @property
     def mixed(self) -> str | None:
-        """In words, why its values are not of one kind; None when they are."""
+        """Why its values cannot be compared (mixed units or directions), or None."""
         for what, sides in (("units", self.units), ("directions", self.directions)):
             if len({one for some in sides.values() for one in some}) > 1:
                 told = ", ".join(f"{' and '.join(sorted(some))} in {arm}" for arm, some in sides.items())
@@ -88,7 +87,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def few_events(self) -> Finding | None:
-        """That it is a percentile of which the typical run of some arm has too few events, with their number."""
+        """A finding if it is a percentile and the typical run of some arm has too few events."""
         quantile = quantile_of(self.outcome)
         arms = (
             [run.events[self.outcome] for run, _ in runs if self.outcome in run.events] for runs in self.runs.values()
@@ -105,7 +104,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
 
 def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
-    """Return all outcomes by `benchmark.outcome`, in the order in which they are met."""
+    """Return all outcomes by `benchmark.outcome`, in order of appearance."""
     found: dict[str, ComparedSeries] = {}
     for arm in arms:
         for run in arm.good:
@@ -123,9 +122,9 @@ def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
 
 
 def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
-    """Return the outcome that a user names: as `benchmark.outcome`, as `outcome`, or by its last words.
+    """Return the outcome that a user names, as `benchmark.outcome`, as `outcome` or by its last words.
 
-    `p50` is `pipe.wakeup_p50` where nothing else fits.
+    `p50` means `pipe.wakeup_p50` if nothing else matches.
     """
     every = list(found)
     ends = tuple(f"{between}{wanted}" for between in _BETWEEN)
@@ -138,13 +137,13 @@ def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
         return fitting[0]
     if fitting:
         several = ", ".join(one.name for one in fitting)
-        raise BadInput(f"{wanted!r} fits several outcomes", hint=f"write one of: {several}")
+        raise BadInput(f"{wanted!r} matches several outcomes", hint=f"write one of: {several}")
     names = [one.name for one in every]
     raise UnknownName("outcome", wanted, names, hint=f"there are {', '.join(names)}")
 
 
 def margin_of(series: ComparedSeries, asked: float | None) -> float:
-    """Return the user's margin, else 2 %, 5 % of p95 and 10 % of p99."""
+    """Return the user's margin, or the default: 2 %, for p95 5 %, for p99 10 %."""
     if asked is not None:
         return asked
     return margin_of_tail(quantile_of(series.outcome))
@@ -179,7 +178,7 @@ def question_of(
 
 
 def arm_values(series: ComparedSeries, order: Mapping[str, int]) -> tuple[ArmValues, ...]:
-    """Return each arm's figures, in the order of the arms; none if they would be of several kinds."""
+    """Return each arm's figures, in the order of the arms; none if units or directions are mixed."""
     if series.mixed is not None:
         return ()
     return tuple(_values(arm, found, order) for arm, found in series.runs.items())
@@ -211,7 +210,7 @@ def _values(arm: str, found: Sequence[tuple[ComparedRun, float]], order: Mapping
 
 
 def coverage_findings(found: Iterable[ComparedSeries], arms: Sequence[Arm]) -> tuple[Finding, ...]:
-    """Return outcomes that not every arm has, and those whose values are not of one kind."""
+    """Return findings on outcomes that an arm lacks or whose units or directions are mixed."""
     told = []
     names = [arm.name for arm in arms]
     for series in found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arms of a comparison, from the words of a command line: labels and sessions of the store, and result files."""
+"""Resolution of command-line words (labels, sessions, result files) to the arms of a comparison."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ktrial.results.import_file import ForeignFile, ImportRequest, read_results
 from ktrial.results.model import StoredSession
 from ktrial.results.ports import ReadResults
 
-#: More arms than these are a column that names runs, not configurations.
+#: With more arms than this, a column probably names runs, not configurations.
 MOST_ARMS = 50
 _BEGIN = "begin"
-#: The benchmark of tables that name none, where their files are called otherwise in each arm.
+#: The benchmark of tables that name none, if each arm has files with other names.
 _TABLE = "table"
 
 
 class ComparedSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One word: `name` is the arm it is for where one was given, `files` are what it stands for on the disk, if any."""
+    """One word of the command line: `name` is the arm, if given; `files` are the files that it stands for, if any."""
 
     word: str
     name: str | None
@@ -34,7 +34,7 @@ class ComparedSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How files are read, and what reads them."""
+    """How to read files, and the importers to do so."""
 
     options: ImportOptions
     as_format: str | None
@@ -43,7 +43,7 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):
-    """The arms in the order of the words, what each word stood for, and the sessions that are of trials."""
+    """The arms in the order of the words, the sources that each word resolved to, and the sessions of trials."""
 
     arms: tuple[Arm, ...]
     sources: tuple[AskedSource, ...]
@@ -51,7 +51,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults], reading: ReadingOptions) -> Gathered:
-    """Return the arms that the words name. `results` is asked for only when a word needs the store."""
+    """Return the arms that the words name. It opens `results` only if a word needs the store."""
     found: dict[str, Arm] = {}
     given: dict[str, ComparedSource] = {}
     resolved: list[AskedSource] = []
@@ -83,13 +83,15 @@ def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults]
 
 
 def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: ReadingOptions) -> tuple[Arm, ...]:
-    """Return the same arms from what the words stood for, each session in `results`."""
+    """Return the same arms from the resolved sources, with every session in `results`."""
     found: dict[str, Arm] = {}
     there = {one.session: one for one in results.sessions()}
     for source in sources:
         for name in source.sessions:
             if name not in there:
-                raise UnknownName("session", name, there, hint="the comparison is of other sessions than are here")
+                raise UnknownName(
+                    "session", name, there, hint="the comparison was made from sessions that are not here"
+                )
         if source.files:
             arms, _ = _of_files(source.name, [one.path for one in source.files], reading)
         else:
@@ -99,7 +101,7 @@ def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: 
 
 
 def _of_one_benchmark(arms: Iterable[Arm], reading: ReadingOptions) -> tuple[Arm, ...]:
-    """Tables that name no benchmark are called as their files are; where no two arms share that name it is none."""
+    """Give tables without a benchmark name a common one if no two arms share the name that their files gave them."""
     made = tuple(arms)
     held = [{run.benchmark for run in arm.runs if _is_of_table(run, reading)} for arm in made]
     count = Counter(name for names in held for name in names)
@@ -118,7 +120,6 @@ def _of_one_benchmark(arms: Iterable[Arm], reading: ReadingOptions) -> tuple[Arm
 
 
 def _is_of_table(run: ComparedRun, reading: ReadingOptions) -> bool:
-    """Return whether its benchmark has the name of its file."""
     file = run.name.rpartition("#")[0]
     return reading.options.benchmark is None and bool(reading.options.values) and run.benchmark == slug(stem(file))
 
@@ -128,8 +129,8 @@ def _add(found: dict[str, Arm], arms: Sequence[Arm], word: str) -> None:
         found[arm.name] = _join_arms(found[arm.name], arm) if arm.name in found else arm
     if len(found) > MOST_ARMS:
         raise BadInput(
-            f"{word} makes {len(arms)} arms, and more than {MOST_ARMS} are not compared",
-            hint="does --by name a column that is another one in each row? name the one of the configurations",
+            f"{word} has {len(arms)} arms; at most {MOST_ARMS} can be compared",
+            hint="name the column of the configurations with --by, not one that differs in each row",
         )
 
 
@@ -143,22 +144,22 @@ def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Ar
         raise BadInput(
             f"{what}; a comparison needs two",
             hint="name another label, session or file, or the column that names the groups: --by COLUMN"
-            " (a table with a column for each group is not read: write one row for each run)",
+            " (tables need one row for each run, not one column for each group)",
         )
     control = next(arm for arm in arms if arm.name == wanted) if wanted is not None else arms[0]
     return control, tuple(arm for arm in arms if arm is not control)
 
 
 def _collision(name: str, source: ComparedSource, earlier: ComparedSource) -> BadInput:
-    """Two words make one arm when the user has given both the same name, or where each file is one group of several."""
+    """Return the error for two words that yield arms of the same name without being named so by the user."""
     return BadInput(
         f"both {earlier.word} and {source.word} have the label {name!r}",
-        hint=f"name them: first={earlier.target} second={source.target}, or give both one name to take them together",
+        hint=f"name them: first={earlier.target} second={source.target}, or give both one name to merge them",
     )
 
 
 def _of_files(name: str | None, paths: Sequence[str], reading: ReadingOptions) -> tuple[list[Arm], list[AskedFile]]:
-    """Return the groups of the files; all under one name where that was given."""
+    """Return the groups of the files, merged under one name if given, and the files read."""
     groups: dict[str, list[ComparedRun]] = {}
     files: dict[str, list[str]] = {}
     missing: dict[str, dict[str, str]] = {}
@@ -188,22 +189,22 @@ def _of_store(source: ComparedSource, results: ReadResults) -> list[Arm]:
     chosen = _sessions(source.target, results.sessions())
     arms = _of_sessions(source.name or source.target, chosen[::-1], results)
     if not any(arm.runs for arm in arms):
-        raise BadInput(f"{source.target} has no run that ended", hint=f"`ktrial show {chosen[0].session}` tells why")
+        raise BadInput(f"{source.target} has no finished run", hint=f"ktrial show {chosen[0].session}")
     if source.name is not None and is_of_trial(arms):
         raise BadInput(
-            f"{source.word}: {source.target} is a trial, whose arms have names of their own",
+            f"{source.word}: {source.target} is a trial, whose arms already have names",
             hint=f"write {source.target} alone",
         )
     return arms
 
 
 def is_of_trial(arms: Sequence[Arm]) -> bool:
-    """Return whether all runs of these arms were made for them by trials."""
+    """Return whether all runs of these arms come from trials."""
     return all(run.trial_arm is not None for arm in arms for run in arm.runs)
 
 
 def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResults) -> list[Arm]:
-    """Return the runs of these sessions, the oldest first: one arm of this name, of a trial its own arms."""
+    """Return the runs of these sessions, oldest first, as one arm of this name or as the arms of their trial."""
     made = (from_store(session, run) for session in sessions for run in results.runs(session.session))
     runs = [run for run in made if run is not None]
     whole = Arm(
@@ -224,7 +225,7 @@ def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResu
 
 
 def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSession]:
-    """Return those with this label, else the one that is called so; the newest first."""
+    """Return the sessions with this label, newest first, or otherwise the session with this name."""
     labelled = [one for one in sessions if one.label == word]
     if labelled:
         return labelled
@@ -241,7 +242,7 @@ def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSessio
 
 
 def _states(sessions: Iterable[StoredSession], results: ReadResults) -> Iterator[bytes]:
-    """States of the machine at the begin of sessions, the first that has one."""
+    """Yield the machine's state at the beginning of the first session that has one."""
     for session in sessions:
         digest = results.states(session.session).get(_BEGIN)
         if digest is not None:

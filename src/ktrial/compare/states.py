@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the tunable state of each arm's machine differs from the control's, and what of it was declared."""
+"""Differences between the tunable state of each arm's machine and the control's, declared or not."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ktrial.tuning.state.state import parse_state
 
 
 def split_declared(words: Iterable[str], catalog: Catalog) -> tuple[tuple[str, ...], tuple[Declaration, ...]]:
-    """Of what was meant to differ, the conditions by their keys, and the knobs and paths."""
+    """Split declared differences into condition keys on the one hand and knobs and paths on the other."""
     given = list(dict.fromkeys(words))
     keys = tuple(word for word in given if word in KEYS)
     try:
         return keys, declared_knobs([word for word in given if word not in KEYS], catalog)
     except UnknownName as error:
-        conditions = f"a condition is one of {', '.join(KEYS)}"
+        conditions = f"conditions: {', '.join(KEYS)}"
         raise BadInput(error.message, hint=f"{error.hint}; {conditions}" if error.hint else conditions) from None
 
 
 def state_changes(control: Arm, arms: Sequence[Arm], declarations: Sequence[Declaration]) -> tuple[StateChange, ...]:
-    """Return each difference, what nobody declared first; nothing if one of the two has no state."""
+    """Return the differences, undeclared ones first, of every arm that has a state like the control."""
     return tuple(change for arm in arms for change in _changes(control, arm, declarations))
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watching a machine while it works, and finding what made it stutter."""
+"""Recording of a machine at work, and diagnosis of its stutters."""

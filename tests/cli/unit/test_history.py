@@ -99,8 +99,8 @@ def test_a_value_for_each_kernel(machine: FakeRoot) -> None:
     assert [(one["name"], one["runs"]) for one in found["moments"]] == [("6.17", 15), ("6.18", 15)]
     assert [one["median"] for one in found["moments"]] == pytest.approx([0.0101, 0.0121])
     assert found["changes"] == []
-    assert "from 10 moments on; here are 2" in found["notes"][0]
-    assert "no change of level was found" in shown(machine, "p99", "--label", "nightly", "--by", "kernel")
+    assert "2 moments are too few to find changes of level (minimum 10)" in found["notes"][0]
+    assert "no change of level found" in shown(machine, "p99", "--label", "nightly", "--by", "kernel")
 
 
 def test_without_a_label_all_sessions_count(machine: FakeRoot) -> None:
@@ -155,4 +155,4 @@ def test_the_time_of_what_was_imported_is_said_to_be_that_of_the_import(machine:
     store.save(a_run(1, 0.01, session="brought"), {})
     store.close()
     notes = json.loads(shown(machine, "wakeup.p99", "--label", "nightly", "--json"))["notes"]
-    assert "1 of 11 sessions were brought in from files: their time is that of the import" in notes
+    assert "1 of 11 sessions were imported from files: their time is that of the import" in notes

@@ -92,7 +92,7 @@ def test_what_else_differed_between_labels(place: Path) -> None:
     compare = ("--store", str(place / "results.db"), "compare", "stock", "tuned")
     shown = run(*compare)
     assert shown.status == 0, shown.err
-    assert "tunable state of tuned differs in what nobody declared: vm.swappiness 60" in " ".join(shown.out.split())
+    assert "the tunable state of tuned has undeclared differences: vm.swappiness 60" in " ".join(shown.out.split())
     found = comparison(*compare, "--declared", "vm.swappiness")
     (change,) = [one for one in found.state_changes if one.name == "vm.swappiness"]
     assert (change.control_value, change.arm_value, change.declared) == ("60", "10", "--declared")
@@ -168,7 +168,7 @@ def test_claims_about_a_table(place: Path) -> None:
         (("compare", *TABLE, "--accept", " "), "requires a reason"),
         (("compare", *TABLE, "--exclude", "wakeup.csv#3"), "expected RUN:REASON"),
         (("compare", *TABLE, "--exclude", "wakeup.csv#99:hot"), "run of this comparison"),
-        (("compare", *TABLE, "--declared", "vm.swapines"), "a condition is one of tool"),
+        (("compare", *TABLE, "--declared", "vm.swapines"), "conditions: tool"),
         (("compare", "wakeup.csv", "--by", "color", "--value", "wakeup_p50_us"), "its columns are"),
         (("compare", *TABLE, "--by", "color"), "--by: expected one value, got kernel and color"),
         (("claim", "p50 much", *TABLE), "'p50 -43%'"),

@@ -68,7 +68,7 @@ def test_a_missing_state_is_told_of_own_sessions_that_are_no_trial() -> None:
         assert (doubt.arm, doubt.benchmark, doubt.finding.level) == ("c", None, "note")
         return doubt.finding.sentence
 
-    state = "tunable state of the machine, which a result file does not hold"
+    state = "tunable state of the machine, which result files do not contain"
     assert told(session="s").endswith(f", temperature at the start, {state}")
     assert state not in told()
     assert state not in told(session="s", trial_arm="a")

@@ -228,13 +228,13 @@ def test_a_percentile_on_few_events_is_not_taken_as_primary() -> None:
     far = outcomes["wakeup.p99"].contrasts[0]
     assert far.verdict == "inconclusive"
     assert far.why == (
-        "explored only, as nothing can be decided by it: 400 events in a run, 1,000 are needed for so far a "
+        "only exploratory, because it cannot decide anything: 400 events in a run, 1,000 are needed for so far a "
         "percentile: runs 2.5 times as long"
     )
     assert far.effect is not None
     assert outcomes["wakeup.p50"].contrasts[0].verdict == "better", "the others are judged"
     (told,) = [one for one in found.findings if one.kind == "not-primary"]
-    assert told.sentence.startswith("wakeup.p99 was named as primary and is explored only: 400 events in a run")
+    assert told.sentence.startswith("wakeup.p99 was named as primary and is only exploratory: 400 events in a run")
     assert told.values == {"events": 400.0, "needed": 1000.0}
     assert told.sentence in found.answer
 
@@ -381,7 +381,7 @@ def test_state_that_nobody_declared_is_a_doubt() -> None:
         judge_saying("better"),
     )
     told = [one.sentence for one in found.findings if one.kind == "undeclared-state"]
-    assert told == ["tunable state of tuned differs in what nobody declared: vm.page-cluster 60 -> (absent)"]
+    assert told == ["the tunable state of tuned has undeclared differences: vm.page-cluster 60 -> (absent)"]
     assert found.outcomes[0].contrasts[0].verdict == "better"
 
 

@@ -126,7 +126,7 @@ def test_sessions_that_took_turns_are_blocks_of_their_machine() -> None:
     arms, findings = on_machines([Arm(name=name, sources=(), runs=tuple(held)) for name, held in runs.items()])
     assert {run.block for run in arms[0].runs} == {f"{name}, turn {turn}" for name in FACTORS for turn in range(1, 8)}
     assert [one.kind for one in findings] == ["sessions-paired"] * 3
-    assert findings[0].sentence.startswith("desk: sessions that took turns are blocks")
+    assert findings[0].sentence.startswith("desk: sessions that took turns count as blocks")
 
 
 class Kept:
@@ -178,12 +178,10 @@ def test_sessions_of_a_store_from_several_hosts_are_pooled() -> None:
 
 def test_runs_without_a_machine_and_a_single_machine_are_refused() -> None:
     stock, tuned = arms_on(FACTORS, machine=None)
-    with pytest.raises(
-        BadInput, match="48 of 48 runs do not tell which machine they are of, desk-stock/0 first"
-    ) as lost:
+    with pytest.raises(BadInput, match="the machine of 48 of 48 runs is unknown, starting with desk-stock/0") as lost:
         pooled((stock, tuned))
     assert "hostname, host or machine" in (lost.value.hint or "")
-    with pytest.raises(BadInput, match="all runs are of one machine, desk"):
+    with pytest.raises(BadInput, match="all runs are from one machine, desk"):
         pooled(arms_on({"desk": 0.8}))
 
 

@@ -151,7 +151,7 @@ def test_pyperf_tells_order_machine_and_which_values_are_of_one_process() -> Non
     assert [value for _, value in series.independent("old")] == pytest.approx([1.05, 2.1])
     assert [value for _, value in series.independent("new")] == pytest.approx([3.0, 4.1])
     assert series.dependent is not None
-    assert series.dependent.sentence.endswith("taken by its mean: 4 as 2 in old, 3 as 2 in new")
+    assert series.dependent.sentence.endswith("replaced by their mean: 4 as 2 in old, 3 as 2 in new")
     refused = [one.finding.sentence for one in doubts(arms[0], arms[1:]) if one.finding.level == "refuse"]
     assert refused == ["cpufreq governor differs: powersave in old; performance in new"]
 
@@ -224,7 +224,7 @@ def test_a_result_file_tells_of_its_runs_what_the_store_tells(store: Store, tmp_
     assert (of_file.runs[0].known["cpus"], of_file.runs[0].boot, of_file.runs[0].machine) == ("0,2", "b1", "6acda0e9")
     assert list(places([of_file]).values()) == [1, 2, 3]
     (unknown,) = [one.finding.sentence for one in doubts(of_file, [an_arm("x", [])]) if one.finding.kind == "not-known"]
-    assert "tunable state of the machine, which a result file does not hold" in unknown
+    assert "tunable state of the machine, which result files do not contain" in unknown
 
 
 def test_the_groups_of_a_column_are_arms() -> None:
@@ -237,7 +237,7 @@ def test_the_groups_of_a_column_are_arms() -> None:
 
 
 def test_ten_thousand_arms_are_refused_with_their_number() -> None:
-    with pytest.raises(BadInput, match=f"10000 arms, and more than {MOST_ARMS}"):
+    with pytest.raises(BadInput, match=f"10000 arms; at most {MOST_ARMS}"):
         gather([word("many.csv")], no_store, reading(values=("v",), by="k"))
 
 
@@ -381,7 +381,7 @@ def test_a_session_of_a_trial_is_the_arms_of_the_trial_in_its_blocks(store: Stor
     assert [[run.void for run in arm.runs] for arm in found.arms] == [[False, True]] * 2, "a block is void as a whole"
     assert [run.boot for run in found.arms[1].runs] == ["boot-3", "boot-4"]
     assert [run.known["kernel"] for run in found.arms[1].runs] == ["6.3", "6.4"]
-    with pytest.raises(BadInput, match="arms have names of their own"):
+    with pytest.raises(BadInput, match="arms already have names"):
         gather([word("20261122T9", "mine")], lambda: as_results(store), reading())
 
 

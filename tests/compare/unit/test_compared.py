@@ -186,7 +186,7 @@ def test_outcomes_are_found_by_either_name() -> None:
     series = series_of([both]).values()
     assert find_series("pipe.p50", series).benchmark == "pipe"
     assert find_series("x", series).name == "wakeup.x"
-    with pytest.raises(BadInput, match="'p50' fits several outcomes") as several:
+    with pytest.raises(BadInput, match="'p50' matches several outcomes") as several:
         find_series("p50", series)
     assert several.value.hint == "write one of: wakeup.p50, pipe.p50"
     for unknown in ("p77", "", "50"):
@@ -200,7 +200,7 @@ def test_the_last_words_of_an_outcome_name_it_where_no_other_ends_so() -> None:
     assert find_series("p50", series).name == "wakeup.wakeup_p50"
     assert find_series("p999", series).name == "wakeup.p999"
     assert find_series("late_p99", series).name == "wakeup.late_p99"
-    with pytest.raises(BadInput, match="'p99' fits several outcomes") as several:
+    with pytest.raises(BadInput, match="'p99' matches several outcomes") as several:
         find_series("p99", series)
     assert several.value.hint == "write one of: wakeup.wakeup-p99, wakeup.late_p99"
 

@@ -156,9 +156,9 @@ def test_refused_and_accepted() -> None:
     assert answer(refused, findings=(doubt,)) == "a and b cannot be compared: the CPU differs."
     assert answer(refused, findings=(doubt, doubt)).endswith("the CPU differs, and 1 more.")
     text = answer(outcome("p50", contrast()), findings=(doubt,), accepted="twins")
-    assert text.endswith("It was compared in spite of this: the CPU differs (accepted: twins).")
+    assert text.endswith("It was compared although the CPU differs (accepted: twins).")
     text = answer(outcome("p50", contrast()), findings=(doubt, doubt), accepted="twins")
-    assert text.endswith("in spite of this: the CPU differs, and 1 more (accepted: twins).")
+    assert text.endswith("although the CPU differs, and 1 more (accepted: twins).")
 
 
 def test_nothing_in_common() -> None:

@@ -65,7 +65,7 @@ def test_the_answer_counts_holes() -> None:
     made = without(arm, {control: {"schbench": NOT_HERE}})
     name = made.outcomes[0].name
     assert holes_sentence(hole_rows(made)) == (
-        f" Measured on one side only: 1 outcome ({name}); wanted and measured nowhere: 1 benchmark (schbench)."
+        f" Measured on one side only: 1 outcome ({name}); requested and measured nowhere: 1 benchmark (schbench)."
     )
     many = [HoleRow("fio", f"p{number}", arm, 0, 6, "why") for number in range(4)]
     assert holes_sentence(many) == " Measured on one side only: 4 outcomes."

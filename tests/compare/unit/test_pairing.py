@@ -57,7 +57,7 @@ def test_arms_that_took_turns_with_the_control_one_after_the_other() -> None:
     "order, why",
     [
         ("aaaaaaabbbbbbb", "did not take turns"),
-        ("abab", "2 turns of a with b are too few: 6 can decide"),
+        ("abab", "2 turns of a with b are too few (minimum 6)"),
         ("aab" * 7, "did not take turns"),
         ("bc" * 7 + "a", "did not take turns"),
         ("ab" * 6 + "ac" * 5, "5 turns of a with c are too few"),

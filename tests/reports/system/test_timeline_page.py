@@ -66,7 +66,7 @@ def bounds(page: Chromium) -> tuple[float, ...]:
 def test_it_loads_quietly_and_shows_all(page: Chromium, tmp_path: Path) -> None:
     assert page.complaints == []
     assert page.value("document.title").startswith("Diagnosis: </title>")
-    assert page.value(_SEEN) == "all of it"
+    assert page.value(_SEEN) == "whole recording"
     assert page.value(_COUNT.format("late")) == 60
     assert page.value(_COUNT.format("span")) < 5, "what lies within a dot is one bar"
     assert page.value("document.documentElement.scrollWidth") <= 1100
@@ -83,7 +83,7 @@ def test_keys_zoom_and_move(page: Chromium) -> None:
         page.key("+", PLUS)
     assert page.value(_COUNT.format("span")) >= 13, "closer, single stretches are seen"
     page.key("0", ZERO)
-    assert page.value(_SEEN) == "all of it"
+    assert page.value(_SEEN) == "whole recording"
 
 
 def test_the_wheel_zooms_to_where_it_points_and_dragging_moves(page: Chromium) -> None:

@@ -74,8 +74,8 @@ def test_it_comes_out_again_from_its_bundle_without_a_name_of_a_host(machine: Fa
         (TRIALS, "belongs to a trial, which has its own protocol"),
         (["--pool", *TRIALS, "messages-dd"], 'environment of the arm case is {"TOOL":"other"}, not {'),
         (["--pool", *TRIALS[:2], "messages-ee"], "messages-ee is not over"),
-        (["--pool", "stock=messages-aa", "messages-bb"], "is a trial, whose arms have names of their own"),
-        (["--pool", "messages-aa"], "all runs are of one machine"),
+        (["--pool", "stock=messages-aa", "messages-bb"], "is a trial, whose arms already have names"),
+        (["--pool", "messages-aa"], "all runs are from one machine"),
     ],
 )
 def test_what_cannot_be_pooled_is_said(machine: FakeRoot, words: list[str], said: str) -> None:
@@ -93,4 +93,4 @@ def test_no_claim_is_held_against_a_single_trial(machine: FakeRoot) -> None:
 def test_trials_are_no_moments_of_a_history(machine: FakeRoot) -> None:
     ran = machine.run("--store", "a.db", "history", "time")
     assert ran.status == 2
-    assert "no run of these sessions measured anything outside of trials" in ran.err
+    assert "no run of these sessions has a measurement (sessions of trials" in ran.err

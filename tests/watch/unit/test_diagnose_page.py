@@ -135,7 +135,7 @@ def test_the_page_is_whole_and_holds_no_foreign_markup() -> None:
     assert "no: goes with direct reclaim" in page
     assert "Side by side" in page
     assert "12.5" in page
-    assert "One session each" in page
+    assert "Each is a single session" in page
     assert "page-cluster: 0 is in force already" in page
 
 
@@ -200,7 +200,7 @@ def test_several_recordings_stand_beside_one_another_in_the_text_too() -> None:
     assert "mean of stock tuned" in beside
     assert "stutters an hour 60 6" in beside
     assert "late time" not in beside, "what does not differ is left out"
-    assert "One session each" in beside
+    assert "Each is a single session" in beside
     assert "side by side" not in diagnoses_text([(other, ())], width=80)
 
 

@@ -97,7 +97,7 @@ def test_a_memory_limit_gets_what_the_group_held_and_a_quarter_more() -> None:
     line = ("ktrial", "try", f"{found[0].knob}={100 * MIB}", "--", "sh", "-c", start, "sh", "YOUR-PROGRAM")
     assert found[0].try_line == line
     assert "80 MiB with what was swapped out" in found[0].why
-    assert "cgroup:memory.max: no group of the program met that limit" in left_out
+    assert "cgroup:memory.max: no group of the program reached that limit" in left_out
 
 
 def test_the_limit_that_kills_is_raised_with_the_word_that_it_needs() -> None:
@@ -136,9 +136,9 @@ def test_what_calls_itself_something_that_cannot_be_shown_is_not_to_be_pasted(wo
 @pytest.mark.parametrize(
     "files, why",
     [
-        ({}, "is not here now"),
-        ({f"{PLACE}/memory.high": "max\n"}, "there is no limit to be raised"),
-        ({f"{PLACE}/memory.high": f"{8192 * MIB}\n"}, "already, all of this machine's memory"),
+        ({}, "does not exist now"),
+        ({f"{PLACE}/memory.high": "max\n"}, "there is no limit to raise"),
+        ({f"{PLACE}/memory.high": f"{8192 * MIB}\n"}, f"{8192 * MIB}, all of this machine's memory"),
     ],
 )
 def test_a_limit_that_is_not_there_is_not_raised(files: Mapping[str, str], why: str) -> None:
@@ -158,7 +158,7 @@ def test_limits_of_groups_of_version_1_are_left_to_the_user() -> None:
     made = recording(series("cgroup.memory_events.max", [0, 4], "memory:/jobs/game"))
     found, left_out = proposed("memcg-limit", made, FakeMachine({}, FACTS))
     assert not found
-    assert "memory:/jobs/game, a group of version 1: set it by hand" in left_out
+    assert "memory:/jobs/game, a cgroup of version 1: set it by hand" in left_out
 
 
 def test_of_several_groups_the_one_whose_limit_was_met_is_meant() -> None:
@@ -232,7 +232,7 @@ MANAGED = Reading(data=b"f\n", mode=0o444)
 @pytest.mark.parametrize(
     "made, machine, why",
     [
-        (stormy([1.0] * 10, {"2": 9000}), FakeMachine(HERE, FACTS), "was served by CPU 2"),
+        (stormy([1.0] * 10, {"2": 9000}), FakeMachine(HERE, FACTS), "was handled by CPU 2"),
         (stormy([1.0] * 10, None), FakeMachine({}, FACTS), "not among the interrupts of this machine"),
         (stormy([0.0] * 10, None), FakeMachine(HERE, {**FACTS, "cpu.online": [0]}), "no other CPU"),
         (stormy([], None), FakeMachine(HERE, FACTS), "on which CPU the frame thread ran"),
@@ -258,4 +258,4 @@ def test_where_memory_ran_out_swap_in_memory_is_proposed_once() -> None:
     assert [(one.knob, one.value) for one in found] == [("zram:disksize", str(4096 * MIB))]
     assert found[0].try_line[-2:] == ("--suite", "memory-pressure")
     there = FakeMachine({"/sys/block/zram0/disksize": "1\n"}, {**FACTS, "zram.devices": [{"name": "zram0"}]})
-    assert "there is a zram device already" in proposed("out-of-memory", recording(), there)[1]
+    assert "there already is a zram device" in proposed("out-of-memory", recording(), there)[1]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of other people, held against data."""
+"""Claims of other people, checked against data."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds claims against data, and published tables against their own figures."""
+"""Checks of claims against data, and of published tables against their own figures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.results.importers._units import scale_of
 from ktrial.results.importers.margine import METRICS
 
-#: Words that people use for every outcome of a kind.
+#: Generic words for outcomes, and the unit of those outcomes.
 _GENERIC = {"latency": "s", "time": "s", "duration": "s", "rate": "1/s", "throughput": "1/s", "bandwidth": "B/s"}
 _SAME_P = 0.05
 #: `p99_us`, `time(sec)`, `time [s]`: the name of a column with its unit.
@@ -58,10 +58,10 @@ def claim_on_data(text: str, arm: str | None, found: Comparison) -> ClaimResult:
 
 
 def claim_on_change(claim: ChangeClaim) -> ClaimResult:
-    """Return one claim on two printed numbers: arithmetic alone."""
+    """Check one claim on two printed numbers, which takes arithmetic only."""
     old, new = parse_printed(claim.old), parse_printed(claim.new)
     if old.unit and new.unit and old.unit != new.unit:
-        raise BadInput(f"{claim.what}: {claim.old} and {claim.new} are not in one unit", hint="write both in one")
+        raise BadInput(f"{claim.what}: {claim.old} and {claim.new} have different units", hint="use one unit for both")
     known = scale_of(old.unit or new.unit)
     unit = claim.unit if claim.unit is not None or known is None else known.unit
     stated = parse_change(claim.says, unit, claim.direction)
@@ -73,7 +73,7 @@ def claim_on_change(claim: ChangeClaim) -> ClaimResult:
     text = f"{claim.what}: {claim.says}"
     fitting = next((one for one in stated.ranges if one.overlaps(low, high)), None)
     if fitting is not None:
-        return ClaimResult(claim=text, status="supported", recomputed=recomputed, why=f"read {fitting.reading}")
+        return ClaimResult(claim=text, status="supported", recomputed=recomputed, why=f"reading: {fitting.reading}")
     return ClaimResult(
         claim=text,
         status="refuted",
@@ -83,7 +83,7 @@ def claim_on_change(claim: ChangeClaim) -> ClaimResult:
 
 
 def claims_on_tukey(tables: Sequence[TukeyTable]) -> Iterator[ClaimResult]:
-    """Yield whether each printed Q and p can come from the printed means and deviations, and belong together."""
+    """Check whether each printed Q and p can come from the printed means and deviations, and fit each other."""
     for table in tables:
         groups = {
             group.name: PrintedGroup(parse_printed(group.mean), parse_printed(group.sd), group.n)
@@ -99,7 +99,7 @@ def claims_on_tukey(tables: Sequence[TukeyTable]) -> Iterator[ClaimResult]:
 
 
 def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeComparison:
-    """Return the one outcome that all words of a claim fit."""
+    """Return the one outcome that matches all words of a claim."""
     every = [one for one in outcomes if one.contrasts]
     for spelled in _spellings(wanted):
         plain = _plain(spelled)
@@ -113,12 +113,12 @@ def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeCompa
     names = [one.name for one in outcomes]
     if fitting:
         several = ", ".join(one.name for one in fitting)
-        raise BadInput(f"the claim's {wanted!r} fits several outcomes", hint=f"write one of: {several}")
+        raise BadInput(f"the claim's {wanted!r} matches several outcomes", hint=f"write one of: {several}")
     raise UnknownName("outcome", wanted, names, hint=f"there are {', '.join(names) or 'none'}")
 
 
 def _spellings(wanted: str) -> Iterator[str]:
-    """As it is written, and what a field of a file is called here: without its unit, or as margine's are."""
+    """Yield the name as written, margine's name for it, and the name without a unit suffix."""
     yield wanted
     if wanted in METRICS:
         yield METRICS[wanted].outcome
@@ -128,7 +128,7 @@ def _spellings(wanted: str) -> Iterator[str]:
 
 
 def _plain(name: str) -> str:
-    """`loop-time` and `loop time` are one name."""
+    """Return the words of a name, so that `loop-time` equals `loop time`."""
     return " ".join(re.findall(r"[a-z0-9]+", name.lower()))
 
 
@@ -142,7 +142,7 @@ def _contrast(arm: str | None, outcome: OutcomeComparison) -> Contrast:
         return outcome.contrasts[0]
     if arm is None:
         raise BadInput(
-            f"which arm the claim is about is not told: {', '.join(names)}", hint="write ARM: OUTCOME CHANGE"
+            f"the claim does not say which arm it is about: {', '.join(names)}", hint="write ARM: OUTCOME CHANGE"
         )
     if arm not in names:
         raise UnknownName("arm", arm, names, hint=f"there are {', '.join(names)}")
@@ -150,50 +150,50 @@ def _contrast(arm: str | None, outcome: OutcomeComparison) -> Contrast:
 
 
 def _decided(stated: Stated, contrast: Contrast, outcome: OutcomeComparison) -> tuple[Status, str]:
-    """Return the status of a claim on data that have an effect, and why."""
+    """Return the status of a claim about a measured effect, and why."""
     effect = contrast.effect
-    assert effect is not None, "one without an effect was answered before"
+    assert effect is not None, "the caller handles contrasts without an effect"
     if effect.low is None or effect.high is None or effect.scale != "log":
-        why = contrast.why if effect.low is None else "a percentage needs values above zero"
+        why = contrast.why if effect.low is None else "percentages need values above zero"
         return "cannot be decided here", why
     ends = sorted(value_log_ratio(end, outcome.direction) for end in (effect.low, effect.high))
     fitting = next((one for one in stated.ranges if one.overlaps(ends[0], ends[1])), None)
     base = stated.wrong_base
     estimate = value_log_ratio(effect.estimate, outcome.direction)
     turned = (
-        f"; {stated.text} is what comes out in percent of the new value: of the old one it is {percent_text(estimate)}"
+        f"; {stated.text} is relative to the new value; relative to the old one it is {percent_text(estimate)}"
         if fitting is None and base is not None and base.overlaps(ends[0], ends[1])
         else ""
     )
     shown = range_text(ends[0], ends[1])
     if contrast.verdict in {"different", "no difference seen", "inconclusive"}:
-        outside = "" if fitting is not None else f"; {stated.text} is outside of what was seen, {shown}"
+        outside = "" if fitting is not None else f"; {stated.text} is outside the observed interval, {shown}"
         status: Status = "at odds with these data" if outside else "not supported by these data"
         return status, f"{contrast.why}{outside}{turned}"
     if fitting is None:
-        return "refuted", f"{stated.text} is outside of the interval, {shown}{turned}"
+        return "refuted", f"{stated.text} is outside the interval, {shown}{turned}"
     if stated.sign == 0:
         is_same = contrast.verdict == "equivalent"
         return (
             ("supported", contrast.why)
             if is_same
-            else ("not supported by these data", f"the interval, {shown}, goes beyond the margin")
+            else ("not supported by these data", f"the interval, {shown}, exceeds the margin")
         )
     if contrast.verdict == "equivalent" and not effect.excludes_zero:
-        return "not supported by these data", f"no effect is within the interval too, {shown}"
+        return "not supported by these data", f"the interval also contains no effect, {shown}"
     if not stated.sized and estimate * stated.sign < 0:
-        return "refuted", f"it goes the other way: {shown}"
-    return "supported", f"it is within the interval, {shown}"
+        return "refuted", f"the effect has the opposite direction: {shown}"
+    return "supported", f"within the interval, {shown}"
 
 
 def _why_not(claim: ChangeClaim, stated: Stated, new: ClaimedNumber, low: float, high: float) -> str:
-    """Return what the claimed figure is instead, where that can be told."""
+    """Return the likely mistake behind the claimed figure, or the range that the numbers allow."""
     for name, text in claim.others.items():
         _, from_low, from_high = change_range(parse_printed(text), new)
         if any(one.overlaps(from_low, from_high) for one in stated.ranges):
-            return f"{claim.says} is against {name} ({text}), not against {claim.old}: the bases are mixed"
+            return f"{claim.says} is relative to {name} ({text}), not to {claim.old}: the bases are mixed"
     if stated.wrong_base is not None and stated.wrong_base.overlaps(low, high):
-        return f"{claim.says} is in percent of the new value ({claim.new}), not of the old one ({claim.old})"
+        return f"{claim.says} is relative to the new value ({claim.new}), not to the old one ({claim.old})"
     return f"the printed numbers allow {range_text(low, high)}"
 
 
@@ -203,37 +203,37 @@ def _q_result(name: str, printed: ClaimedNumber, q: Bounds, elsewhere: str) -> C
         claim=f"{name}: Q {printed.text}",
         status="supported" if fits else "refuted",
         recomputed=f"Q = {q.value:.4g} (rounding allows {q.low:.4g} to {q.high:.4g})",
-        why="from the printed means and deviations" + ("" if fits else elsewhere),
+        why="computed from the printed means and deviations" + ("" if fits else elsewhere),
     )
 
 
 def _p_result(name: str, printed: ClaimedNumber, p: Bounds, ends: tuple[float, float] | None) -> ClaimResult:
     low, high, end = printed.low, printed.high, ""
     if ends is not None and math.isclose(printed.value, ends[0], rel_tol=1e-6):
-        low, end = 0.0, f"; {printed.text} is the least p that its program prints"
+        low, end = 0.0, f"; {printed.text} is the smallest p that its program prints"
     elif ends is not None and math.isclose(printed.value, ends[1], rel_tol=1e-6):
-        high, end = 1.0, f"; {printed.text} is the greatest p that its program prints"
-    # Programs differ in how they integrate: in the second digit of a p.
+        high, end = 1.0, f"; {printed.text} is the largest p that its program prints"
+    # Programs integrate differently, which changes the second digit of p.
     fits = p.low * (1 - _SAME_P) <= high and low * (1 - _SAME_P) <= p.high
     return ClaimResult(
         claim=f"{name}: p {printed.text}",
         status="supported" if fits else "refuted",
         recomputed=f"p = {p.value:.3g} (rounding allows {p.low:.3g} to {p.high:.3g})",
-        why="of the Q that the printed means and deviations give" + end,
+        why="computed from the Q of the printed means and deviations" + end,
     )
 
 
 def _elsewhere(printed: ClaimedNumber, table: TukeyTable, tables: Iterable[TukeyTable]) -> str:
-    """Return another table that prints the very same Q."""
+    """Return a remark if another table prints the same Q."""
     for other in tables:
         for pair in other.pair if other is not table else ():
             if pair.q == printed.text:
-                return f"; the same Q stands in {other.what}, {pair.first} and {pair.second}"
+                return f"; the same Q appears in {other.what}, {pair.first} and {pair.second}"
     return ""
 
 
 def _additive(table: TukeyTable) -> Iterator[ClaimResult]:
-    """With equal numbers the greatest Q of three groups is the sum of the other two, for means lie on one line."""
+    """Check that of three groups of equal size the largest Q is the sum of the other two, as means lie on one line."""
     if len({group.n for group in table.group}) > 1:
         return
     printed = {frozenset((pair.first, pair.second)): parse_printed(pair.q) for pair in table.pair}
@@ -248,7 +248,7 @@ def _additive(table: TukeyTable) -> Iterator[ClaimResult]:
             claim=f"{table.what}: Q {large.text}, {middle.text} and {small.text}",
             status="supported" if fits else "refuted",
             recomputed=f"{middle.text} + {small.text} = {middle.value + small.value:.6g}",
-            why="they belong together: the greatest is the sum of the others"
+            why="consistent: the largest is the sum of the others"
             if fits
-            else f"they cannot belong together: the greatest, {large.text}, must be the sum of the other two",
+            else f"inconsistent: the largest, {large.text}, must be the sum of the other two",
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A list of claims as a file: on data, on printed figures, and on printed tables of Tukey's test."""
+"""Files of claims on data, on printed figures and on printed tables of Tukey's test."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.kit.toml import parse_bytes
 
-_HINT = "it holds [[claim]], [[change]] and [[tukey]] tables: docs/compare.md shows them"
+_HINT = "write [[claim]], [[change]] and [[tukey]] tables as in docs/compare.md"
 
 
 class DataClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """On data: `OUTCOME CHANGE`, of `arm` where there are several."""
+    """A claim on data, `OUTCOME CHANGE`; `arm` is needed if there are several."""
 
     says: str
     arm: str | None = None
@@ -24,7 +24,7 @@ class DataClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class ChangeClaim(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"old": "from", "new": "to"}
 ):
-    """On two printed numbers. `others` are numbers that could have been the base by mistake."""
+    """A claim on two printed numbers. `others` are numbers that its author may have used as the base by mistake."""
 
     what: str
     old: str
@@ -36,7 +36,7 @@ class ChangeClaim(
 
 
 class TukeyGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One printed row of figures."""
+    """A printed row with the figures of one group."""
 
     name: str
     mean: str
@@ -45,7 +45,7 @@ class TukeyGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class TukeyPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One printed comparison."""
+    """A printed comparison of two groups."""
 
     first: str
     second: str
@@ -54,7 +54,7 @@ class TukeyPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TukeyTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A printed table. `p_ends` are the least and greatest p that its program prints for all that is beyond them."""
+    """A printed table. `p_ends` are the smallest and largest p that its program prints, whatever lies beyond them."""
 
     what: str
     group: tuple[TukeyGroup, ...]
@@ -63,7 +63,7 @@ class TukeyTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ClaimFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All claims of one file. `source` says where they were made."""
+    """All claims of one file. `source` says where they were published."""
 
     source: str = ""
     about: str = ""
@@ -73,16 +73,13 @@ class ClaimFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def parse_claim_file(data: bytes, file: str) -> ClaimFile:
-    """Read a file of claims; raises BadInput with the place."""
     found = parse_bytes(data, file, ClaimFile, _HINT)
     if not (found.claim or found.change or found.tukey):
-        raise BadInput("no claim is in it", file=file, hint=_HINT)
+        raise BadInput("the file has no claims", file=file, hint=_HINT)
     for table in found.tukey:
         names = [group.name for group in table.group]
         unknown = [name for pair in table.pair for name in (pair.first, pair.second) if name not in names]
         if unknown or len(set(names)) != len(names) or min((group.n for group in table.group), default=0) < 2:
-            what = (
-                f"{unknown[0]!r} is not a group of it" if unknown else "its groups need different names and n from 2 on"
-            )
+            what = f"{unknown[0]!r} is not one of its groups" if unknown else "groups need distinct names and n >= 2"
             raise BadInput(f"[[tukey]] {table.what!r}: {what}", file=file, hint=f"groups: {', '.join(names)}")
     return found

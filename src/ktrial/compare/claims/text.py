@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims as text: each with its status, the figure that comes out, and why."""
+"""Checked claims as text: each with its status, the recomputed figure and the reason."""
 
 from __future__ import annotations
 

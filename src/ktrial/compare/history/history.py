@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One outcome over the sessions of a store, and where its level changed."""
+"""One outcome over the sessions of a store, and the changes of its level."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ from ktrial.results.model import StoredSession
 from ktrial.results.ports import ReadResults
 
 By = Literal["session", "kernel"]
-#: What a moment of unknown kernel is called.
+#: The name of a moment with an unknown kernel.
 _UNKNOWN = "?"
 
 
 def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> History:
-    """Return the outcome that is named, in the order of the sessions."""
     sessions = {one.session: one for one in _sessions_with(results, label)}
     every = [Arm(name=name, sources=(name,), runs=tuple(_runs(session, results))) for name, session in sessions.items()]
     arms = [arm for arm in every if not arm.runs or not is_of_trial([arm])]
     found = series_of(arms)
     if not found:
-        nothing = "no run of these sessions measured anything"
-        why = f"{nothing} outside of trials, whose arms differ" if len(arms) < len(every) else nothing
+        nothing = "no run of these sessions has a measurement"
+        why = f"{nothing} (sessions of trials don't count)" if len(arms) < len(every) else nothing
         raise BadInput(why, hint="`ktrial runs` lists the sessions")
     series = find_series(wanted, found.values())
     if series.mixed is not None:
-        raise BadInput(f"{series.name}: {series.mixed}", hint="--label takes the sessions of one kind")
+        raise BadInput(f"{series.name}: {series.mixed}", hint="select sessions of one kind with --label")
     moments = tuple(_moments(series, sessions, by))
     changes, doubts = _changes(moments, series.direction)
     return History(
@@ -53,14 +52,14 @@ def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> 
 
 def _of_trials(left_out: int) -> Iterator[str]:
     if left_out:
-        yield f"sessions of trials are left out ({left_out}): their arms are different configurations"
+        yield f"{left_out} sessions of trials left out: their arms are different configurations"
 
 
 def _of_imports(moments: Sequence[Moment], sessions: Mapping[str, StoredSession]) -> Iterator[str]:
     used = [name for moment in moments for name in moment.sessions]
     imported = sum(sessions[name].origin.startswith("import:") for name in used)
     if imported:
-        yield f"{imported} of {len(used)} sessions were brought in from files: their time is that of the import"
+        yield f"{imported} of {len(used)} sessions were imported from files: their time is that of the import"
 
 
 def _sessions_with(results: ReadResults, label: str | None) -> list[StoredSession]:
@@ -82,7 +81,7 @@ def _runs(session: StoredSession, results: ReadResults) -> Iterator[ComparedRun]
 
 
 def _moments(series: ComparedSeries, sessions: Mapping[str, StoredSession], by: By) -> Iterator[Moment]:
-    """Yield a session each, or all sessions of a kernel, which stands where it was first met."""
+    """Yield a moment for each session, or for each kernel in order of its first session."""
     groups: dict[str, list[str]] = {}
     for name in series.runs:
         kernel = _facts_of(sessions[name], series).get("kernel", _UNKNOWN)
@@ -106,7 +105,7 @@ def _moments(series: ComparedSeries, sessions: Mapping[str, StoredSession], by: 
 
 
 def _facts_of(session: StoredSession, series: ComparedSeries) -> dict[str, str]:
-    """Return what is known of a session and alike of its runs."""
+    """Return the known properties of a session and those that all its runs share."""
     runs = [run for run, _ in series.runs[session.session]]
     keys = sorted({key for run in runs for key in run.known})
     told = {key: {run.known.get(key) for run in runs} for key in keys}
@@ -154,11 +153,11 @@ def _changes(moments: Sequence[Moment], direction: Direction | None) -> tuple[li
     check = autocorrelation(np.concatenate([level - np.median(level) for level in levels]))
     if check is None or check.holds:
         return found, []
-    return found, [f"{check.sentence}: changes are seen more often than they are there"]
+    return found, [f"{check.sentence}: some of the changes may be false alarms"]
 
 
 def _differs(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Differs]:
-    """Yield what is another one in the first moment after the change than in the last before it."""
+    """Yield the properties that differ between the last moment before the change and the first after it."""
     for key in dict.fromkeys((*before, *after)):
         if before.get(key) != after.get(key):
             yield Differs(name=key, before=before.get(key), after=after.get(key))
@@ -166,7 +165,7 @@ def _differs(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Di
 
 def _notes(moments: Sequence[Moment]) -> Iterator[str]:
     if len(moments) < NEEDED:
-        yield f"changes of level are looked for from {NEEDED} moments on; here are {len(moments)}"
+        yield f"{len(moments)} moments are too few to find changes of level (minimum {NEEDED})"
     machines = {one.known["cpu"] for one in moments if "cpu" in one.known}
     if len(machines) > 1:
         yield f"measured on several machines: {', '.join(sorted(machines))}"

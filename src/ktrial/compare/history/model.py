@@ -15,7 +15,7 @@ from ktrial.kit.outcome import Direction, Unit
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """One value: the median of the good runs of a session, or of all sessions of one `name` (a kernel).
 
-    `known` is what is known of all of them alike.
+    `known` holds the properties that all of them share.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Differs(msgspec.Struct, frozen=True, kw_only=True):
-    """What is another one after the change than before it; null where it was not known."""
+    """A property that differs before and after a change; None if unknown."""
 
     name: str
     before: str | None
@@ -37,9 +37,9 @@ class Differs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The level changed before the moment at `place` (from 1). `effect` is of the level after against that before.
+    """A change of level before the moment at `place` (from 1). `effect` compares the level after with the one before.
 
-    Its interval does not count that the place was looked for. `p` is that of the check by random orders.
+    Its interval ignores that the place was searched for. `p` comes from the permutation test.
     """
 
     place: int
@@ -52,7 +52,7 @@ class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome over time. `needed` moments at least are looked at for changes."""
+    """An outcome over time. Changes are searched for if there are at least `needed` moments."""
 
     schema: Literal["ktrial.history/1"] = "ktrial.history/1"
     outcome: str

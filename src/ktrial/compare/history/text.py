@@ -10,12 +10,12 @@ from ktrial.kit.tables import labelled, paragraph, table
 from ktrial.results.text import moment
 
 _BAR = 16
-_WAY = {"lower": "less is better", "higher": "more is better", None: "nobody said which way is better"}
+_WAY = {"lower": "less is better", "higher": "more is better", None: "the better direction is unknown"}
 _LONGEST = 60
 
 
 def history_text(found: History, *, width: int) -> str:
-    """Return a row for each moment with its place between the least and the greatest median; then the changes."""
+    """Return a table of the moments with their place between smallest and largest median, then the changes."""
     medians = [one.median for one in found.moments]
     shown = column(medians, found.unit)
     low, high = min(medians), max(medians)
@@ -38,7 +38,7 @@ def history_text(found: History, *, width: int) -> str:
     for number, change in enumerate(found.changes, 1):
         lines += [*_change(found, number, change, width), ""]
     if not found.changes:
-        lines += ["no change of level was found", ""]
+        lines += ["no change of level found", ""]
     lines += [paragraph(note, width=width) for note in found.notes]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -52,7 +52,7 @@ def _change(found: History, number: int, change: LevelChange, width: int) -> lis
     interval = interval_phrase(change.effect, found.unit, found.direction)
     effect = ", ".join(filter(None, (effect_phrase(change.effect, found.unit, found.direction), interval)))
     counted = f"from {change.name} on; {change.before} moments before, {change.after} after, p = {p_text(change.p)}"
-    told = "; ".join(map(_differing, change.differs)) or "nothing that is known of the sessions"
+    told = "; ".join(map(_differing, change.differs)) or "nothing that the sessions record"
     return [
         labelled(f"change {number}", f"{_verdict_of_change(found, change)}: {effect}", width=width),
         labelled("", counted, width=width),

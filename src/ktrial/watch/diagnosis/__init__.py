@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording shows."""
+"""Diagnosis of recordings: stutters, their causes, and proposals."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each cause was at work in a recording: its events, or else its series beyond their limits."""
+"""When each cause was active in a recording, according to its events or to series beyond their limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ktrial.watch.diagnosis.symptoms import Happening, Sign, Symptom
 
 
 class AtWork(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause's activity, what showed it, and its events; `activity` is None if nothing in the recording could."""
+    """A cause's activity with its evidence and events; `activity` is None if the recording cannot show it."""
 
     symptom: Symptom
     activity: Activity | None
@@ -26,7 +26,7 @@ class AtWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def at_work(symptom: Symptom, recording: Recording) -> AtWork:
-    """Return events win over series, which know only what fell between two samples."""
+    """Return the activity of a cause. Events take precedence over series, which only resolve whole samples."""
     slack_s = recording.clock_error_s + (recording.frames.clock_error_s if recording.frames is not None else 0.0)
     traced = _traced(symptom, recording)
     if traced:
@@ -54,7 +54,7 @@ def _never() -> Activity:
 
 
 def _traced(symptom: Symptom, recording: Recording) -> tuple[str, ...]:
-    """Return the kinds of events that an active source was listening for."""
+    """Return the symptom's kinds of events that an active source traced."""
     wanted = {kind for one in symptom.happening for kind in one.events}
     active = {source.name for source in recording.sources if source.state == "active"}
     listened = {name.removeprefix("trace.") for name in active}
@@ -76,7 +76,7 @@ def _events(symptom: Symptom, recording: Recording) -> Iterable[Event]:
 
 
 def _is_crowded(one: Happening, events: Sequence[Event], recording: Recording) -> bool:
-    """Return whether some thread was hit nearly always, so that only those of the frame thread can tell anything."""
+    """Return whether some thread was hit nearly always, so that only events of the frame thread are evidence."""
     if one.victims_above is None or not events:
         return False
     begins = np.array([event.begin_s for event in events])
@@ -85,15 +85,15 @@ def _is_crowded(one: Happening, events: Sequence[Event], recording: Recording) -
 
 
 def _of_victims(events: Sequence[Event]) -> Sequence[Event]:
-    """Return those of the frame thread; all where it is not known which one that is."""
+    """Return the events of the frame thread, or all events if that thread is unknown."""
     known = any(event.victim is not None for event in events)
     return [event for event in events if event.victim] if known else events
 
 
 def _runs(events: Iterable[Event], gap_s: float) -> Iterable[Event]:
-    """Return events of one thread that follow one another at once, as one: as long as they took together.
+    """Merge events of one thread with at most `gap_s` between them into one with their total duration.
 
-    A thread that wants a lot of memory frees some again and again, for a few microseconds each time.
+    A thread that needs a lot of memory reclaims some again and again, for a few microseconds each time.
     """
     open_runs: dict[tuple[str, int | None], tuple[Event, float]] = {}
     found = []
@@ -122,7 +122,7 @@ def _neighbour(name: str, last: str) -> str:
 
 
 def _beyond(sign: Sign, series: Series, whole: Series | None, lag_s: float) -> tuple[Array, Array]:
-    """Return stretches in which the series lay beyond its limit."""
+    """Return the stretches in which the series was beyond its limit."""
     times_s, values = rate_of(series)
     if whole is not None:
         total = rate_of(whole)[1]

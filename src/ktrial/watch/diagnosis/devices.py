@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the requests of each block device took, and what its heaps of long ones fit; and that as text."""
+"""Request latencies of each block device, their clusters and the power states that explain them, also as text."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def device_rows(devices: Sequence[DeviceFound]) -> list[list[str]]:
 
 
 def device_sentences(devices: Sequence[DeviceFound]) -> list[str]:
-    """Return what heaps fit the exit of a power state."""
+    """Return a sentence for each cluster that matches the exit latency of a power state."""
     return [
-        f"{clean(one.name)}: {mode.share:.2%} of its requests took about {show_seconds(mode.at_s)}, after idleness "
-        f"above all: leaving power state {mode.state} takes {show_seconds(mode.exit_s)} by the drive's own word."
+        f"{clean(one.name)}: {mode.share:.2%} of its requests took about {show_seconds(mode.at_s)}, mostly after idle "
+        f"periods: according to the drive, leaving power state {mode.state} takes {show_seconds(mode.exit_s)}."
         for one in devices
         for mode in one.modes
         if mode.state is not None and mode.exit_s is not None
@@ -47,9 +47,9 @@ def _time(seconds: float | None) -> str:
     return "-" if seconds is None else show_seconds(seconds)
 
 
-#: What the share of slow requests is told above.
+#: Requests above this latency count as slow.
 SLOW_S = 0.005
-#: A heap is that of a drive that wakes up where it holds so much more of the requests after idleness than of all.
+#: A cluster stems from a drive that wakes up if its share of requests after idle periods is this many times larger.
 _MORE = 3.0
 
 
@@ -85,7 +85,7 @@ def _mode(mode: Mode, one: Latencies) -> ModeFound:
 
 
 def _state(mode: Mode, one: Latencies) -> PowerState | None:
-    """Return the state whose exit takes about so long, where it is requests after idleness that do."""
+    """Return the power state with about this exit latency, if the cluster consists of requests after idle periods."""
     fitting = [state for state in one.states if state.fits(mode.at_s)]
     if not fitting or _near(mode.at_s, one.after_idle) < _MORE * _near(mode.at_s, one.histogram):
         return None
@@ -93,7 +93,7 @@ def _state(mode: Mode, one: Latencies) -> PowerState | None:
 
 
 def _near(at_s: float, histogram: tuple[tuple[float, int], ...]) -> float:
-    """Return the share of requests within a quarter of that length."""
+    """Return the share of requests whose latency is within about a quarter of this one."""
     total = sum(count for _, count in histogram)
     near = sum(count for end_s, count in histogram if 0.75 * at_s <= end_s <= 1.34 * at_s)
     return near / total if total else 0.0

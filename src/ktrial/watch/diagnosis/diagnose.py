@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a recording to phases, stutters and named causes; or plainly to none of those that could be seen."""
+"""Diagnosis of a recording: its phases, its stutters, and the causes that coincide with them beyond chance."""
 
 from __future__ import annotations
 
@@ -36,24 +36,27 @@ from ktrial.watch.diagnosis.model import (
 )
 from ktrial.watch.diagnosis.symptoms import Symptom
 
-#: Stutters with no longer pause between them are one episode.
+#: Stutters with at most this pause between them form one episode.
 EPISODE_GAP_S = 30.0
-#: Growth in so many seconds before a stutter is held against an aggressor.
+#: An aggressor is judged by its growth in this time before a stutter.
 _BEFORE_S = 10.0
-#: Moments that tell what is usual.
+#: Number of moments at which the usual growth is sampled.
 _TIMES = 500
-#: So many stutters are told, and so many moments apart.
+#: Most stutters, and most distinguishable moments, that a diagnosis lists.
 _SHOWN = 4000
-#: A line of pressures has so many steps at most.
+#: Most steps of a pressure line.
 _STEPS = 2000
-#: With fewer stutters than this nothing can be named.
+#: With fewer stutters than this no cause can be named.
 FEWEST_STUTTERS = 5
-#: More, or more than that share of all frames, are no exceptions that something could be held against.
+#: With more late frames than this, or a larger share of all frames, lateness is the rule and has no single causes.
 _MOST_STUTTERS, _MOST_SHARE = 10_000, 0.2
 
 
 def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: float | None = None) -> Diagnosis:
-    """All that the recording says. `limit_s` is what counts as late, else what a frame is called a stutter for."""
+    """Return the diagnosis. `limit_s` is the limit for late frames; by default a stutter is relative to its neighbours.
+
+    Raises BadInput if late frames are no exceptions.
+    """
     phases = phases_of(recording)
     working = [at_work(symptom, recording) for symptom in symptoms.values()]
     if recording.frames is None:
@@ -61,7 +64,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
     stutters = _clear_of_gaps(_late(recording.frames, recording.begin_s, recording.end_s, limit_s), recording)
     if stutters.count > min(_MOST_STUTTERS, _MOST_SHARE * len(recording.frames.ends_s)):
         raise BadInput(
-            f"{stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late: no exceptions",
+            f"{stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late: too many to explain",
             file=recording.name,
             hint="raise the limit: --limit 50ms",
         )
@@ -120,7 +123,7 @@ def _late(frames: Frames, begin_s: float, end_s: float, limit_s: float | None) -
 
 
 def _clear_of_gaps(stutters: Stutters, recording: Recording) -> Stutters:
-    """Without those that a suspend or a step of the clock made."""
+    """Drop stutters caused by a suspend or a step of the clock."""
     keep = np.ones(stutters.count, dtype=bool)
     for gap in recording.gaps:
         keep &= (stutters.ends_s < gap.begin_s) | (stutters.begins_s > gap.end_s)
@@ -199,7 +202,7 @@ def _share(one: AtWork, recording: Recording) -> float:
 
 
 def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | None:
-    """Return the stutter in which the cause was at work for longest; of several the longest one."""
+    """Return the stutter in which the cause was active for longest; of several the longest one."""
     activity = working.activity
     if not one.overlapping or activity is None:
         return None
@@ -220,7 +223,7 @@ def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | Non
 
 
 def _within_s(activity: Activity, begin_s: float, end_s: float) -> float:
-    """Return how long it was at work in that time."""
+    """Return how long the cause was active in that time."""
     return float(np.clip(np.minimum(activity.ends_s, end_s) - np.maximum(activity.begins_s, begin_s), 0, None).sum())
 
 
@@ -246,7 +249,7 @@ def _range(one: Interval) -> TimeRange:
 
 
 def _aggressors(recording: Recording, stutters: Stutters) -> tuple[Aggressor, ...]:
-    """Return who grew in the seconds before stutters, the most first; who grows no more than usual is left out."""
+    """Return the processes and groups that grew more than usual in the seconds before stutters, largest first."""
     found = []
     at_all_times = np.linspace(recording.begin_s, recording.end_s, _TIMES)
     for usage in recording.usages:
@@ -273,13 +276,13 @@ def _growth(times: Array, sizes: Array, at: Array) -> Array:
     times, sizes = times[known], sizes[known]
     if len(times) == 0:
         return np.zeros(len(at))
-    # What was given back is not set off against what was taken.
+    # Freed memory does not cancel allocated memory.
     taken = np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(sizes), 0))])
     return np.asarray(np.interp(at, times, taken) - np.interp(at - _BEFORE_S, times, taken))
 
 
 def _episodes(runs: Sequence[Episode]) -> tuple[EpisodeFound, ...]:
-    """Return each with its distance from the one before it."""
+    """Return each episode with its distance from the one before it."""
     gaps = [None, *(after.begin_s - before.end_s for before, after in pairwise(runs))]
     return tuple(
         EpisodeFound(begin_s=one.begin_s, end_s=one.end_s, count=one.count, gap_s=gap_s)
@@ -290,7 +293,7 @@ def _episodes(runs: Sequence[Episode]) -> tuple[EpisodeFound, ...]:
 def _figures(
     recording: Recording, working: Sequence[AtWork], phases: Sequence[tuple[float, float]]
 ) -> tuple[SeriesFigure, ...]:
-    """Mean and peak of every series that a sign looks at, and its mean in each phase."""
+    """Return mean and peak of every series that a sign uses, and its mean in each phase."""
     names = dict.fromkeys(name for one in working for name in one.shown_by if name in recording.series)
     found = []
     for name in names:
@@ -320,7 +323,7 @@ def _mean_in(times_s: Array, values: Array, begin_s: float, end_s: float) -> Tim
 
 
 def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
-    """Return what a picture shows of each cause that was at work."""
+    """Return the stretches of each active cause, merged as far as a picture cannot separate them."""
     apart_s = recording.length_s / _SHOWN
     found = []
     for one in working:
@@ -333,7 +336,7 @@ def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
 
 
 def _pressures(recording: Recording) -> tuple[PressureLine, ...]:
-    """Of what waits for the CPU, for memory and for I/O: in steps no finer than what was read."""
+    """Return the pressure on CPU, memory and I/O, in steps no finer than the samples."""
     found = []
     for name in ("cpu", "memory", "io"):
         series = recording.series.get(f"pressure.{name}.some")
@@ -341,7 +344,7 @@ def _pressures(recording: Recording) -> tuple[PressureLine, ...]:
             continue
         times_s, values = rate_of(series)
         steps = max(1, min(_STEPS, len(values) // 2))
-        # Counters hold seconds: growth a second is the share. What other tools tell is a share already.
+        # Counters hold seconds, so their growth per second is the share. Other tools already record a share.
         known = np.isfinite(values) & (times_s >= recording.begin_s)
         places = np.clip((times_s - recording.begin_s) / recording.length_s * steps, 0, steps - 1).astype(int)
         highest = np.full(steps, -np.inf)
@@ -360,23 +363,23 @@ def _longest(stutters: Stutters) -> tuple[tuple[float, float], ...]:
 def _findings(recording: Recording, phases: Phases, stutters: Stutters | None) -> tuple[str, ...]:
     found = [] if phases.doubt is None else [phases.doubt]
     if recording.ended == "cut-off":
-        found.append("the recording was cut off: all up to the cut is used")
+        found.append("the recording is cut off: the diagnosis uses everything before the cut")
     found += [f"{source.name} is {source.state}: {source.why}" for source in recording.sources if source.why]
     found += [f"{source.name} lost {source.lost} events" for source in recording.sources if source.lost]
     found += [
-        f"{one.what}: {one.seen} events were seen, the kernel counted {one.counted}: the trace is not to be trusted"
+        f"{one.what}: {one.seen} events were traced, the kernel counted {one.counted}: do not trust the trace"
         for one in recording.checks
         if not one.agree
     ]
     found += [f"{gap.kind} from {gap.begin_s:.1f} to {gap.end_s:.1f} s: {gap.why}" for gap in recording.gaps]
     if stutters is not None and 0 < stutters.count < FEWEST_STUTTERS:
-        found.append(f"{stutters.count} stutters are too few to tell a cause: {FEWEST_STUTTERS} at least")
+        found.append(f"{stutters.count} stutters are too few to find a cause (minimum {FEWEST_STUTTERS})")
     return tuple(found)
 
 
 def _without_frames(recording: Recording, phases: Phases, working: Sequence[AtWork]) -> Diagnosis:
-    """Return what was at work, and for how long; no stutter can be held against it."""
-    lacking = "there are no frames or wake-ups in it: what was at work is shown, no stutter can be held against it"
+    """Return which causes were active and for how long; without frames there are no stutters to compare with."""
+    lacking = "the recording has no frames or wake-ups: it shows what was active, but not which stutters that caused"
     return Diagnosis(
         name=recording.name,
         length_s=recording.length_s,
@@ -410,12 +413,12 @@ _NOTHING = Stutters(
 )
 
 
-#: So many threads are named.
+#: Most threads that are named.
 _THREADS = 3
 
 
 def _events_of(recording: Recording) -> tuple[EventsFound, ...]:
-    """Return each kind that was listened for and met, the most frequent first."""
+    """Return the recorded kinds of events, the most frequent first."""
     by_kind: dict[str, list[Event]] = {}
     for event in recording.events:
         by_kind.setdefault(event.kind, []).append(event)

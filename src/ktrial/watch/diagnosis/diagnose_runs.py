@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as runs that can be compared: the figures of each, whole and per phase, as the tidy CSV of export-runs."""
+"""Export of recordings as runs in a tidy CSV that `ktrial compare` reads: figures of the whole and of each phase."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BENCHMARK = "watch"
 
 
 class RunLimits(msgspec.Struct, frozen=True):
-    """What counts as late, and the rate that slow frames are below of; None for what is usual."""
+    """The limit for late frames and the frame rate below which frames are slow; None for the defaults."""
 
     late_s: float | None = None
     below_fps: float | None = None
@@ -31,22 +31,22 @@ class RunLimits(msgspec.Struct, frozen=True):
 def write_runs(
     file: Path, recordings: Sequence[Recording], label: str, limits: RunLimits, say: Callable[[str], None]
 ) -> None:
-    """The table as a file. Raises BadInput, KtrialError."""
+    """Write the table to a file. Raises BadInput, KtrialError."""
     table, left_out = runs_table(recordings, label, limits)
     write_file(file, table)
     for why in left_out:
         say(f"not in {file}: {why}")
-    say(f"written: {file}; `ktrial compare` takes it beside another")
+    say(f"written: {file}; compare it with another one: ktrial compare A B")
 
 
 def runs_table(recordings: Sequence[Recording], label: str, limits: RunLimits) -> tuple[bytes, tuple[str, ...]]:
-    """Return the CSV, and what is not in it with the reason. Raises BadInput if a recording comes to nothing."""
+    """Return the CSV, and each missing figure with the reason. Raises BadInput if a recording has no figures."""
     outcomes = {one.name: one for one in WATCH_OUTCOMES}
     runs, left_out = [], []
     for number, recording in enumerate(recordings, 1):
         measurements, missing = _figures(recording, limits)
         if not measurements:
-            raise BadInput("nothing in it can be compared", file=recording.name, hint="; ".join(_why(missing)))
+            raise BadInput("the recording has no comparable figures", file=recording.name, hint="; ".join(_why(missing)))
         left_out += [f"{recording.name}: {why}" for why in _why(missing)]
         runs.append(_run(recording, number, label, [(one, outcomes[one.outcome]) for one in measurements]))
     session = StoredSession(

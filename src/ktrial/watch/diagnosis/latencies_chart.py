@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A block device's requests by how long they took, beside what leaving its power states takes."""
+"""A histogram of a block device's request latencies, marked with the exit latencies of its power states."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, labe
 from ktrial.watch.diagnosis.model import DeviceFound
 
 _HEIGHT = 150
-#: Bars to each doubling of the histograms.
+#: Bars per doubling of the latency.
 _BARS = 4
-#: The share of the axis that a line's name takes.
+#: Share of the axis that the name of a line needs.
 _NAMES = 0.16
 
 
 def latencies_chart(device: DeviceFound, style: Style) -> Chart:
-    """Bars on a logarithmic axis of time; dashed lines where requests count as slow, and at exits of power states."""
+    """Return bars on a logarithmic time axis, with dashed lines at the slow limit and at exit latencies."""
     bars = [(_begin(end_s), end_s, count) for end_s, count in device.histogram]
     marks = [(device.limit_s, f"slow: {show_seconds(device.limit_s)}")]
     marks += [(exit_s, f"exit of state {state}") for state, exit_s in device.exits]
     first = min([begin for begin, _, _ in bars] + [at_s for at_s, _ in marks])
     last = max([end for _, end, _ in bars] + [at_s for at_s, _ in marks])
-    # Beside the last line there is room for its name.
+    # Leave room for the name beside the last line.
     last = max(last, max(at_s for at_s, _ in marks) * (last / first) ** _NAMES)
     name = label(device.name, 40)
-    exits = ", and at what leaving its power states takes by its own word" if device.exits else ""
+    exits = ", and others the exit latencies that the drive states for its power states" if device.exits else ""
     return Chart(
         name="latencies",
         title=f"Requests to {name}",
-        caption=f"Requests to {name} by how long they took; a line stands where they count as slow{exits}.",
+        caption=f"Requests to {name} by latency; a line marks the limit for slow requests{exits}.",
         spec=frame(style, f"Requests to {name}", _body(bars, marks, (first * 1e3, last * 1e3), style)),
         table=Table(
             headers=("up to", "requests"),
@@ -95,11 +95,11 @@ def _body(
 
 
 def _begin(end_s: float) -> float:
-    """Return where a bar begins: four of equal width in each doubling."""
+    """Return the lower end of a bar; each doubling has four bars of equal width."""
     return end_s - 2.0 ** floor(log2(end_s * (1 - 1e-9))) / _BARS
 
 
 def _round_numbers(most: int) -> list[int]:
-    """1, 10, 100 … up to the highest bar, every second power where there are many."""
+    """Return 1, 10, 100 … up to the highest bar, or every second power if there are many."""
     powers = len(str(most))
     return [10**power for power in range(0, powers, 1 + powers // 5)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording was found to say: phases, stutters, causes against chance, and what could be tried."""
+"""The diagnosis of a recording: phases, stutters, causes compared with chance, and proposals."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 
 import msgspec
 
-#: named: beyond chance, alone or on stutters that no other explains. with-another: falls together with a named one.
-#: chance: no more than chance. idle: seen, never at work. unseen: nothing in the recording would show it.
+#: named: beyond chance, alone or on stutters that no other cause explains. with-another: coincides with a named one.
+#: chance: no more than chance. idle: observable, but never active. unseen: the recording could not show it.
 Standing = Literal["named", "with-another", "chance", "idle", "unseen"]
 
 
 class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate with its 95 % interval, None if there is too little to tell one."""
+    """An estimate with its 95 % interval; ends are None if there is too little data."""
 
     estimate: float
     low: float | None = None
@@ -22,7 +22,7 @@ class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A phase and what fell into it."""
+    """A phase and its stutters."""
 
     name: str
     begin_s: float
@@ -33,9 +33,9 @@ class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
-    """The stutter in which a cause was at work for longest, and what was seen of the cause then.
+    """The stutter in which a cause was active for longest, and the evidence of the cause.
 
-    `spans` is when the cause was at work around it.
+    `spans` are the cause's activities around it.
     """
 
     begin_s: float
@@ -45,14 +45,14 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def around_s(self) -> float:
-        """So much before and after it is told with it."""
+        """The time before and after the stutter that is shown with it."""
         return max(2.0, 3 * self.duration_s)
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """How one cause stands: stutters that overlap it, how many would by chance, and the chance of so many.
+    """A cause with the stutters that overlap it, the number expected by chance, and the p of as many.
 
-    `by_phase` are those of each phase; `late_share` is their share of all the time that was late.
+    `by_phase` counts them per phase; `late_share` is their share of all late time.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpisodeFound(msgspec.Struct, frozen=True, kw_only=True):
-    """Stutters close together; `gap_s` since the end of the episode before it, None of the first."""
+    """A group of stutters; `gap_s` is the time since the previous episode's end, None for the first."""
 
     begin_s: float
     end_s: float
@@ -82,7 +82,7 @@ class EpisodeFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aggressor(msgspec.Struct, frozen=True, kw_only=True):
-    """A process or group that grew before stutters: by how much in the window before each, and otherwise."""
+    """A process or group that grew before stutters: its growth in the window before them, and at other times."""
 
     name: str
     what: Literal["memory", "page cache", "I/O"]
@@ -91,7 +91,7 @@ class Aggressor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that acts on a named cause. `now` is None if it could not be read here."""
+    """A setting that acts on a named cause. `now` is None if the current value is unreadable."""
 
     cause: str
     knob: str
@@ -104,7 +104,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModeFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A heap of requests by how long they took. `state`: a power state whose exit it fits, and how long that takes."""
+    """A cluster of request latencies. `state` is the power state whose exit latency `exit_s` matches it."""
 
     at_s: float
     share: float
@@ -113,10 +113,10 @@ class ModeFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A block device: how long its requests took. `above_share` is of those that took longer than `limit_s`.
+    """A block device and its request latencies. `above_share` is the share of requests slower than `limit_s`.
 
-    `histogram` holds ends of bars in seconds and requests, empty bars left out; `exits` the power states that it may
-    enter by itself and how long leaving each takes, by the drive's own word.
+    `histogram` holds the upper end and the count of each non-empty bar; `exits` the power states that the drive may
+    enter on its own and the exit latency that it states for each.
     """
 
     name: str
@@ -133,9 +133,9 @@ class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventsFound(msgspec.Struct, frozen=True, kw_only=True):
-    """All events of one kind; times are None if no end was seen, `threads` those that were hit most often.
+    """All events of one kind; times are None if no end was recorded, `threads` are those hit most often.
 
-    `lost` events came from the same source and were not seen.
+    `lost` counts the lost events of the same source.
     """
 
     kind: str
@@ -148,9 +148,9 @@ class EventsFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """A series over the whole recording: mean with its interval, and peak; growth a second of a counter.
+    """A series over the whole recording: mean with its interval, and peak; for counters, of the growth per second.
 
-    `by_phase` is its mean in each phase, None if nothing was read in it.
+    `by_phase` is its mean in each phase, None without samples.
     """
 
     name: str
@@ -163,14 +163,14 @@ class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """When a cause was at work: begin and end of each stretch; those with hardly a pause between them are one."""
+    """The stretches in which a cause was active, merged if hardly apart."""
 
     cause: str
     spans: tuple[tuple[float, float], ...]
 
 
 class PressureLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The share of time in which some task waited: the highest of each of equal steps; None if nothing was read."""
+    """The share of time in which some task waited: the highest value of each step, None without samples."""
 
     name: str
     step_s: float
@@ -178,9 +178,9 @@ class PressureLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `named` is empty if none of the causes that could be seen stands out: none of these.
+    """The whole diagnosis. `named` is empty if no observable cause stands out.
 
-    `late` holds begin and length of the longest stutters, in the order of time.
+    `late` holds begin and length of the longest stutters, in order of time.
     """
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Diagnoses as one HTML file that needs nothing else: the time line, the causes, and what could be tried."""
+"""Diagnoses as one self-contained HTML file with time line, causes and proposals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _WIDE = 900
 
 
 def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
-    """Return a section for each recording, and their figures side by side."""
+    """Return the page: a section for each recording, and the figures of several side by side."""
     style = f"{STYLE}\n{TIMELINE_STYLE}"
     policy = (
         f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(TIMELINE_SCRIPT)}'; "
@@ -64,7 +64,7 @@ def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
     )
     sections = [_section(number, one, left_out) for number, (one, left_out) in enumerate(found)]
     beside = _side_by_side([one for one, _ in found]) if len(found) > 1 else None
-    footer = tag("footer", tag("p", "Made by ktrial; this file loads nothing."))
+    footer = tag("footer", tag("p", "Made by ktrial; this file loads no external resources."))
     body = tag("body", tag("main", sections, beside), footer, tag("script", Markup(TIMELINE_SCRIPT)))
     return f"<!DOCTYPE html>\n{tag('html', tag('head', head), body, lang='en')}\n"
 
@@ -109,7 +109,7 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
 
 
 def _causes(number: int, found: Diagnosis) -> list[Part]:
-    """All that were at work; of those that overlap stutters the worst example with its picture, and whom they hit."""
+    """Return all active causes; those that overlap stutters with the worst example, its picture and the threads hit."""
     rows = cause_rows(found)
     headers, by_phase = phase_cause_rows(found)
     parts: list[Part] = [table("Causes", CAUSES, rows, numeric=(1, 2, 3, 4, 5)) if rows else None]
@@ -126,7 +126,7 @@ def _causes(number: int, found: Diagnosis) -> list[Part]:
 
 
 def _devices(number: int, found: Diagnosis) -> list[Part]:
-    """Return all devices, and of each how long its requests took as a picture."""
+    """Return a table of all devices, and a chart of each device's latencies."""
     if not found.devices:
         return []
     parts: list[Part] = [table("Block devices", HEADERS, device_rows(found.devices), numeric=(1, 2, 3, 4, 5))]
@@ -140,7 +140,7 @@ def _devices(number: int, found: Diagnosis) -> list[Part]:
 
 
 def _example(prefix: str, found: Diagnosis, cause: Cause, worst: Worst) -> Markup:
-    """Return the seconds around one stutter, with the cause as it was at work to the millisecond."""
+    """Return a picture of the seconds around one stutter, with the cause's activity to the millisecond."""
     name, around_s = cause.name, worst.around_s
     lanes = tuple(
         msgspec.structs.replace(lane, spans=worst.spans) if lane.cause == cause.id else lane for lane in found.lanes
@@ -152,7 +152,7 @@ def _example(prefix: str, found: Diagnosis, cause: Cause, worst: Worst) -> Marku
 
 
 def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
-    """Return the picture, and what a script needs to draw any part of it larger."""
+    """Return the picture, and the data from which the script draws enlarged parts."""
     chart = timeline_chart(found, Style(palette=PAGE, width=_WIDE, titled=False))
     drawn = inline_svg(chart, f"t{number}").replace(f"t{number}-title", name, 1)
     begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
@@ -179,6 +179,6 @@ def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
 
 
 def _side_by_side(found: Sequence[Diagnosis]) -> Markup:
-    """Means of what the signs look at; no claim from one session to another."""
+    """Return the figures side by side, with a caution about differences between sessions."""
     headers, rows = beside_rows(found)
     return tag("section", tag("h2", "Side by side"), tag("p", CAUTION), table("Figures", headers, rows))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script that makes a time line zoomable: by wheel, by dragging, by keys and by buttons.
+"""The script that zooms and moves a time line with wheel, mouse, keys and buttons.
 
-Without it the picture stays as it is. It makes text nodes and SVG elements only, never markup.
+Without it the picture is static. It creates only text nodes and SVG elements, never markup.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ for (const figure of document.querySelectorAll('figure.timeline')) {
     if (told.pressures.length) { pressures(top); top += PRESSURE + 14; }
     lanes(top);
     axis(height - AXIS);
-    said.textContent = from === told.begin && to === told.end ? 'all of it'
+    said.textContent = from === told.begin && to === told.end ? 'whole recording'
       : 'from ' + shown(from, (to - from) / 100) + ' to ' + shown(to, (to - from) / 100) + ' s';
   };
   const look = (begin, end) => {

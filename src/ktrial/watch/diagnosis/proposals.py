@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What could be tried against named causes on this machine: values computed for it, price, evidence, the trial."""
+"""Proposals against named causes on this machine: computed values, price, evidence and a trial."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ktrial.watch.diagnosis.values import Computed, group_cpu, group_memory, irq
 from ktrial.watch.watermark_model import MOST_SCALE, RESERVE, scale_for
 from ktrial.watch.watermarks import WatermarkLayout, layout_here
 
-#: The lead of kswapd is to last so long at the recording's peak demand; more than this share of memory is not proposed.
+#: The target lead time of kswapd at the recording's peak demand, and the largest share of memory to keep free for it.
 _LEAD_S = 0.5
 _MOST_KEPT = 0.1
 _DEMAND = ("vmstat.pgalloc_*", "vmstat.pgscan_direct", "vmstat.pgsteal_direct")
@@ -35,14 +35,14 @@ _CLAIMS = 2
 _ZRAM = "zram:disksize"
 _GROUPS = "/sys/fs/cgroup"
 
-#: The setting to be tried -> the words of `ktrial try` that measure it.
+#: Maps the setting to try to the words of `ktrial try` that measure it.
 Measure = Callable[[str], tuple[str, ...]]
 
 
 def with_proposals(
     diagnosis: Diagnosis, symptoms: Mapping[str, Symptom], recording: Recording, machine: Machine, catalog: Catalog
 ) -> tuple[Diagnosis, tuple[str, ...]]:
-    """Return the diagnosis with what would change something here, and why other remedies are not among it."""
+    """Return the diagnosis with the proposals that would change something here, and why other remedies are left out."""
     found: list[Proposal] = []
     left_out: list[str] = []
     for cause in diagnosis.named:
@@ -52,13 +52,13 @@ def with_proposals(
         for remedy in symptom.remedy:
             try:
                 word, computed = _word(remedy, recording, machine, catalog, diagnosis)
-                # Nothing is applied: what is dangerous is said with its price, and its line says so again.
+                # Nothing is applied. A dangerous proposal shows its price, and its command needs --yes-dangerous.
                 plan, _ = make_plan(machine, catalog, (word,), allow_dangerous=remedy.compute == "group-memory")
             except KtrialError as error:
                 left_out.append(f"{remedy.knob}: {error.message}")
                 continue
             left_out += [f"{refusal.address}: {refusal.reason}" for refusal in plan.refusals]
-            left_out += [f"{change.address}: {change.new_text} is in force already" for change in plan.same]
+            left_out += [f"{change.address}: {change.new_text} is already in force" for change in plan.same]
             left_out += [f"{change.address} is inert here: {change.inert}" for change in plan.changes if change.inert]
             why = remedy.why if computed is None else f"{remedy.why}: {computed.because}"
             measure = partial(_measure, symptom=symptom, recording=recording, computed=computed, catalog=catalog)
@@ -88,7 +88,7 @@ def _zram_proposal(cause: Cause, why: str, step: ZramStep, catalog: Catalog, mea
 def _proposal_of(
     cause: Cause, knob: Knob, change: tuple[str, str, str | None], why: str, try_line: tuple[str, ...]
 ) -> Proposal:
-    """`change` is the address, the value for it and that in force."""
+    """Build a proposal; `change` is the address, the new value and the current one."""
     address, value, now = change
     return Proposal(
         cause=cause.id,
@@ -105,7 +105,7 @@ def _proposal_of(
 def _measure(
     word: str, *, symptom: Symptom, recording: Recording, computed: Computed | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """Return what could tell it apart: the program that was watched, where a session counts the cause; else a suite."""
+    """Return the words that measure the effect: the watched program if a figure counts the cause, otherwise a suite."""
     command = _command(recording)
     if symptom.figure is not None and command is not None:
         return ("--suite", "watch", "--primary", symptom.figure, "-p", f"program={shlex.join(command)}")
@@ -116,16 +116,16 @@ def _measure(
 
 
 def _command(recording: Recording) -> tuple[str, ...] | None:
-    """Return what was watched, to be started anew; None if nobody knows, or it cannot be shown as it is.
+    """Return the watched command, or None if it is unknown or unprintable.
 
-    A program may call itself anything: what cannot be shown must not be pasted either.
+    A program can set its own name: text that cannot be shown must not be pasted either.
     """
     shown = recording.command and all(word.isprintable() for word in recording.command)
     return recording.command if shown else None
 
 
 def _command_line(command: tuple[str, ...], computed: Computed | None) -> tuple[str, ...]:
-    """Return the command, in its control group where a limit of that is meant."""
+    """Return the command, started in its control group if the setting is a limit of that group."""
     if computed is None or computed.start_in is None:
         return command
     place = shlex.quote(f"{_GROUPS}{computed.start_in}/cgroup.procs")
@@ -146,7 +146,7 @@ def _word(
 def _computed(
     remedy: Remedy, knob: Knob, recording: Recording, machine: Machine, diagnosis: Diagnosis
 ) -> Computed | None:
-    """Of remedies whose value and instance come from the recording."""
+    """Return value and instance of a remedy that computes both from the recording, otherwise None."""
     match remedy.compute:
         case "group-memory":
             return group_memory(knob, recording, machine)
@@ -178,7 +178,7 @@ def _from_what_is_in_force(remedy: Remedy, knob: Knob, recording: Recording, mac
 
 
 def _instance(knob: Knob, recording: Recording) -> str:
-    """Of a block device's knob the device whose requests took longest in all; else every instance."""
+    """Return the slowest block device for a knob of block devices, otherwise every instance."""
     slow_s: dict[str, float] = {}
     for event in recording.events:
         if event.kind == "block-io" and event.device is not None:
@@ -187,7 +187,7 @@ def _instance(knob: Knob, recording: Recording) -> str:
 
 
 def _watermark_scale(recording: Recording, layout: WatermarkLayout) -> int:
-    """A lead of half a second at the peak demand on memory in the recording, within a tenth of memory kept free."""
+    """Return the scale for half a second of lead time at the recording's peak demand, within a tenth of memory."""
     memory_bytes = sum(zone.managed_pages for zone in layout.zones) * layout.page_bytes
     peaks: dict[str, float] = {}
     for name, series in recording.series.items():

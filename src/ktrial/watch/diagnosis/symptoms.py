@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stutter can come from, and what in a recording would show it: the table `catalog/symptoms.toml`.
+"""The possible causes of stutters and their signs in a recording, from the table `catalog/symptoms.toml`.
 
-When it is read the knobs that it names are checked: they are there and take the values.
+Loading it checks that its knobs exist and accept their values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def load_symptoms(catalog: Catalog, path: Path = BUILT_IN / "symptoms.toml") -> 
     found: dict[str, Symptom] = {}
     for symptom in read_toml(path, SymptomFile).symptom:
         if symptom.id in found:
-            raise BadInput(f"two symptoms are called {symptom.id}", file=str(path), hint="rename one of them")
+            raise BadInput(f"duplicate symptom {symptom.id}", file=str(path), hint="rename one of them")
         try:
             for remedy in symptom.remedy:
                 knob = find_knob(remedy.knob, catalog.knobs)
@@ -39,17 +39,17 @@ def load_symptoms(catalog: Catalog, path: Path = BUILT_IN / "symptoms.toml") -> 
     return found
 
 
-#: How a value is computed for the machine and the recording.
+#: The methods to compute a value for the machine and the recording.
 Compute = Literal["watermark-lead", "group-memory", "group-cpu", "irq-away", "zram-half", "double", "half", "zero"]
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A series that shows a cause at work while it lies beyond a limit. One of the limits is given.
+    """A series that shows an active cause while it is beyond its one limit.
 
-    `over` names a neighbour (the last part of its name) that the series is a share of.
+    `over` is the last part of the name of a neighbouring series; the limit then applies to the ratio of the two.
 
-    `series` are patterns, each match is looked at by itself. `above` and `below` are values in the series' unit (growth
-    a second of a counter); `times_usual` and `share_of_usual` are multiples of its median over the recording.
+    `series` are patterns, and each match is evaluated separately. `above` and `below` are values in the series' unit
+    (for counters, of the growth per second); `times_usual` and `share_of_usual` are multiples of its median.
     """
 
     series: tuple[str, ...]
@@ -62,14 +62,14 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def __post_init__(self) -> None:
         limits = (self.above, self.below, self.times_usual, self.share_of_usual)
         if sum(limit is not None for limit in limits) != 1:
-            raise ValueError("a sign has one limit: above, below, times_usual or share_of_usual")
+            raise ValueError("a sign needs exactly one limit: above, below, times_usual or share_of_usual")
 
 
 class Happening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Events that show a cause at work; shorter ones than `least_s` are passed over.
+    """Events of at least `least_s` that show an active cause.
 
-    Events of one thread with no longer pause than `together_s` between them are one: their times are added up. Where
-    there is some event for more than the share `victims_above` of the recording, those of the frame thread alone count.
+    Events of one thread with at most `together_s` between them are merged, and their durations added. If the events
+    cover more than the share `victims_above` of the recording, only those of the frame thread count.
     """
 
     events: tuple[str, ...]
@@ -79,7 +79,7 @@ class Happening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A knob that acts on the cause: its value, or how it is computed for the machine."""
+    """A knob that acts on the cause, with either a value or a method to compute one."""
 
     knob: str
     why: str
@@ -87,17 +87,16 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     compute: Compute | None = None
 
     def __post_init__(self) -> None:
-        """A value or a way to it."""
         if (self.value is None) == (self.compute is None):
             raise ValueError(f"{self.knob}: either value or compute")
 
 
 class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A cause. `lag_s` is how long after it a stutter may still begin.
+    """A cause. A stutter may begin up to `lag_s` after it.
 
-    `consequence`: it also follows from a stutter, so it is named only for stutters that nothing else explains.
-    `makes`: causes that it brings about, which are named only for stutters that it does not explain.
-    `figure`: the figure of a watched session that counts it, by which a trial tells whether it became less.
+    `consequence`: it can also be an effect of a stutter, so it is named only for stutters that nothing else explains.
+    `makes`: the causes that it brings about, which are named only for stutters that it does not explain.
+    `figure`: the figure of a watched session that counts it, for trials of a remedy.
     """
 
     id: str
@@ -113,14 +112,13 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     no_remedy: str | None = None
 
     def __post_init__(self) -> None:
-        """Something must show it, and something must be said of what to do."""
         if not self.sign and not self.happening:
-            raise ValueError(f"nothing shows {self.id}")
+            raise ValueError(f"{self.id}: needs a sign or a happening")
         if bool(self.remedy) == (self.no_remedy is not None):
-            raise ValueError(f"{self.id}: either a remedy or why there is none")
+            raise ValueError(f"{self.id}: needs either a remedy or no_remedy")
 
 
 class SymptomFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table."""
+    """The whole table of symptoms."""
 
     symptom: tuple[Symptom, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of a diagnosis, for the terminal and for the page."""
+"""Tables of a diagnosis for the terminal and the HTML page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ktrial.watch.diagnosis.model import Diagnosis, TimeRange
 CAUSES = ("cause", "stutters", "late time", "by chance", "p", "at work", "named")
 EPISODES = ("begins at", "lasts", "after a pause of", "stutters")
 EVENTS = ("event", "seen", "longest", "at", "together", "most often in")
-#: With more phases than this a table has no columns for them.
+#: With more phases than this, tables have no columns for them.
 _MOST_PHASES = 6
 
 
 def range_text(one: TimeRange, factor: float, unit: str) -> str:
-    """Return an estimate with its interval, where there is one."""
+    """Return an estimate with its interval, if there is one."""
     sign = f" {unit}" if unit else ""
     if one.low is None or one.high is None:
         return f"{three_digits(one.estimate * factor)}{sign}"
@@ -26,7 +26,7 @@ def range_text(one: TimeRange, factor: float, unit: str) -> str:
 
 
 def cause_rows(found: Diagnosis) -> list[list[str]]:
-    """Return a row under CAUSES for each cause that was at work."""
+    """Return a row under CAUSES for each active cause."""
     return [
         [
             cause.name,
@@ -43,7 +43,7 @@ def cause_rows(found: Diagnosis) -> list[list[str]]:
 
 
 def _standing(standing: str, with_cause: str | None, p: float | None, found: Diagnosis) -> str:
-    """Return whether it is named, and what it goes with where it is not."""
+    """Return whether a cause is named, or the named cause that it coincides with."""
     if standing == "named":
         return "yes"
     if standing == "with-another":
@@ -67,7 +67,7 @@ def event_rows(found: Diagnosis) -> list[list[str]]:
 
 
 def episode_rows(found: Diagnosis, most: int) -> list[list[str]]:
-    """Return a row under EPISODES for each of the fullest, in the order of time."""
+    """Return a row under EPISODES for each of the largest episodes, in order of time."""
     fullest = sorted(found.episodes, key=lambda one: -one.count)[:most]
     return [
         [
@@ -81,7 +81,7 @@ def episode_rows(found: Diagnosis, most: int) -> list[list[str]]:
 
 
 def phase_names(found: Diagnosis) -> list[str]:
-    """Return the phases, told apart where several have one name."""
+    """Return the names of the phases, made unique by their beginning."""
     names = [phase.name for phase in found.phases]
     return [
         phase.name if names.count(phase.name) == 1 else f"{phase.name} from {phase.begin_s:.0f} s"
@@ -90,7 +90,7 @@ def phase_names(found: Diagnosis) -> list[str]:
 
 
 def figure_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
-    """Headers, and what the signs look at: whole, its peak, and in each phase; no rows where nothing was read."""
+    """Return headers and a row for each series that a sign uses: mean, peak and mean per phase."""
     told = phase_names(found) if 1 < len(found.phases) <= _MOST_PHASES else []
     rows = []
     for one in found.figures:
@@ -101,7 +101,7 @@ def figure_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
 
 
 def phase_cause_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
-    """Return headers, and how many stutters of each phase overlap each cause; no rows where there is one phase."""
+    """Return headers and the number of stutters per phase that overlap each cause; no rows for a single phase."""
     if not 1 < len(found.phases) <= _MOST_PHASES:
         return [], []
     tested = [cause for cause in found.causes if cause.by_phase and cause.overlapping]
@@ -110,7 +110,7 @@ def phase_cause_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
 
 
 def beside_rows(found: Sequence[Diagnosis]) -> tuple[list[str], list[list[str]]]:
-    """Return headers, and the figures of several recordings beside one another, with intervals over blocks of time."""
+    """Return headers and the figures of several recordings side by side, with intervals over blocks of time."""
     rows = [
         ["stutters an hour", *("-" if one.per_hour is None else range_text(one.per_hour, 1, "") for one in found)],
         ["late time", *("-" if one.late_share is None else range_text(one.late_share, 100, "%") for one in found)],
@@ -130,7 +130,7 @@ def beside_rows(found: Sequence[Diagnosis]) -> tuple[list[str], list[list[str]]]
 
 
 def _device_rows(name: str, found: Sequence[Diagnosis]) -> list[list[str]]:
-    """Return the share of slow requests, and the length that one in a hundred passes."""
+    """Return the share of slow requests and the 99th percentile of a device in each recording."""
     told = [next((device for device in one.devices if device.name == name), None) for one in found]
     limit = next(show_seconds(device.limit_s) for device in told if device is not None)
     return [
@@ -143,5 +143,5 @@ def _device_rows(name: str, found: Sequence[Diagnosis]) -> list[list[str]]:
 
 
 def differing(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Return rows in which not all cells are the same, for a table that has to be short."""
+    """Return the rows whose cells differ, to keep a table short."""
     return [row for row in rows if len(set(row[1:])) > 1]

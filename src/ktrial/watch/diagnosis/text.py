@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A diagnosis as text: what was late, why beyond chance, and what could be tried."""
+"""A diagnosis as text: stutters, causes beyond chance, and proposals."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from ktrial.watch.diagnosis.tables import (
     range_text,
 )
 
-#: Columns of a time line of text.
+#: Columns of a text time line.
 _STRIP = 60
-#: So many episodes are told.
+#: Most episodes that are listed.
 SHOWN_EPISODES = 10
-#: What stands above those who grew before stutters.
+#: Headers of the table of aggressors.
 AGGRESSORS = ("grew before stutters", "", "in the 10 s before", "in any 10 s")
 
-#: What stands below recordings that are shown beside one another.
+#: The note below recordings that are shown side by side.
 CAUTION = (
-    "With intervals from blocks of time within each. One session each: what differs may be the session. A trial tells "
-    "whether a setting did it."
+    "Intervals come from blocks of time within each recording. Each is a single session, so the session itself may be "
+    "the difference. Run a trial to find out whether a setting is the cause."
 )
 
 
 def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
-    """Return everything for a terminal, the verdict first."""
+    """Return the whole diagnosis for a terminal, the verdict first."""
     lines = [paragraph(f"{found.name}: {_length(found.length_s)}, {_frames(found)}", width=width)]
     sentences = [paragraph(line, width=width) for line in verdict_sentences(found)]
     lines += ["", *sentences, *([""] if sentences else [])]
@@ -56,7 +56,7 @@ def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int
 
 
 def diagnoses_text(found: Sequence[tuple[Diagnosis, Sequence[str]]], *, width: int) -> str:
-    """Return each of several, then their figures beside one another."""
+    """Return each diagnosis, then the figures of several side by side."""
     texts = [diagnosis_text(one, left_out, width=width) for one, left_out in found]
     if len(found) > 1:
         headers, rows = beside_rows([one for one, _ in found])
@@ -74,7 +74,7 @@ def _length(length_s: float) -> str:
 
 
 def verdict_sentences(found: Diagnosis) -> list[str]:
-    """Return what was late, and what is named for it."""
+    """Return the stutters and their named causes."""
     if found.definition is None or found.late_share is None or found.per_hour is None:
         return []
     share = range_text(found.late_share, 100, "%")
@@ -86,7 +86,7 @@ def verdict_sentences(found: Diagnosis) -> list[str]:
             f"(p {p_text(cause.p_adjusted)}). {cause.what}"
         )
     if found.stutters and not found.named:
-        lines.append("None of these: no cause that this recording can show falls together with them beyond chance.")
+        lines.append("No cause found: none that this recording can show coincides with them beyond chance.")
     elif found.stutters and found.unexplained:
         words = "stutter overlaps" if found.unexplained == 1 else "stutters overlap"
         lines.append(f"{found.unexplained} {words} none of the causes above.")
@@ -99,7 +99,6 @@ def _phase_lines(found: Diagnosis, width: int) -> list[str]:
 
 
 def told_by(found: Diagnosis) -> list[str]:
-    """By what the phases were told apart."""
     return [f"Derived from {', '.join(found.told_by)}."] if found.told_by else []
 
 
@@ -131,7 +130,7 @@ def _cause_lines(found: Diagnosis, width: int) -> list[str]:
 
 
 def cause_sentences(cause: Cause) -> list[str]:
-    """Return the worst stutter of it, and whom it hit."""
+    """Return the worst stutter of a cause, and the threads that it hit."""
     lines = []
     if cause.worst is not None:
         took, at_s = show_seconds(cause.worst.duration_s), cause.worst.begin_s
@@ -143,7 +142,7 @@ def cause_sentences(cause: Cause) -> list[str]:
 
 
 def worst_strip(worst: Worst) -> list[str]:
-    """Return the worst stutter and what was at work in and around it, as two lines of one axis."""
+    """Return the worst stutter and the cause's activity around it, as two lines on one axis."""
     begin_s, end_s = worst.begin_s, worst.begin_s + worst.duration_s
     first_s, last_s = max(0.0, begin_s - worst.duration_s), end_s + worst.duration_s
     step_s = (last_s - first_s) / _STRIP
@@ -156,7 +155,7 @@ def worst_strip(worst: Worst) -> list[str]:
 
 
 def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:
-    """Return what was looked for and never there, and what nothing in the recording shows."""
+    """Return the causes that were never active, and those that the recording cannot show."""
     labels = (("idle", "never at work"), ("unseen", "could not be seen"))
     named = [(label, [cause.name for cause in found.causes if cause.standing == one]) for one, label in labels]
     return [(label, ", ".join(names)) for label, names in named if names]
@@ -175,14 +174,14 @@ def _episode_lines(found: Diagnosis, width: int) -> list[str]:
 
 
 def episode_sentences(found: Diagnosis) -> list[str]:
-    """Return how often stutters came close together, and how evenly."""
+    """Return the number of episodes, and how regularly they recur."""
     if not found.episodes:
         return []
     count = len(found.episodes)
     fullest = f"; the {SHOWN_EPISODES} fullest" if count > SHOWN_EPISODES else ""
     lines = [f"{count} episode{'s' if count > 1 else ''} of stutters{fullest}:"]
     if found.recurrence_s is not None and found.recurrence_p is not None:
-        even = "more evenly than by chance" if found.recurrence_p < 0.05 else "no more evenly than by chance"
+        even = "more regularly than by chance" if found.recurrence_p < 0.05 else "no more regularly than by chance"
         lines.insert(
             0, f"Episodes begin every {show_seconds(found.recurrence_s)}, {even} (p {p_text(found.recurrence_p)})."
         )
@@ -197,7 +196,6 @@ def _aggressor_lines(found: Diagnosis, width: int) -> list[str]:
 
 
 def aggressor_rows(found: Diagnosis) -> list[list[str]]:
-    """Return who grew before stutters, under AGGRESSORS."""
     return [[one.name, one.what, show_bytes(one.before_bytes), show_bytes(one.usual_bytes)] for one in found.aggressors]
 
 
@@ -211,7 +209,7 @@ def _device_lines(found: Diagnosis, width: int) -> list[str]:
 def _proposal_lines(found: Diagnosis, left_out: Sequence[str], width: int) -> list[str]:
     lines: list[str] = []
     if found.proposals:
-        lines += ["", "What could be tried (nothing is applied):"]
+        lines += ["", "Proposals (ktrial applies none of them):"]
     for one in found.proposals:
         lines += ["", paragraph(f"{one.knob}: {one.now or '?'} to {one.value}", width=width)]
         lines += [labelled("  why", one.why, width=width), labelled("  price", one.price, width=width)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as a picture: stutters, pressures and when each cause was at work, on one axis, with its phases."""
+"""A picture of a recording: stutters, pressures, activity of each cause, and phases on one time axis."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, labe
 from ktrial.watch.diagnosis.model import Diagnosis, Lane, PressureLine
 
 _STEP, _NAMES, _HEIGHT, _PRESSURE = 22, 190, 130, 70
-#: So many stutters, and so many moments apart, can be told in a picture.
+#: Most stutters and most distinguishable moments in a picture.
 _SHOWN = 800
 
 
 def timeline_chart(found: Diagnosis, style: Style) -> Chart:
-    """Above the stutters by their length, then pressures, below a lane for each cause that was at work."""
+    """Return a chart with stutters by length, then pressures, then a lane for each active cause."""
     begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
     x: Spec = {
         "type": "quantitative",
@@ -34,8 +34,8 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
     return Chart(
         name="timeline",
         title=found.name,
-        caption="Lines above are stutters, then shares of time in which some task waited, bars below stretches in "
-        "which a cause was at work; dashed lines are phases.",
+        caption="From top to bottom: stutters, the share of time in which some task waited, and stretches in which "
+        "each cause was active. Dashed lines separate phases.",
         spec=frame(
             style,
             label(found.name, 60),
@@ -46,7 +46,7 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
 
 
 def part_of(found: Diagnosis, begin_s: float, end_s: float, name: str) -> Diagnosis:
-    """Return a stretch of it under another name, to be drawn by itself; it begins with a step of the pressures."""
+    """Return a stretch of a diagnosis under another name; it begins with a step of the pressures."""
     start_s = min((phase.begin_s for phase in found.phases), default=0.0)
     step_s = min((line.step_s for line in found.pressures), default=0.0)
     begin_s = max(begin_s, start_s)
@@ -83,7 +83,7 @@ def _longest(found: Diagnosis) -> list[tuple[float, float]]:
 
 
 def _apart(lane: Lane, least_s: float) -> list[tuple[float, float]]:
-    """Return stretches of which a picture can tell the pauses."""
+    """Merge stretches whose pauses a picture cannot show."""
     spans: list[tuple[float, float]] = []
     for begin_s, end_s in lane.spans:
         if spans and begin_s - spans[-1][1] < least_s:
@@ -94,7 +94,7 @@ def _apart(lane: Lane, least_s: float) -> list[tuple[float, float]]:
 
 
 def _pressures(found: Diagnosis, style: Style, x: Spec) -> Spec:
-    """Return a line for each, the highest values of as many steps as a picture can show."""
+    """Return a line for each pressure, with the highest value of each step that a picture can show."""
     begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
     values = []
     for line in found.pressures:

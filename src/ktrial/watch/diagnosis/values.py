@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values against named causes, computed from the recording for this machine: limits of groups, CPUs of interrupts."""
+"""Values computed from a recording for this machine: limits of control groups, CPUs of interrupts, zram size."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.observe import observe
 from ktrial.watch.diagnosis.model import Diagnosis
 
-#: A group that reached its limit gets what it held, and so much more.
+#: A group that reached its limit gets its peak use times this factor.
 _ROOM = 1.25
-#: Quotas are whole milliseconds.
+#: Quotas are rounded up to whole milliseconds.
 _STEP_US = 1000
-#: A CPU on which the frame thread was seen less often than this is not one of its own.
+#: A CPU belongs to the frame thread if the thread was seen there at least this often.
 _OWN_CPU = 0.1
 
 
 class Computed(msgspec.Struct, frozen=True):
-    """A setting, and what in the recording it comes from. `start_in` is the group in which a trial of it must run."""
+    """A setting and its justification by the recording. `start_in` is the group in which a trial of it must run."""
 
     address: str
     value: str
@@ -37,9 +37,9 @@ class Computed(msgspec.Struct, frozen=True):
 
 
 def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """Return the limit that was reached, raised to what the group held at its fullest and a quarter more.
+    """Return the memory limit that was reached, raised to the group's peak use plus a quarter.
 
-    Raises BadInput if the recording does not tell that, or the limit is no longer there.
+    Raises BadInput if the recording lacks the data or the limit no longer exists.
     """
     event = knob.id.rpartition(".")[2]
     prefix, group = _limited(recording, f"memory_events.{event}", knob)
@@ -51,35 +51,35 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
     page_bytes = page if isinstance(page, int) else 4096
     now = _in_force(knob, group, machine)
     if not now.isdigit():
-        raise BadInput(f"{knob.id} of {group.path} is {now}: there is no limit to be raised")
+        raise BadInput(f"{knob.id} of {group.path} is {now}: there is no limit to raise")
     value = int(min(max(held, int(now)) * _ROOM, total)) // page_bytes * page_bytes
     if value <= int(now):
-        raise BadInput(f"{knob.id} of {group.path} is {now} already, all of this machine's memory")
-    because = f"at its fullest it held {show_bytes(held)} with what was swapped out, and a quarter is added"
+        raise BadInput(f"{knob.id} of {group.path} is already {now}, all of this machine's memory")
+    because = f"its peak use, including swap, was {show_bytes(held)}; a quarter is added"
     return Computed(_address(knob, group), str(value), because, _own_group(knob, group, recording, machine))
 
 
 def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """Return the quota, raised by as much as the group was held up while it had used it up; its period stays.
+    """Return the CPU quota, raised in proportion to the time that the group was throttled, with the same period.
 
-    Raises BadInput if the recording does not tell that, or the quota is no longer there.
+    Raises BadInput if the recording lacks the data or the quota no longer exists.
     """
     prefix, group = _limited(recording, "cpu.nr_throttled", knob)
     usage, held = (recording.series.get(f"{prefix}.cpu.{what}") for what in ("usage", "throttled"))
     if usage is None or held is None:
-        raise BadInput(f"the CPU time of {group.path} is not in the recording")
+        raise BadInput(f"the recording lacks the CPU time of {group.path}")
     often = rate_of(recording.series[f"{prefix}.cpu.nr_throttled"])[1]
     at = np.isfinite(often) & (often > 0)
     used_s, held_s = (_grown(series, at) for series in (usage, held))
     words = _in_force(knob, group, machine).split()
     if len(words) != 2 or not all(word.isdigit() for word in words) or used_s <= 0:
-        raise BadInput(f"{knob.id} of {group.path} is {' '.join(words)}: there is no quota to be raised")
+        raise BadInput(f"{knob.id} of {group.path} is {' '.join(words)}: there is no quota to raise")
     quota_us, period_us = map(int, words)
     wanted_us = ceil(quota_us * (1 + held_s / used_s) / _STEP_US) * _STEP_US
     cpus = machine.facts(("cpu.threads",)).value("cpu.threads")
     unlimited = isinstance(cpus, int) and wanted_us >= cpus * period_us
     because = (
-        f"while it was held up it used {used_s:.3g} s of CPU time and would have used {held_s:.3g} s more"
+        f"while throttled it used {used_s:.3g} s of CPU time and would have used {held_s:.3g} s more"
         f"{', all CPUs together' if unlimited else ''}"
     )
     value = f"{'max' if unlimited else wanted_us} {period_us}"
@@ -91,7 +91,7 @@ def _address(knob: Knob, group: GroupLimits) -> str:
 
 
 def _own_group(knob: Knob, limited: GroupLimits, recording: Recording, machine: Machine) -> str:
-    """Return the program's own group, which the limit of one above it holds for too; that one where its own is gone."""
+    """Return the program's own group, or the limited group above it if the own one is gone; the limit covers both."""
     own = recording.groups[0]
     try:
         _in_force(knob, own, machine)
@@ -101,7 +101,7 @@ def _own_group(knob: Knob, limited: GroupLimits, recording: Recording, machine: 
 
 
 def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, GroupLimits]:
-    """Of the program's groups the one that met its limit most often: what its series begin with, and its limits."""
+    """Return the program's group that reached its limit most often: the prefix of its series, and its limits."""
     grown: dict[str, float] = {}
     for name, series in recording.series.items():
         if name.startswith("cgroup.") and name.endswith(f".{counter}"):
@@ -109,26 +109,26 @@ def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, Group
             grown[name.removesuffix(f".{counter}")] = values[-1] - values[0] if values else 0.0
     prefix = max(grown, key=lambda one: grown[one], default=None)
     if prefix is None or grown[prefix] <= 0:
-        raise BadInput(f"{knob.id}: no group of the program met that limit")
+        raise BadInput(f"{knob.id}: no group of the program reached that limit")
     path = recording.series[f"{prefix}.{counter}"].label
     if path is not None and not path.startswith("/"):
-        raise BadInput(f"{knob.id}: the limit that was met is that of {path}, a group of version 1: set it by hand")
+        raise BadInput(f"{knob.id}: the reached limit belongs to {path}, a cgroup of version 1: set it by hand")
     group = next((one for one in recording.groups if one.path == path), None)
     if group is None:
-        raise BadInput(f"{knob.id}: the recording does not tell which control group it was", hint="record it anew")
+        raise BadInput(f"{knob.id}: the recording does not name the control group", hint="record it again")
     return prefix, group
 
 
 def _peak(recording: Recording, prefix: str) -> int:
-    """Return the most that a group held in memory and in swap at one time."""
+    """Return a group's peak use of memory and swap together."""
     memory, swap = (recording.series.get(f"{prefix}.{what}") for what in ("memory", "swap"))
     if memory is None:
-        raise BadInput("how much memory the group held is not in the recording")
+        raise BadInput("the recording lacks the group's memory use")
     held = np.asarray(memory.values)
     if swap is not None and len(swap.values) == len(held):
         held = held + np.nan_to_num(np.asarray(swap.values))
     if not np.isfinite(held).any():
-        raise BadInput("how much memory the group held is not in the recording")
+        raise BadInput("the recording lacks the group's memory use")
     return int(np.nanmax(held))
 
 
@@ -137,53 +137,53 @@ def _in_force(knob: Knob, group: GroupLimits, machine: Machine) -> str:
     for instance in observe(machine, [knob], [label])[knob.id].instances:
         if instance.label == label and instance.reading.text is not None:
             return instance.reading.text
-    raise BadInput(f"{knob.id}: the control group {label} is not here now")
+    raise BadInput(f"{knob.id}: the control group {label} does not exist now")
 
 
 def _grown(series: Series, at: Any) -> float:
-    """Growth in the time up to the moments that are meant."""
+    """Return the total growth of a counter up to the selected samples."""
     steps = np.diff(np.asarray(series.values), prepend=np.nan)
     return float(np.nansum(steps[at])) if len(steps) == len(at) else 0.0
 
 
 def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diagnosis) -> Computed:
-    """Return the interrupt that came most often in the stutters, off the CPUs of the frame thread.
+    """Return an affinity that moves the busiest interrupt during stutters off the CPUs of the frame thread.
 
-    Raises BadInput if it cannot be moved, where that would not help, or where the recording does not tell.
+    Raises BadInput if it cannot be moved, if that would not help, or if the recording lacks the data.
     """
     line, label = _busiest(recording, diagnosis.late)
     called = f"interrupt {line} ({label})" if label else f"interrupt {line}"
     if not line.isdigit():
-        raise BadInput(f"{called} came most often in the stutters: each CPU has its own, it cannot be moved")
+        raise BadInput(f"{called}, the busiest during stutters, is per CPU and cannot be moved")
     own = _cpus_of_frames(recording)
     served = None if recording.interrupts is None else recording.interrupts.get(line)
     if served is not None:
         on = int(max(served.cpus, key=lambda cpu: served.cpus[cpu]))
         if own.get(on, 0.0) < _OWN_CPU:
             raise BadInput(
-                f"{called} was served by CPU {on}, where the frame thread does not run: moving it is no help"
+                f"{called} was handled by CPU {on}, where the frame thread does not run: moving it would not help"
             )
     state = observe(machine, [knob])[knob.id]
     here = next((one for one in state.instances if one.label == f"irq{line}"), None)
     if here is None or here.reading.text is None:
-        raise BadInput(f"{called} is not among the interrupts of this machine")
+        raise BadInput(f"{called} does not exist on this machine")
     if not here.reading.writable:
-        raise BadInput(f"{called} is managed by the kernel: it cannot be moved")
+        raise BadInput(f"{called} is managed by the kernel and cannot be moved")
     online = machine.facts(("cpu.online",)).value("cpu.online")
     cpus = set(online) if isinstance(online, list | tuple) else set()
     if len(cpus) < 2:
-        raise BadInput(f"{called}: there is no other CPU that could serve it")
+        raise BadInput(f"{called}: no other CPU could handle it")
     mask = int(here.reading.text.replace(",", ""), 16)
     allowed = {cpu for cpu in cpus if mask >> cpu & 1}
     usual = {cpu for cpu, share in own.items() if share >= _OWN_CPU}
     top = max(own, key=lambda cpu: own[cpu])
     rest = next(left for left in (allowed - usual, cpus - usual, allowed - {top}, cpus - {top}) if left)
-    because = f"{called} came most often in the stutters, and the frame thread ran on CPU {top} ({own[top]:.0%})"
+    because = f"{called} was the busiest during stutters, and the frame thread ran on CPU {top} ({own[top]:.0%})"
     return Computed(f"{knob.id}@irq{line}", _mask_text(rest), because)
 
 
 def _mask_text(cpus: set[int]) -> str:
-    """As the kernel writes it: groups of 32 CPUs."""
+    """Format a CPU mask like the kernel, in groups of 32 CPUs."""
     digits = f"{sum(1 << cpu for cpu in cpus):x}"
     if len(digits) <= 8:
         return digits
@@ -192,17 +192,17 @@ def _mask_text(cpus: set[int]) -> str:
 
 
 def _cpus_of_frames(recording: Recording) -> Mapping[int, float]:
-    """Return the share of looks in which the frame thread was on each CPU."""
+    """Return the share of samples in which the frame thread was on each CPU."""
     thread = recording.machine.get("frame_thread", recording.machine.get("process"))
     series = recording.series.get(f"threads.{thread}.cpu")
     seen = [int(value) for value in series.values if isfinite(value)] if series is not None else []
     if not seen:
-        raise BadInput("on which CPU the frame thread ran is not in the recording: watch a program (`-- PROGRAM`)")
+        raise BadInput("the recording lacks the CPUs of the frame thread: watch a program (`-- PROGRAM`)")
     return {cpu: seen.count(cpu) / len(seen) for cpu in set(seen)}
 
 
 def _busiest(recording: Recording, late: Sequence[tuple[float, float]]) -> tuple[str, str | None]:
-    """Of interrupts the one whose handler took longest in the stutters, or else the one that came more often then."""
+    """Return the interrupt whose handler took longest during stutters, or the one whose rate rose most."""
     spans = [(begin_s, begin_s + took_s) for begin_s, took_s in late]
     took_s: dict[str, float] = {}
     for event in recording.events:
@@ -220,12 +220,12 @@ def _busiest(recording: Recording, late: Sequence[tuple[float, float]]) -> tuple
     }
     name = max(above, key=lambda one: above[one], default=None)
     if name is None or above[name] <= 0:
-        raise BadInput("no interrupt came more often in the stutters than at other times")
+        raise BadInput("no interrupt was more frequent during stutters than at other times")
     return name.removeprefix("interrupts."), recording.series[name].label
 
 
 def _more_often(series: Series, spans: Sequence[tuple[float, float]]) -> float:
-    """Return how many more a second came in the stutters than at other times."""
+    """Return by how much the rate per second was higher during stutters than at other times."""
     times_s, rates = rate_of(series)
     known = np.isfinite(rates)
     inside = _overlapping(times_s, spans) & known
@@ -236,7 +236,7 @@ def _more_often(series: Series, spans: Sequence[tuple[float, float]]) -> float:
 
 
 def _overlapping(times_s: Array, spans: Sequence[tuple[float, float]]) -> Any:
-    """Return whether the time from one sample to the next overlaps a stutter."""
+    """Return for each sample whether the time since the previous one overlaps a stutter."""
     before_s = np.concatenate([times_s[:1], times_s[:-1]])
     hit = np.zeros(len(times_s), dtype=bool)
     for first, last in spans:
@@ -245,11 +245,11 @@ def _overlapping(times_s: Array, spans: Sequence[tuple[float, float]]) -> Any:
 
 
 def zram_half(knob: Knob, machine: Machine) -> Computed:
-    """Swap in memory, as large as half of it, where there is no such device. Raises BadInput if there is one."""
+    """Return a zram device of half the memory. Raises BadInput if there already is one."""
     facts = machine.facts(("memory.total", "zram.devices"))
     total = facts.value("memory.total")
     if facts.records("zram.devices"):
-        raise BadInput(f"{knob.id}: there is a zram device already")
+        raise BadInput(f"{knob.id}: there already is a zram device")
     if not isinstance(total, int):
         raise BadInput(f"cannot compute {knob.id}: total memory is unknown")
     return Computed(knob.id, str(total // 2 >> 20 << 20), "half of this machine's memory")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making a recording."""
+"""Recording of a machine or a program with the agent."""
