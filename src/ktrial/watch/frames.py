@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames: what logs of frames come to, and a game run under MangoHud whose capture is kept as a run."""
+"""Frame statistics of logs, and games run under MangoHud whose capture becomes a run of the store."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ from ktrial.recordings.frames.statistics import (
     sampled_statistics,
 )
 
-#: Variables of the session that may bear on frames and are kept with a run; others may hold secrets.
+#: Environment variables that may affect frames and are recorded with a run; others may hold secrets.
 KEPT_VARIABLES = re.compile(
     r"(?:MANGOHUD|MESA|RADV|ANV|NVK|LIBGL|GALLIUM|__GL|__GLX|__NV|__VK|VK|DXVK|VKD3D|PROTON|WINE|SDL|STEAM_COMPAT|ENABLE"
     r"|DISABLE|GAMEMODE|GAMESCOPE|LP|OBS_VKCAPTURE)_?[A-Z0-9_]*|LD_PRELOAD|vblank_mode|mesa_glthread|DISPLAY"
     r"|WAYLAND_DISPLAY|XDG_SESSION_TYPE|XDG_CURRENT_DESKTOP|DRI_PRIME|LANG|LC_[A-Z]+"
 )
-#: What MangoHud adds to the name of the process.
+#: The suffix that MangoHud appends to the name of the process.
 _STAMP = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\.csv$")
 NO_CAPTURE_HINT = (
-    "an OpenGL program that loads its library itself needs MANGOHUD_DLSYM=1 before ktrial; MangoHud before 0.7 writes "
-    "nothing unless its log ends before the game: give --duration 60s; where it writes elsewhere: --captures FOLDER"
+    "set MANGOHUD_DLSYM=1 if an OpenGL program loads its library itself; give --duration 60s to MangoHud before 0.7, "
+    "whose log must end before the game; give --captures FOLDER if MangoHud writes elsewhere"
 )
 
 
 class Game(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run: the program's path and arguments, and the whole environment without MangoHud's part.
+    """The game to run: path and arguments, and the whole environment except MangoHud's variables.
 
-    `program` chooses among captures by the name of the process; `duration_s` ends the log before the game.
-    `own_test` says that the game tests its frame rate itself and writes it to a log. The values of variables that are
-    `named` are recorded. `below_fps` is the rate that slow frames are below of, if another than usual.
+    `program` selects captures by the name of the process; `duration_s` ends the log before the game. With `own_test`
+    the game tests its frame rate itself and writes it to a log. The values of the variables `named` are recorded.
+    `below_fps` replaces the default rate below which frames are slow.
     """
 
     argv: tuple[str, ...]
@@ -69,13 +69,12 @@ class Game(msgspec.Struct, frozen=True, kw_only=True):
     below_fps: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what the game could not tell."""
         if self.own_test and self.below_fps is not None:
-            raise BadInput("--below-fps: X-Plane's own test tells no single frames", hint="leave it out")
+            raise BadInput("--below-fps: X-Plane's own test does not log single frames", hint="omit --below-fps")
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """A game that was run: its record, kept as `name` in `where`, with the report it was made of."""
+    """A finished game: its record, stored as `name` in `where`, and the report behind it."""
 
     record: RunRecord
     name: str
@@ -84,7 +83,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
-    """Return what a log of frames or of samples comes to, told by its content."""
+    """Return the statistics of a log of frames or samples, whose format its content shows."""
     if is_afterburner(data):
         return _sampled(read_afterburner(data, file), file, below_fps)
     if is_telemetry(data):
@@ -111,16 +110,16 @@ def _sampled(samples: FrameSamples, file: str, below_fps: float | None) -> Frame
 
 
 def read_frames(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
-    """Return what a log of frames comes to, told by its content; BadRun for one that holds no frame statistics."""
+    """Return the statistics of a log of frames, whose format its content shows; raise BadRun if it has none."""
     if is_mangohud(data):
         return _mangohud(data, file, BELOW_FPS if below_fps is None else below_fps)
     if is_xplane(data) and below_fps is not None:
-        raise BadInput("--below-fps: X-Plane tells no single frames", file=file, hint="leave it out")
+        raise BadInput("--below-fps: X-Plane does not log single frames", file=file, hint="omit --below-fps")
     if is_xplane(data):
         return _xplane(read_xplane(data, file), file)
     raise BadRun(
-        f"{file}: neither a log of MangoHud or MSI Afterburner, nor a Log.txt or telemetry of X-Plane",
-        hint="MangoHud writes PROGRAM_DATE_TIME.csv where its output_folder says; X-Plane Log.txt beside itself",
+        f"{file}: expected a log of MangoHud or MSI Afterburner, or Log.txt or telemetry of X-Plane",
+        hint="MangoHud writes PROGRAM_DATE_TIME.csv to its output_folder, X-Plane writes Log.txt to its own folder",
     )
 
 
@@ -152,8 +151,8 @@ def _xplane(log: XPlaneLog, file: str) -> FrameReport:
     stages = STAGES.get(len(log.stages))
     if stages is None:
         raise BadRun(
-            f"{file}: {len(log.stages)} stages of the frame rate test; a whole test has one (.fdr) or three",
-            hint="let X-Plane end by itself",
+            f"{file}: expected one (.fdr) or three stages of the frame rate test, got {len(log.stages)}",
+            hint="let X-Plane exit by itself",
         )
     return FrameReport(
         file=file,
@@ -177,9 +176,12 @@ def _xplane(log: XPlaneLog, file: str) -> FrameReport:
 
 
 def capture_environment(environment: Mapping[str, str], folder: str, duration_s: int | None) -> dict[str, str]:
-    """Return the environment with MangoHud on, and a capture of every frame into the folder."""
+    """Return the environment in which MangoHud captures every frame into the folder."""
     if "," in folder:
-        raise KtrialError(f"MangoHud cannot write to {folder}: it holds a comma", hint="set XDG_STATE_HOME elsewhere")
+        raise KtrialError(
+            f"MangoHud cannot write to {folder}: the path contains a comma",
+            hint="set XDG_STATE_HOME to a path without a comma",
+        )
     own = environment.get("MANGOHUD_CONFIG", "")
     ends = f",log_duration={duration_s if duration_s is not None else 0}"
     options = f"{CAPTURE_OPTIONS}{ends},output_folder={folder}"
@@ -187,7 +189,7 @@ def capture_environment(environment: Mapping[str, str], folder: str, duration_s:
 
 
 def captured_argv(argv: Sequence[str], mangohud: str | None, folder: str, variables: Mapping[str, str]) -> list[str]:
-    """The command with MangoHud before it; into a Flatpak, which has its own MangoHud, go its variables and folder."""
+    """Return the command with MangoHud in front; a Flatpak, which has its own, gets the variables and the folder."""
     program = argv[0].rpartition("/")[2]
     if program == "flatpak" and "run" in argv:
         at = argv.index("run") + 1
@@ -197,14 +199,14 @@ def captured_argv(argv: Sequence[str], mangohud: str | None, folder: str, variab
         return list(argv)
     if mangohud is None:
         raise KtrialError(
-            "mangohud is not installed: nothing could log the frames",
+            "cannot log frames: mangohud is not installed",
             hint="install the package mangohud (Flatpak: org.freedesktop.Platform.VulkanLayer.MangoHud)",
         )
     return [mangohud, *argv]
 
 
 class Arena(msgspec.Struct, frozen=True, kw_only=True):
-    """What a game is run with: `captures` for MangoHud, `log` for a game that tests itself."""
+    """The surroundings of a game: `captures` for MangoHud, `log` for a game that tests itself, and the store."""
 
     launcher: Launcher
     store: RunStore
@@ -217,9 +219,9 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play(game: Game, arena: Arena, *, quiet: bool = False) -> tuple[Exit, Played | BadRun]:
-    """Run the game to its end and keep what was captured; a BadRun when that came to nothing (kept too).
+    """Run the game to its end and store the run; return a BadRun instead of it if there are no usable frames.
 
-    With `quiet` what it prints to standard output goes to standard error.
+    With `quiet` the game's standard output goes to standard error.
     """
     environment = dict(game.environment)
     argv = list(game.argv)
@@ -266,10 +268,10 @@ def _captures(game: Game, arena: Arena, started_unix_ms: int) -> tuple[Capture, 
 
 
 def _choose_capture(game: Game, captures: Sequence[Capture]) -> tuple[Capture, FrameReport]:
-    """Return the capture that is meant: the one with most frames of those that can be read."""
+    """Return the readable capture with the most frames."""
     if not captures:
         if game.own_test:
-            raise BadRun("Log.txt was not written since the start", hint="give X-Plane by the path it is installed at")
+            raise BadRun("X-Plane did not write Log.txt since the start", hint="give the path of the installed X-Plane")
         meant = f" of {game.program}" if game.program is not None else ""
         raise BadRun(f"MangoHud left no capture{meant}", hint=NO_CAPTURE_HINT)
     reports: list[tuple[Capture, FrameReport]] = []
@@ -285,7 +287,7 @@ def _choose_capture(game: Game, captures: Sequence[Capture]) -> tuple[Capture, F
     check_measurements(tuple(one.outcome for one in report.outcomes), ParsedRun(measurements=report.measurements))
     others = [one.name for one in captures if one is not capture]
     if others:
-        text = f"the capture with most frames was taken; others: {', '.join(others)} (--program NAME chooses)"
+        text = f"ktrial used the capture with the most frames; others: {', '.join(others)} (select with --program NAME)"
         report = msgspec.structs.replace(report, notes=(*report.notes, text))
     return capture, report
 
@@ -342,14 +344,13 @@ def _record(  # noqa: PLR0913, PLR0917 (the parts of a record)
 
 
 def how_it_ended(ended: Exit) -> str:
-    """`ended with status 3`, `was ended by signal 15`."""
     if ended.signal is not None:
-        return f"was ended by signal {ended.signal}"
+        return f"was killed by signal {ended.signal}"
     return f"ended with status {ended.status}"
 
 
 def result_of(played: Played) -> Result:
-    """Return the run as the result of a measurement, as `ktrial bench` has it."""
+    """Return the run as a result like that of `ktrial bench`."""
     record = played.record
     headlines = [one.outcome.name for one in played.report.outcomes if one.outcome.headline]
     return Result(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frame statistics as text: each with its value, its unit, and how it is computed."""
+"""Frame statistics as text and as `ktrial.frames/1`, with values, units and definitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LABEL_COLUMNS = 18
 
 
 def frames_text(reports: Sequence[FrameReport], *, width: int) -> str:
-    """Return the statistics of each log, and then the definitions, once."""
+    """Return the statistics of each log, followed by all definitions."""
     parts = [_one(report, width) for report in reports]
     defined: dict[str, FrameOutcome] = {one.outcome.name: one for report in reports for one in report.outcomes}
     parts.append(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watermarks of memory zones as the kernel sets them, and how much lead time they give kswapd.
+"""Watermarks of memory zones as the kernel computes them, and the lead time that they give kswapd.
 
-mm/page_alloc.c, setup_per_zone_wmarks(), in whole pages: the reserve is shared out over the zones by their size, and
-from one mark to the next it is a quarter of a zone's share, or watermark_scale_factor / 10000 of the zone, whichever is
-more. Below `low` kswapd wakes; it works until `high` is free; below `min` whoever allocates reclaims by itself.
+This is setup_per_zone_wmarks() in mm/page_alloc.c, in whole pages: the kernel divides the reserve among the zones by
+size. The distance between two marks is a quarter of a zone's share or watermark_scale_factor / 10000 of the zone,
+whichever is larger. Below `low` kswapd wakes and works until `high` is free; below `min` allocating threads reclaim.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ktrial.machine.facts import FactBook
 
 SCALE = "vm.watermark_scale_factor"
 RESERVE = "vm.min_free_kbytes"
-#: vm.watermark_scale_factor goes no further.
+#: Largest vm.watermark_scale_factor.
 MOST_SCALE = 3000
-#: Zones that the kernel itself does not allocate from hold little of the reserve.
+#: Zones from which the kernel itself does not allocate; they get little of the reserve.
 _ELSEWHERE = frozenset(("HighMem", "Movable"))
 _CLUSTER_PAGES, _MOST_PAGES = 32, 128
 
 
 class Zone(msgspec.Struct, frozen=True, kw_only=True):
-    """A zone that holds memory, and the pages of it that the kernel manages."""
+    """A memory zone and the number of pages that the kernel manages in it."""
 
     node: int
     name: str
@@ -42,12 +42,12 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lead_pages(self) -> int:
-        """What can be allocated between the moment kswapd wakes and the moment an allocating thread is held up."""
+        """The pages that can be allocated after kswapd wakes and before an allocating thread must wait."""
         return self.low_pages - self.min_pages
 
 
 class WatermarkColumn(msgspec.Struct, frozen=True, kw_only=True):
-    """One pair of settings and what it comes to: in pages by zone, in bytes in all.
+    """One pair of settings and the resulting marks: pages for each zone, bytes in total.
 
     `kept_free_bytes` is what kswapd restores once memory has filled up; ordinary programs never get `reserve_bytes`.
     """
@@ -62,7 +62,7 @@ class WatermarkColumn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns side by side. `differs` says where /proc/zoneinfo is not as the arithmetic has it."""
+    """Several settings side by side. `differs` lists where /proc/zoneinfo disagrees with the computation."""
 
     kind: Literal["here", "elsewhere"]
     memory_bytes: int
@@ -76,11 +76,11 @@ class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def zone_marks(zones: Sequence[Zone], reserve_kb: int, scale: int, page_bytes: int) -> tuple[Marks, ...]:
-    """Return what the kernel makes of the two settings, zone by zone."""
+    """Return the marks that the kernel computes from the two settings, zone by zone."""
     reserve_pages = reserve_kb * 1024 // page_bytes
     own_pages = sum(zone.managed_pages for zone in zones if zone.name not in _ELSEWHERE)
     if own_pages <= 0:
-        raise BadInput("no zone that the kernel itself allocates from holds memory")
+        raise BadInput("no zone from which the kernel allocates has memory")
     found = []
     for zone in zones:
         share = reserve_pages * zone.managed_pages // own_pages
@@ -102,7 +102,7 @@ def in_all(marks: Iterable[Marks]) -> Marks:
 
 
 def scale_for(zones: Sequence[Zone], reserve_kb: int, lead_bytes: float, page_bytes: int) -> int | None:
-    """Return the least watermark_scale_factor with that lead time in all; None if the largest does not reach it."""
+    """Return the smallest watermark_scale_factor with this total lead; None if the largest does not reach it."""
 
     def lead(scale: int) -> int:
         return in_all(zone_marks(zones, reserve_kb, scale, page_bytes)).lead_pages * page_bytes
@@ -117,7 +117,7 @@ def scale_for(zones: Sequence[Zone], reserve_kb: int, lead_bytes: float, page_by
 
 
 def zones_of(facts: FactBook) -> tuple[Zone, ...]:
-    """Return the zones of a machine; BadInput where they could not be told."""
+    """Return the zones of a machine. Raises BadInput if they are unknown."""
     found = []
     for record in facts.records("memory.zones"):
         pages = record.get("managed_pages")
@@ -127,14 +127,14 @@ def zones_of(facts: FactBook) -> tuple[Zone, ...]:
         fact = facts.get("memory.zones")
         why = fact.why_missing if fact is not None else ""
         raise BadInput(
-            f"the zones of memory are not known: {why or 'no fact tells them'}",
-            hint="--memory 96GiB computes for a machine that is not at hand",
+            f"cannot compute watermarks: memory zones are unknown{f' ({why})' if why else ''}",
+            hint="use --memory 96GiB to compute for another machine",
         )
     return tuple(found)
 
 
 def shown_marks(facts: FactBook) -> tuple[Marks | None, ...]:
-    """Return what /proc/zoneinfo says, in the order of `zones_of`; None if a mark is missing."""
+    """Return the marks in /proc/zoneinfo, in the order of `zones_of`; None if one is missing."""
     found: list[Marks | None] = []
     for record in facts.records("memory.zones"):
         pages = record.get("managed_pages")
@@ -147,10 +147,10 @@ def shown_marks(facts: FactBook) -> tuple[Marks | None, ...]:
 
 
 def usual_zones(memory_bytes: float) -> tuple[Zone, ...]:
-    """The zones of a PC with so much memory in one node: 15 MiB for old devices, up to 3 GiB below 4 GiB, the rest."""
+    """Return the zones of a single-node PC: 15 MiB for old devices, up to 3 GiB below 4 GiB, and the rest."""
     pages = int(memory_bytes) // 4096
     if pages < 8192:
-        raise BadInput(f"{int(memory_bytes)} bytes of memory are too few", hint="--memory 16GiB, at least 32 MiB")
+        raise BadInput(f"expected at least 32 MiB of memory, got {int(memory_bytes)} bytes", hint="--memory 16GiB")
     old = 3840
     middle = min(pages - old, 786_432 - old)
     rest = pages - old - middle

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watermarks of a machine under the settings in force and under others, side by side."""
+"""Watermarks of a machine under its current settings and under others, side by side."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _PATHS: Mapping[str, str] = {
 }
 _VMSTAT = "/proc/vmstat"
 _LOOK_S = 0.1
-_OTHER_RULES = "memory came or went since they were set, or this kernel has other rules"
-#: pgalloc_normal and its like; of what is freed, that which reclaim freed was wanted all the same.
+_OTHER_RULES = "memory was added or removed since they were set, or this kernel computes them differently"
+#: pgalloc_normal and others. Pages freed by reclaim do not reduce demand: programs still wanted them.
 _TAKEN = re.compile(rb"^pgalloc_\w+ (\d+)$", re.MULTILINE)
 _RECLAIMED = re.compile(rb"^pgsteal_(?:kswapd|direct|khugepaged) (\d+)$", re.MULTILINE)
 _FREED = re.compile(rb"^pgfree (\d+)$", re.MULTILINE)
 
 
 class WatermarkLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine's memory as far as the watermarks hang on it, and the two settings there."""
+    """The memory of a machine as far as watermarks depend on it, and its two settings."""
 
     kind: Literal["here", "elsewhere"]
     zones: tuple[Zone, ...]
@@ -58,7 +58,7 @@ class WatermarkLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lead(msgspec.Struct, frozen=True):
-    """A wanted lead time: as bytes, or as seconds at the allocation rate."""
+    """A requested lead: bytes, or seconds at the allocation rate."""
 
     text: str
     amount_bytes: float | None = None
@@ -66,7 +66,7 @@ class Lead(msgspec.Struct, frozen=True):
 
 
 def layout_here(machine: Machine) -> WatermarkLayout:
-    """Memory and settings of the machine at hand."""
+    """Return memory and settings of this machine."""
     facts = machine.facts(("memory", "thp"))
     read = machine.read(tuple(_PATHS.values()))
     settings = {}
@@ -75,8 +75,8 @@ def layout_here(machine: Machine) -> WatermarkLayout:
         text = reading.data.decode("ascii", "replace").strip() if reading is not None and reading.data else ""
         if not text.isdigit():
             raise Refused(
-                f"cannot read {path} here",
-                hint="kernels before 4.6 have no watermark_scale_factor; --memory 96GiB needs no machine",
+                f"cannot read {path}",
+                hint="use --memory 96GiB to compute without a machine (kernels before 4.6 lack watermark_scale_factor)",
             )
         settings[name] = int(text)
     page_bytes = facts.value("memory.page_bytes")
@@ -91,7 +91,7 @@ def layout_here(machine: Machine) -> WatermarkLayout:
 
 
 def layout_elsewhere(memory_bytes: float, catalog: Catalog) -> WatermarkLayout:
-    """Return a PC with so much memory and the kernel's defaults."""
+    """Return a PC with this much memory and the kernel's defaults."""
     zones = usual_zones(memory_bytes)
     records = [{"node": zone.node, "zone": zone.name, "managed_pages": zone.managed_pages} for zone in zones]
     known = {
@@ -113,7 +113,7 @@ def compare(
     lead: Lead | None = None,
     rate: tuple[float, str] | None = None,
 ) -> Watermarks:
-    """Return the settings in force, those of each word, and those for the wanted lead time."""
+    """Return the current settings, those of each word, and those for the requested lead, side by side."""
     per_s = None if rate is None else rate[0]
     wanted = [("in force" if layout.kind == "here" else "default", layout.settings)]
     for word in words:
@@ -136,7 +136,7 @@ def compare(
 
 
 def peak_rate(machine: Machine, clock: Clock, duration_s: float, page_bytes: int) -> float:
-    """The most memory a second that programs took and did not give back by themselves, over a tenth of a second."""
+    """Return the peak of memory per second that programs took and did not free, over tenths of a second."""
     before = _demand_pages(machine, clock)
     begin_ns, peak, looks = before[0], 0.0, 0
     while clock.monotonic_ns() - begin_ns < duration_s * 1e9 or not looks:
@@ -153,18 +153,20 @@ def _demand_pages(machine: Machine, clock: Clock) -> tuple[int, int]:
     data = reading.data if reading is not None and reading.data is not None else b""
     taken, reclaimed, freed = (pattern.findall(data) for pattern in (_TAKEN, _RECLAIMED, _FREED))
     if not (taken and reclaimed and freed):
-        raise Refused(f"{_VMSTAT} does not count pages taken and freed", hint="give the rate: --rate 2GiB")
+        raise Refused(f"{_VMSTAT} lacks counters of allocated and freed pages", hint="give the rate: --rate 2GiB")
     return clock.monotonic_ns(), sum(map(int, taken)) + sum(map(int, reclaimed)) - sum(map(int, freed))
 
 
 def _columns(word: str, layout: WatermarkLayout, catalog: Catalog) -> list[tuple[str, Mapping[str, int]]]:
-    """Return a word is a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
+    """Return the columns of a word: a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
     if not is_assignment(word):
         return [(word, _of_profile(word, layout, catalog))]
     parts = [parse_assignment(part) for part in word.split("+")]
     several = [value for _, value in parts if "," in value]
     if several and len(parts) > 1:
-        raise BadInput(f"{word}: several values and several settings at once", hint="write each pair as a word")
+        raise BadInput(
+            f"{word}: cannot combine several values with several settings", hint="write each pair as one word"
+        )
     found: list[tuple[str, Mapping[str, int]]] = []
     for chosen in several[0].split(",") if several else [""]:
         settings = dict(layout.settings)
@@ -216,8 +218,8 @@ def _for_lead(layout: WatermarkLayout, lead: Lead, per_s: float | None) -> tuple
     scale = scale_for(layout.zones, layout.settings[RESERVE], wanted, layout.page_bytes)
     if scale is None:
         raise Refused(
-            f"--lead {lead.text}: no {SCALE} gives so much here",
-            hint="a quarter of vm.min_free_kbytes counts as lead time as well, but that memory is lost for good",
+            f"--lead {lead.text}: no {SCALE} gives this much here",
+            hint="raise vm.min_free_kbytes: a quarter of it adds to the lead, but programs cannot use that memory",
         )
     settings = {**layout.settings, SCALE: scale}
     return f"{_name(settings, layout)} for a lead of {lead.text}", settings
@@ -243,13 +245,13 @@ def _differences(layout: WatermarkLayout, column: WatermarkColumn) -> tuple[str,
     for zone, computed, shown in zip(layout.zones, column.zones, layout.shown, strict=True):
         place = f"node {zone.node} {zone.name}"
         if shown is None:
-            found.append(f"{place}: /proc/zoneinfo does not tell all three marks")
+            found.append(f"{place}: /proc/zoneinfo lacks one of the three marks")
         elif shown != computed:
             three = [
                 after - before
                 for before, after in zip(msgspec.structs.astuple(computed), msgspec.structs.astuple(shown), strict=True)
             ]
             boosted = three[0] == three[1] == three[2] > 0
-            why = "raised for the moment by vm.watermark_boost_factor" if boosted else _OTHER_RULES
+            why = "temporarily raised by vm.watermark_boost_factor" if boosted else _OTHER_RULES
             found.append(f"{place}: /proc/zoneinfo is off by {three[0]}, {three[1]}, {three[2]} pages: {why}")
     return tuple(found)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watermarks side by side, as text."""
+"""Watermarks of several settings as text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ktrial.watch.watermark_model import WatermarkColumn, Watermarks
 
 
 def watermarks_text(found: Watermarks, *, width: int) -> str:
-    """Return all settings in all, then zone by zone."""
-    where = "this machine" if found.kind == "here" else "a PC that is not at hand (zones as usual on x86-64, one node)"
+    """Return the totals of all settings, then the marks zone by zone."""
+    where = "this machine" if found.kind == "here" else "another PC (the usual zones of x86-64 with one node)"
     lines = [f"{show_bytes(found.memory_bytes)} of memory, {len(found.zones)} zones: {where}", ""]
     timed = found.rate_bytes_per_s is not None
     headers = ["setting", "reserve (min)", "kswapd wakes (low)", "kept free (high)", "lead"]
@@ -23,9 +23,9 @@ def watermarks_text(found: Watermarks, *, width: int) -> str:
         lines += [paragraph(f"Lead time at {rate} a second, {found.rate_source}.", width=width)]
     lines += [
         paragraph(
-            "Lead: what can be allocated between kswapd's waking and the moment an allocating thread must reclaim by "
-            "itself. Kept free: what kswapd restores once memory has filled up. Zones that hold more back for others "
-            "(vm.lowmem_reserve_ratio) keep the same lead.",
+            "Lead: what programs can allocate after kswapd wakes and before an allocating thread must reclaim memory "
+            "itself. Kept free: what kswapd restores once memory has filled up. Zones with a reserve for others "
+            "(vm.lowmem_reserve_ratio) have the same lead.",
             width=width,
         ),
         "",
@@ -34,7 +34,7 @@ def watermarks_text(found: Watermarks, *, width: int) -> str:
         f"In pages of {show_bytes(found.page_bytes)}.",
     ]
     if found.agrees:
-        lines.append("The row in force is what /proc/zoneinfo says.")
+        lines.append("The row in force agrees with /proc/zoneinfo.")
     lines += [paragraph(difference, width=width) for difference in found.differs]
     return "\n".join([*lines, *_try_line(found)]) + "\n"
 
@@ -60,7 +60,7 @@ def _zone_rows(found: Watermarks) -> Sequence[list[str]]:
 
 
 def _try_line(found: Watermarks) -> list[str]:
-    """Return how the last of several settings is put on trial."""
+    """Return the command that tests the last of several settings."""
     first, last = found.columns[0], found.columns[-1]
     changed = [f"{name}={value}" for name, value in last.settings.items() if value != first.settings[name]]
     if found.kind != "here" or not changed:

@@ -45,7 +45,7 @@ def test_a_folder_of_files_is_one_recording(flight: Path, root: FakeRoot) -> Non
     assert [cause["id"] for cause in found["causes"] if cause["standing"] == "named"] == ["allocation-stalls"]
     assert found["stutters"] == 14
     assert [(one["knob"], one["value"]) for one in found["proposals"]] == [("vm.min_free_kbytes", "135168")]
-    assert any("zones of memory are not known" in why for why in ran.json["recordings"][0]["not_proposed"])
+    assert any("memory zones are unknown" in why for why in ran.json["recordings"][0]["not_proposed"])
 
 
 def test_reports_are_written_whole_or_not_at_all(flight: Path, root: FakeRoot, tmp_path: Path) -> None:
@@ -70,11 +70,13 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     ran = root.run("diagnose", str(flight), "--frames-began", str(BEGIN))
     assert ran.status == 0, ran.err
     lines = ran.out.splitlines()
-    assert "note: skipped: dmesg.log: no recording that is known" in lines
+    assert "note: skipped: dmesg.log: unknown format of recordings" in lines
     assert "note: skipped: older: is a folder; name it to read it as another recording" in lines
     assert "note: skipped: gone.csv: no such file" in lines
     assert any(line.startswith("note: skipped: trace_fence.log: 'its text' is not lines") for line in lines)
-    assert any(line.startswith("note: skipped: trace_long.log: it tells the time of day only") for line in lines)
+    assert any(
+        line.startswith("note: skipped: trace_long.log: cannot place a file with only a time of day") for line in lines
+    )
     (row,) = (line.split() for line in lines if line.startswith("direct-reclaim "))
     assert row[:5] == ["direct-reclaim", "9", "9", "ms", "68.0"]
     assert "direct reclaim" not in ran.out.partition("could not be seen")[2].partition("event ")[0]
@@ -120,7 +122,7 @@ def test_what_is_no_recording(tmp_path: Path, root: FakeRoot) -> None:
     (tmp_path / "notes.txt").write_text("nothing of the kind\n")
     ran = root.run("diagnose", str(tmp_path / "notes.txt"))
     assert ran.status == 2
-    assert "no recording that is known" in ran.err
+    assert "unknown format of recordings" in ran.err
 
 
 def test_a_file_that_was_written_in_another_locale_is_bad_input(tmp_path: Path, root: FakeRoot) -> None:

@@ -77,7 +77,7 @@ def check_that_no_thread_is_told(recording: Recording) -> None:
     """In a PID namespace the kernel's numbers of threads mean others."""
     why = {source.name: source.why for source in recording.sources if source.state == "absent"}
     assert "PID namespace" in (why["trace.threads"] or "")
-    assert any("no event is told by its thread" in note for note in recording.notes)
+    assert any("events have no threads" in note for note in recording.notes)
     assert {(event.thread, event.victim) for event in recording.events} <= {(None, None)}
     assert not [event for event in recording.events if event.kind in {"run-delay", "migration"}]
 
@@ -220,7 +220,7 @@ def test_a_pattern_that_fits_nothing_is_an_error_and_the_recording_stays(tmp_pat
     frames = ("--frames-from", str(log), "--pattern", r"frame (?P<ms>\d+)")
     done = run(tmp_path / "r", *frames, "--no-trace", "--", "sh", "-c", f"sleep 0.5; echo Bild 16 >> {log}; sleep 0.5")
     assert done.returncode == 2
-    assert "fits none of 1 lines" in done.stderr
+    assert "matches none of 1 lines" in done.stderr
     assert recorded(tmp_path / "r").ended == "whole"
 
 

@@ -93,7 +93,7 @@ def test_frames_that_a_program_tells_are_those_of_the_session(tmp_path: Path) ->
     assert run["details"]["frames"] == {"kind": "frame", "count": 40}
     done = ktrial(tmp_path, "bench", "watch", "-p", program, "-p", r"pattern=Bild (?P<at>\S+) (?P<ms>\d+)", "-n", "1")
     assert done.returncode != 0
-    assert "fits none of 40 lines" in done.stdout + done.stderr
+    assert "matches none of 40 lines" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_it_draws_in_place_and_a_ctrl_c_ends_it_with_the_sum(tmp_path: Path) -> 
     finally:
         terminal.kill()
     assert "ktrial watch: the machine" in terminal.said
-    assert "watching took" in terminal.said
+    assert "the agent took" in terminal.said
     assert re.search(r"stutters? among [1-9]\d\d+ wake-ups", terminal.said)
     drawn = terminal.said.partition("watched for")[0].split("\x1b[J")
     assert len(drawn) >= 7

@@ -96,7 +96,7 @@ def test_a_memory_limit_gets_what_the_group_held_and_a_quarter_more() -> None:
     start = f"echo $$ > '{PLACE}/cgroup.procs' && exec \"$@\""
     line = ("ktrial", "try", f"{found[0].knob}={100 * MIB}", "--", "sh", "-c", start, "sh", "YOUR-PROGRAM")
     assert found[0].try_line == line
-    assert "80 MiB with what was swapped out" in found[0].why
+    assert "80 MiB; a quarter is added" in found[0].why
     assert "cgroup:memory.max: no group of the program reached that limit" in left_out
 
 
@@ -151,7 +151,7 @@ def test_a_recording_that_does_not_tell_the_group_says_so() -> None:
     made, machine = limited({f"{PLACE}/memory.high": f"{64 * MIB}\n"})
     found, left_out = proposed("memcg-limit", msgspec.structs.replace(made, groups=()), machine)
     assert not found
-    assert "does not tell which control group" in left_out
+    assert "does not name the control group" in left_out
 
 
 def test_limits_of_groups_of_version_1_are_left_to_the_user() -> None:
@@ -233,10 +233,10 @@ MANAGED = Reading(data=b"f\n", mode=0o444)
     "made, machine, why",
     [
         (stormy([1.0] * 10, {"2": 9000}), FakeMachine(HERE, FACTS), "was handled by CPU 2"),
-        (stormy([1.0] * 10, None), FakeMachine({}, FACTS), "not among the interrupts of this machine"),
+        (stormy([1.0] * 10, None), FakeMachine({}, FACTS), "does not exist on this machine"),
         (stormy([0.0] * 10, None), FakeMachine(HERE, {**FACTS, "cpu.online": [0]}), "no other CPU"),
-        (stormy([], None), FakeMachine(HERE, FACTS), "on which CPU the frame thread ran"),
-        (stormy([1.0] * 10, None, "RES"), FakeMachine(HERE, FACTS), "each CPU has its own"),
+        (stormy([], None), FakeMachine(HERE, FACTS), "lacks the CPUs of the frame thread"),
+        (stormy([1.0] * 10, None, "RES"), FakeMachine(HERE, FACTS), "is per CPU and cannot be moved"),
         (stormy([1.0] * 10, None), FakeMachine({"/proc/irq/24/smp_affinity": MANAGED}, FACTS), "managed by the kernel"),
     ],
 )

@@ -24,5 +24,5 @@ def test_its_command_can_be_given_again_from_anywhere(tmp_path: Path, monkeypatc
 
 
 def test_one_that_is_not_there_is_refused() -> None:
-    with pytest.raises(BadInput, match="no program 'not-there-at-all'"):
+    with pytest.raises(BadInput, match="not-there-at-all: no such program"):
         HeldProgram(("not-there-at-all",))

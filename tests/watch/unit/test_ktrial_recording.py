@@ -89,7 +89,7 @@ def test_a_source_that_gives_nothing_more_has_failed_and_says_why() -> None:
 
     failed = source(lost, gone=gone, failures=1)
     assert (failed.state, failed.why) == ("failed", "/proc/pressure/io: No such device")
-    assert source(lost, failures=3).why == "3 times it could not be read or understood"
+    assert source(lost, failures=3).why == "3 reads failed"
     assert source(half, gone=gone).state == source(lost).state == "active"
 
 
@@ -155,7 +155,7 @@ def test_what_is_none_is_refused() -> None:
     for data in (b"", b"time,value\n", b"ktrial.recording/1\n", b"ktrial.recording/1\nrubbish"):
         with pytest.raises(UnreadableOutput):
             read_recording(data, "a.ktr")
-    with pytest.raises(UnreadableOutput, match="fits together"):
+    with pytest.raises(UnreadableOutput, match="a consistent recording"):
         read_recording(recording(*PRESSURE, head={**HEAD, "absent": {"pressure": "two of them"}}), "a.ktr")
 
 

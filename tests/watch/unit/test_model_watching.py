@@ -78,7 +78,7 @@ def test_counts_that_the_kernel_does_not_make_are_named_with_the_reason() -> Non
 
 def test_both_ends_of_what_may_have_been_counted_are_told() -> None:
     (finding,) = doubts(ended(checks=check(40, 100, "compaction", seen_most=90, counted_least=98)), {})
-    assert "compaction: 40 to 90 events were seen" in finding.sentence
+    assert "compaction: 40 to 90 events were traced" in finding.sentence
     assert "counted 98 to 100" in finding.sentence
 
 
@@ -117,8 +117,8 @@ def test_files_that_could_not_be_read_are_named_with_the_reason() -> None:
     gone = {"/sys/block/sdz/stat": {"at_ns": 1, "why": "No such device"}}
     ((kind, _, sentence),) = of_source(failures=4, gone=gone, unopened=["/sys/x: EIO"])
     assert kind == "unread-source"
-    assert sentence == "cpu: /sys/block/sdz/stat has gone: No such device; /sys/x: EIO"
-    assert "4 times" in of_source(failures=4)[0][2]
+    assert sentence == "cpu: /sys/block/sdz/stat disappeared: No such device; /sys/x: EIO"
+    assert "4 reads failed" in of_source(failures=4)[0][2]
 
 
 def test_files_of_a_program_may_go_with_it() -> None:

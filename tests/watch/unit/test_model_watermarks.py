@@ -66,5 +66,5 @@ def test_zones_of_facts_and_what_is_said_where_there_are_none() -> None:
     assert shown_marks(facts) == (SEEN[0][1], None)
     with pytest.raises(BadInput, match="no /proc/zoneinfo"):
         zones_of(FactBook({"memory.zones": Fact(absent="no /proc/zoneinfo")}))
-    with pytest.raises(BadInput, match="too few"):
+    with pytest.raises(BadInput, match="at least 32 MiB"):
         usual_zones(2**20)

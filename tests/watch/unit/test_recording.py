@@ -46,7 +46,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
         Recording(name="r", begin_s=2, end_s=1)
     with pytest.raises(ValueError, match="two sources"):
         Recording(name="r", begin_s=0, end_s=1, sources=(ACTIVE, ACTIVE))
-    with pytest.raises(ValueError, match="is called other"):
+    with pytest.raises(ValueError, match="has the key other"):
         Recording(name="r", begin_s=0, end_s=1, sources=(ACTIVE,), series={"other": series("gauge", 1.0)})
     with pytest.raises(ValueError, match="order of time"):
         Frames(kind="frame", source="f", ends_s=array("d", [2, 1]), durations_s=array("d", [1, 1]))

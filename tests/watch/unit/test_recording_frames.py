@@ -62,7 +62,7 @@ def test_wake_ups_stand_for_frames_where_there_are_none() -> None:
 
 def test_two_logs_of_frames_are_refused() -> None:
     told = read_recording_file(written(frames(), ZERO_S).encode(), "frames.csv")
-    with pytest.raises(BadInput, match="both hold frames"):
+    with pytest.raises(BadInput, match="both contain frames"):
         together("flight", [told, read_recording_file(written(frames(), ZERO_S).encode(), "more.csv")])
 
 

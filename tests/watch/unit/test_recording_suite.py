@@ -67,7 +67,7 @@ def test_clocks_and_graphics() -> None:
     found = table("vram", "mem_used_mib,mem_total_mib,gpu_util_pct,perf_state", "1,2,70,P0", "1,2,80,P0")
     assert values(found, "gpu.0.busy") == pytest.approx([0.7, 0.8])
     assert values(found, "gpu.0.vram_total") == [2 * 2.0**20] * 2
-    assert found.notes == ("run/vram.csv: without numbers, left out: perf_state",)
+    assert found.notes == ("run/vram.csv: columns without numbers left out: perf_state",)
 
 
 def test_processes_tell_who_grew() -> None:
@@ -114,9 +114,9 @@ def test_every_tracer_and_all_that_stands_around_its_lines() -> None:
     assert (fence.kind, fence.begin_s, fence.thread) == ("dma-fence", day_s + 4 - 0.006, "a=b")
     assert sum(source.lost for source in found.sources) == 12
     assert found.notes[1:] == (
-        "trace.log: it saw less than there was: 1 times a map of bpftrace was full",
+        "trace.log: events are missing: a map of bpftrace was full 1 times",
         "trace.log: bpftrace lost 12 events",
-        "trace.log: skipped 2 lines that hold no events: banner 1, maps 1 (@start)",
+        "trace.log: skipped 2 lines without events: banner 1, maps 1 (@start)",
     )
 
 
@@ -153,14 +153,14 @@ def test_what_a_tracer_prints_beside_its_events_is_skipped_by_name() -> None:
     found = read_recording_file(ENDING.encode(), "trace.log")
     assert [event.kind for event in found.events] == ["direct-reclaim"]
     assert found.notes[-1] == (
-        "trace.log: skipped 21 lines that hold no events: banner 1, Ctrl-C 1, warnings 1, "
+        "trace.log: skipped 21 lines without events: banner 1, Ctrl-C 1, warnings 1, "
         "maps 9 (@a, @h, @k, @l, @s, @), histograms 5, stacks 2, other 2 (first on line 3: 'hi')"
     )
 
 
 @pytest.mark.parametrize("banner", ["Attaching 1 probe...", "Attached 1 probe", "Attached 12 probes"])
 def test_the_banner_alone_tells_a_log_of_bpftrace(banner: str) -> None:
-    with pytest.raises(UnreadableOutput, match="none matches, which is not 'no events'"):
+    with pytest.raises(UnreadableOutput, match="none matches, which does not mean 'no events'"):
         read_recording_file(f"{banner}\n".encode(), "trace_fence.log")
 
 

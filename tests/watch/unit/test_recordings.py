@@ -57,7 +57,7 @@ def test_vmstat_without_the_mean_since_boot() -> None:
 
 def test_vmstat_without_moments_needs_its_interval() -> None:
     plain = b"\n".join(line.split(b" 2026")[0] for line in VMSTAT.splitlines())
-    with pytest.raises(BadInput, match="no row of vmstat tells its moment"):
+    with pytest.raises(BadInput, match="the rows have no times"):
         read_recording_file(plain, "log")
     assert read_recording_file(plain, "log", interval_s=5).length_s == 5
 
@@ -131,12 +131,12 @@ def test_parts_lie_on_one_clock_and_the_zone_is_found() -> None:
 def test_parts_that_hold_the_same_are_refused() -> None:
     part = read_recording_file(MEM, "a/mem.csv")
     other = read_recording_file(MEM, "b/mem.csv")
-    with pytest.raises(BadInput, match=r"a/mem.csv and b/mem.csv both hold"):
+    with pytest.raises(BadInput, match=r"a/mem.csv and b/mem.csv both contain"):
         together("run", [part, other])
 
 
 def test_what_is_no_recording_is_refused() -> None:
-    with pytest.raises(BadInput, match="no recording that is known"):
+    with pytest.raises(BadInput, match="unknown format of recordings"):
         read_recording_file(b"hello\n", "x.txt")
     with pytest.raises(BadInput, match="unknown format of recordings"):
         read_recording_file(b"hello\n", "x.txt", as_format="nope")

@@ -44,8 +44,8 @@ def test_the_sum_tells_cost_size_counts_and_doubts() -> None:
     checks = [{"what": "direct-reclaim", "counter": "vmstat.allocstall", "seen": 0, "counted": 300}]
     ended = msgspec.convert({**TAIL, "trace": {**TRACE, "checks": checks}}, WatchEnded)
     text = summary(ended, "a.ktr", doubts(ended, {}), 0.02, 80)
-    assert "watching took 0.50% of one CPU, ktrial itself 1.00%" in text
-    assert "watching took 0.50% of one CPU\n" in summary(ended, "a.ktr", (), None, 80)
+    assert "the agent took 0.50% of one CPU, ktrial itself 1.00%" in text
+    assert "the agent took 0.50% of one CPU\n" in summary(ended, "a.ktr", (), None, 80)
     assert "1.72 MiB an hour" in text
     assert "direct-reclaim             2       0.009 s       5.00 ms" in text
-    assert "**!** direct-reclaim: 0 events were seen" in text
+    assert "**!** direct-reclaim: 0 events were traced" in text

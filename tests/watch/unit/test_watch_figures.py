@@ -95,7 +95,7 @@ def test_writes_that_took_no_time_that_is_counted_have_no_latency() -> None:
     }
     found = watch_figures(msgspec.structs.replace(RECORDING, series=still))
     assert [one.why for one in found.left_out if one.outcome == "write-latency"] == [
-        "1000 writes took less than the milliseconds in which the kernel counts"
+        "1000 writes took less than the kernel's resolution of a millisecond"
     ]
 
 
@@ -148,8 +148,8 @@ def test_a_stutter_of_a_suspend_is_none() -> None:
 @pytest.mark.parametrize(
     "change, missing, why",
     [
-        ({"frames": None}, "stutter-rate", "neither frames nor wake-ups"),
-        ({"series": {}}, "allocation-stalls", "is not in it"),
+        ({"frames": None}, "stutter-rate", "no frames or wake-ups"),
+        ({"series": {}}, "allocation-stalls", "lacks vmstat.allocstall"),
         ({"series": {}}, "written", "no block device"),
         ({"machine": {}}, "frame-reclaim", "no program was watched"),
         ({"length": 0}, "late-share", "no length"),
@@ -178,7 +178,7 @@ def test_in_a_pid_namespace_no_thread_is_taken_for_the_frame_thread() -> None:
     apart = (*RECORDING.sources, Source(name="trace.threads", state="absent", why="another PID namespace"))
     found = watch_figures(msgspec.structs.replace(RECORDING, sources=apart), frame_thread=8)
     assert {one.outcome: one.why for one in found.left_out} == {
-        "frame-reclaim": "threads were not told apart: another PID namespace"
+        "frame-reclaim": "threads were not distinguished: another PID namespace"
     }
 
 

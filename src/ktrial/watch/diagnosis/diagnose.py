@@ -64,7 +64,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
     stutters = _clear_of_gaps(_late(recording.frames, recording.begin_s, recording.end_s, limit_s), recording)
     if stutters.count > min(_MOST_STUTTERS, _MOST_SHARE * len(recording.frames.ends_s)):
         raise BadInput(
-            f"{stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late: too many to explain",
+            f"{stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late: too many",
             file=recording.name,
             hint="raise the limit: --limit 50ms",
         )

@@ -46,7 +46,9 @@ def runs_table(recordings: Sequence[Recording], label: str, limits: RunLimits) -
     for number, recording in enumerate(recordings, 1):
         measurements, missing = _figures(recording, limits)
         if not measurements:
-            raise BadInput("the recording has no comparable figures", file=recording.name, hint="; ".join(_why(missing)))
+            raise BadInput(
+                "the recording has no comparable figures", file=recording.name, hint="; ".join(_why(missing))
+            )
         left_out += [f"{recording.name}: {why}" for why in _why(missing)]
         runs.append(_run(recording, number, label, [(one, outcomes[one.outcome]) for one in measurements]))
     session = StoredSession(

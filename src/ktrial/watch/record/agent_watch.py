@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine watched by an agent, what it hands over kept in a file as it comes.
+"""Recording of a machine by an agent, whose blocks go to a file as they arrive.
 
-Beside it the head may read a source itself, in a thread, on the same monotonic clock.
+The head may read a source itself in a thread, on the same monotonic clock.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ktrial.recordings.blocks import FIRST_OWN_GROUP, OwnSource, layout_block, r
 from ktrial.recordings.watching import HandedBlocks, MachineView, WatchEnded
 
 NAME = "nvidia"
-#: Times a second unless asked otherwise: the cards' own load is a mean over longer.
+#: Default samples per second; the cards average their load over longer times.
 USUAL_HZ = 5.0
-#: Seconds that are waited for a read under way.
+#: Seconds to wait for a read in progress.
 _END_S = 2.0
 
 
 class NvidiaSource:
-    """Reads until `stop`; `blocks` are what came since it was asked last."""
+    """Reads NVIDIA cards until `stop`; `blocks` returns what arrived since its last call."""
 
     def __init__(self, hertz: float = USUAL_HZ, library: str = LIBRARY) -> None:
         self._period_ns = round(1e9 / hertz)
@@ -79,7 +79,7 @@ class NvidiaSource:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_END_S)
-            # One that hangs in the driver is left behind, with the library that it is in.
+            # Abandon a thread that hangs in the driver, together with its library.
             if not self._thread.is_alive() and self._nvml is not None:
                 self._nvml.close()
             self._thread = None
@@ -127,7 +127,7 @@ _FASTEST_HZ = 100.0
 
 
 class AgentWatching:
-    """Implements `bench.run.ports.Watching`: one look at a machine, kept in `file`, with what `beside` reads."""
+    """Implements `bench.run.ports.Watching`: records a machine into `file`, including what `beside` reads."""
 
     def __init__(
         self, session: AgentSession, interrupts: Interrupts, file: Path, beside: NvidiaSource | None = None
@@ -140,7 +140,7 @@ class AgentWatching:
     def watch(
         self, fields: dict[str, Any], begun: Callable[[], None]
     ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
-        """Begin, call `begun`, and tell what is seen; a Ctrl-C ends it in order. Raises AgentError, BadInput."""
+        """Start the agent, call `begun` and yield its reports; Ctrl-C ends it cleanly. Raises AgentError, BadInput."""
         with _new_file(self._file) as descriptor:
             try:
                 self._session.send("watch", **fields)
@@ -172,7 +172,7 @@ class AgentWatching:
                 return
             if line.chunk is not None:
                 data = read_bytes(line.chunk)
-                # Behind the agent's: the first of these begins the file.
+                # The agent's blocks come first, because the first one begins the file.
                 own = self._beside.blocks() if self._beside is not None else b""
                 _write(descriptor, data + own, file)
                 yield HandedBlocks(data)
@@ -181,17 +181,17 @@ class AgentWatching:
 
 
 def nvidia(hertz: float | None) -> NvidiaSource | None:
-    """Return the source of NVIDIA's cards, so many times a second; None if that is 0. Raises BadInput."""
+    """Return the source of NVIDIA cards with this sampling rate; None if it is 0. Raises BadInput."""
     if hertz == 0:
         return None
     if hertz is not None and not 1 <= hertz <= _FASTEST_HZ:
-        raise BadInput(f"--rate {NAME}={hertz:g}: give 1 to {_FASTEST_HZ:g} Hz, or 0")
+        raise BadInput(f"--rate {NAME}: expected 0 or 1 to {_FASTEST_HZ:g} Hz, got {hertz:g}")
     return NvidiaSource(USUAL_HZ if hertz is None else hertz)
 
 
 @contextmanager
 def _new_file(file: Path) -> Iterator[int]:
-    """The file, and its folder; gone again when nothing was written."""
+    """Create the file and its folder; remove both again if nothing was written."""
     folder_is_new = not file.parent.exists()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ def _write(descriptor: int, data: bytes, file: Path) -> None:
         raise AgentError(
             "io",
             f"cannot write {file}: {error.strerror}",
-            hint="what was written before can be read: `ktrial diagnose` takes it up to the cut",
+            hint="`ktrial diagnose` reads the recording up to the cut",
         ) from None
 
 
@@ -228,4 +228,4 @@ def _decode_as(found: dict[str, Any], shape: type[Any]) -> Any:
     try:
         return msgspec.convert(found, shape)
     except msgspec.ValidationError as error:
-        raise AgentError("lost", f"what the agent tells is not as agreed: {error}") from None
+        raise AgentError("lost", f"cannot parse the agent's report: {error}") from None

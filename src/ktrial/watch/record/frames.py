@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that a log tells while something is watched, kept beside the recording as they come."""
+"""Frames from a log that grows during a recording, stored beside the recording as they arrive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FRAMES = "frames.csv"
 
 
 class Looks(Protocol):
-    """Shows until the end."""
+    """Shows a watch until it ends."""
 
     def seen(self, seen: MachineView) -> None: ...
 
@@ -31,27 +31,27 @@ class Looks(Protocol):
 
 
 class TellsFrames(Looks, Protocol):
-    """Shows frames too."""
+    """Shows a watch and its frames."""
 
     def frames(self, frames: Sequence[tuple[int, float]]) -> None:
-        """When each ended on the monotonic clock, and the seconds that it took."""
+        """Show frames, each with its end on the monotonic clock and its duration in seconds."""
 
 
 class Tail(Protocol):
-    """Lines as they come, or when they all have."""
+    """The lines of a growing or finished log."""
 
-    #: Lines that came too fast to be taken, or did not fit.
+    #: Lines that arrived too fast, or were too long.
     lost: int
 
     def take(self) -> list[FrameLine]:
-        """Return those that came since they were taken last."""
+        """Return the lines since the last call."""
 
     def stop(self) -> None:
-        """End it; what came until then can be taken."""
+        """Stop reading; lines read before can still be taken."""
 
 
 class KeptFrames:
-    """Takes the lines of `tail` once a second: what a kill leaves of them is in the file, and `shows` knows them."""
+    """Takes the lines of `tail` once a second, writes them to the file, which survives a kill, and informs `shows`."""
 
     def __init__(self, tail: Tail, pattern: FramePattern, told_by: str, folder: Path, shows: TellsFrames) -> None:
         self.stream = FrameStream(pattern, told_by)
@@ -66,7 +66,7 @@ class KeptFrames:
         self._shows.seen(seen)
 
     def handed(self, data: bytes) -> None:
-        """The first blocks tell what the clock's zero was."""
+        # The first blocks contain the clock's zero.
         if self._unix_at_zero_ns is None:
             self._unix_at_zero_ns = head_of(data).unix_at_zero_ns
         self._shows.handed(data)
@@ -81,12 +81,11 @@ class KeptFrames:
 
     @property
     def lost(self) -> int:
-        """Lines that came too fast to be taken."""
         return self._tail.lost
 
     @property
     def error_s(self) -> float:
-        """How far the ends of frames may be off."""
+        """The possible error of the ends of frames."""
         return 0.0 if self.stream.pattern.tells_end else LOOK_S
 
     def _take(self) -> None:

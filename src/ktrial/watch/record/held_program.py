@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of the user's that has its number already, and waits to be let go."""
+"""A program of the user that already has its process id and waits for the signal to start."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from pathlib import Path
 from ktrial.kit.errors import BadInput
 from ktrial.recordings.watching import WatchEnded
 
-#: Waits for a byte, then becomes the program; the process stays the same.
+#: Waits for a byte and then executes the program in the same process.
 _WAIT = (
     "import os, sys\n"
     "held = int(sys.argv[1])\n"
     "os.read(held, 1) or sys.exit(126)\n"
     "os.close(held)\n"
     "try: os.execvp(sys.argv[2], sys.argv[2:])\n"
-    "except OSError as error: sys.exit(f'ktrial: {sys.argv[2]} cannot be started: {error.strerror}')\n"
+    "except OSError as error: sys.exit(f'ktrial: cannot start {sys.argv[2]}: {error.strerror}')\n"
 )
 
 
 class HeldProgram:
-    """Started in the user's terminal and folder, with the user's environment or another one."""
+    """A program started in the user's terminal and folder, with the user's environment unless another is given."""
 
     def __init__(
         self, argv: Sequence[str], stdout: int | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        """What it prints goes to that file. Raises BadInput if there is no such program."""
+        """Create the process; its output goes to `stdout` if given. Raises BadInput if there is no such program."""
         program = shutil.which(argv[0])
         if program is None:
-            raise BadInput(f"there is no program {argv[0]!r}", hint="give its path, or look at PATH")
-        #: What it runs, with the program's whole path.
+            raise BadInput(f"{argv[0]}: no such program", hint="give its path, or check PATH")
+        #: The command line with the program's absolute path.
         self.command = (str(Path(program).absolute()), *argv[1:])
         held, self._go = os.pipe()
         words = [sys.executable, "-I", "-S", "-c", _WAIT, str(held), *argv]
@@ -60,7 +60,7 @@ class HeldProgram:
         return self.ended()
 
     def close(self) -> None:
-        """End what was never let go; a program that runs goes on."""
+        """End a program that was never started; a running one continues."""
         if self._go >= 0:
             os.close(self._go)
             self._go = -1

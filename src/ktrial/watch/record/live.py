@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person wants to see of a watch while it goes on: pressures, the phase, stutters with their likely cause.
+"""The live view of a watch: pressures, the phase, and stutters with their likely cause.
 
-A cause is called likely because it was at work in the stutter; whether beyond chance only a diagnosis can tell.
+A likely cause was active during the stutter; only a diagnosis can tell whether more often than by chance.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from ktrial.recordings.watching import MachineView, TracedEvent
 from ktrial.watch.diagnosis.symptoms import Symptom
 from ktrial.watch.record.watch_moment import LateFrames, LateOne, Track, WatchMoment
 
-#: Counters whose growth tells the phases, as far as the kernel has them.
+#: Counters whose growth distinguishes the phases, as far as the kernel has them.
 TELLING = (
     *("vmstat.pgscan_kswapd", "vmstat.pgscan_direct", "vmstat.pgsteal_kswapd", "vmstat.pgsteal_direct"),
     *("vmstat.pgalloc_dma32", "vmstat.pgalloc_normal", "vmstat.pgfault", "vmstat.pgmajfault"),
 )
 PRESSURES = {name: f"pressure.{name}.some" for name in ("cpu", "memory", "io")}
 RUN_DELAY = "trace.run-delay.time"
-#: Columns that the agent tells every second.
+#: Columns that the agent reports every second.
 SHOWN = (*PRESSURES.values(), "memory.MemAvailable", RUN_DELAY, *TELLING)
 _SCANNED = ("vmstat.pgscan_kswapd", "vmstat.pgscan_direct")
 _KEPT_S = 60
 _STUTTERS = 5
 _EVENTS = 5000
-#: A phase is looked for so often, once there is so much to see.
+#: Interval between searches for the phase, and the time before the first one.
 _PHASE_EVERY_S = 60.0
 _PHASE_FROM_S = 60.0
-#: More moments than this are thinned out: their counters stay exact.
+#: With more moments than this every second one is dropped; the counters stay exact.
 _MOMENTS = 7200
-#: Pressure that stands for a cause where no event does.
+#: Pressure above this share is reported as the cause if no event is.
 _PRESSED = 0.3
 _UNTRACED = "events are not traced"
 _NOT_YET = "pending"
 
 
 class LiveWatch:
-    """Takes what an agent tells, and says what is to be seen."""
+    """Collects an agent's reports and summarises them for display."""
 
     def __init__(self, symptoms: Mapping[str, Symptom], *, program: bool, frames_told: bool = False) -> None:
         self._symptoms = symptoms
@@ -75,7 +75,7 @@ class LiveWatch:
 
     @property
     def why_untraced(self) -> str | None:
-        """Why no events are traced that were asked for."""
+        """The reason why requested events are not traced."""
         return self._growing.why_untraced
 
     def handed(self, data: bytes) -> None:
@@ -96,13 +96,13 @@ class LiveWatch:
         self._explain()
 
     def frames(self, ends_s: Sequence[float], durations_s: Sequence[float]) -> None:
-        """Frames, or wake-ups, on the monotonic clock."""
+        """Add frames, or wake-ups, on the monotonic clock."""
         zero_s = (self._started_ns or 0) / 1e9
         for begin_s, end_s in self._late.feed(ends_s, durations_s):
             self._last.append(LateOne(at_s=begin_s - zero_s, took_s=end_s - begin_s, cause=_NOT_YET))
 
     def _explain(self) -> None:
-        """Say what was at work in stutters whose events have come since: these are handed on every few seconds."""
+        """Find the cause of stutters whose events have arrived; the agent sends these every few seconds."""
         zero_s = (self._started_ns or 0) / 1e9
         for place, one in enumerate(self._last):
             if one.cause != _NOT_YET:
@@ -115,7 +115,7 @@ class LiveWatch:
                 self._last[place] = msgspec.structs.replace(one, cause=found[0], shown_by=found[1])
 
     def moment(self, head_cpu_s: float) -> WatchMoment | None:
-        """Return what is to be seen; None before the first look."""
+        """Return the current view; None before the first report."""
         if not self._seen:
             return None
         now = self._seen[-1]
@@ -144,14 +144,14 @@ class LiveWatch:
 
     def _tracks(self, now: MachineView) -> tuple[Track, ...]:
         untraced = _UNTRACED if now.lost is None else None
-        unknown = None if RUN_DELAY in now.columns else "threads cannot be told apart here"
+        unknown = None if RUN_DELAY in now.columns else "threads cannot be distinguished here"
         nobody = untraced or (unknown if self._program else "no program is watched")
         pressures = tuple(
             Track(
                 name=f"{name} pressure",
                 unit="share",
                 values=self._growth((column,), 1e6),
-                why_not=None if column in now.columns else "this kernel tells none",
+                why_not=None if column in now.columns else "not reported by this kernel",
             )
             for name, column in PRESSURES.items()
         )
@@ -163,7 +163,7 @@ class LiveWatch:
         )
 
     def _growth(self, names: Sequence[str], per_unit: float) -> tuple[float | None, ...]:
-        """Growth a second of these together, from each look to the next."""
+        """Return the total growth per second of these counters, from each report to the next."""
         found: list[float | None] = []
         looks = list(self._seen)
         for before, after in itertools.pairwise(looks):
@@ -174,13 +174,13 @@ class LiveWatch:
         return tuple(found)
 
     def _slow_io(self) -> tuple[float | None, ...]:
-        """Slow requests that ended in each second; those of the seconds after the last blocks are not known yet."""
+        """Return the number of slow requests that ended in each second; None for seconds after the last blocks."""
         now_s = int(self._seconds(self._seen[-1].at_ns))
         seconds = range(max(0, now_s - len(self._seen) + 1), now_s)
         return tuple(float(self._slow[one]) if one < self._blocks_until_s else None for one in seconds)
 
     def _likely(self, begin_s: float, end_s: float) -> tuple[str, str] | None:
-        """Return the cause of the event that overlaps it longest, one that hit the frame thread first."""
+        """Return the cause with the event that overlaps longest, preferring events that hit the frame thread."""
         best: tuple[bool, float, str, TracedEvent] | None = None
         for event in self._events:
             took_s = (event.length_ns or 0) / 1e9
@@ -200,7 +200,7 @@ class LiveWatch:
         return best[2], f"{event.kind}{length}{where}"
 
     def _pressed(self, begin_s: float, end_s: float) -> tuple[str, str]:
-        """Return where no event stands for it: the highest pressure of these seconds, if it is high."""
+        """Return the highest pressure of these seconds if it is high, as the cause of a stutter without events."""
         looks = list(self._seen)
         shares = {name: self._growth((column,), 1e6) for name, column in PRESSURES.items()}
         highest, named = _PRESSED, ""
@@ -213,10 +213,10 @@ class LiveWatch:
         if named:
             return f"pressure on {named}", f"{highest:.0%} of that second"
         untraced = bool(self._seen) and self._seen[-1].lost is None
-        return ("not known", _UNTRACED) if untraced else ("nothing that is traced", "")
+        return ("unknown", _UNTRACED) if untraced else ("nothing that is traced", "")
 
     def _find_phase(self, now_s: float) -> tuple[str, float] | None:
-        """Return the phase that goes on, as far as what came up to now tells it."""
+        """Return the current phase, as far as the data up to now shows it."""
         import numpy as np
 
         from ktrial.judge.stats.phases import find_phases

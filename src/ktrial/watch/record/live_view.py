@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A watch while it goes on: a few lines that are drawn again and again, 60 to 80 columns wide."""
+"""The display of a running watch: a few lines of 60 to 80 columns, redrawn every second."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ktrial.kit.tables import clean, shorten
 from ktrial.kit.units import show_bytes, show_seconds
 from ktrial.watch.record.watch_moment import LateOne, Track, WatchMoment
 
-#: Wider than this the eye has to travel too far.
+#: Wider lines are hard to read.
 WIDEST = 80
 _NAME, _FIGURE, _GAP = 15, 11, 2
 _FEWEST_CELLS = 12
 _BARS = "▁▂▃▄▅▆▇█"
-#: A picture of nothing but small values is not blown up: its top is at least this, by unit.
+#: Smallest top of a sparkline by unit, so that it does not magnify small values.
 _LEAST_TOP = {"share": 0.1, "pages": 1000.0, "requests": 4.0, "delay": 0.01}
 _STUTTERS = 5
 
@@ -30,7 +30,7 @@ def watch_view(moment: WatchMoment, *, title: str, width: int) -> list[str]:
 
 
 def sparkline(track: Track, cells: int) -> str:
-    """Return a bar for each second, the newest to the right; blank where nothing is known."""
+    """Return a bar for each second, the newest on the right; blank if unknown."""
     shown = track.values[-cells:]
     top = max([_LEAST_TOP[track.unit], *(value for value in shown if value is not None)])
     bars = "".join(" " if value is None else _BARS[min(7, int(max(0.0, value) / top * 7.999))] for value in shown)
@@ -38,7 +38,7 @@ def sparkline(track: Track, cells: int) -> str:
 
 
 def narrow(text: str) -> str:
-    """Return foreign text of which every character takes one column of a terminal."""
+    """Return text in which every character takes one terminal column."""
     return "".join(
         "\N{REPLACEMENT CHARACTER}"
         if unicodedata.east_asian_width(one) in "WF" or unicodedata.category(one) in {"Mn", "Me", "Cf"}
@@ -62,7 +62,7 @@ def _line(track: Track, cells: int) -> str:
 
 def _figure(value: float, unit: str) -> str:
     if unit == "share":
-        # Two looks are not read in one moment with their times.
+        # Counters and their times are not read at the same instant, so a share may exceed 1.
         return f"{min(value, 1.0):.1%}"
     if unit == "delay":
         return f"{value * 1e3:.3g} ms/s" if value < 0.9995 else f"{value:.3g} s/s"
@@ -74,8 +74,8 @@ def _phase(moment: WatchMoment) -> str:
     if moment.phase is None:
         return "phase: still unknown"
     if moment.phase == "whole":
-        return "phase: the same since it began"
-    return f"phase: {moment.phase}, for {duration(moment.length_s - moment.phase_since_s)} (as far as can be told now)"
+        return "phase: the same since the beginning"
+    return f"phase: {moment.phase}, for {duration(moment.length_s - moment.phase_since_s)} (preliminary)"
 
 
 def _stutters(moment: WatchMoment) -> list[str]:
@@ -84,7 +84,7 @@ def _stutters(moment: WatchMoment) -> list[str]:
     told = f"{stutters} among {moment.frames} {moment.frame_kind}s"
     if not moment.stutters:
         return [told]
-    lines = [f"{told}, {moment.stutters / hours:.0f} an hour; the last, with what was at work:"]
+    lines = [f"{told}, {moment.stutters / hours:.0f} an hour; the last ones with their likely cause:"]
     return lines + [_late(one) for one in moment.last[-_STUTTERS:]]
 
 
@@ -97,6 +97,6 @@ def _state(moment: WatchMoment) -> list[str]:
     available = "" if moment.available_bytes is None else f"available {show_bytes(moment.available_bytes)}, "
     lost = "" if moment.lost is None else f" ({moment.lost} lost)"
     hourly = show_bytes(moment.bytes / max(moment.length_s, 1.0) * 3600)
-    kept = f"kept {show_bytes(moment.bytes)}, {hourly} an hour"
+    kept = f"recorded {show_bytes(moment.bytes)}, {hourly} an hour"
     cost = f"cost: {moment.cost:.2%} of one CPU, this view and ktrial {moment.head_cost:.2%}"
-    return [f"{available}{moment.events} events{lost}, {kept}", f"{cost}; Ctrl-C ends it"]
+    return [f"{available}{moment.events} events{lost}, {kept}", f"{cost}; press Ctrl-C to end"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a recording is kept: not on a disk that it watches, where there is another one."""
+"""The folder of a recording, if possible on a disk that it does not watch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ktrial.machine.disks import disks_of
 
-#: Folders for files that last, which every user may write to.
+#: World-writable folders for files that persist.
 _OTHERS = (Path("/var/tmp"),)
 
 
@@ -22,9 +22,9 @@ def recording_place(
     others: Sequence[Path] = _OTHERS,
     disks: Callable[[Path], frozenset[str]] = disks_of,
 ) -> Path:
-    """The usual folder, or one of the user's own in another, where that alone lies on no disk of what is watched.
+    """Return the usual folder, or a private one elsewhere if only that avoids the watched disks.
 
-    The usual one too where it is not known what that is.
+    If `watched` is None, the watched disks are unknown and the usual folder is used.
     """
     if watched is None:
         return usual
@@ -40,9 +40,9 @@ def recording_place(
 
 
 def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/proc")) -> list[Path] | None:
-    """Return what is watched reads and writes there: the program and where it was started, or the system; and swap.
+    """Return the paths on watched disks: swap, and the program with its working folder or else the whole system.
 
-    None if it cannot be told where swap lies.
+    Return None if the location of swap is unknown.
     """
     if pid is not None:
         found = [proc / str(pid) / "exe", proc / str(pid) / "cwd"]
@@ -61,12 +61,12 @@ def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/p
 
 
 def _plain(name: str) -> str:
-    """Return a name of /proc/swaps, in which blanks are written in octal."""
+    """Decode a name in /proc/swaps, which writes blanks in octal."""
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), name)
 
 
 def _own(folder: Path) -> Path | None:
-    """Return a folder in it that is this user's and nobody else can write to; None if that cannot be had."""
+    """Return a folder in it that only this user can write to, or None if that is impossible."""
     own = folder / f"ktrial-{os.geteuid()}"
     try:
         own.mkdir(mode=0o700, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is watched as lines for a terminal: one for a stretch of time, and the sum at the end."""
+"""A watch as plain lines: one for each stretch of time, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ktrial.kit.units import show_bytes
 from ktrial.recordings.watching import COMPACTION_SCAN, MachineView, TracedEvent, WatchEnded
 
 HEADER = f"{'time':>9}  {'cpu':>6} {'memory':>7} {'io':>6}  {'available':>10}  {'events':>7}  {'lost':>5}  {'cost':>6}"
-#: Events that are named in one stretch at most: the longest ones.
+#: Only this many of the longest events are listed per stretch.
 _MOST_EVENTS = 3
-#: An event shorter than this is not named while it goes on.
+#: Shorter events are not listed during a watch.
 _NAMED_NS = 5_000_000
 _US_PER_S = 1e6
 _PRESSURES = ("pressure.cpu.some", "pressure.memory.some", "pressure.io.some")
 
 
 def stretch(before: MachineView | None, now: MachineView, events: Sequence[TracedEvent]) -> str:
-    """From one look to the next: pressures, memory, events, lost ones, what watching costs, the worst events."""
+    """Return a line on the time between two reports (pressure, memory, events, cost), and the worst events."""
     shares = [_share(before, now, name) for name in _PRESSURES]
     available = now.columns.get("memory.MemAvailable")
     cells = (
@@ -38,7 +38,7 @@ def stretch(before: MachineView | None, now: MachineView, events: Sequence[Trace
 
 
 def _share(before: MachineView | None, now: MachineView, name: str) -> str:
-    """Return share of the time in which some task waited."""
+    """Return the share of time in which some task waited."""
     if before is None or name not in now.columns or name not in before.columns:
         return "-"
     waited_s = (now.columns[name] - before.columns[name]) / _US_PER_S
@@ -55,15 +55,15 @@ def event_text(event: TracedEvent, started_ns: int) -> str:
 
 
 def summary(ended: WatchEnded, file: str, findings: Sequence[Finding], head_cpu_s: float | None, width: int) -> str:
-    """Return how long it went, what it cost and takes, what there was of each kind, and what can be doubted.
+    """Return the duration, cost and size of a watch, its events by kind, and its findings.
 
-    `head_cpu_s` is None if the head was not on what was watched.
+    `head_cpu_s` is None if the head did not run on the watched machine.
     """
     wall_s = ended.wall_ns / 1e9
     beside = "" if head_cpu_s is None else f", ktrial itself {head_cpu_s / max(1e-9, wall_s):.2%}"
     lines = [
         f"watched for {wall_s:.1f} s; {file}: {show_bytes(ended.bytes)}, {show_bytes(ended.bytes_per_hour)} an hour",
-        f"watching took {ended.cost:.2%} of one CPU{beside}",
+        f"the agent took {ended.cost:.2%} of one CPU{beside}",
     ]
     if ended.trace is not None:
         told = {kind: count for kind, count in ended.trace.counts.items() if count.count}
@@ -76,7 +76,7 @@ def summary(ended: WatchEnded, file: str, findings: Sequence[Finding], head_cpu_
         agree = [check for check in ended.trace.checks if check.agree and check.what != COMPACTION_SCAN]
         if agree:
             same = ", ".join(f"{check.what} {check.shown} of {check.told}" for check in agree)
-            lines += ["", paragraph(f"as the kernel counted: {same}", width=width)]
+            lines += ["", paragraph(f"in agreement with kernel counters: {same}", width=width)]
     for finding in findings:
         mark = "**!** " if finding.level != "note" else "note: "
         lines.append(paragraph(f"{mark}{finding.sentence}", width=width))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watching a machine or a program: what is asked of the agent, what is told meanwhile, and the recording at the end."""
+"""Watching a machine or a program: the request to the agent, its reports, and the finished recording."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ktrial.recordings.model import Recording
 from ktrial.recordings.watching import HandedBlocks, MachineView, WatchEnded, doubts
 from ktrial.watch.record.live import SHOWN
 
-#: Unless told otherwise it ends after so long: a week.
+#: Default limit of a watch: a week.
 LONGEST_S = 604_800.0
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to watch: rates and limits where they are not the usual ones."""
+    """What to watch, and rates and limits that differ from the defaults."""
 
     limit_s: float = LONGEST_S
     process: int | None = None
@@ -48,7 +48,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shows(Protocol):
-    """Whoever looks on."""
+    """A display of a running watch."""
 
     def seen(self, seen: MachineView) -> None: ...
 
@@ -56,19 +56,19 @@ class Shows(Protocol):
 
 
 class WatchedProgram(Protocol):
-    """The program that is watched, if ktrial starts it."""
+    """The watched program, if ktrial starts it."""
 
     def go(self) -> None: ...
 
     def ended(self) -> int | None:
-        """Return its exit status; None while it runs, or where that is not known yet."""
+        """Return its exit status; None while it runs or if the status is not known yet."""
 
     def status(self, ended: WatchEnded) -> int | None:
-        """Its exit status after the watch, which ended so; None if it runs on, or was ended with the watch."""
+        """Return its exit status after the watch; None if it still runs or was ended with the watch."""
 
 
 class WatchedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. `recording` is read from the file that was written; `exit_status` is the program's."""
+    """A finished watch. `recording` is read back from its file; `exit_status` is the program's."""
 
     ended: WatchEnded
     recording: Recording
@@ -84,7 +84,7 @@ def watch(
     program: WatchedProgram | None = None,
     on_begun: Callable[[], None] = lambda: None,
 ) -> tuple[WatchEnded, int | None]:
-    """Watch until it ends: how it ended, and the program's exit status."""
+    """Watch to the end; return how the watch ended, and the program's exit status."""
     ended: WatchEnded | None = None
 
     def begun() -> None:
@@ -100,29 +100,29 @@ def watch(
         else:
             ended = told
         if program is not None:
-            # The agent finds a program gone when its exit status has been taken.
+            # The agent sees the end of a program only after its exit status has been collected.
             program.ended()
     if ended is None:
-        raise KtrialError("the watch ended without saying how")
+        raise KtrialError("the agent did not report how the watch ended")
     return ended, None if program is None else program.status(ended)
 
 
 def read_back(
     data: bytes, name: str, ended: WatchEnded, frames: FrameStream | None = None, frames_error_s: float = 0.0
 ) -> tuple[Recording, tuple[Finding, ...]]:
-    """The recording as it was written, with the frames of a log. Raises BadInput if the pattern fits no line."""
+    """Return the written recording with the frames of a log. Raises BadInput if the pattern matches no line."""
     recording = read_recording(data, name)
     absent = {source.name: source.why or "" for source in recording.sources if source.state == "absent"}
     findings = list(doubts(ended, absent))
     if recording.ended != "whole":
-        raise BadInput(f"{name} was not written whole: {'; '.join(recording.notes)}")
+        raise BadInput(f"{name} is incomplete: {'; '.join(recording.notes)}")
     if frames is not None:
         recording = with_frames(recording, frames.frames(ended.started_ns, frames_error_s))
     return recording, tuple(findings)
 
 
 def crowded_disk(recording: Recording, disk: str | None, own_bytes: int) -> tuple[Finding, ...]:
-    """That the recording lies on a disk which it watches, where there is another one."""
+    """Return a finding if the recording is on a disk that it watches although there is another one."""
     written = {name.split(".")[1]: one.values for name, one in recording.series.items() if _tells_disk(name)}
     if disk not in written or len(written) < 2:
         return ()
@@ -131,21 +131,21 @@ def crowded_disk(recording: Recording, disk: str | None, own_bytes: int) -> tupl
         Finding(
             kind="crowded-disk",
             level="note",
-            sentence=f"the recording lies on {disk}, which it watches: {show_bytes(own_bytes)} of the "
-            f"{show_bytes(round(grown))} written there; -o with a folder on another disk keeps them apart",
+            sentence=f"the recording is on {disk}, which it watches: it is {show_bytes(own_bytes)} of the "
+            f"{show_bytes(round(grown))} written there; use -o with a folder on another disk",
         ),
     )
 
 
 def lost_lines(count: int) -> tuple[Finding, ...]:
-    """That a log was written faster than it could be read."""
+    """Return a finding if a log grew faster than ktrial could read it."""
     if not count:
         return ()
     return (
         Finding(
             kind="lost-frames",
             level="suspect",
-            sentence=f"{count} lines of the log of frames came faster than they were read: their frames are missing",
+            sentence=f"{count} lines of the frame log arrived too fast to be read: their frames are missing",
         ),
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A watch at one moment: what goes up and down, the phase, and the stutters that came last."""
+"""A watch at one moment: its quantities over time, the phase, and the latest stutters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.recordings.frames.statistics import is_stutter
 
 
 class Track(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantity second by second, the newest last; None if it is not known. `why_not`: nothing of it is known."""
+    """A quantity for each second, newest last; None if unknown. `why_not` is set if all of it is unknown."""
 
     name: str
     unit: Literal["share", "pages", "requests", "delay"]
@@ -22,7 +22,7 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateOne(msgspec.Struct, frozen=True, kw_only=True):
-    """A stutter, what was at work in it most likely, and what shows that."""
+    """A stutter, its likely cause, and the evidence."""
 
     at_s: float
     took_s: float
@@ -31,7 +31,7 @@ class LateOne(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchMoment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known now. `phase` is told by what came so far: one that comes may change it."""
+    """The state of a watch now. Later data may change `phase`."""
 
     length_s: float
     tracks: tuple[Track, ...]
@@ -50,7 +50,7 @@ class WatchMoment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateFrames:
-    """Stutters among frames that come piece by piece: each is judged when the frames after it are known."""
+    """Stutters in a stream of frames; each frame is judged once the frames after it are known."""
 
     def __init__(self) -> None:
         self._ends_s: list[float] = []
@@ -60,7 +60,7 @@ class LateFrames:
         self.count = 0
 
     def feed(self, ends_s: Sequence[float], durations_s: Sequence[float]) -> list[tuple[float, float]]:
-        """Begin and end of the stutters among those that can be judged now."""
+        """Add frames; return begin and end of the stutters among those that can be judged now."""
         self._ends_s += ends_s
         self._durations_s += durations_s
         self.frames += len(ends_s)
