@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading recordings, ours and those of other programs."""
+"""Readers of recordings from ktrial and other programs."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `atop -r FILE -P ALL` prints of a raw log: lines of a label, six fields of the moment, and what it measured."""
+"""Reader of the output of `atop -r FILE -P ALL`: lines with a label, six fields on the sample, and its values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.kit.formats.tool_output import number, numbered, unreadable
 from ktrial.recordings.model import Recording, Usage
 from ktrial.recordings.recording import Column, recording_of, steadied
 
-#: How a raw log of atop begins on machines with the lowest byte first.
+#: The first bytes of a raw log of atop on little-endian machines.
 _RAW = b"\xef\xbe\xed\xfe"
 _LINE = re.compile(
     r"(?P<label>[A-Za-z]{3}) (?P<host>\S+) (?P<epoch>\d{9,11}) \S+ \S+ (?P<interval>\d{1,9})(?: (?P<rest>.*))?"
@@ -22,9 +22,9 @@ _LINE = re.compile(
 _PROCESS = re.compile(r"(?=[^\n]*\Z)(?P<pid>\d{1,10}) \((?P<name>.*)\) (?P<state>\S) (?P<rest>.*)")
 _CPU = ("system", "user", "nice", "idle", "iowait", "irq", "softirq", "steal")
 _PSI = ("cpu.some", "memory.some", "memory.full", "io.some", "io.full")
-#: Processes that are kept: those with the most memory.
+#: Only this many processes are kept, those with the most memory.
 _MOST_PROCESSES = 200
-#: Where PRM says whether it tells of a process.
+#: Position of the PRM field that distinguishes processes from threads.
 _IS_PROCESS = 13
 _Put = Callable[[str, str, float], None]
 
@@ -39,7 +39,7 @@ class _Moment(msgspec.Struct):
 
 
 def is_atop_raw(head: bytes) -> bool:
-    """Return whether a raw log begins here, which only atop itself can print."""
+    """Return whether this is a raw log, which only atop itself can print."""
     return head.startswith(_RAW)
 
 
@@ -50,7 +50,10 @@ def is_atop(head: bytes) -> bool:
 
 
 def read_atop(data: bytes, source: str = "atop") -> Recording:
-    """Series of CPU, memory, swap, paging, pressure and disks, and the memory of processes. Raises UnreadableOutput."""
+    """Return series of CPU, memory, swap, paging, pressure and disks, and the memory of processes.
+
+    Raises UnreadableOutput.
+    """
     found = _Samples(source)
     for line, text in numbered(data, source):
         found.take(line, text)
@@ -61,7 +64,7 @@ def read_atop(data: bytes, source: str = "atop") -> Recording:
 
 
 class _Samples:
-    """The samples of a log, as its lines come."""
+    """Collects the samples of a log line by line."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -89,13 +92,13 @@ class _Samples:
 
     def close(self) -> None:
         if self._now is not None and not self._since_boot:
-            self.notes.append("the last sample has no end and is left out")
+            self.notes.append("the last sample is incomplete and left out")
 
     def _end(self) -> None:
         if self._now is not None and not self._since_boot:
             self.moments.append(self._now)
         elif self._now is not None and self.moments:
-            self.notes.append(f"atop began anew at {self._now.epoch:.0f}: a boot, or it was started again")
+            self.notes.append(f"atop restarted at {self._now.epoch:.0f}, possibly after a boot")
         self._now, self._since_boot = None, False
 
 
@@ -118,7 +121,7 @@ def _recording(source: str, found: _Samples) -> Recording:
 
 
 def _usages(moments: Sequence[_Moment], times_s: Sequence[float]) -> tuple[Usage, ...]:
-    """Memory of the processes that had most of it, from one sample to the next; 0 where they were not there."""
+    """Return the memory over time of the processes that used most of it; 0 while a process did not exist."""
     largest: dict[tuple[int, str], float] = {}
     for moment in moments:
         for process, size in moment.memory.items():
@@ -187,7 +190,7 @@ def _paging(words: Sequence[str], interval_s: float, put: _Put, where: tuple[str
 
 
 def _pressure(words: Sequence[str], interval_s: float, put: _Put, where: tuple[str, int]) -> None:
-    """After whether there is any: 10, 60 and 300 s means in percent, and the microseconds of this interval, of each."""
+    # After the flag "y" each resource has its 10, 60 and 300 s means in percent, and its microseconds of this interval.
     if not words or words[0] != "y":
         return
     values = _numbers(words[1:], 4 * len(_PSI), "PSI", where)
@@ -205,7 +208,7 @@ def _disk(words: Sequence[str], interval_s: float, put: _Put, where: tuple[str, 
 
 
 def _process(rest: str, now: _Moment, where: tuple[str, int]) -> None:
-    """Names may hold blanks and brackets; threads share the memory of their process."""
+    # Names may contain blanks and brackets. Threads share the memory of their process and are skipped.
     match = _PROCESS.fullmatch(rest)
     if match is None:
         raise unreadable(where[0], where[1], rest, "PID (name) state and values of PRM")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A raw log of atop, printed by the atop that is installed: its format is the tool's own and changes with it."""
+"""Conversion of raw atop logs by the installed atop, because their format changes with its version."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _WORDS = 300
 
 
 def print_raw_log(path: Path) -> bytes:
-    """Return what `atop -r` prints of it. Raises BadInput."""
+    """Return the output of `atop -r`. Raises BadInput."""
     program = shutil.which("atop")
     if program is None:
         raise BadInput(
-            "it is a raw log of atop, and atop itself is not installed, which alone can read it",
+            "cannot read a raw log of atop: atop is not installed",
             file=str(path),
-            hint="install the package atop; or give what `atop -r FILE -P ALL` printed where it was recorded",
+            hint="install the package atop, or give the output of `atop -r FILE -P ALL` from the recorded machine",
         )
     try:
         done = subprocess.run(
@@ -32,12 +32,12 @@ def print_raw_log(path: Path) -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise BadInput(f"atop did not print it within {_LIMIT_S:g} s", file=str(path)) from None
+        raise BadInput(f"cannot read the log: atop did not finish within {_LIMIT_S:g} s", file=str(path)) from None
     if done.returncode != 0 or not done.stdout:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:_WORDS] or f"status {done.returncode}"
         raise BadInput(
             f"atop cannot read it: {said}",
             file=str(path),
-            hint="another version of atop wrote it? `atopconvert` makes it one of this version",
+            hint="convert the log with atopconvert if another version of atop wrote it",
         )
     return done.stdout

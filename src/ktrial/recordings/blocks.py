@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of `ktrial.recording/1` as the head adds them to those of an agent: sources of its own."""
+"""Blocks of `ktrial.recording/1` for the head's own sources, appended to those of an agent."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import msgspec
 
 from ktrial.machine.sensors import Sensor
 
-#: A block's length and checksum; a block of samples: group, rows, columns.
+#: Header of every block (length, checksum) and of blocks of samples (group, rows, columns).
 BLOCK = Struct("<II")
 ROWS = Struct("<III")
-#: Groups of the head's own; those of agents are small numbers.
+#: First group number of the head; agents use small numbers.
 FIRST_OWN_GROUP = 1 << 20
 _WRAP = 2**64
 _HALF = 2**63
 
 
 class OwnSource(msgspec.Struct, frozen=True, kw_only=True):
-    """How a source of the head's went; `why` it is absent or failed, and from when on."""
+    """The state of a source that the head reads; `why` it is absent or failed."""
 
     source: str
     state: Literal["active", "failed", "absent"]
@@ -34,18 +34,17 @@ class OwnSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def block(holds: bytes, content: bytes) -> bytes:
-    """Return a block with its length and checksum."""
     packed = holds + zlib.compress(content)
     return BLOCK.pack(len(packed), zlib.crc32(packed)) + packed
 
 
 def layout_block(group: int, source: str, columns: dict[str, Sensor]) -> bytes:
-    """Return the columns of a group from here on."""
+    """Return a block that defines the columns of a group from here on."""
     return block(b"L", msgspec.json.encode({"group": group, "source": source, "columns": columns}))
 
 
 def rows_block(group: int, times_ns: Sequence[int], rows: Sequence[Sequence[int]]) -> bytes:
-    """Return rows of numbers, one for each moment: written column by column as differences."""
+    """Return a block of samples, a row for each moment, stored by column as differences."""
     columns = [list(times_ns), *(list(column) for column in zip(*rows, strict=True))]
     steps: list[int] = []
     for column in columns:
@@ -58,5 +57,5 @@ def rows_block(group: int, times_ns: Sequence[int], rows: Sequence[Sequence[int]
 
 
 def source_block(source: OwnSource) -> bytes:
-    """Return how a source of the head's went so far; the last one counts."""
+    """Return a block with the state of a source so far; the last one counts."""
     return block(b"N", msgspec.json.encode(source))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Idle states of the CPUs: `/sys/devices/system/cpu/cpu*/cpuidle/state*/{name,time,usage}`, looked at twice."""
+"""Idle states of the CPUs, from two readings of `/sys/devices/system/cpu/cpu*/cpuidle/state*/{name,time,usage}`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACE = re.compile(r"/sys/devices/system/cpu/cpu(\d+)/cpuidle/state(\d+)/name")
 
 
 class IdleState(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of idle state over all CPUs: `share` of their time spent in it, `entries` in all."""
+    """One kind of idle state over all CPUs: the `share` of their time spent in it, and the total `entries`."""
 
     name: str
     depth: int
@@ -24,7 +24,7 @@ class IdleState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cpuidle(before: Mapping[str, str], after: Mapping[str, str], seconds: float) -> tuple[IdleState, ...]:
-    """Return the states by depth, those of one name together. Raises UnreadableOutput."""
+    """Return the states by depth, combined by name. Raises UnreadableOutput."""
     microseconds: dict[str, int] = {}
     entries: dict[str, int] = {}
     depths: dict[str, int] = {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording comes to in numbers that two recordings can be compared by, whole or per phase.
+"""Figures of a recording that can be compared with those of another one, whole or per phase.
 
-What a recording cannot tell has no number and a reason; it is never 0.
+A figure that the recording lacks data for has a reason instead of a number; it is never 0.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from ktrial.recordings.model import Event, Recording, Series
 
 #: Begin and end in seconds.
 Span = tuple[float, float]
-#: Devices that pass on to others: what goes through them is counted there.
+#: Devices that pass requests on to others, which count them.
 PASSING_ON = ("loop", "dm-", "md", "zram", "ram", "nbd", "sr")
 _USUAL = f"{STUTTER_FACTOR:g} times the median of the {NEIGHBOURS} on each side of it and {STUTTER_S * 1e3:g} ms"
 _DIRTY = "memory.Dirty"
-_SESSION = "Depends on what was done in the session: compare the same route, level or load."
+_SESSION = "Depends on the session: compare the same route, level or load."
 _WAKE_UPS = (
-    "Where no frames were told, wake-ups of a thread of the agent's stand for them (60 a second): they feel what holds "
-    "up every thread, not what the program itself waits for. "
+    "Without a frame log, wake-ups of an agent thread (60 a second) stand for frames: they show what delays every "
+    "thread, not what the program itself waits for. "
 )
 
 
 class WatchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured, and what could not be, with the reason."""
+    """The measured figures, and the missing ones with reasons."""
 
     measurements: tuple[Measurement, ...]
     left_out: tuple[LeftOut, ...]
 
 
 def _figure(name: str, unit: Unit, kind: OutcomeKind, what: str, definition: str, blind_spots: str = "") -> Outcome:
-    """Return one whose blind spots begin with how it is computed: reports show them beside its value."""
+    """Return an outcome whose blind spots begin with its definition, because reports show them beside its value."""
     return Outcome(
         name=name,
         unit=unit,
@@ -47,8 +47,8 @@ def _figure(name: str, unit: Unit, kind: OutcomeKind, what: str, definition: str
         direction="lower",
         low=0,
         high={"ratio": 1.0, "s": 3600.0}.get(unit, 1e16),
-        better=f"{what} became fewer or less.",
-        worse=f"{what} became more.",
+        better=f"{what} decreased.",
+        worse=f"{what} increased.",
         blind_spots=f"{definition} {blind_spots}{_SESSION}",
         headline=name == "stutter-rate",
     )
@@ -59,39 +59,39 @@ WHOLE: tuple[Outcome, ...] = (
         "stutter-rate",
         "1/s",
         "count",
-        "Stutters in a given time",
-        f"Frames that took more than {_USUAL}, or more than limit_ms where that is given, over the time.",
+        "The rate of stutters",
+        f"Frames that took more than {_USUAL}, or more than limit_ms if given, divided by the time.",
         _WAKE_UPS,
     ),
     _figure(
         "late-share",
         "ratio",
         "count",
-        "The share of the time lost in stutters",
-        "What stutters took beyond that median, or beyond limit_ms, over the time.",
+        "The share of time lost in stutters",
+        "The time of stutters beyond that median, or beyond limit_ms, divided by the time.",
         _WAKE_UPS,
     ),
     _figure(
         "allocation-stalls",
         "1/s",
         "count",
-        "Waits of programs for memory",
-        "Growth of allocstall of all zones in /proc/vmstat over the time, of all programs.",
+        "The rate of waits for memory",
+        "Growth of allocstall of all zones in /proc/vmstat divided by the time, of all programs.",
     ),
     _figure(
         "frame-reclaim",
         "ratio",
         "count",
-        "The time in which the frame thread freed memory",
-        "Time between begin and end of direct reclaim of the frame thread (the program's first), over the time.",
+        "The time in which the frame thread reclaimed memory",
+        "Time that the frame thread (the program's first) spent in direct reclaim, divided by the time.",
         "Needs root. ",
     ),
     _figure(
         "slow-io",
         "1/s",
         "count",
-        "Slow requests to block devices",
-        "Requests that took 5 ms or longer from issue to completion, over the time, of all programs and devices.",
+        "The rate of slow requests to block devices",
+        "Requests that took 5 ms or longer from issue to completion, divided by the time, of all programs and devices.",
         "Needs root. ",
     ),
     _figure(
@@ -99,33 +99,34 @@ WHOLE: tuple[Outcome, ...] = (
         "s",
         "time",
         "The mean time of a write request",
-        "Growth of the time of writes over that of their number, of all devices in /proc/diskstats that pass nothing "
-        "on to others (no loop, dm, md, zram).",
-        "A mean hides the slow ones. ",
+        "Growth of the time of writes divided by the growth of their number, of all devices in /proc/diskstats that "
+        "pass nothing on to others (no loop, dm, md, zram).",
+        "A mean hides the slow requests. ",
     ),
     _figure(
         "write-latency-max",
         "s",
         "time",
-        "The longest mean time of a write request from one sample to the next",
-        "The same mean from one sample to the next, the largest of them.",
-        "One moment of the session, and a mean: a slow request among fast ones hides in it. ",
+        "The largest mean time of a write request between two samples",
+        "The largest of the same means between two consecutive samples.",
+        "It is one moment of the session and still a mean, which hides a slow request among fast ones. ",
     ),
     _figure(
         "written",
         "B",
         "count",
-        "Bytes written",
+        "The number of bytes written",
         "Growth of the bytes written to the same devices.",
-        "More in a longer session: compare equal lengths. ",
+        "A longer session writes more: compare equal lengths. ",
     ),
     _figure(
         "dirty-mean",
         "B",
         "size",
-        "The memory that waits to be written",
-        "Dirty in /proc/meminfo, on average over the time.",
-        "Files of all programs. More of it is more that a power cut loses, and less is earlier writing. ",
+        "The amount of memory that waits to be written",
+        "Mean of Dirty in /proc/meminfo over the time.",
+        "Counts the files of all programs. If it is large, a power cut loses more; if it is small, writing began "
+        "earlier. ",
     ),
     _figure(
         "slow-frame-share",
@@ -136,7 +137,7 @@ WHOLE: tuple[Outcome, ...] = (
         _WAKE_UPS,
     ),
 )
-#: Phases that figures are told of, and what their names begin with.
+#: Phases that have figures of their own, and the prefix of their names.
 PHASES: Mapping[str, str] = {"warm-up": "warm-up.", "ramp-up": "ramp-up.", "steady state": "steady."}
 WATCH_OUTCOMES: tuple[Outcome, ...] = (
     *WHOLE,
@@ -145,7 +146,7 @@ WATCH_OUTCOMES: tuple[Outcome, ...] = (
             one,
             name=f"{prefix}{one.name}",
             headline=False,
-            blind_spots=f"Of the {phase} alone. {one.blind_spots}",
+            blind_spots=f"Covers only the phase {phase}. {one.blind_spots}",
         )
         for phase, prefix in PHASES.items()
         for one in WHOLE
@@ -154,7 +155,7 @@ WATCH_OUTCOMES: tuple[Outcome, ...] = (
 
 
 def wanted_series(name: str) -> bool:
-    """Return whether figures look at the series of that name."""
+    """Return whether figures use the series of that name."""
     last = name.rpartition(".")[2]
     of_disk = name.startswith("disks.") and last in {"writes", "write_time", "written"}
     return of_disk or name.startswith("vmstat.allocstall") or name == _DIRTY
@@ -169,11 +170,11 @@ def watch_figures(
     frame_thread: int | None = None,
     prefix: str = "",
 ) -> WatchFigures:
-    """Return every figure of these stretches, of all of it without any. `frame_thread` says which one it was."""
+    """Return every figure of these stretches, by default of the whole recording, with this frame thread."""
     stretches = [(recording.begin_s, recording.end_s)] if spans is None else sorted(spans)
     length_s = fsum(end_s - begin_s for begin_s, end_s in stretches)
     if length_s <= 0:
-        nothing = [LeftOut(outcome=f"{prefix}{one.name}", why="it has no length") for one in WHOLE]
+        nothing = [LeftOut(outcome=f"{prefix}{one.name}", why="the recording has no length") for one in WHOLE]
         return WatchFigures(measurements=(), left_out=tuple(nothing))
     look = _Look(recording, stretches, length_s)
     found: dict[str, Measurement | str] = {
@@ -196,11 +197,12 @@ def watch_figures(
     )
 
 
-_SAMPLED = "its frames are samples: `ktrial frames` tells their mean"
+_NO_FRAMES = "the recording has no frames or wake-ups"
+_SAMPLED = "the frames are samples: `ktrial frames` shows their mean"
 
 
 class _Look:
-    """Some stretches of a recording."""
+    """Computes the figures of some stretches of a recording."""
 
     def __init__(self, recording: Recording, spans: Sequence[Span], length_s: float) -> None:
         self._recording = recording
@@ -210,8 +212,7 @@ class _Look:
     def late(self, limit_s: float | None) -> dict[str, Measurement | str]:
         frames = self._recording.frames
         if frames is None or not len(frames.ends_s):
-            why = "neither frames nor wake-ups are in it"
-            return {"stutter-rate": why, "late-share": why}
+            return {"stutter-rate": _NO_FRAMES, "late-share": _NO_FRAMES}
         if frames.stands_for is not None:
             return {"stutter-rate": _SAMPLED, "late-share": _SAMPLED}
         durations_s = frames.durations_s.tolist()
@@ -234,19 +235,19 @@ class _Look:
     def slow_frames(self, below_fps: float) -> Measurement | str:
         frames = self._recording.frames
         if frames is None or not len(frames.ends_s):
-            return "neither frames nor wake-ups are in it"
+            return _NO_FRAMES
         if frames.stands_for is not None:
             return _SAMPLED
         moments = zip(frames.ends_s, frames.durations_s.tolist(), strict=True)
         inside = [took_s for end_s, took_s in moments if self._holds(end_s) and not self._in_gap(end_s - took_s, end_s)]
         if not inside:
-            return f"no {frames.kind} ended in it"
+            return f"no {frames.kind} ended in this time"
         return slow_share(inside, below_fps, frames.kind)
 
     def dirty(self) -> Measurement | str:
         series = self._recording.series.get(_DIRTY)
         if series is None:
-            return f"{_DIRTY} is not in it"
+            return f"the recording lacks {_DIRTY}"
         seen = [
             value
             for at_s, value in zip(series.times_s, series.values, strict=True)
@@ -262,7 +263,7 @@ class _Look:
         grown = [self._grown(self._recording.series[name]) for name in names]
         known = [one for one in grown if one is not None]
         if not names or len(known) < len(grown):
-            return "vmstat.allocstall is not in it" if not names else "vmstat.allocstall fell, or was not read"
+            return "the recording lacks vmstat.allocstall" if not names else "vmstat.allocstall fell or was not read"
         return self._over_time("allocation-stalls", fsum(known), "allocation stalls")
 
     def traced(self, frame_thread: int | None) -> dict[str, Measurement | str]:
@@ -280,7 +281,7 @@ class _Look:
         hit = [event for event in inside if event.kind == "direct-reclaim" and _is_victim(event, frame_thread)]
         lost_s = fsum(event.duration_s or 0.0 for event in hit)
         reclaim: Measurement | str = (
-            f"threads were not told apart: {threads.why}"
+            f"threads were not distinguished: {threads.why}"
             if threads is not None and threads.state != "active"
             else "no program was watched"
             if not known
@@ -300,7 +301,7 @@ class _Look:
             if name.startswith("disks.") and name.endswith(".writes") and not name.split(".")[1].startswith(PASSING_ON)
         ]
         if not devices:
-            return dict.fromkeys(("write-latency", "write-latency-max", "written"), "no block device is in it")
+            return dict.fromkeys(("write-latency", "write-latency-max", "written"), "the recording has no block device")
         sums: dict[str, float] = {}
         for what in ("writes", "write_time", "written"):
             grown = [self._grown(series[name]) for one in devices if (name := f"disks.{one}.{what}") in series]
@@ -309,7 +310,7 @@ class _Look:
         if sums["writes"] <= 0:
             latency = "nothing was written"
         elif sums["write_time"] <= 0:
-            latency = f"{sums['writes']:.0f} writes took less than the milliseconds in which the kernel counts"
+            latency = f"{sums['writes']:.0f} writes took less than the kernel's resolution of a millisecond"
         else:
             original = f"{sums['write_time']:.6g} s of {sums['writes']:.0f} writes"
             mean_s = sums["write_time"] / sums["writes"]
@@ -326,13 +327,13 @@ class _Look:
             if count > 0
         ]
         if not found:
-            return "no write request ended between two samples of it"
+            return "no write request ended between two samples"
         mean_s, took_s, count = max(found)
         original = f"{took_s:.6g} s of {count:.0f} writes between two samples"
         return Measurement(outcome="write-latency-max", value=mean_s, original=original)
 
     def _steps(self, *names: str) -> Iterator[tuple[float, ...]]:
-        """By how much counters of the same samples grew from one to the next, where all did."""
+        """Yield by how much counters grew between consecutive samples, unless one of them fell."""
         series = [self._recording.series[name] for name in names if name in self._recording.series]
         if len(series) < len(names):
             return
@@ -362,7 +363,7 @@ class _Look:
         return any(gap.begin_s <= end_s and gap.end_s >= begin_s for gap in self._recording.gaps)
 
     def _grown(self, series: Series) -> float | None:
-        """By how much it grew; None if it fell or was not read."""
+        """Return by how much a series grew; None if it fell or was not read."""
         total, seen = 0.0, False
         for begin_s, end_s in self._spans:
             first = max(0, bisect_right(series.times_s, begin_s) - 1)

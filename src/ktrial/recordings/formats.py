@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of other tools: which format a file has, told by its content, and its reader."""
+"""The formats of recordings: how to recognise each by its content, and its reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Reader = Callable[[bytes, str, float | None], Recording]
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A format: whether a head and a name look like it, and its reader."""
+    """A format: a check of the first bytes and the file name, and a reader."""
 
     what: str
     sniff: Callable[[bytes, str], bool]
@@ -28,7 +28,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 def _frames(data: bytes, name: str, interval_s: float | None) -> Recording:
-    """Return a log of MangoHud: its clock begins with its first frame; when that was it does not tell."""
+    """Read a log of MangoHud, whose clock begins with the first frame at an unknown time."""
     log = mangohud.read_mangohud(data, name)
     ends_s = array("d", accumulate(log.frame_times_s))
     frames = Frames(kind="frame", source="frames", ends_s=ends_s, durations_s=array("d", log.frame_times_s))
@@ -81,7 +81,7 @@ KINDS: dict[str, Kind] = {
 def read_recording_file(
     data: bytes, name: str, *, as_format: str | None = None, interval_s: float | None = None
 ) -> Recording:
-    """Return one file. Raises BadInput if no format fits, UnreadableOutput where it is not as its format says."""
+    """Read one file. Raises BadInput if no format matches, UnreadableOutput if the content violates its format."""
     if as_format is not None:
         if as_format not in KINDS:
             raise UnknownName("format of recordings", as_format, KINDS)
@@ -91,5 +91,5 @@ def read_recording_file(
         if kind.sniff(head, name):
             return kind.read(data, name, interval_s)
     known = ", ".join(kind.what for kind in KINDS.values())
-    hint = f"it reads: {known}; --format {' | '.join(KINDS)} says which"
-    raise BadInput("no recording that is known", file=name, hint=hint)
+    hint = f"formats: {known}; choose one with --format {' | '.join(KINDS)}"
+    raise BadInput("unknown format of recordings", file=name, hint=hint)

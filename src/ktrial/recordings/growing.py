@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording while it is written: the wake-ups and events of the blocks that came last."""
+"""Wake-ups and events of a growing recording, from the latest blocks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ktrial.recordings.ktrial_blocks import MAGIC, BlockLayout, Blocks, contents
 from ktrial.recordings.watching import TracedEvent
 
 _LATE = "wakeup.late"
-#: The agent's word where no events were wanted.
+#: The agent's reason if events were not requested.
 _NOT_ASKED = "not asked for"
 _LATEST_NS = 3_600_000_000_000
 
 
 class Grown(msgspec.Struct, frozen=True, kw_only=True):
-    """What came: when each wake-up ended and how long it took, on the monotonic clock; and the events."""
+    """New data: end and duration of each wake-up on the monotonic clock, and events."""
 
     ends_ns: tuple[int, ...] = ()
     durations_ns: tuple[int, ...] = ()
@@ -27,7 +27,7 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrowingRecording:
-    """Takes what an agent hands over, whole blocks each time, and keeps nothing of it but the layouts."""
+    """Decodes whole blocks from an agent, and keeps only their layouts."""
 
     def __init__(self) -> None:
         self._blocks = Blocks()
@@ -35,17 +35,17 @@ class GrowingRecording:
 
     @property
     def started_ns(self) -> int | None:
-        """The monotonic moment at which it began; None before its head has come."""
+        """The monotonic time of its beginning; None before its head has arrived."""
         return None if self._blocks.head is None else self._blocks.head.started_ns
 
     @property
     def why_untraced(self) -> str | None:
-        """Why no events are traced that were asked for; None if they are, and before its head has come."""
+        """The reason why requested events are not traced; None if they are, or before the head has arrived."""
         why = None if self._blocks.head is None else self._blocks.head.absent.get("trace")
         return None if why == _NOT_ASKED else why
 
     def feed(self, data: bytes) -> Grown:
-        """Return what these blocks hold. Raises UnreadableOutput if they are not as agreed."""
+        """Return the content of these blocks. Raises UnreadableOutput if they are malformed."""
         at = 0 if self._began or not data.startswith(MAGIC) else len(MAGIC)
         self._began = True
         blocks = self._blocks
@@ -53,7 +53,7 @@ class GrowingRecording:
             for holds, content in contents(data, at):
                 blocks.take(holds, content)
         except (ValueError, zlib.error, msgspec.MsgspecError) as error:
-            raise unreadable("the recording", None, str(error), "blocks as an agent hands them over") from None
+            raise unreadable("the recording", None, str(error), "blocks of a recording") from None
         events, blocks.events = tuple(blocks.events), []
         rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "wakeup"]
         blocks.rows.clear()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Own recordings, `ktrial.recording/1`: blocks of an agent, one behind the other, readable up to where they are cut.
+"""Reader of ktrial's own recordings, `ktrial.recording/1`: a sequence of blocks, readable up to where it is cut off.
 
-Times of a recording begin with its first moment. Nothing that was not there becomes 0.
+Times are relative to the first moment. Missing values never become 0.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ktrial.recordings.model import CrossCheck, Event, Frames, Gap, Recording, S
 from ktrial.recordings.usage import usages
 from ktrial.recordings.watching import OF_PROGRAM, TracedEvent, doubts
 
-#: Cells of what was not there, and of a sensor that lied.
+#: Cells for a missing value, and for an implausible value of a sensor.
 _NOT_THERE = (-(2**63), -(2**63) + 1)
 _S = 1e-9
 _CLOCKS = {"suspended": "clocks.suspended", "unix": "clocks.unix"}
-#: A step of a clock from one sample to the next that is no drift.
+#: A larger change of a clock between two samples is a step, not drift.
 _STEP_S = 0.05
-#: A request that woke a drive up, as an event of its own.
+#: Kind of the additional event for a request that woke a drive.
 _EXIT = "nvme-exit"
 _TRIGGERS = "triggers"
-#: Sources that give no rows of columns.
+#: Sources without rows of columns.
 _WITHOUT_COLUMNS = ("usage", _TRIGGERS)
 _KINDS: dict[str, SeriesKind] = {"counter": "counter", "level": "gauge"}
 
@@ -41,7 +41,7 @@ def is_recording(head: bytes) -> bool:
 
 
 def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambda _: True) -> Recording:
-    """The recording, with the series that are wanted. Raises UnreadableOutput if not even its head can be read."""
+    """Read a recording with the wanted series. Raises UnreadableOutput if not even its head is readable."""
     if not is_recording(data):
         raise unreadable(name, None, repr(data[: len(MAGIC)]), "a recording of ktrial")
     blocks = read_blocks(data, name)
@@ -50,11 +50,11 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
     try:
         return _recording(name, blocks, blocks.head, wanted)
     except (ValueError, OverflowError) as error:
-        raise unreadable(name, None, str(error), "a recording that fits together") from None
+        raise unreadable(name, None, str(error), "a consistent recording") from None
 
 
 def started_ns(data: bytes, name: str) -> int:
-    """Return its zero on the monotonic clock. Raises UnreadableOutput if its head cannot be read."""
+    """Return a recording's zero on the monotonic clock. Raises UnreadableOutput if its head is unreadable."""
     return head_of(data, name).started_ns
 
 
@@ -71,7 +71,7 @@ def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bo
     end_s = last_s if blocks.tail is None else max(last_s, blocks.tail.wall_ns * _S)
     gaps = _gaps(blocks, start_ns)
     if blocks.tail is None:
-        gaps.append(Gap(kind="cut-off", begin_s=end_s, end_s=end_s, why=blocks.cut or "its end was never written"))
+        gaps.append(Gap(kind="cut-off", begin_s=end_s, end_s=end_s, why=blocks.cut or "the end was never written"))
     return Recording(
         name=name,
         begin_s=0.0,
@@ -98,7 +98,7 @@ def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bo
 def _series(
     parts: list[tuple[BlockLayout, bytes]], start_ns: int, wanted: Callable[[str], bool]
 ) -> tuple[dict[str, Series], float]:
-    """Return the series of a group, over all layouts that it has had, and its last moment."""
+    """Return the series of a group over all its layouts, and its last moment."""
     import numpy as np
 
     found: dict[str, Series] = {}
@@ -133,7 +133,7 @@ def _join_series(before: Series, after: Series) -> Series:
 
 
 def _states(head: Head) -> dict[str, tuple[PowerState, ...]]:
-    """Return the states that each drive may enter by itself."""
+    """Return the power states that each drive may enter on its own."""
     return {
         device: tuple(state for state in one.power_states or () if not state.operational)
         for device, one in head.nvme.items()
@@ -142,7 +142,7 @@ def _states(head: Head) -> dict[str, tuple[PowerState, ...]]:
 
 
 def _events(told: Iterable[TracedEvent], start_ns: int, states: dict[str, tuple[PowerState, ...]]) -> Iterator[Event]:
-    """Yield all of them, and once more those that woke a drive up."""
+    """Yield all events, and an additional one for each request that woke a drive."""
     for one in told:
         event = _event(one, start_ns)
         yield event
@@ -185,7 +185,7 @@ def _event(one: TracedEvent, start_ns: int) -> Event:
 
 
 def _wake_ups(blocks: Blocks, head: Head) -> Frames | None:
-    """Return the agent's own wake-ups: each is as long as the time since it was due, and the period."""
+    """Return the agent's wake-ups as frames; each lasts the period plus its lateness."""
     rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "wakeup"]
     period_ns = head.period_ns.get("wakeup")
     if not rows or period_ns is None:
@@ -200,7 +200,7 @@ def _wake_ups(blocks: Blocks, head: Head) -> Frames | None:
 
 
 def _gaps(blocks: Blocks, start_ns: int) -> list[Gap]:
-    """Times that were slept through, and steps of the wall clock."""
+    """Return suspends and steps of the wall clock."""
     rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "clocks"]
     if not rows:
         return []
@@ -223,7 +223,7 @@ def _gaps(blocks: Blocks, start_ns: int) -> list[Gap]:
 
 
 def _failed(blocks: Blocks, series: dict[str, Series]) -> dict[str, str]:
-    """Sources that gave nothing more at the end, and why."""
+    """Return the sources that had stopped delivering at the end, and why."""
     reports = {} if blocks.tail is None else blocks.tail.sources
     last: dict[str, list[float]] = {}
     for one in series.values():
@@ -233,7 +233,7 @@ def _failed(blocks: Blocks, series: dict[str, Series]) -> dict[str, str]:
         report = {} if name in OF_PROGRAM else reports.get(name, {})
         gone = [f"{path}: {one['why']}" for path, one in (report.get("gone") or {}).items()]
         if all(isnan(value) for value in values) and (gone or report.get("failures")):
-            failed[name] = "; ".join(gone) or f"{report['failures']} times it could not be read or understood"
+            failed[name] = "; ".join(gone) or f"{report['failures']} reads failed"
     return failed
 
 
@@ -283,9 +283,8 @@ def _sources(
 
 
 def _own_source(own: OwnSource, blocks: Blocks) -> Source:
-    """Return a source that the head read beside the agent."""
     seconds = 0.0 if blocks.tail is None else blocks.tail.wall_ns * _S
-    why = own.why or "it does not say why" if own.state != "active" else None
+    why = own.why or "reason unknown" if own.state != "active" else None
     return Source(
         name=own.source,
         state=own.state,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of `ktrial.recording/1`: what each holds, and their content, as far as it is whole."""
+"""The blocks of `ktrial.recording/1` and their content, up to the first damaged one."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     import numpy as np
 
 MAGIC = b"ktrial.recording/1\n"
-#: Most bytes of a block's content: more is damage.
+#: Larger block contents are damage.
 _MOST_BYTES = 1 << 28
 _EVENT = msgspec.json.Decoder(TracedEvent)
 
 
 class Sleeper(msgspec.Struct):
-    """What the controller of a disk may sleep in."""
+    """The power states of a disk's controller, and whether it enters them on its own."""
 
     apst: bool | None = None
     power_states: tuple[PowerState, ...] | None = None
 
 
 class Head(msgspec.Struct):
-    """What is known when a recording begins."""
+    """The head of a recording: everything known at its beginning."""
 
     started_ns: int
     unix_at_zero_ns: int
@@ -54,7 +54,7 @@ class Head(msgspec.Struct):
 
 
 class BlockLayout(msgspec.Struct):
-    """The columns of a group from here on."""
+    """The columns of a group, valid for the following blocks of samples."""
 
     group: int
     source: str
@@ -62,7 +62,7 @@ class BlockLayout(msgspec.Struct):
 
 
 class Blocks:
-    """What the blocks of a recording hold."""
+    """The collected content of a recording's blocks."""
 
     def __init__(self) -> None:
         self.head: Head | None = None
@@ -75,7 +75,7 @@ class Blocks:
         self.cut: str | None = None
 
     def take(self, holds: bytes, content: bytes) -> None:
-        """One block's content. Raises ValueError or MsgspecError where it is not as agreed."""
+        """Add one block's content. Raises ValueError or MsgspecError if it is malformed."""
         if holds == b"H":
             self.head = decode_as(content, Head)
         elif holds == b"L":
@@ -85,7 +85,7 @@ class Blocks:
             group, rows, width = ROWS.unpack_from(content) if len(content) >= ROWS.size else (0, 0, 0)
             known = self.layouts.get(group)
             if known is None or width != len(known.columns) or len(content) != ROWS.size + rows * (width + 1) * 8:
-                raise ValueError(f"a block of samples of group {group} does not fit its columns")
+                raise ValueError(f"a block of samples does not match the columns of group {group}")
             self.rows.setdefault(group, []).append((known, content))
         elif holds == b"E":
             self.events += [decode_as(line, _EVENT) for line in content.split(b"\n")]
@@ -99,19 +99,19 @@ class Blocks:
 
 
 def read_blocks(data: bytes, name: str) -> Blocks:
-    """Return all blocks up to the first that is not whole; `cut` says why there is one."""
+    """Return all blocks up to the first damaged one; `cut` says what is wrong with that."""
     blocks = Blocks()
     try:
         for holds, content in contents(data, len(MAGIC)):
             blocks.take(holds, content)
     except (ValueError, zlib.error, msgspec.MsgspecError) as error:
-        # What follows a block that is not whole cannot be found.
+        # The start of the next block cannot be found after a damaged one.
         blocks.cut = f"{name} is cut off or damaged: {error}"
     return blocks
 
 
 def head_of(data: bytes, name: str = "the recording") -> Head:
-    """Return what stands at its begin. Raises UnreadableOutput if that cannot be read."""
+    """Return the head of a recording. Raises UnreadableOutput if it is unreadable."""
     head = read_blocks(data, name).head if data.startswith(MAGIC) else None
     if head is None:
         raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")
@@ -119,10 +119,10 @@ def head_of(data: bytes, name: str = "the recording") -> Head:
 
 
 def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the letter and the content of each block from that byte on. Raises ValueError or zlib.error."""
+    """Yield letter and content of each block from byte `at` on. Raises ValueError or zlib.error."""
     while at < len(data):
         if at + BLOCK.size > len(data):
-            raise ValueError(f"a block begins at byte {at} and does not end")
+            raise ValueError(f"the block at byte {at} is incomplete")
         length, checksum = BLOCK.unpack_from(data, at)
         packed = data[at + BLOCK.size : at + BLOCK.size + length]
         if len(packed) < length or not packed:
@@ -132,13 +132,13 @@ def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
         opened = zlib.decompressobj()
         content = opened.decompress(packed[1:], _MOST_BYTES)
         if not opened.eof:
-            raise ValueError(f"the block at byte {at} holds more than {_MOST_BYTES} bytes, or less than it should")
+            raise ValueError(f"the block at byte {at} is incomplete or larger than {_MOST_BYTES} bytes")
         yield packed[:1], content
         at += BLOCK.size + length
 
 
 def numbers(content: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the times and the columns, each a row: sums of the differences, which may wrap around as those did."""
+    """Return times and columns, each as a row: the sums of the differences, with the same wrap-around."""
     import numpy as np
 
     _, rows, width = ROWS.unpack_from(content)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`frames.csv` beside a recording of `ktrial watch`: when each frame ended, and how long it took."""
+"""The file `frames.csv` beside a recording of `ktrial watch`: end and duration of each frame."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ktrial.kit.formats.tool_output import decode_output, unreadable
 from ktrial.recordings.model import Frames, Recording, Source
 
 HEADER = "end_unix_ns,duration_ns,clock_error_ns"
-#: That of those who knew of no error.
+#: Header of old files without a clock error.
 _SHORT = "end_unix_ns,duration_ns"
 _DIGITS = 19
 
@@ -20,7 +20,7 @@ def is_frames(head: bytes) -> bool:
 
 
 def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_s: float) -> str:
-    """Return lines of frames: when each ended on a clock with that zero, and the seconds that it took."""
+    """Return lines for frames, given as end on a clock with this zero and duration in seconds."""
     error_ns = round(clock_error_s * 1e9)
     return "".join(
         f"{unix_at_zero_ns + end_ns},{round(duration_s * 1e9)},{error_ns}\n" for end_ns, duration_s in frames
@@ -28,7 +28,7 @@ def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_
 
 
 def read_frames(data: bytes, name: str) -> Recording:
-    """Frames alone. Raises UnreadableOutput; what was cut within its last row is read up to there."""
+    """Return a recording of frames only, without a last row that was cut off. Raises UnreadableOutput."""
     header, *lines = decode_output(data, name).split("\n")
     if header not in {HEADER, _SHORT}:
         raise unreadable(name, 1, header, f"the header {HEADER}")
@@ -36,7 +36,7 @@ def read_frames(data: bytes, name: str) -> Recording:
     told = [_row(line, name, number, header.count(",") + 1) for number, line in enumerate(lines[:-1], 2)]
     if not told:
         raise unreadable(name, None, "nothing", "a frame in each line")
-    # They were written as they came, of several threads' lines not in the order of their ends.
+    # Rows are in order of arrival; with several threads that is not the order of their ends.
     told.sort()
     begin_ns = told[0][0] - told[0][1]
     ends_s = array("d", ((row[0] - begin_ns) / 1e9 for row in told))

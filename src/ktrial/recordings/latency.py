@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the requests of a block device took, and which of them woke an NVMe drive out of a power state."""
+"""Request latencies of a block device, and the requests that woke an NVMe drive from a power state."""
 
 from __future__ import annotations
 
 import msgspec
 
-#: A drive changes its state by itself after so long without a request, at the earliest.
+#: A drive needs at least this long without requests to change its state on its own.
 IDLE_S = 0.05
-#: An exit takes from this share of what the drive states, up to this multiple with its entry, and a request beside it.
+#: Range of an exit, relative to the latencies that the drive states (the upper end includes entry and a request).
 _LEAST, _MOST, _BESIDE_S = 0.5, 1.25, 0.001
 
 
 class PowerState(msgspec.Struct, frozen=True, kw_only=True):
-    """A state that a drive may be in; what it does not report is None."""
+    """A power state of a drive; values that it does not report are None."""
 
     id: int
     operational: bool
@@ -22,19 +22,18 @@ class PowerState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_s(self) -> float:
-        """How long it says that leaving takes."""
         return (self.exit_latency_us or 0) * 1e-6
 
     def fits(self, length_s: float) -> bool:
-        """Return whether a request that took so long may have waited for the drive to leave this state."""
+        """Return whether a request of this duration may have waited for the drive to leave this state."""
         most_s = _MOST * (self.exit_s + (self.entry_latency_us or 0) * 1e-6) + _BESIDE_S
         return not self.operational and self.exit_s > 0 and _LEAST * self.exit_s <= length_s <= most_s
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests of a device by how long they took: `(end of a bar in seconds, requests)`, four bars to each doubling.
+    """A histogram of request latencies: `(upper end in seconds, requests)`, four bars per doubling.
 
-    `after_idle` are those that came when it had had none for a while. `states` are those that it may enter by itself.
+    `after_idle` counts requests after an idle period. `states` are those that the drive may enter on its own.
     """
 
     requests: int
@@ -45,12 +44,12 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[PowerState, ...] = ()
 
     def above(self, limit_s: float) -> float:
-        """Return the share of requests whose bar lies above a limit."""
+        """Return the share of requests in bars above a limit."""
         counted = sum(count for _, count in self.histogram)
         return sum(count for end_s, count in self.histogram if end_s > limit_s) / counted if counted else 0.0
 
     def quantile(self, share: float) -> float | None:
-        """Return the end of the bar up to which that share of requests lies; None without requests."""
+        """Return the upper end of the bar that contains this quantile; None without requests."""
         wanted = share * sum(count for _, count in self.histogram)
         seen = 0
         for end_s, count in self.histogram:
@@ -61,7 +60,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state_left(length_s: float, idle_s: float | None, states: tuple[PowerState, ...]) -> PowerState | None:
-    """The state that a drive left for a request, as its length and the drive's idleness before say; None for none."""
+    """Return the power state that best explains a request's duration after this idle time, or None."""
     if idle_s is None or idle_s < IDLE_S:
         return None
     fitting = [state for state in states if state.fits(length_s)]

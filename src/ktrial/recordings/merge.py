@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of one recording put together on one clock."""
+"""Merging of the files of one recording onto one clock."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _ZONES = range(-48, 57)
 
 
 def together(name: str, parts: Sequence[Recording]) -> Recording:
-    """Return one recording from parts with the same clock of the calendar; its zero is the first moment of all.
+    """Merge parts that share a calendar clock; the zero of the result is the first moment of all.
 
-    Parts that know the time of day only are placed by the others. Raises BadInput if that cannot be told.
+    Parts with only a time of day are placed by the others. Raises BadInput if their place is ambiguous.
     """
     if len(parts) == 1:
         return msgspec.structs.replace(parts[0], name=name)
     dated = [part for part in parts if part.unix_at_zero_s is not None]
     if not dated:
-        raise BadInput("no file tells when it was recorded: they cannot be put together", file=name)
+        raise BadInput("cannot merge the files: none states when it was recorded", file=name)
     zero_s = min((part.unix_at_zero_s or 0.0) + part.begin_s for part in dated)
     end_s = max((part.unix_at_zero_s or 0.0) + part.end_s for part in dated)
     moved = [moved_by(part, (part.unix_at_zero_s or 0.0) - zero_s) for part in dated]
@@ -34,9 +34,9 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
         if part.unix_at_zero_s is None:
             if part.frames is not None:
                 raise BadInput(
-                    "it does not tell when it began: its frames cannot be put beside the other files",
+                    "cannot merge the frames: the file does not state when it began",
                     file=part.name,
-                    hint="--frames-began 1760000000.5 says it, in seconds since 1970",
+                    hint="add the beginning in seconds since 1970, like --frames-began 1760000000.5",
                 )
             moved.append(moved_by(part, _place(part, zero_s, end_s) - zero_s))
     _check_names(name, moved)
@@ -66,7 +66,7 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
 
 
 def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
-    """Return what frames there are; how late the recorder itself woke up stands for them only where there are none."""
+    """Return the frames, or the recorder's wake-ups if there are none. Raises BadInput for several frame logs."""
     told = [one for one in found if one.kind != "wake-up"] or found
     if len(told) > 1:
         raise BadInput(
@@ -78,7 +78,7 @@ def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
 
 
 def _place(part: Recording, begin_s: float, end_s: float) -> float:
-    """Unix time of the midnight from which a part counts: where its events lie within the others' time."""
+    """Return the Unix time of the midnight that puts the part's events within the time of the others."""
     inside = []
     first_day = (begin_s // _DAY_S - 1) * _DAY_S
     for midnight_s in (first_day, first_day + _DAY_S, first_day + 2 * _DAY_S):
@@ -90,17 +90,17 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
     found = sorted(set(inside))
     whole_hours = [zero_s for zero_s in found if zero_s % 3600 == 0] or found
     if len(whole_hours) != 1:
-        why = "lies outside the others in every time zone" if not found else f"fits in {len(found)} time zones"
+        why = "it is outside the others in every time zone" if not found else f"it fits in {len(found)} time zones"
         raise BadInput(
-            f"it tells the time of day only, and {why}",
+            f"cannot place a file with only a time of day: {why}",
             file=part.name,
-            hint="is it of the same recording? --utc-offset +02:00 says its zone",
+            hint="give its zone, like --utc-offset +02:00, if it belongs to this recording",
         )
     return whole_hours[0]
 
 
 def with_offset(part: Recording, dated: Sequence[Recording], offset_s: float) -> Recording:
-    """Return a part that knows the time of day only, in a zone that is so far from UTC."""
+    """Return a part with only a time of day, placed in the zone with this offset from UTC."""
     begins = [(one.unix_at_zero_s or 0.0) + one.begin_s for one in dated if one.unix_at_zero_s is not None]
     if not begins:
         return part
@@ -115,18 +115,20 @@ def _check_names(name: str, parts: Sequence[Recording]) -> None:
     for part in parts:
         for key in (*part.series, *(source.name for source in part.sources)):
             if key in seen and seen[key] != part.name:
-                raise BadInput(f"{seen[key]} and {part.name} both hold {key}", file=name, hint="leave one of them out")
+                raise BadInput(
+                    f"{seen[key]} and {part.name} both contain {key}", file=name, hint="leave out one of them"
+                )
             seen[key] = part.name
 
 
 def moved_by(part: Recording, by_s: float) -> Recording:
-    """Return the same on a clock whose zero was so much earlier."""
+    """Return the same recording on a clock whose zero is earlier by this time."""
     if by_s == 0:
         return part
     clocks: dict[int, array[float]] = {}
 
     def moved(times_s: array[float]) -> array[float]:
-        """Return series that share their moments share them still."""
+        """Move the moments once for all series that share them."""
         if id(times_s) not in clocks:
             clocks[id(times_s)] = array("d", (time_s + by_s for time_s in times_s))
         return clocks[id(times_s)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the micro-stutter suite: their first column is the epoch second.
+"""Reader of the tables of the micro-stutter suite, whose first column is the epoch second.
 
-A column becomes `<file>.<column>`; those that the kernel or other readers know get their usual series. Tables with a
-row for each CPU, device or process at every moment are taken apart by it: of CPUs the row of all of them counts.
+A column becomes the series `<file>.<column>`, or the usual series if the kernel or other readers have a name for it.
+Tables with a row for each CPU, device or process at every moment are split; of CPUs only the row for all counts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ktrial.recordings.model import Frames, Recording, SeriesKind, Source, Usage
 from ktrial.recordings.recording import Column, recording_of
 
 _STEMS = ("mem", "vmstat", "psi", "io", "cpu", "freq", "vram", "proc", "xplane_telemetry")
-#: The column that tells the rows of one moment apart.
+#: The column that distinguishes the rows of one moment.
 _LONG: Mapping[str, str] = MappingProxyType({"cpu": "cpu_id", "io": "device", "proc": "pid"})
 _ALL = "all"
-#: 2001 to 2100: what an epoch second of a recording looks like.
+#: Plausible epoch seconds: 2001 to 2100.
 _EPOCHS = (1e9, 4.1e9)
 _MEMINFO: Mapping[str, str] = MappingProxyType(
     {
@@ -44,7 +44,7 @@ _MEMINFO: Mapping[str, str] = MappingProxyType(
     }
 )
 _UNITS = {"_kb": 1024.0, "_mb": 2.0**20, "_gb": 2.0**30, "_bytes": 1.0, "_kib": 1024.0, "_mib": 2.0**20}
-#: The suite's short names for the kernel's own.
+#: The suite's short names, and the kernel's names.
 _VMSTAT: Mapping[str, str] = MappingProxyType(
     {
         "wset_refault_anon": "workingset_refault_anon",
@@ -53,7 +53,7 @@ _VMSTAT: Mapping[str, str] = MappingProxyType(
     }
 )
 _CPU = {"user", "system", "iowait", "steal", "idle", "irq", "softirq", "guest"}
-#: Of each device: series, unit, and what a value is multiplied by.
+#: Columns for each device: series, unit, and factor.
 _DISK: Mapping[str, tuple[str, str, float]] = MappingProxyType(
     {
         "await": ("await", "s", 1e-3),
@@ -81,7 +81,7 @@ _NUMBER = re.compile(r"-?[\d.]+(e[+-]?\d+)?")
 
 
 def is_suite_table(head: bytes, name: str) -> bool:
-    """Return whether this is one of the suite's tables, by its name or header, and its first row."""
+    """Return whether name or header, and the first row, are those of a table of the suite."""
     lines = head.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
     first = lines[1].split(",")[0].strip() if len(lines) > 1 else ""
     known = _stem(name) is not None or is_telemetry(head)
@@ -89,7 +89,7 @@ def is_suite_table(head: bytes, name: str) -> bool:
 
 
 def read_suite_table(data: bytes, source: str) -> Recording:
-    """Return every column as a series. Raises UnreadableOutput; an empty cell is a missing value, never 0."""
+    """Return every column as a series; an empty cell is a missing value, never 0. Raises UnreadableOutput."""
     stem = _stem(source) or source.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
     table = read_tidy_csv(data, source)
     if len(table.columns) < 2:
@@ -117,7 +117,7 @@ def _stem(name: str) -> str | None:
 def _columns(
     stem: str, table: TidyTable, rows: Sequence[Row], source: str, name: str = _ALL
 ) -> tuple[list[Column], list[str]]:
-    """Return the columns that hold numbers, of all or of one device, and notes."""
+    """Return the numeric columns, of all rows or of one device, and notes."""
     columns: list[Column] = []
     notes: list[str] = []
     unread: list[str] = []
@@ -133,12 +133,12 @@ def _columns(
         ]
         columns.append(_column(stem, title, values, notes, name))
     if unread:
-        notes.append(f"{source}: without numbers, left out: {', '.join(unread)}")
+        notes.append(f"{source}: columns without numbers left out: {', '.join(unread)}")
     return columns, notes
 
 
 def _groups(table: TidyTable, unix_s: Sequence[float], place: int) -> dict[str, dict[float, Row]]:
-    """Return the rows of each CPU, device or process by their moment."""
+    """Return the rows of each CPU, device or process by moment."""
     found: dict[str, dict[float, Row]] = {}
     for row, moment_s in zip(table.rows, unix_s, strict=True):
         found.setdefault(row.cells[place].strip(), {})[moment_s] = row
@@ -148,7 +148,7 @@ def _groups(table: TidyTable, unix_s: Sequence[float], place: int) -> dict[str, 
 def _taken_apart(
     stem: str, table: TidyTable, groups: Mapping[str, Mapping[float, Row]], moments: Sequence[float], source: str
 ) -> Recording:
-    """Return series of each device, or of all CPUs together; what was not there at a moment is missing."""
+    """Return series of each device, or of all CPUs together, with missing values for absent devices."""
     key = _LONG[stem]
     if stem == "cpu" and _ALL not in groups:
         raise unreadable(source, None, key, f"a table with a row {_ALL!r} for all CPUs at each moment")
@@ -168,7 +168,7 @@ def _taken_apart(
 def _processes(
     table: TidyTable, groups: Mapping[str, Mapping[float, Row]], moments: Sequence[float], source: str
 ) -> Recording:
-    """Return what each process used, which tells who grew before a stutter."""
+    """Return the memory of each process over time."""
     if "rss_mb" not in table.columns:
         raise unreadable(source, 1, ", ".join(table.columns), "a table of processes with a column rss_mb")
     memory = table.columns.index("rss_mb")
@@ -196,7 +196,7 @@ def _processes(
 
 
 def _telemetry(table: TidyTable, unix_s: Sequence[float], source: str) -> Recording:
-    """Return the frames that were met at each poll of X-Plane; each stands for those since the poll before."""
+    """Return the frame at each poll of X-Plane; each represents the frames since the previous poll."""
     place, paused = table.columns.index("frame_time_ms"), table.columns.index("paused")
     ends_s: list[float] = []
     durations_s: list[float] = []
@@ -227,7 +227,7 @@ def _telemetry(table: TidyTable, unix_s: Sequence[float], source: str) -> Record
         unix_at_zero_s=unix_s[0],
         sources=(Source(name="frames", state="active", seen=len(ends_s)),),
         frames=frames if ends_s else None,
-        notes=(f"{rate}: of the late ones in between none is counted, and the late time is estimated",),
+        notes=(f"{rate}: late frames in between are not counted, and the late time is an estimate",),
     )
 
 
@@ -260,7 +260,7 @@ def _column(stem: str, title: str, values: Sequence[float], notes: list[str], na
 
 
 def _of_vmstat(title: str, values: Sequence[float], notes: list[str]) -> Column:
-    """Return the kernel's counters; the suite itself writes their growth a second, as `NAME_s`."""
+    """Return a counter of the kernel, or its growth per second, which the suite writes as `NAME_s`."""
     plain = title.removesuffix("_s")
     name = f"vmstat.{_VMSTAT.get(plain, plain)}"
     kind = _kind(plain, values, notes) if plain == title else "rate"
@@ -272,6 +272,6 @@ def _kind(name: str, values: Sequence[float], notes: list[str]) -> SeriesKind:
         return "gauge"
     known = [value for value in values if not isnan(value)]
     if any(after < before for before, after in pairwise(known)):
-        notes.append(f"vmstat.{name} falls at times: taken as growth a second, not as a counter")
+        notes.append(f"vmstat.{name} sometimes falls: interpreted as growth per second, not as a counter")
         return "rate"
     return "counter"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was watched on a machine over time: series, events, frames, phases, and how far they can be trusted.
+"""A recording of a machine over time: series, events, frames, gaps and the reliability of its sources.
 
-All times are seconds on one clock that never steps; `unix_at_zero_s` says when its zero was, where that is known.
-Values lie in `array("d")`, which numpy reads without a copy; NaN is what was not there. Nothing ever becomes 0.
+All times are seconds on one clock that never steps; `unix_at_zero_s` is its zero as Unix time, if known.
+Values are in `array("d")`, which numpy reads without a copy. Missing values are NaN and never become 0.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from ktrial.recordings.latency import Latencies
 
 
 def phases_of(recording: Recording) -> Phases:
-    """Return the phases that rates of reclaim, allocation and faults tell."""
+    """Return the phases found in the rates of reclaim, allocation and faults."""
     told = [(name, *rate_of(series)) for name, series in recording.series.items() if is_telling(name)]
     return find_phases(told, recording.begin_s, recording.end_s)
 
 
 def rate_of(series: Series) -> tuple[Array, Array]:
-    """Return moments and what a sign looks at: the value of a gauge, else the growth a second up to each moment."""
+    """Return moments and values: of a gauge its value, otherwise the growth per second up to each moment."""
     values = series.values if series.kind == "gauge" else rates(series)
     return np.asarray(series.times_s), np.asarray(values)
 
 
-#: Rates whose level tells phases.
+#: Series whose rates distinguish the phases.
 TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.pgfault", "vmstat.pgmajfault")
 
 
 Values = array  # of "d"
 SourceState = Literal["active", "failed", "absent"]
-#: counter: grows, or begins anew, from 0 at a boot. gauge: a level. rate: growth a second over the time since the
-#: sample before, as other tools print it.
+#: counter: grows, and restarts from 0 at a boot. gauge: a level. rate: growth per second since the previous sample, as
+#: other tools print it.
 SeriesKind = Literal["counter", "gauge", "rate"]
 GapKind = Literal["suspend", "clock-step", "missing", "cut-off"]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where samples or events came from. `why` is why it failed or is absent; `lost` events were never seen.
+    """The origin of samples or events. `why` explains why it failed or is absent; `lost` counts unseen events.
 
-    `wanted_hz` is the rate that was asked for, `achieved_hz` what came of it; `cost_cpu_s` is what reading it took.
+    `wanted_hz` is the requested rate, `achieved_hz` the actual one; `cost_cpu_s` is the CPU time of reading it.
     """
 
     name: str
@@ -63,9 +63,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: int = 0
 
     def __post_init__(self) -> None:
-        """An active source needs no reason, any other does."""
         if (self.state == "active") != (self.why is None):
-            raise ValueError(f"the source {self.name} is {self.state}, and why is {self.why!r}")
+            raise ValueError(f"the source {self.name} is {self.state} with the reason {self.why!r}")
         if self.lost < 0:
             raise ValueError(f"the source {self.name} lost {self.lost} events")
 
@@ -73,8 +72,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """One quantity over time, named as in the catalog of symptoms (`vmstat.allocstall`, `disks.nvme0n1.await`).
 
-    Series of one source share their `times_s`, as one and the same array. `label` is what the kernel calls it: the
-    control group, the interrupt's device.
+    Series of one source share one `times_s` array. `label` is the kernel's name, such as the control group or the
+    interrupt's device.
     """
 
     name: str
@@ -86,7 +85,6 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together."""
         if len(self.times_s) != len(self.values):
             raise ValueError(f"{self.name} has {len(self.values)} values for {len(self.times_s)} moments")
         if any(isnan(time_s) for time_s in self.times_s):
@@ -94,10 +92,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Something that began and took a while: `kind` as in the catalog of symptoms (`direct-reclaim`, `block-io`).
+    """An event with a duration; `kind` is as in the catalog of symptoms (`direct-reclaim`, `block-io`).
 
-    `duration_s` is None if its end was not seen. `victim`: whether it held up the frame thread of the watched
-    program; None if that cannot be told. `amount` is what the event itself counts: pages, bytes, microseconds.
+    `duration_s` is None if its end was not recorded. `victim` states whether it delayed the frame thread of the
+    watched program; None if unknown. `amount` is the event's own count: pages, bytes or microseconds.
     """
 
     kind: str
@@ -116,8 +114,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 class Frames(msgspec.Struct, frozen=True, kw_only=True):
     """Frames, or wake-ups, of one program: each ended at `ends_s` and took `durations_s`.
 
-    `kind` says which; `clock_error_s` is how far their clock may be off that of the series. `stands_for` is for how
-    many frames each stands where they were sampled.
+    `clock_error_s` is the possible offset between their clock and that of the series. `stands_for` is the number of
+    frames that each represents, if they were sampled.
     """
 
     kind: Literal["frame", "wake-up", "request"]
@@ -128,19 +126,18 @@ class Frames(msgspec.Struct, frozen=True, kw_only=True):
     stands_for: Values[float] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together."""
         if len(self.ends_s) != len(self.durations_s):
             raise ValueError(f"{len(self.ends_s)} ends of {len(self.durations_s)} {self.kind}s")
         if self.stands_for is not None and len(self.stands_for) != len(self.ends_s):
             raise ValueError(f"{len(self.stands_for)} weights of {len(self.ends_s)} {self.kind}s")
         if not all(isfinite(duration_s) and duration_s >= 0 for duration_s in self.durations_s):
-            raise ValueError(f"a {self.kind} took a time that is not 0 or above")
+            raise ValueError(f"a {self.kind} has a duration below 0 or not finite")
         if any(after < before for before, after in pairwise(self.ends_s)):
-            raise ValueError(f"the {self.kind}s are not in the order of time")
+            raise ValueError(f"the {self.kind}s are not in order of time")
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch in which nothing was seen, or over which the clocks do not hold: both sides are looked at alone."""
+    """A stretch without data, or in which a clock stepped; the two sides are evaluated separately."""
 
     kind: GapKind
     begin_s: float
@@ -149,7 +146,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a process or a control group used up, as series of its own: who grew before a stutter."""
+    """The memory and I/O of a process or a control group over time."""
 
     name: str
     pid: int | None = None
@@ -161,7 +158,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A control group and its limits when the recording began, as the kernel shows them; None of a file it lacks."""
+    """A control group and its limits at the beginning, as the kernel shows them; None if it lacks the file."""
 
     path: str
     memory_high: str | None = msgspec.field(default=None, name="memory.high")
@@ -170,14 +167,14 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """How often an interrupt came on each CPU, by the CPU's number; `label` is what the kernel calls it."""
+    """The number of an interrupt's occurrences by CPU number; `label` is the kernel's name for it."""
 
     label: str
     cpus: Mapping[str, int]
 
 
 class CrossCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of events that were seen beside the kernel's own counter for the same thing."""
+    """The number of traced events compared with the kernel's counter for the same thing."""
 
     what: str
     seen: int
@@ -186,11 +183,11 @@ class CrossCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole recording. `begin_s` and `end_s` bound what was watched; `ended` says whether it ends as it was meant to.
+    """A whole recording from `begin_s` to `end_s`; `ended` says whether it is complete.
 
-    `labels` are what people call it (arm, workload); `machine` holds facts as they were then (`memory_bytes`, `cpus`,
-    `kernel`). `command` is what was watched, empty for the whole machine. `groups` are the program's control group and
-    those above it, the nearest first; `interrupts` those that came most often, None if nobody counted them.
+    `labels` are names given by people (arm, workload); `machine` holds facts at that time (`memory_bytes`, `cpus`,
+    `kernel`). `command` is the watched command, empty for the whole machine. `groups` are the program's control group
+    and those above it, nearest first; `interrupts` are the most frequent ones, None if not counted.
     """
 
     name: str
@@ -216,12 +213,11 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together."""
         if not self.end_s >= self.begin_s:
             raise ValueError(f"the recording ends at {self.end_s} s, before {self.begin_s} s")
         known = {source.name for source in self.sources}
         if len(known) != len(self.sources):
-            raise ValueError("two sources have one name")
+            raise ValueError("two sources have the same name")
         named = {*(series.source for series in self.series.values()), *(event.source for event in self.events)}
         if self.frames is not None:
             named.add(self.frames.source)
@@ -229,7 +225,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"the source {min(named - known)} is not among {', '.join(sorted(known))}")
         wrong = [name for name, series in self.series.items() if series.name != name]
         if wrong:
-            raise ValueError(f"the series {self.series[wrong[0]].name} is called {wrong[0]}")
+            raise ValueError(f"the series {self.series[wrong[0]].name} has the key {wrong[0]}")
 
     @property
     def length_s(self) -> float:
@@ -240,7 +236,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rates(series: Series, bits: int = 64) -> Values[float]:
-    """Growth a second up to each moment, NaN at the first and wherever it cannot be told (a counter that fell)."""
+    """Return the growth per second up to each moment; NaN at the first one and where a counter fell."""
     if series.kind == "rate":
         return series.values
     found = array("d", [nan]) if len(series.values) else array("d")

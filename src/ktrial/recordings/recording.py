@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the readers of other tools' recordings share: columns over time become series of one source.
+"""Common code of readers for other tools: columns over time become series of one source.
 
-Names are those of the kernel where it has one (`vmstat.allocstall_normal`), so that the table of symptoms fits all.
+Series have the kernel's names if it has one (`vmstat.allocstall_normal`), so that the table of symptoms applies to all.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import msgspec
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.recordings.model import Gap, Recording, Series, SeriesKind, Source
 
-#: Steps back of a wall clock are exceptions up to this share.
+#: Up to this share of backward steps, a wall clock counts as usable.
 _BACK_SHARE = 0.02
-#: A tool tells the time since its sample before in whole seconds.
+#: Tolerance for tools that state the time since the previous sample in whole seconds.
 _TOLD_S = 2.0
-#: So much longer than usual is a pause.
+#: Factor and extra time beyond the usual step that make a pause.
 _PAUSE_TIMES, _PAUSE_S = 5.0, 5.0
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantity with a value for each moment; NaN where there was none."""
+    """A quantity with a value for each moment; NaN if missing."""
 
     name: str
     unit: str
@@ -35,10 +35,10 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 def steadied(
     wall_s: Sequence[float], source: str, lengths_s: Sequence[float] | None = None
 ) -> tuple[list[float], tuple[Gap, ...]]:
-    """Moments of a wall clock that may have stepped, on one that rises; the steps and pauses, from the first moment.
+    """Map moments of a wall clock that may have stepped to a rising clock; return them, and the steps and pauses.
 
-    `lengths_s` are the times since the sample before as the tool itself told them. Without them a step is taken for as
-    long as is usual. Raises UnreadableOutput of fewer than two moments, and where steps back are no exceptions.
+    `lengths_s` are the times since the previous sample according to the tool. Without them an interval with a step
+    counts as long as usual. Raises UnreadableOutput for fewer than two moments, or if steps back are frequent.
     """
     if len(wall_s) < 2:
         raise unreadable(source, None, f"{len(wall_s)} moments", "a recording: it needs two moments at least")
@@ -47,7 +47,7 @@ def steadied(
     back = len(steps) - len(forward)
     if back > max(1, _BACK_SHARE * len(steps)) or not forward:
         number = next(place for place, step in enumerate(steps, 2) if not step > 0)
-        raise unreadable(source, None, f"moment {number}", "after the one before it: does its clock step all the time?")
+        raise unreadable(source, None, f"moment {number}", "after the previous one: its clock steps back too often")
     usual_s = forward[len(forward) // 2]
     times_s, gaps = [wall_s[0]], []
     for place, step in enumerate(steps):
@@ -61,9 +61,7 @@ def steadied(
             why = f"the wall clock stepped by {step - took_s:+.3g} s"
             gaps.append(Gap(kind="clock-step", begin_s=begin_s, end_s=end_s, why=why))
         elif took_s > _PAUSE_TIMES * usual_s + _PAUSE_S:
-            why = (
-                f"nothing for {took_s:.3g} s, where {usual_s:.3g} s are usual: suspended, stopped, or the clock stepped"
-            )
+            why = f"no sample for {took_s:.3g} s (usually {usual_s:.3g} s): suspended, stopped, or the clock stepped"
             gaps.append(Gap(kind="missing", begin_s=begin_s, end_s=end_s, why=why))
     return times_s, tuple(gaps)
 
@@ -78,10 +76,10 @@ def recording_of(
     notes: Sequence[str] = (),
     machine: Mapping[str, str | int | float] | None = None,
 ) -> Recording:
-    """A recording whose clock begins at its first moment; `unix_s` are the same moments of the calendar, if known."""
+    """Return a recording whose clock begins at its first moment; `unix_s` are the calendar times, if known."""
     times_s, gaps = steadied(times_s, name)
     if not columns:
-        raise unreadable(name, None, "its columns", "a recording: none of them is known")
+        raise unreadable(name, None, "its columns", "a recording: no known column")
     base = times_s[0]
     moments = array("d", (time_s - base for time_s in times_s))
     series = {

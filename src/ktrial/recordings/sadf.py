@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of sysstat's `sadf -j`: what sar collected, with the growth a second that sadf computed."""
+"""Reader of the JSON of sysstat's `sadf -j`: data of sar, with the rates per second that sadf computes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_sadf(head: bytes) -> bool:
 
 
 def read_sadf(data: bytes, source: str = "sadf.json") -> Recording:
-    """Return series of all known groups of the one host in it. Raises UnreadableOutput."""
+    """Return series of all known groups of the single host. Raises UnreadableOutput."""
     sysstat = json_table(json_document(data, source).get("sysstat"), source, "sysstat")
     hosts = json_list(sysstat.get("hosts"), source, "hosts")
     if len(hosts) != 1:

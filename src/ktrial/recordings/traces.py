@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that tracers of the kernel print in bpftrace, as the micro-stutter suite runs them.
+"""Reader of the output of the micro-stutter suite's bpftrace tracers.
 
-Each begins with a time of day: `pid=27901 comm=Main Thread reclaim_us=4173 nr_reclaimed=343`, `KSWAPD_WAKE nid=0
+Each line begins with a time of day: `pid=27901 comm=Main Thread reclaim_us=4173 nr_reclaimed=343`, `KSWAPD_WAKE nid=0
 order=0`, `KSWAPD_SLEEP nid=0`, `dev=271581184 sector=8 lat_ms=11 nr_sector=8`, `pid=7 comm=a fence_wait_ms=6`. Names
-may hold blanks and `=`. Around them stand bpftrace's own lines: a banner, warnings, lost events, its maps at the end.
+may contain blanks and `=`. bpftrace adds lines of its own: a banner, warnings, lost events, and its maps at the end.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _KSWAPD = re.compile(_CLOCK + r"KSWAPD_(?P<what>WAKE|SLEEP) nid=(?P<node>\d{1,6}
 _KINDS: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {"direct-reclaim": _RECLAIM, "block-io": _SLOW_IO, "dma-fence": _FENCE}
 )
-#: What only a tracer's line holds: one that does not match is damage, not talk.
+#: Marks of a tracer's line; a line with a mark that matches no pattern is damaged.
 _MARKS = ("reclaim_us=", "lat_ms=", "fence_wait_ms=", "KSWAPD_")
-#: bpftrace 0.24 writes `Attached N probes` once it has.
+#: bpftrace 0.24 writes `Attached N probes` afterwards.
 _BANNER = re.compile(r"^Attach(?:ing \d+ probes?\.\.\.|ed \d+ probes?)$", re.ASCII)
 _MAP = re.compile(r"@(?P<name>\w*)", re.ASCII)
-#: What bpftrace prints of its own, by the name under which the notes count it; the first that matches.
+#: bpftrace's own lines by the name under which notes count them; the first match wins.
 _OWN: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
         "banner": _BANNER,
@@ -57,13 +57,13 @@ _DAY_S = 86400.0
 
 
 def is_trace(head: bytes) -> bool:
-    """Return whether bpftrace's banner or a line of a tracer stands within the first ones."""
+    """Return whether the first lines contain bpftrace's banner or a line of a tracer."""
     lines = head.decode("utf-8", "replace").split("\n")[:_HEAD_LINES]
     return any(pattern.search(line) for line in lines for pattern in (*_KINDS.values(), _KSWAPD, _BANNER))
 
 
 class _Reading(msgspec.Struct):
-    """What was read so far. Moments count from the midnight of the first line's day, in its zone."""
+    """The state of reading. Times count from the midnight of the first line's day, in its zone."""
 
     source: str
     events: list[Event] = []
@@ -79,19 +79,19 @@ class _Reading(msgspec.Struct):
 
 
 def read_trace(data: bytes, source: str) -> Recording:
-    """Events on a clock of their own. Raises UnreadableOutput if a line of a tracer is damaged, or none is there."""
+    """Return events on a clock of their own. Raises UnreadableOutput if a tracer's line is damaged or there is none."""
     reading = _Reading(source=source)
     ended = data.endswith(b"\n")
     last = data.count(b"\n") + 1
     for line, text in numbered(data, source):
         if not _is_taken(text.strip(), line, reading):
             if line == last and not ended:
-                continue  # The tracer was killed while it wrote.
+                continue  # the tracer was killed while writing
             _pass_over(text, line, reading)
     for began_s in reading.awake.values():
         reading.events.append(Event(kind="kswapd", source=_source("kswapd"), begin_s=began_s))
     if not reading.kinds:
-        raise unreadable(source, None, "its text", "lines of a tracer: none matches, which is not 'no events'")
+        raise unreadable(source, None, "its text", "lines of a tracer: none matches, which does not mean 'no events'")
     return _recording(reading)
 
 
@@ -115,7 +115,7 @@ def _is_taken(text: str, line: int, reading: _Reading) -> bool:
 
 
 def _event(kind: str, match: re.Match[str], moment_s: float) -> Event:
-    """It ended when its line was printed."""
+    # An event ends when its line is printed.
     found = match.groupdict()
     duration_s = int(found["us"]) / 1e6 if "us" in found else int(found["ms"]) / 1e3
     amount = None if found.get("amount") is None else float(found["amount"])
@@ -132,7 +132,7 @@ def _event(kind: str, match: re.Match[str], moment_s: float) -> Event:
 
 
 def _device(text: str) -> str:
-    """`major:minor`, which the kernel packs into one number."""
+    """Return `major:minor`, also from the single number into which the kernel packs them."""
     if ":" in text:
         return text
     number = int(text)
@@ -163,7 +163,7 @@ def _pass_over(text: str, line: int, reading: _Reading) -> None:
 
 
 def _skip(text: str, line: int, reading: _Reading) -> None:
-    """Count a line under what it is; the maps are named, and the first line that is none of these is quoted."""
+    """Count a line by its kind; remember names of maps, and quote the first unknown line."""
     kind = next((name for name, pattern in _OWN.items() if pattern.search(text)), "other")
     reading.skipped[kind] = reading.skipped.get(kind, 0) + 1
     if kind == "maps" and (name := _MAP.match(text)) is not None:
@@ -173,21 +173,21 @@ def _skip(text: str, line: int, reading: _Reading) -> None:
 
 
 def _skipped(reading: _Reading) -> str:
-    """Return what was skipped, each kind with its number of lines."""
+    """Return a note on the skipped lines by kind."""
     more = {"maps": ", ".join(reading.maps), "other": f"first on {reading.other}"}
     parts = [
         f"{kind} {count}" + (f" ({more[kind]})" if kind in more else "")
         for kind, count in sorted(reading.skipped.items(), key=lambda item: [*_OWN, "other"].index(item[0]))
     ]
     total = sum(reading.skipped.values())
-    return f"skipped {total} line{'s' if total > 1 else ''} that hold no events: {', '.join(parts)}"
+    return f"skipped {total} line{'s' if total > 1 else ''} without events: {', '.join(parts)}"
 
 
 def _recording(reading: _Reading) -> Recording:
     events = sorted(reading.events, key=lambda event: event.begin_s)
-    notes = ["lines of tracers tell whole seconds of a day: moments are sure to within 1 s"]
+    notes = ["tracers print whole seconds: times are accurate to within 1 s"]
     if reading.full:
-        notes.append(f"{reading.source}: it saw less than there was: {reading.full} times a map of bpftrace was full")
+        notes.append(f"{reading.source}: events are missing: a map of bpftrace was full {reading.full} times")
     if reading.lost:
         notes.append(f"{reading.source}: bpftrace lost {reading.lost} events")
     if reading.skipped:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who used memory and disks up, out of the looks of an own recording."""
+"""Memory and I/O of processes and groups over time, from the samples of ktrial's own recordings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Point = tuple[float, "UsageChange", int]
 
 
 class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A process or a control group, with what it used at the look before and at this one."""
+    """A process or a control group, with its use at the previous sample and at this one."""
 
     pid: int | None = None
     name: str | None = None
@@ -29,12 +29,12 @@ class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[int | None, str]:
-        """Who it is: a number that was given again has another name."""
+        """Its identity, which includes the name because process ids are reused."""
         return self.pid, self.name or self.group or ""
 
 
 class UsageLook(msgspec.Struct, frozen=True, kw_only=True):
-    """One look, and who had changed."""
+    """One sample, with the processes and groups that had changed."""
 
     at_ns: int
     before_ns: int
@@ -45,7 +45,7 @@ LOOK = msgspec.json.Decoder(UsageLook)
 
 
 def usages(looks: Iterable[UsageLook], start_ns: int) -> tuple[Usage, ...]:
-    """Return a series for each; between two looks at which it is told it stays as it was."""
+    """Return the use over time of each process and group; it is constant between two samples that mention it."""
     points: dict[tuple[int | None, str], list[_Point]] = {}
     for look in looks:
         for one in look.changed:
@@ -61,7 +61,7 @@ def _usage(points: list[_Point]) -> Usage:
     first = points[0][1]
 
     def values(of: Callable[[UsageChange], tuple[Pair | None, ...]]) -> array[float] | None:
-        """Return the sum of what is known; None if nothing ever is."""
+        """Return the sum of the known values; None if there never is one."""
         found = array("d")
         for _, one, which in points:
             known = [pair[which] for pair in of(one) if pair is not None]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output of `vmstat N`: a row each N seconds. The first row of a header is the mean since boot and is left out.
+"""Reader of the output of `vmstat N`, a row every N seconds. The first row is the mean since boot and is left out.
 
-With `-t` each row has its moment (of a clock whose zone is not told); without, the interval must be said.
+With `-t` each row has a time in an unknown zone; without it, the user must give the interval.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ _STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)$", re.ASCII)
 
 
 def is_vmstat(head: bytes) -> bool:
-    """Return whether a header of vmstat stands within the first lines."""
     return any(set(line.split()) >= _NEEDED for line in head.decode("utf-8", "replace").split("\n")[:5])
 
 
 def read_vmstat(data: bytes, source: str = "vmstat", interval_s: float | None = None) -> Recording:
-    """Return series of all known columns. Raises UnreadableOutput, and BadInput where no row tells its moment."""
+    """Return series of all known columns. Raises UnreadableOutput, and BadInput without times and interval."""
     names: list[str] | None = None
     rows: list[list[float]] = []
     unix_s: list[float] = []
@@ -88,13 +87,15 @@ def _unix(stamp: re.Match[str], source: str, line: int) -> float:
 def _recording(
     source: str, names: list[str], rows: list[list[float]], unix_s: list[float], interval_s: float | None
 ) -> Recording:
-    notes = ["vmstat: the first row is the mean since boot and is left out"]
+    notes = ["vmstat: the first row is the mean since boot and left out"]
     if unix_s and len(unix_s) == len(rows):
         times_s = unix_s
-        notes.append("vmstat -t: taken as UTC; its clock's zone is not told")
+        notes.append("vmstat -t: interpreted as UTC, because the output does not state its zone")
     elif interval_s is None:
         raise BadInput(
-            "no row of vmstat tells its moment", file=source, hint="say --interval 1s, or record with `vmstat -t 1`"
+            "cannot read vmstat output: the rows have no times",
+            file=source,
+            hint="give --interval 1s, or record with `vmstat -t 1`",
         )
     else:
         times_s = [place * interval_s for place in range(len(rows))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent tells of a machine that it watches, and what can be doubted about it."""
+"""An agent's reports on a machine that it watches, and doubts about them."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ import msgspec
 from ktrial.kit.finding import Finding
 from ktrial.recordings.model import Served
 
-#: The tracer may miss so many of a counter's steps at its beginning and end, and so large a share.
+#: Tolerated differences to a counter because of its beginning and end: a number of events, and a share.
 EDGE_EVENTS = 3
 EDGE_SHARE = 0.02
-#: Sources of a program, whose files go with it.
+#: Sources of a program, whose files disappear with it.
 OF_PROGRAM = ("threads", "cgroup")
-#: A larger share of samples that were left out of a source is no detail.
+#: A larger share of missed samples is a doubt, not a note.
 MISSED_SHARE = 0.01
-#: Pages that direct reclaim freed, as a check by itself: no event of it can be lost unseen.
+#: A separate check of the pages that direct reclaim freed, so that no event can be lost unnoticed.
 DIRECT_RECLAIM_PAGES = "direct-reclaim-pages"
-#: Whether there was any pass of compaction where pages were looked at: how many a pass looks at is not known.
+#: Checks only that compaction was seen if pages were scanned, as the number of pages per pass is unknown.
 COMPACTION_SCAN = "compaction-scan"
-#: Kinds of event that no counter of the kernel can be held against, and why.
+#: Kinds of event without a comparable kernel counter, and why.
 UNCOUNTED = {
-    "cgroup-reclaim": "memory.events counts charges that could not wait too, and not what is asked for by hand",
+    "cgroup-reclaim": "memory.events also counts charges that could not wait, and omits reclaim requested by hand",
     "reclaim-throttle": "nothing counts these waits",
     "dirty-pause": "nothing counts these pauses",
-    "run-delay": "each thread's counters go with it when it ends",
-    "migration": "each thread's counters go with it when it ends",
-    "file-fault": "pgmajfault counts those of all programs, and of swap",
-    "tlb-shootdown": "only a kernel with CONFIG_DEBUG_TLBFLUSH does: /proc/interrupts counts those who got one",
-    "thp-collapse": "thp_collapse_alloc counts huge pages of files too",
+    "run-delay": "a thread's counters disappear when it ends",
+    "migration": "a thread's counters disappear when it ends",
+    "file-fault": "pgmajfault counts all programs, and swap",
+    "tlb-shootdown": "only kernels with CONFIG_DEBUG_TLBFLUSH count them; /proc/interrupts counts receivers",
+    "thp-collapse": "thp_collapse_alloc also counts huge pages of files",
 }
-#: The same of pages that were freed, by whom had not ended at an edge.
+#: Tolerated difference in pages freed by reclaim that is in progress at an edge.
 EDGE_PAGES = 4096
-#: How often the kernel counts a stall at most: for every pass over its lists, of which there may be one for each of
-#: three reasons to begin anew (do_try_to_free_pages() in mm/vmscan.c).
+#: The most often that the kernel counts one stall: once for every pass over its lists, which restarts for up to three
+#: reasons (do_try_to_free_pages() in mm/vmscan.c).
 MOST_PASSES = 4
 
 
 class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as the agent tells it. `victim`: it hit the thread of the frames; `watched`: one of the program's.
+    """An event reported by the agent. `victim`: it hit the frame thread; `watched`: it hit a thread of the program.
 
-    `idle_ns` is for how long a device had had no request, where that was long.
+    `idle_ns` is the time that a device had no request before, if that was long.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is seen now. `cpu_ns` is what the agent has used; `lost` events were overwritten, null without a tracer."""
+    """The current state. `cpu_ns` is the agent's CPU time; `lost` events were overwritten, None without a tracer."""
 
     at_ns: int
     started_ns: int
@@ -73,22 +73,22 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> float:
-        """Share of one CPU that the agent uses."""
+        """The share of one CPU that the agent uses."""
         return self.cpu_ns / max(1, self.at_ns - self.started_ns)
 
 
 class HandedBlocks(msgspec.Struct, frozen=True):
-    """Blocks of the recording, as the agent handed them over."""
+    """Encoded blocks of the recording from the agent."""
 
     data: bytes
 
 
 class EventCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """Events of a kind that were seen beside the kernel's own counter.
+    """The number of traced events of a kind compared with the kernel's counter.
 
-    The counter was read directly before and after each mark between which events were counted: `counted` is the most
-    that lies between the marks, `counted_least` the least. `seen_most` are all that it may have counted, where it
-    leaves some of them out.
+    The agent counts events between two marks and reads the counter directly before and after each mark: `counted` is
+    the most that can lie between the marks, `counted_least` the least. `seen_most` includes events that the counter
+    may or may not count.
     """
 
     what: str
@@ -100,9 +100,9 @@ class EventCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def agree(self) -> bool:
-        """Whether they differ by no more than what the edges can hide."""
+        """Whether they differ by no more than the edges can explain."""
         if self.what == DIRECT_RECLAIM_PAGES:
-            # Freed are pages of slabs too, of which this counter knows nothing.
+            # Reclaim also frees slab pages, which this counter ignores.
             return self.seen >= self._least - max(EDGE_PAGES, EDGE_SHARE * self._least)
         if self.what == COMPACTION_SCAN:
             return self.seen > 0 or self._least == 0
@@ -117,7 +117,6 @@ class EventCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> str:
-        """What the kernel counted, in words."""
         return f"{self.counted}" if self._least == self.counted else f"{self._least} to {self.counted}"
 
     @property
@@ -126,7 +125,7 @@ class EventCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """How many events of a kind there were, and how long they took."""
+    """The number of events of a kind, and their durations."""
 
     count: int
     time_ns: int
@@ -134,14 +133,14 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """Tracepoints that this kernel does not have, and the kinds of event that cannot be told without them."""
+    """Tracepoints that this kernel lacks, and the kinds of event that need them."""
 
     tracepoints: dict[str, str]
     kinds: tuple[str, ...]
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests of a block device, and `(end of a bar in nanoseconds, requests)` by how long they took."""
+    """Requests of a block device, with a histogram of `(upper end in nanoseconds, requests)`."""
 
     requests: int
     bytes: int
@@ -151,9 +150,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True):
-    """How the tracing went. `handed_out` is how many events the kernel says that it gave, `read` how many were read.
+    """The result of tracing. `handed_out` is the kernel's count of delivered events, `read` the agent's.
 
-    `blind` says why the tracer did not see its own mark; `damage` what was wrong with the last page of `damaged`.
+    `blind` says why the tracer did not see its own mark; `damage` describes the last of the `damaged` pages.
     """
 
     read: int
@@ -172,7 +171,7 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """How a watch ended: its own cost, how each source went, and how the tracing did."""
+    """The end of a watch: its cost, the state of each source, and the result of tracing."""
 
     ended: Literal["done", "limit", "told"]
     started_ns: int
@@ -187,23 +186,22 @@ class WatchEnded(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> float:
-        """Share of one CPU that the agent used."""
+        """The share of one CPU that the agent used."""
         return self.cpu_ns / max(1, self.wall_ns)
 
     @property
     def bytes_per_hour(self) -> float:
-        """What an hour of it takes on the disk."""
         return self.bytes / max(1, self.wall_ns) * 3.6e12
 
 
 def doubts(ended: WatchEnded, absent: Mapping[str, str]) -> tuple[Finding, ...]:
     found = []
     if ended.dropped:
-        found.append(_doubt("lost-blocks", f"{ended.dropped} blocks were dropped: the disk or ktrial was too slow"))
+        found.append(_doubt("lost-blocks", f"{ended.dropped} blocks dropped: the disk or ktrial was too slow"))
     if "trace" in absent:
         found.append(_note("no-trace", f"no events were traced: {absent['trace']}"))
     if "trace.threads" in absent:
-        found.append(_note("no-threads", f"no event is told by its thread: {absent['trace.threads']}"))
+        found.append(_note("no-threads", f"events have no threads: {absent['trace.threads']}"))
     found += _doubts_of_sources(ended.sources)
     if ended.trace is not None:
         found += _doubts_of_trace(ended.trace)
@@ -211,28 +209,28 @@ def doubts(ended: WatchEnded, absent: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def _doubts_of_sources(sources: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """Return samples that were not taken when they were due, and files that could not be read."""
+    """Return findings on missed samples and unreadable files."""
     found = []
     missed = {name: report["missed"] for name, report in sources.items() if report.get("missed")}
     if missed:
         told = ", ".join(f"{name} {count} of {count + sources[name]['taken']}" for name, count in missed.items())
         late_s = max(sources[name].get("late_ns", 0) for name in missed) / 1e9
         share = max(count / (count + sources[name]["taken"]) for name, count in missed.items())
-        sentence = f"samples were left out, the machine was too busy to take them (up to {late_s:.2f} s late): {told}"
+        sentence = f"samples missed, because the machine was too busy (up to {late_s:.2f} s late): {told}"
         found.append((_doubt if share > MISSED_SHARE else _note)("missed-samples", sentence))
     for name, report in sources.items():
         if name in OF_PROGRAM:
             continue
-        unread = [f"{path} has gone: {gone['why']}" for path, gone in (report.get("gone") or {}).items()]
+        unread = [f"{path} disappeared: {gone['why']}" for path, gone in (report.get("gone") or {}).items()]
         if report.get("failures") and not unread:
-            unread = [f"{report['failures']} times it could not be read or understood"]
+            unread = [f"{report['failures']} reads failed"]
         unread += report.get("unopened") or []
         if unread:
             found.append(_note("unread-source", f"{name}: {'; '.join(unread)}"))
         slower_ns = report.get("longest_period_ns", 0)
         if slower_ns > report.get("period_ns", slower_ns):
-            why = f"up to {slower_ns / 1e9:.1f} s apart, not {report['period_ns'] / 1e9:g} s: more would cost too much"
-            found.append(_note("rarer-source", f"{name}: looks were {why}"))
+            why = f"up to {slower_ns / 1e9:.1f} s apart, not {report['period_ns'] / 1e9:g} s, to limit overhead"
+            found.append(_note("rarer-source", f"{name}: sampled {why}"))
     return found
 
 
@@ -245,35 +243,36 @@ def _doubts_of_trace(trace: Traced) -> list[Finding]:
         found.append(
             _doubt(
                 "unread-events",
-                f"the kernel handed out {trace.handed_out} events and {trace.read} were read, {trace.strange} of them "
-                f"unknown; {trace.damaged} pages were damaged{why}",
+                f"the kernel delivered {trace.handed_out} events and the agent read {trace.read}, {trace.strange} of "
+                f"them unknown; {trace.damaged} pages were damaged{why}",
             )
         )
     if trace.lost:
-        found.append(_doubt("lost-events", f"{trace.lost} events were lost before they were read"))
+        found.append(_doubt("lost-events", f"{trace.lost} events were overwritten before the agent read them"))
     for check in trace.checks:
         if not check.agree:
             found.append(
                 _doubt(
                     "counter-disagrees",
-                    f"{check.what}: {check.shown} events were seen, the kernel's {check.counter} counted {check.told}",
+                    f"{check.what}: {check.shown} events were traced, "
+                    f"the kernel's {check.counter} counted {check.told}",
                 )
             )
     if trace.absent.tracepoints:
         named = ", ".join(sorted(trace.absent.tracepoints))
         kinds = ", ".join(trace.absent.kinds) or "nothing"
-        found.append(_note("missing-tracepoints", f"this kernel has no {named}: {kinds} cannot be told"))
+        found.append(_note("missing-tracepoints", f"this kernel has no {named}, so {kinds} cannot be traced"))
     return found + _unchecked(trace)
 
 
 def _unchecked(trace: Traced) -> list[Finding]:
-    """Kinds of event that were counted here alone, with the reason."""
+    """Return a note on the kinds of event without a kernel counter, with reasons."""
     checked = {check.what.partition("@")[0] for check in trace.checks}
     alone = [kind for kind in trace.counts if kind not in checked]
     if not alone:
         return []
     told = "; ".join(f"{kind} ({UNCOUNTED.get(kind, 'this kernel does not count them')})" for kind in alone)
-    return [_note("unchecked-counts", f"no counter of the kernel stands beside the number of {told}")]
+    return [_note("unchecked-counts", f"no kernel counter confirms the number of {told}")]
 
 
 def _doubt(kind: str, sentence: str) -> Finding:

@@ -44,7 +44,7 @@ def test_frames_end_when_their_lines_were_read() -> None:
 
 @pytest.mark.parametrize("lines", [[], [FrameLine(1, "Bild 16 ms")]])
 def test_a_pattern_that_fits_no_line_is_an_error(lines: list[FrameLine]) -> None:
-    with pytest.raises(BadInput, match=f"fits none of {len(lines)} lines"):
+    with pytest.raises(BadInput, match=f"matches none of {len(lines)} lines"):
         frames_of(lines, FramePattern(r"frame (?P<ms>\d+)"), 0, 0.02, "game.log")
 
 
@@ -65,5 +65,5 @@ def test_frames_end_when_their_lines_say_so() -> None:
 @pytest.mark.parametrize("at", ["2.5", "nan", "inf", "x", "1e999"])
 def test_an_end_on_another_clock_is_an_error(at: str) -> None:
     pattern = FramePattern(r"(?P<at>\S+) (?P<ms>\d+) ms")
-    with pytest.raises(BadInput, match="no moment shortly before"):
+    with pytest.raises(BadInput, match="not a time shortly before"):
         frames_of([FrameLine(2_000_000_000, f"{at} 16 ms")], pattern, 0, 0.02, "game.log")

@@ -40,7 +40,7 @@ def test_a_rate_counts_for_the_time_until_the_next() -> None:
 def test_paused_and_empty_samples_are_left_out_and_counted() -> None:
     samples = read_telemetry(telemetry((0.2, 20.0, 0), (0.4, 90.0, 1), (0.6, 0.0, 0), (0.8, 50.0, 0)))
     assert samples.fps == (50.0, 20.0)
-    assert samples.notes == ("2 of 4 samples are left out: paused, or no frame",)
+    assert samples.notes == ("2 of 4 samples left out: paused, or no frame",)
     assert values(samples)["slow-sample-share"] == 0.5
     assert values(samples, 15.0)["slow-sample-share"] == 0.0
 
@@ -85,7 +85,7 @@ def test_what_afterburner_cannot_have_written_is_refused(data: bytes, message: s
 
 
 def test_two_logs_in_one_file_are_refused() -> None:
-    with pytest.raises(BadRun, match=r"x\.csv: rel_s goes backwards: two logs are in it"):
+    with pytest.raises(BadRun, match=r"x\.csv: rel_s goes backwards: the file contains two logs"):
         read_telemetry(telemetry((5.0, 20.0, 0), (0.0, 20.0, 0)), "x.csv")
 
 
@@ -101,7 +101,7 @@ def test_one_sample_is_no_mean() -> None:
 
 
 def test_only_samples_of_frames_can_be_slow() -> None:
-    with pytest.raises(BadInput, match="--below-fps: samples tell no single frames"):
+    with pytest.raises(BadInput, match="--below-fps: samples are not single frames"):
         sampled_statistics(read_afterburner(afterburner("60", "50")), 30.0)
 
 

@@ -109,7 +109,7 @@ def test_a_last_line_that_was_cut_off_is_left_out() -> None:
 def test_microseconds_and_milliseconds_are_told_apart_by_fps() -> None:
     in_us = [f"100,10000,5,{number * 10_000_000}" for number in range(1, 6)]
     assert read_mangohud(log(*in_us)).frame_times_s == read_mangohud(log(*ROWS)).frame_times_s
-    with pytest.raises(BadRun, match="the unit of frametime cannot be told"):
+    with pytest.raises(BadRun, match="cannot determine the unit of frametime"):
         read_mangohud(log(*[row.replace("100,10,", "100,100,") for row in ROWS]))
 
 
@@ -123,9 +123,9 @@ def test_microseconds_and_milliseconds_are_told_apart_by_fps() -> None:
         (log(*ROWS[:2], "100,10,5,-3"), r"log:6: '-3' is not elapsed nanoseconds"),
         (log(*ROWS[:2], "100,10,5,15000000"), r"log:6: .* elapsed goes backwards"),
         (log(*ROWS[:2], "100,10,5"), r"log:6: .* it has 3"),
-        (log(*ROWS[:2], "100,0,10,0,5,30000000"), r"log:6: 6 values for 4 columns: decimals written with a comma"),
+        (log(*ROWS[:2], "100,0,10,0,5,30000000"), r"log:6: 6 values for 4 columns, probably because of decimal commas"),
         (log(*ROWS, columns="fps,frametime,fps,elapsed"), r"log:3: .* fps stands twice"),
-        (log(*ROWS, columns="fps,cpu_load,gpu_load,elapsed"), r"log:3: no column frametime"),
+        (log(*ROWS, columns="fps,cpu_load,gpu_load,elapsed"), r"log:3: cannot read frame times: no column frametime"),
         (log(*ROWS, "fps,frametime,cpu_load,elapsed"), r"log:9: a second log begins here"),
         (log(ROWS[0]), "less than two rows"),
         (log(), "less than two rows"),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of games: logs and statistics."""
+"""Frame logs of games, and their statistics."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frame or latency times in the lines of any log, by a regular expression with a named group for the unit."""
+"""Frame times in the lines of any log, found by a regular expression whose named group is the unit."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import msgspec
 from ktrial.kit.errors import BadInput
 from ktrial.recordings.model import Frames, Recording, Source
 
-#: Names of the group that holds the time, and what it is multiplied by.
+#: Names of the group that holds the time, and its factor to seconds.
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _RATE = "fps"
-#: Name of the group that tells when the frame ended, in seconds on the clock that never steps (CLOCK_MONOTONIC).
+#: Name of the group with the end of the frame, in seconds on CLOCK_MONOTONIC.
 _END = "at"
-#: No frame takes longer.
+#: Longer times are not frames.
 _LONGEST_S = 3600.0
 
 
 class FrameLine(msgspec.Struct, frozen=True):
-    """A line of a log, and when it was read on the monotonic clock."""
+    """A line of a log, and the time when it was read on the monotonic clock."""
 
     at_ns: int
     text: str
@@ -32,7 +32,7 @@ class FramePattern:
     """A regular expression with one of the groups `s`, `ms`, `us`, `ns` or `fps`."""
 
     def __init__(self, text: str, option: str = "--pattern") -> None:
-        """`option` is where it was given. Raises BadInput for one that cannot tell a time."""
+        """Compile the expression given by `option`. Raises BadInput if it has no time group."""
         self.option = option
         try:
             self._expression = re.compile(text)
@@ -42,14 +42,14 @@ class FramePattern:
         named = [name for name in self._expression.groupindex if name in known]
         if len(named) != 1:
             raise BadInput(
-                f"{option} {text!r} has {len(named)} groups that name a unit; it needs one",
-                hint=r"such as  frame (?P<ms>[\d.]+) ms  ; units are " + ", ".join(known),
+                f"{option} {text!r}: expected one group named like a unit, got {len(named)}",
+                hint=r"write a pattern like  frame (?P<ms>[\d.]+) ms  ; units: " + ", ".join(known),
             )
         self._unit = named[0]
         self.text = text
 
     def duration_s(self, line: str) -> float | None:
-        """Return the time that a line tells; None when it tells none."""
+        """Return the time in a line; None if there is none."""
         match = self._expression.search(line)
         if match is None or match[self._unit] is None:
             return None
@@ -63,9 +63,9 @@ class FramePattern:
         return duration_s if 0 <= duration_s <= _LONGEST_S else None
 
     def end_ns(self, line: FrameLine, file: str, within_ns: int) -> int:
-        """When the frame of a line ended: as it says, not so long before it was read, else when it was read.
+        """Return when the frame of a line ended: the time in the line, or without one the time when it was read.
 
-        Raises BadInput for another clock.
+        Raises BadInput if the time is not shortly before the line was read, which means another clock.
         """
         if _END not in self._expression.groupindex:
             return line.at_ns
@@ -77,8 +77,8 @@ class FramePattern:
         if not max(0, line.at_ns - within_ns) <= told_ns <= line.at_ns:
             raise BadInput(
                 f"{file}: {line.text[:60]!r} was read {line.at_ns / 1e9:.3f} s after the boot (CLOCK_MONOTONIC); "
-                f"the group `{_END}` tells no moment shortly before",
-                hint=f"leave `{_END}` out: then a frame ended when its line was read",
+                f"the group `{_END}` is not a time shortly before",
+                hint=f"remove the group `{_END}` to use the time when each line is read",
             )
         return told_ns
 
@@ -88,7 +88,7 @@ class FramePattern:
 
 
 class FrameStream:
-    """Takes the lines of a log piece by piece; `file` is what the log is called."""
+    """Extracts frames from the lines of a growing log; `file` is the log's name in errors."""
 
     def __init__(self, pattern: FramePattern, file: str, within_ns: int = round(_LONGEST_S * 1e9)) -> None:
         self.pattern = pattern
@@ -100,9 +100,9 @@ class FrameStream:
         self._wrong: BadInput | None = None
 
     def feed(self, lines: Sequence[FrameLine]) -> list[tuple[int, float]]:
-        """Return the frames of these lines: when each ended on the monotonic clock, and the seconds that it took.
+        """Return the frames of these lines, each with its end on the monotonic clock and its duration in seconds.
 
-        A line that tells an impossible moment ends it: `frames` raises what is wrong with it.
+        A line with an impossible time ends the stream, and `frames` raises the error.
         """
         found = []
         for line in lines:
@@ -121,15 +121,15 @@ class FrameStream:
         return found
 
     def frames(self, zero_ns: int, clock_error_s: float) -> Frames:
-        """Return all of them, in their order, on a clock with that zero. Raises BadInput if there is none."""
+        """Return all frames in order of time, on a clock with this zero. Raises BadInput if there are none."""
         if self._wrong is not None:
             raise self._wrong
         if not self._told:
             example = "" if self._first is None else f"; the first is {self._first!r}"
             raise BadInput(
-                f"{self._file}: {self.pattern.option} {self.pattern.text!r} fits none of {self._lines} lines "
-                f"that were written meanwhile{example}",
-                hint="the recording itself is kept; read it with the log and another pattern",
+                f"{self._file}: {self.pattern.option} {self.pattern.text!r} matches none of {self._lines} lines "
+                f"written during the recording{example}",
+                hint="read the stored recording with the log and another pattern",
             )
         told = sorted(self._told)
         return Frames(
@@ -150,13 +150,13 @@ def frames_of(
     *,
     within_ns: int = round(_LONGEST_S * 1e9),
 ) -> Frames:
-    """The frames that the lines tell: each ended when it says, or when its line was read. Raises BadInput for none."""
+    """Return the frames in the lines. Raises BadInput if there are none."""
     stream = FrameStream(pattern, file, within_ns)
     stream.feed(lines)
     return stream.frames(zero_ns, clock_error_s)
 
 
 def with_frames(recording: Recording, frames: Frames) -> Recording:
-    """Return the recording with these frames, which a log told, and no others."""
+    """Return the recording with the frames of a log instead of its own."""
     source = Source(name=frames.source, state="active", seen=len(frames.ends_s))
     return msgspec.structs.replace(recording, frames=frames, sources=(*recording.sources, source))

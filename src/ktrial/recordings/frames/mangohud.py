@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frame logs of MangoHud: the CSV of every release that writes `frametime`, of logs with one row per frame only.
+"""Frame logs of MangoHud: the CSV of every release that writes `frametime`, if it has one row per frame.
 
-Columns are found by name. `frametime` was whole microseconds up to 0.6 and is milliseconds since: which of them is
-told by `fps`, of which it is the inverse. `elapsed` is nanoseconds since logging began. With an interval
-(`log_interval`, 100 ms unless set) a row is a sample: the frames between two rows are lost, and no statistic of frames
-can be had. That is told by `elapsed`, which then does not move on by the row's own frame time.
+Columns are found by name. `frametime` was whole microseconds up to 0.6 and is milliseconds since; `fps`, its inverse,
+shows which. `elapsed` is nanoseconds since logging began. With an interval (`log_interval`, default 100 ms) each row
+is a sample: the frames between two rows are lost, and there are no frame statistics. In such a log `elapsed` does not
+advance by the row's own frame time.
 
-The frame of the first row began before logging did, and the first frame of a program has been seen with the
-time since the machine started: it is never taken. A last line without its end was cut off and is left out.
+The first row is never used: its frame began before logging did, and a program's first frame has been seen with the
+time since the machine started. A last line without a newline was cut off and is left out.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ PER_FRAME = "record again with log_interval=0; `ktrial frames -- COMMAND` sets i
 _SUMMARY = "0.1% Min FPS,"
 _SYSTEM = "os,cpu,gpu,"
 _NEEDED = ("fps", "frametime", "elapsed")
-#: The columns are named within so many lines.
+#: The header is within the first lines, at most this many.
 _HEAD_LINES = 50
 _PER_SECOND: Mapping[FrameUnit, float] = {"ms": 1e3, "us": 1e6}
 #: fps times frametime of the middle row may be off by this factor; ms and us are 1000 apart.
 _UNIT_FACTOR = 2.0
 #: A row belongs to one frame when `elapsed` moved on by its frame time, within 2 % and 50 us.
 _ROW_SHARE, _ROW_S = 0.02, 50e-6
-#: So many rows must do so, and all frame times together must be the time logged to within 1 %.
+#: This share of rows must do so, and all frame times together must match the logged time to within 1 %.
 _ROWS, _TOTAL = 0.95, 0.01
 
 
 class MangoHudLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A log with one row per frame. `system` is empty if a name in its row holds a comma; `system_row` is the row.
+    """A log with one row per frame. `system` is empty if a value in its row contains a comma; `system_row` is the row.
 
-    `frame_times_s` are in the order of the frames, without that of the first row.
+    `frame_times_s` are in the order of the frames, without the first row.
     """
 
     version: str | None
@@ -56,7 +56,7 @@ class MangoHudLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampledLog(BadRun):
-    """The log holds samples of the frame rate, which are no frames."""
+    """The log holds samples of the frame rate instead of frames."""
 
     def __init__(self, message: str, samples: FrameSamples) -> None:
         super().__init__(message, hint=PER_FRAME)
@@ -71,7 +71,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What stands before the rows, which begin after line `end`."""
+    """The part of a log before its rows, which begin after line `end`."""
 
     version: str | None
     system: Mapping[str, str]
@@ -81,19 +81,19 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 def is_mangohud(data: bytes) -> bool:
-    """Return whether the file is of MangoHud's making, log or summary."""
+    """Return whether MangoHud wrote the file, as a log or a summary."""
     begin = data[:4096].decode("utf-8", "replace").lstrip("\ufeff").replace("\r\n", "\n")
     return begin.startswith((_SYSTEM, _SUMMARY, "v1\n", "fps,"))
 
 
 def read_mangohud(data: bytes, source: str = "capture.csv") -> MangoHudLog:
-    """Read a log with one row per frame; a SampledLog for another, and a BadRun that says what to do for a summary."""
+    """Read a log with one row per frame. Raises SampledLog for samples, BadRun for a summary and other files."""
     lines = decode_output(data, source).lstrip("\ufeff").split("\n")
     cut_off = bool(lines.pop())
     lines = [line.removesuffix("\r") for line in lines]
     if (lines or [""])[0].startswith(_SUMMARY) or data.startswith(_SUMMARY.encode()):
         raise BadRun(
-            f"{source}: this is MangoHud's summary, which holds no frames",
+            f"{source}: this is MangoHud's summary, which has no frames",
             hint="give the file of the same name without _summary",
         )
     head = _head(lines, source)
@@ -141,7 +141,7 @@ def _columns(fields: tuple[str, ...], line: int, source: str) -> tuple[str, ...]
     missing = [name for name in _NEEDED if name not in fields]
     if missing:
         raise BadRun(
-            f"{source}:{line}: no column {' and no column '.join(missing)}: frame times cannot be told from it",
+            f"{source}:{line}: cannot read frame times: no column {' and no column '.join(missing)}",
             hint="record again with MangoHud 0.6.2 or later",
         )
     return fields
@@ -175,48 +175,48 @@ def _wrong_row(fields: Sequence[str], head: _Head, line: int, text: str, source:
     if text.startswith((_SYSTEM, "v1")) or "fps" in fields:
         return BadRun(
             f"{source}:{line}: a second log begins here",
-            hint="cut the file in two there: each log has statistics of its own",
+            hint="split the file there: each log has its own statistics",
         )
     if len(fields) > width:
         return BadRun(
-            f"{source}:{line}: {len(fields)} values for {width} columns: decimals written with a comma?",
-            hint="the program set a locale for numbers; record again with LC_ALL=C in its environment",
+            f"{source}:{line}: {len(fields)} values for {width} columns, probably because of decimal commas",
+            hint="record again with LC_ALL=C in the program's environment",
         )
     return unreadable(source, line, text, f"a row of {width} values: it has {len(fields)}")
 
 
 def _unit(rows: Sequence[_Row], source: str) -> FrameUnit:
-    """Return what fps times frametime of the middle row says; refuses what is neither."""
+    """Derive the unit from the median of fps times frametime. Raises BadRun if it fits neither unit."""
     product = statistics.median(row.fps * row.frame_time for row in rows[1:])
     for unit, per_second in _PER_SECOND.items():
         if per_second / _UNIT_FACTOR <= product <= per_second * _UNIT_FACTOR:
             return unit
     raise BadRun(
-        f"{source}: fps times frametime is mostly {product:.6g}; it would be 1000 in milliseconds and 1000000 in "
-        "microseconds, so the unit of frametime cannot be told"
+        f"{source}: cannot determine the unit of frametime: fps times frametime is mostly {product:.6g}; expected 1000 "
+        "(milliseconds) or 1000000 (microseconds)"
     )
 
 
 def _why_sampled(rows: Sequence[_Row], unit: FrameUnit) -> str | None:
-    """None if each row stands for one frame and none is missing."""
+    """Return why the rows are samples; None if each row is one frame and none is missing."""
     passed_s = [(row.elapsed_ns - before.elapsed_ns) / 1e9 for before, row in itertools.pairwise(rows)]
     frames_s = [row.frame_time / _PER_SECOND[unit] for row in rows[1:]]
     fitting = sum(
         abs(passed - frame) <= _ROW_SHARE * frame + _ROW_S for passed, frame in zip(passed_s, frames_s, strict=True)
     )
     total_s, logged_s = sum(frames_s), (rows[-1].elapsed_ns - rows[0].elapsed_ns) / 1e9
-    # The clock of each row may be read a little before or after that of its frame.
+    # A row's clock may be read a little before or after its frame's.
     if fitting >= _ROWS * len(frames_s) and abs(total_s - logged_s) <= _TOTAL * logged_s + _ROW_S:
         return None
     return (
-        f"sampled, not one row per frame: only in {fitting} of {len(frames_s)} rows elapsed moved on by the "
-        f"row's own frame time, and {total_s:.4g} s of frames stand against {logged_s:.4g} s of log; "
+        f"sampled, not one row per frame: elapsed advanced by the row's own frame time in only {fitting} of "
+        f"{len(frames_s)} rows, and the log has {total_s:.4g} s of frames in {logged_s:.4g} s; "
         "samples have no frame statistics"
     )
 
 
 def _samples(rows: Sequence[_Row], head: _Head) -> FrameSamples:
-    """Return the rates, each for the time since the row before; that of the first is not known."""
+    """Return the rates, each for the time since the previous row; the first row has none."""
     stood_s = [(row.elapsed_ns - before.elapsed_ns) / 1e9 for before, row in itertools.pairwise(rows)]
     kept = [(row.fps, stood) for row, stood in zip(rows[1:], stood_s, strict=True) if stood]
     return FrameSamples(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs that sample the frame rate: of MSI Afterburner (.hml), and telemetry of X-Plane as a table.
+"""Logs with samples of the frame rate: MSI Afterburner (.hml), and telemetry of X-Plane as a table.
 
-Afterburner writes records of comma-separated cells that begin with their kind and a time of whole seconds: `00` names
-the log, `01` the graphics card, `02` what is monitored, `80` holds the values, `N/A` where nothing is drawn.
-The telemetry recorder polls X-Plane over UDP and writes the time of the frame it met; while the simulator is paused its
-frames say nothing.
+Afterburner writes records of comma-separated cells that begin with their kind and a time in whole seconds: `00` names
+the log, `01` the graphics card, `02` the columns, and `80` holds the values, `N/A` if nothing is drawn.
+The telemetry recorder polls X-Plane over UDP and writes the time of the current frame. Frames of a paused simulator
+are meaningless.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def is_telemetry(head: bytes) -> bool:
 
 
 def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> FrameSamples:
-    """Return the rates of one log; a log without a frame rate is a BadRun that says what to switch on."""
-    # Units are written in the code page of the machine; only ASCII is read.
+    """Return the rates of one log. Raises BadRun with instructions if it has no frame rate."""
+    # Units are in the machine's code page; this reads only ASCII.
     lines = data.decode("latin-1").split("\n")
     names: list[str] | None = None
     card: str | None = None
@@ -54,9 +54,9 @@ def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> Fra
             case "00" if moments:
                 again = again or line
             case "00":
-                names = card = None  # Afterburner appends: the log before this one was ended before its first sample.
+                names = card = None  # Afterburner appends: the previous log ended before its first sample.
             case "80" if again is not None:
-                raise BadRun(f"{source}:{again}: a second log begins here", hint="cut the file in two there")
+                raise BadRun(f"{source}:{again}: a second log begins here", hint="split the file there")
             case _ if again is not None:
                 pass
             case "01":
@@ -84,7 +84,7 @@ def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> Fra
 
 
 def _moment(rest: str, source: str, line: int) -> int:
-    """Return the second of the day of a record; its date is written in the order of the machine's region."""
+    """Return the second of the day of a record. The date is ignored, as its order depends on the machine's region."""
     found = _CLOCK.search(rest.partition(",")[0])
     if found is None:
         raise unreadable(source, line, rest, "a record with a time of day")
@@ -111,11 +111,11 @@ def _sample(cells: Sequence[str], names: Sequence[str] | None, source: str, line
 
 
 def read_telemetry(data: bytes, source: str = "xplane_telemetry.csv") -> FrameSamples:
-    """Return the frames that were met, without those of a paused simulator."""
+    """Return the sampled frames, without those of a paused simulator."""
     table = read_tidy_csv(data, source)
     moments = _column(table, _MOMENT, source)
     if any(after < before for before, after in pairwise(moments)):
-        raise BadRun(f"{source}: {_MOMENT} goes backwards: two logs are in it", hint="cut the file in two there")
+        raise BadRun(f"{source}: {_MOMENT} goes backwards: the file contains two logs", hint="split the file there")
     frames_s = [one / 1e3 for one in _column(table, _FRAME_MS, source)]
     paused = _column(table, _PAUSED, source)
     stood_s = [after - before for before, after in pairwise(moments)]
@@ -131,7 +131,7 @@ def read_telemetry(data: bytes, source: str = "xplane_telemetry.csv") -> FrameSa
         fps=tuple(fps for fps, _ in kept),
         stood_s=tuple(stood for _, stood in kept),
         of_frames=True,
-        notes=(f"{left_out} of {len(frames_s)} samples are left out: paused, or no frame",) if left_out else (),
+        notes=(f"{left_out} of {len(frames_s)} samples left out: paused, or no frame",) if left_out else (),
     )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frame statistics: from the time of each frame to outcomes, every one with its definition.
+"""Frame statistics: outcomes computed from the time of each frame, each with its definition.
 
-Names such as "1 % low" are computed in many ways elsewhere; a number here is nothing without its definition.
+Other tools compute names such as "1 % low" in many ways, so a number means nothing without its definition.
 """
 
 from __future__ import annotations
@@ -16,36 +16,35 @@ from ktrial.judge.model.stutter import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, us
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.outcome import Direction, Measurement, Outcome, OutcomeKind, Unit
 
-#: Options of MangoHud that make a capture of every frame; they stand last, where they win over those of the user.
-#: `read_cfg`: the user's file holds too, for a frame limit is part of what is measured. 0.7 logs only what it shows.
+#: MangoHud options that capture every frame. They come last, so that they override the user's options.
+#: `read_cfg` keeps the user's file in force, as a frame limit is part of the measurement. 0.7 logs only what it shows.
 CAPTURE_OPTIONS = "read_cfg,autostart_log=1,log_interval=0,no_display=0"
-#: With fewer frames than this nothing is computed.
+#: With fewer frames than this there are no statistics.
 LEAST_FRAMES = 100
-#: Frames that come at a lower rate than this are slow ones, where nobody says another.
+#: Default frame rate below which frames are slow.
 BELOW_FPS = 25.0
-#: What slow frames are, in words.
+#: Definition of the share of slow frames.
 SLOW_FRAMES = (
-    f"Frames that took longer than one at below_fps frames a second ({BELOW_FPS:g} unless it is given), "
-    "over all frames."
+    f"Frames that took longer than a frame at below_fps frames a second (default {BELOW_FPS:g}), divided by all frames."
 )
 
 _LOG = (
-    "The time from one frame handed to the driver to the next, as the program's side saw it: not when it was seen on "
-    "the screen. Says nothing of input latency; a frame limiter or vertical sync hides what is faster than it. "
+    "The time between frames handed to the driver, as the program sees it, not as the screen shows them. Says nothing "
+    "about input latency; a frame limiter or vertical sync hides anything faster. "
 )
 _AROUND = f"the median of the {NEIGHBOURS} frames before it and the {NEIGHBOURS} after it"
 _STUTTER = f"more than {STUTTER_FACTOR:g} times {_AROUND}, and more than {STUTTER_S * 1e3:g} ms"
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """A log of frames that a run left, by the name of its file."""
+    """A frame log that a run wrote, and its file name."""
 
     name: str
     data: bytes
 
 
 class FrameOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A statistic of frames: the outcome, how it is computed, and how many frames it needs at least."""
+    """A frame statistic: the outcome, its definition, and the number of frames that it needs."""
 
     outcome: Outcome
     definition: str
@@ -53,14 +52,14 @@ class FrameOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A statistic that a log has too few frames for."""
+    """A missing statistic, and the reason."""
 
     outcome: str
     why: str
 
 
 class FrameStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What the frames came to. `logged_s` is the time of all of them."""
+    """The statistics of some frames. `logged_s` is their total time."""
 
     frames: int
     logged_s: float
@@ -69,9 +68,9 @@ class FrameStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrameSamples(msgspec.Struct, frozen=True, kw_only=True):
-    """Frame rates that a log tells at moments of its own choice, each with the time for which it stands.
+    """Sampled frame rates, each with the time that it represents.
 
-    `of_frames` says that each is that of one frame, not the mean of some time.
+    With `of_frames` each sample is the rate of one frame, otherwise a mean over some time.
     """
 
     made_by: str
@@ -84,7 +83,7 @@ class FrameSamples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one log came to. `frames` and `logged_s` are of all that was counted; `left_out` needs more frames."""
+    """The statistics of one log. `frames` and `logged_s` cover all counted frames; `left_out` needs more frames."""
 
     file: str
     kind: Literal["mangohud", "xplane", "samples"]
@@ -99,9 +98,9 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def below_rate(value: object, name: str) -> float:
-    """Return a rate that frames may be below of, as the user gave it by that name; BadInput for another."""
+    """Check a limit for slow frames that the user gave under that name. Raises BadInput."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
-        raise BadInput(f"{name} is {value!r}: frames a second from 1 to 1000")
+        raise BadInput(f"{name}: expected 1 to 1000 frames a second, got {value!r}")
     return float(value)
 
 
@@ -113,10 +112,10 @@ def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") 
 
 
 def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> FrameStatistics:
-    """Return every outcome of FRAME_OUTCOMES that so many frames allow; BadRun below LEAST_FRAMES."""
+    """Return every outcome of FRAME_OUTCOMES that this many frames allow. Raises BadRun below LEAST_FRAMES."""
     if len(times_s) < LEAST_FRAMES:
         raise BadRun(
-            f"{len(times_s)} frames are too few for frame statistics: at least {LEAST_FRAMES} are needed",
+            f"{len(times_s)} frames are too few for frame statistics (minimum {LEAST_FRAMES})",
             hint="log for longer",
         )
     if not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
@@ -138,11 +137,14 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
 
 
 def sampled_statistics(samples: FrameSamples, below_fps: float | None = None) -> tuple[Measurement, ...]:
-    """The mean frame rate, and of samples of single frames the share of slow ones; BadRun for a single sample."""
+    """Return the mean frame rate, and the share of slow samples if they are single frames.
+
+    Raises BadRun for a single sample.
+    """
     if len(samples.fps) < 2:
         raise BadRun(f"{len(samples.fps)} samples of a frame rate are too few for a mean", hint="log for longer")
     if below_fps is not None and not samples.of_frames:
-        raise BadInput("--below-fps: samples tell no single frames", hint="leave it out, or log every frame")
+        raise BadInput("--below-fps: samples are not single frames", hint="omit --below-fps, or log every frame")
     weighted = math.fsum(fps * stood for fps, stood in zip(samples.fps, samples.stood_s, strict=True))
     mean = weighted / math.fsum(samples.stood_s)
     found = [Measurement(outcome=SAMPLED_FPS.outcome.name, value=mean, original=f"{mean:.6g} 1/s")]
@@ -177,18 +179,17 @@ def _values(times_s: Sequence[float]) -> dict[str, float]:
 
 
 def nearest(ordered: Sequence[float], fraction: float) -> float:
-    """Nearest rank in rising values: the smallest with at least that fraction of all at or below it."""
+    """Return the nearest rank: the smallest of the sorted values with at least this fraction at or below it."""
     return ordered[max(1, math.ceil(fraction * len(ordered) - 1e-9)) - 1]
 
 
 def low(ordered: Sequence[float], share: float) -> float:
-    """Frames per second of the mean of the slowest `share` of rising frame times, rounded up to whole frames."""
+    """Return the frame rate of the mean of the slowest `share` of sorted frame times, rounded up to whole frames."""
     slowest = ordered[-math.ceil(share * len(ordered) - 1e-9) :]
     return len(slowest) / math.fsum(slowest)
 
 
 def is_stutter(time_s: float, usual_s: float) -> bool:
-    """Return whether a frame is one, given what was usual around it."""
     return time_s > STUTTER_FACTOR * usual_s and time_s > STUTTER_S
 
 
@@ -218,8 +219,10 @@ def _time(name: str, what: str, kind: OutcomeKind, blind_spots: str = "") -> Out
     return _outcome(name, "s", kind, "lower", what, blind_spots)
 
 
-_MEAN_HIDES = "A mean hides stutter: a hundred even frames and ninety fast ones with ten slow ones can have the same."
-_LENGTH = "Depends on how long was logged and on what was played: compare the same route of the same length."
+_MEAN_HIDES = (
+    "A mean hides stutter: a hundred even frames and ninety fast ones with ten slow ones can have the same mean."
+)
+_LENGTH = "Depends on the length and content of the log: compare the same route of the same length."
 
 FRAME_OUTCOMES: tuple[FrameOutcome, ...] = (
     FrameOutcome(
@@ -227,19 +230,19 @@ FRAME_OUTCOMES: tuple[FrameOutcome, ...] = (
             "frame-time-p99",
             "The time within which 99 of 100 frames came",
             "latency-quantile",
-            "Takes no notice of how slow the slowest 1 % are.",
+            "Ignores how slow the slowest 1 % are.",
         ),
-        definition="The smallest frame time with at least 99 % of all frames at or below it (nearest rank, no values "
-        "made up in between).",
+        definition="The smallest frame time with at least 99 % of all frames at or below it (nearest rank, not "
+        "interpolated).",
     ),
     FrameOutcome(
         outcome=_outcome("fps", "1/s", "rate", "higher", "The average frame rate", _MEAN_HIDES),
-        definition="Frames over their time: 1 / mean frame time. Not the mean of each frame's own rate, which fast "
-        "frames lift.",
+        definition="Frames divided by their time: 1 / mean frame time. Not the mean of each frame's own rate, which "
+        "fast frames raise.",
     ),
     FrameOutcome(
         outcome=_time("frame-time-mean", "The mean time of a frame", "time", _MEAN_HIDES),
-        definition="Sum of all frame times over their number.",
+        definition="Sum of all frame times divided by their number.",
     ),
     FrameOutcome(
         outcome=_time("frame-time-p50", "The time within which half of the frames came", "latency-quantile"),
@@ -251,13 +254,13 @@ FRAME_OUTCOMES: tuple[FrameOutcome, ...] = (
         needs_frames=1000,
     ),
     FrameOutcome(
-        outcome=_time("frame-time-max", "The longest frame", "time", "One single frame. " + _LENGTH),
+        outcome=_time("frame-time-max", "The longest frame", "time", "This is a single frame. " + _LENGTH),
         definition="The longest frame time.",
     ),
     FrameOutcome(
         outcome=_outcome("one-percent-low", "1/s", "rate", "higher", "The frame rate of the slowest 1 % of frames"),
-        definition="1 / mean of the slowest 1 % of the frame times (rounded up to whole frames). Other tools call "
-        "other things so, most often a percentile.",
+        definition="1 / mean of the slowest 1 % of the frame times (rounded up to whole frames). Other tools use this "
+        "name for other statistics, most often a percentile.",
         needs_frames=500,
     ),
     FrameOutcome(
@@ -273,11 +276,11 @@ FRAME_OUTCOMES: tuple[FrameOutcome, ...] = (
     ),
     FrameOutcome(
         outcome=_outcome("stutter-rate", "1/s", "rate", "lower", "The number of stutters a second"),
-        definition="Stutters over the time of all frames.",
+        definition="Stutters divided by the time of all frames.",
     ),
     FrameOutcome(
         outcome=_outcome("late-time", "ratio", "score", "lower", "The share of the time lost in stutters"),
-        definition=f"What stutters took beyond {_AROUND}, summed up, over the time of all frames.",
+        definition=f"The sum of the time of stutters beyond {_AROUND}, divided by the time of all frames.",
     ),
     FrameOutcome(
         outcome=_outcome("slow-frame-share", "ratio", "score", "lower", "The share of slow frames"),
@@ -285,18 +288,18 @@ FRAME_OUTCOMES: tuple[FrameOutcome, ...] = (
     ),
 )
 _OUTCOMES = {one.outcome.name: one.outcome for one in FRAME_OUTCOMES}
-ONLY_SAMPLES = "the log samples the frame rate: a mean, but no quantiles, lows or stutters can be told from it"
-_SAMPLES = "Samples hide what happens between them: no longest frame, no 1 % low, no stutter can be told from them."
+ONLY_SAMPLES = "the log samples the frame rate, which gives a mean, but no quantiles, lows or stutters"
+_SAMPLES = "Samples hide what happens between them: they show no longest frame, no 1 % low and no stutters."
 #: The only statistic of every log of samples.
 SAMPLED_FPS = FrameOutcome(
     outcome=_outcome("sampled-fps", "1/s", "rate", "higher", "The average of the sampled frame rates", _SAMPLES),
-    definition="The mean of the sampled rates, each weighted by the time for which it stands.",
+    definition="The mean of the sampled rates, each weighted by the time that it represents.",
     needs_frames=2,
 )
-#: What samples of single frames tell beside it.
+#: An additional statistic of samples that are single frames.
 SLOW_SAMPLES = FrameOutcome(
     outcome=_outcome("slow-sample-share", "ratio", "score", "lower", "The share of slow samples", _SAMPLES),
-    definition=f"Samples whose frame came at less than below_fps frames a second ({BELOW_FPS:g} unless it is given), "
-    "over all samples: a share of the time, not of the frames.",
+    definition=f"Samples whose frame was slower than below_fps frames a second (default {BELOW_FPS:g}), "
+    "divided by all samples: a share of the time, not of the frames.",
     needs_frames=2,
 )
