@@ -83,9 +83,9 @@ def sniff(head, name):
 
 
 def read(data, name, options):
-    from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
+    from ktrial.results.foreign import ForeignResults, ForeignRun
 
-    found = ForeignMeasurement(outcome="time", value=float(data), unit="s", direction="lower", original=data.decode())
+    found = StoredMeasurement(outcome="time", value=float(data), unit="s", direction="lower", original=data.decode())
     run = ForeignRun(group=options.label or name, benchmark="one", number=1, measurements=(found,))
     return ForeignResults(format=NAME, runs=(run,))
 """
@@ -95,7 +95,7 @@ WHAT = "How many sessions there are."
 
 
 def write(sessions):
-    from ktrial.results.model import Exported
+    from ktrial.results.model import StoredMeasurement, Exported
 
     return Exported(data=b"%d" % len(sessions), left_out=())
 """

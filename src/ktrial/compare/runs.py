@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from ktrial.kit.moment import NAMES, WALL, moment_of
 from ktrial.kit.percentile import events_of
 from ktrial.machine.gates import Reading
 from ktrial.results.foreign import ForeignRun
-from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession, stored_run, stored_session
+from ktrial.results.model import StoredRun, StoredSession, stored_run, stored_session
 
 #: Facts of a session's machine, by the key under which they are compared.
 _FACTS = {
@@ -96,7 +96,7 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
             group=session.label or "",
             benchmark=run.benchmark,
             number=run.number,
-            measurements=(),
+            measurements=run.measurements,
             block=document.get("block"),
             part_of=document.get("part_of"),
             in_order=document.get("in_order", True),
@@ -104,8 +104,7 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
             failure=_failure(run),
         )
         made = _foreign(f"{session.session}/{run.number}", foreign, str(session.document.get("sha256")))
-        events = _events(foreign, run.measurements)
-        return msgspec.structs.replace(made, measurements=run.measurements, void=run.state == "void", events=events)
+        return msgspec.structs.replace(made, void=run.state == "void")
     return _own(session, run)
 
 
@@ -153,21 +152,7 @@ def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
     """Convert a run of a file; a complete record of ktrial's own is treated like a run of the store."""
     if run.record is not None:
         return _own(stored_session(run.record.session, run.record.started_unix_ms), stored_run(run.record))
-    made = _foreign(f"{file}#{run.number}", run, digest)
-    measured = tuple(
-        StoredMeasurement(
-            outcome=one.outcome, value=one.value, unit=one.unit, direction=one.direction, original=one.original
-        )
-        for one in run.measurements
-    )
-    return msgspec.structs.replace(made, measurements=measured, events=_events(run, measured))
-
-
-def _events(run: ForeignRun, measured: Iterable[StoredMeasurement]) -> dict[str, int]:
-    """Return the number of events that a foreign run states, for each of its outcomes."""
-    told = {attribute.lower(): text for attribute, text in run.attributes.items()}
-    text = next((told[name] for name in _EVENTS if name in told), "")
-    return dict.fromkeys((one.outcome for one in measured), int(text)) if text.isdecimal() else {}
+    return _foreign(f"{file}#{run.number}", run, digest)
 
 
 def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
@@ -293,10 +278,11 @@ def _foreign(name: str, run: ForeignRun, sha256: str) -> ComparedRun:
             other[attribute] = text
     identity = next((_hash_identity(told[one]) for one in _IDENTITIES if told.get(one)), None)
     host = next((told[host] for host in _HOSTS if host in told), None)
+    events = next((told[name] for name in _EVENTS if name in told), "")
     return ComparedRun(
         name=name,
         benchmark=run.benchmark,
-        measurements=(),
+        measurements=run.measurements,
         failure=run.failure,
         part_of=None if run.part_of is None else f"{name.rpartition('#')[0] or name.rpartition('/')[0]}, {run.part_of}",
         clocks=clocks if run.in_order else {},
@@ -308,6 +294,7 @@ def _foreign(name: str, run: ForeignRun, sha256: str) -> ComparedRun:
         known=known,
         other=other,
         readings=readings,
+        events=dict.fromkeys((one.outcome for one in run.measurements), int(events)) if events.isdecimal() else {},
     )
 
 

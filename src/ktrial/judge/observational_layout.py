@@ -29,24 +29,29 @@ Blocks = tuple[tuple[Name, ...], tuple[Name, ...], list[Name]]
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):
-    """One arm's runs with a finite value: scores (larger is better), and what is known of each."""
+    """One arm's runs with a finite value, and their scores (larger is better)."""
 
     scores: Array
-    places: tuple[int | None, ...]
-    blocks: tuple[Name, ...]
-    boots: tuple[Name, ...]
-    machines: tuple[Name, ...]
-    covariates: tuple[float | None, ...]
+    runs: Sequence[Observation]
+
+    @property
+    def places(self) -> tuple[int | None, ...]:
+        return tuple(run.place for run in self.runs)
+
+    @property
+    def blocks(self) -> tuple[Name, ...]:
+        return tuple(run.block for run in self.runs)
+
+    @property
+    def boots(self) -> tuple[Name, ...]:
+        return tuple(run.boot for run in self.runs)
+
+    @property
+    def machines(self) -> tuple[Name, ...]:
+        return tuple(run.machine for run in self.runs)
 
     def at(self, places: Sequence[int]) -> Runs:
-        return Runs(
-            scores=self.scores[list(places)],
-            places=tuple(self.places[place] for place in places),
-            blocks=tuple(self.blocks[place] for place in places),
-            boots=tuple(self.boots[place] for place in places),
-            machines=tuple(self.machines[place] for place in places),
-            covariates=tuple(self.covariates[place] for place in places),
-        )
+        return Runs(scores=self.scores[list(places)], runs=[self.runs[place] for place in places])
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,21 +92,14 @@ def read_runs(observations: Sequence[Observation], scale: Scale, direction: Dire
     kept = [run for run in observations if is_usable(run.value)]
     values = np.array([run.value for run in kept], dtype=np.float64)
     scores = np.log(values) if scale == "log" else values
-    return Runs(
-        scores=-scores if direction == "lower" else scores,
-        places=tuple(run.place for run in kept),
-        blocks=tuple(run.block for run in kept),
-        boots=tuple(run.boot for run in kept),
-        machines=tuple(run.machine for run in kept),
-        covariates=tuple(run.covariate for run in kept),
-    )
+    return Runs(scores=-scores if direction == "lower" else scores, runs=kept)
 
 
 def lay_out(control: Runs, arm: Runs) -> Layout | None:
     """The layout of two arms that have at least one run each; None if they were measured in blocks of their own."""
     if not set(control.places).isdisjoint(arm.places):
         # Two runs at one place: the places were counted in each arm by itself.
-        control = msgspec.structs.replace(control, places=(None,) * len(control.places))
+        control = Runs(scores=control.scores, runs=[msgspec.structs.replace(run, place=None) for run in control.runs])
     confounded, unit = _nested(control, arm)
     declared = _shared((control.blocks, arm.blocks))
     if declared is not None and (not declared[2] or unit is None or _within_blocks(control, arm, unit)):
@@ -176,8 +174,8 @@ def _middle(values: Sequence[float]) -> float:
 
 def _units(runs: Runs, groups: Sequence[list[int]]) -> tuple[Array, Array | None]:
     scores = runs.scores.tolist()
-    known = [value for value in runs.covariates if value is not None]
-    if len(known) < len(runs.covariates):
+    known = [run.covariate for run in runs.runs if run.covariate is not None]
+    if len(known) < len(runs.runs):
         known = []
     if len(groups) == len(scores):
         order = [group[0] for group in groups]
@@ -322,10 +320,10 @@ def _by_unit(control: Runs, arm: Runs, unit: str) -> Layout:
     groups = [*_gather(names[0]).values()], [*_gather(names[1]).values()]
     places = tuple(
         tuple(
-            None if any(runs.places[i] is None for i in group) else sum(runs.places[i] or 0 for i in group) / len(group)
+            None if any(own[i] is None for i in group) else sum(own[i] or 0 for i in group) / len(group)
             for group in of_runs
         )
-        for runs, of_runs in zip((control, arm), groups, strict=True)
+        for own, of_runs in zip((control.places, arm.places), groups, strict=True)
     )
     ordered = _in_order(places[0], places[1])
     order: Order = "unknown" if ordered is None else _order_of(_visits(ordered))
@@ -358,7 +356,7 @@ def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[l
     """Return stretches of runs that follow each other in one arm and are alike; None if runs are units."""
     both = []
     for runs in (control, arm):
-        order = sorted(range(len(runs.scores)), key=lambda index: (runs.places[index] or 0, index))
+        order = sorted(range(len(runs.scores)), key=lambda index: (runs.runs[index].place or 0, index))
         parts = stretches(runs.scores[order])
         both.append([[order[place] for place in part] for part in parts] if parts else [[place] for place in order])
     counts = [len(runs.scores) for runs in (control, arm)]

@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.query import ImportOptions
-from ktrial.kit.outcome import Direction, Unit
+from ktrial.results.model import StoredMeasurement
 
 
 def stem(name: str) -> str:
@@ -22,16 +22,6 @@ def stem(name: str) -> str:
 def slug(text: str) -> str:
     """Return a benchmark's name out of any text: small letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
-
-
-class ForeignMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One number: `value` in the base unit, `original` as the file has it. `direction` is None if no file tells."""
-
-    outcome: str
-    value: float
-    unit: Unit
-    direction: Direction | None
-    original: str
 
 
 class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +37,7 @@ class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     benchmark: str
     number: int
-    measurements: tuple[ForeignMeasurement, ...]
+    measurements: tuple[StoredMeasurement, ...]
     block: str | None = None
     part_of: str | None = None
     in_order: bool = True

@@ -20,7 +20,7 @@ from ktrial.kit.errors import BadInput, BadRun, Refused, UnknownName
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.kit.json_strict import fault
 from ktrial.results.foreign import BroughtFile, BroughtSession, ForeignResults, ForeignRun, Importer
-from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
+from ktrial.results.model import StoredRun, StoredSession
 from ktrial.results.ports import ImportStore
 
 _GZIP = b"\x1f\x8b"
@@ -342,12 +342,6 @@ def _stored(
 
 
 def _stored_run(session: StoredSession, run: ForeignRun) -> StoredRun:
-    measurements = tuple(
-        StoredMeasurement(
-            outcome=one.outcome, value=one.value, unit=one.unit, direction=one.direction, original=one.original
-        )
-        for one in run.measurements
-    )
     return StoredRun(
         session=session.session,
         number=run.number,
@@ -355,7 +349,7 @@ def _stored_run(session: StoredSession, run: ForeignRun) -> StoredRun:
         state="ok" if run.failure is None else "failed",
         warm_up=False,
         started_unix_ms=session.started_unix_ms,
-        measurements=measurements,
+        measurements=run.measurements,
         raw={},
         document=document_of(run),
     )

@@ -22,9 +22,9 @@ from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import RunEnded
 from ktrial.judge.model.query import AskedComparison, ImportOptions
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer
+from ktrial.results.foreign import ForeignResults, ForeignRun, Importer
 from ktrial.results.import_file import document_of
-from ktrial.results.model import StoredRun, StoredSession
+from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
 from ktrial.trial.kept_trial import KeptTrial
 from ktrial.tuning.catalog.loader import load_catalog
 from tests.support.bench import FakeBenchmark
@@ -186,7 +186,7 @@ RUN = ForeignRun(
     group="stock",
     benchmark="theirs",
     number=1,
-    measurements=(ForeignMeasurement(outcome="time", value=1.5, unit="s", direction="lower", original="1.5"),),
+    measurements=(StoredMeasurement(outcome="time", value=1.5, unit="s", direction="lower", original="1.5"),),
     block="a",
     attributes={"host": "desk"},
 )
@@ -242,7 +242,7 @@ def test_a_file_that_cannot_be_read_any_more_is_named(document: Mapping[str, Any
     assert told in found.told
 
 
-MORE = ForeignMeasurement(outcome="more", value=2.0, unit="s", direction=None, original="2")
+MORE = StoredMeasurement(outcome="more", value=2.0, unit="s", direction=None, original="2")
 FACTS: dict[str, Any] = {
     "block": {"block": "b"},
     "failure": {"failure": "it crashed"},

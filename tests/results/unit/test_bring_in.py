@@ -16,9 +16,9 @@ import pytest
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun, KtrialError, Refused
 from ktrial.results import import_file as service
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer
+from ktrial.results.foreign import ForeignResults, ForeignRun, Importer
 from ktrial.results.import_file import ForeignFile, ImportRequest, bring_in, read_results, unpacked
-from ktrial.results.model import StoredRun, StoredSession
+from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
 from tests.support.imports import FOLDER, IMPORTERS
 from tests.support.stores import a_session
 
@@ -308,7 +308,7 @@ def test_a_label_names_one_group() -> None:
 def made(*values: float, text: str = "t") -> Importer:
     """An importer of one run with these values of one outcome."""
     found = tuple(
-        ForeignMeasurement(outcome="a", value=value, unit="s", direction=None, original="o") for value in values
+        StoredMeasurement(outcome="a", value=value, unit="s", direction=None, original="o") for value in values
     )
     run = ForeignRun(group=text, benchmark="b", number=1, measurements=found)
     return Importer(

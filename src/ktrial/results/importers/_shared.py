@@ -21,7 +21,8 @@ from ktrial.recordings.frames.statistics import (
     FrameSamples,
     sampled_statistics,
 )
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, stem
+from ktrial.results.foreign import ForeignResults, ForeignRun, stem
+from ktrial.results.model import StoredMeasurement
 
 
 def looks_like_json(head: bytes) -> bool:
@@ -47,9 +48,9 @@ def group_of(label: str | None, name: str) -> str:
     return label if label is not None else stem(name)
 
 
-def measurement(outcome: str, found: Quantity, unit: Unit, direction: Direction | None) -> ForeignMeasurement:
+def measurement(outcome: str, found: Quantity, unit: Unit, direction: Direction | None) -> StoredMeasurement:
     """Return a number that a reader of a tool's output found."""
-    return ForeignMeasurement(
+    return StoredMeasurement(
         outcome=outcome, value=found.value, unit=unit, direction=direction, original=found.original
     )
 
@@ -68,11 +69,11 @@ def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[
     return tuple(msgspec.structs.replace(run, group=label) for run in runs)
 
 
-def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) -> tuple[ForeignMeasurement, ...]:
+def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) -> tuple[StoredMeasurement, ...]:
     """Statistics of frames as an importer gives them."""
     known = {one.outcome.name: one.outcome for one in outcomes}
     return tuple(
-        ForeignMeasurement(
+        StoredMeasurement(
             outcome=one.outcome,
             value=one.value,
             unit=known[one.outcome].unit,

@@ -9,8 +9,9 @@ from ktrial.bench.adapters.fio.output import FioDirection, FioJob, read_fio
 from ktrial.bench.adapters.fio.terse import is_fio_terse, read_fio_terse
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
+from ktrial.results.foreign import ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import group_of, has_keys, measurement
+from ktrial.results.model import StoredMeasurement
 
 NAME = "fio"
 WHAT = "JSON or terse lines of fio (--output-format=json, json+ or terse)."
@@ -32,7 +33,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     run = read_fio_terse(data, name) if terse else read_fio(data, name)
     names = _names(run.jobs)
     several = len(run.jobs) > 1
-    found: list[ForeignMeasurement] = []
+    found: list[StoredMeasurement] = []
     for job, called in zip(run.jobs, names, strict=True):
         for direction, done in job.directions.items():
             found += _measurements_of(f"{called}-{direction}" if several else direction, done)
@@ -71,7 +72,7 @@ def _names(jobs: Sequence[FioJob]) -> list[str]:
     ]
 
 
-def _measurements_of(prefix: str, done: FioDirection) -> list[ForeignMeasurement]:
+def _measurements_of(prefix: str, done: FioDirection) -> list[StoredMeasurement]:
     found = [
         measurement(f"{prefix}-throughput", done.throughput, "B/s", "higher"),
         measurement(f"{prefix}-rate", done.rate, "1/s", "higher"),

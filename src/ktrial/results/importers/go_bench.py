@@ -17,9 +17,10 @@ import msgspec
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tool_output import numbered, unreadable, whole
 from ktrial.kit.outcome import Direction, Unit
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
+from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import group_of
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, signed_number
+from ktrial.results.model import StoredMeasurement
 
 _KEY = re.compile(r"([a-z][^\s:A-Z]*):(?:\s+(.*))?")
 _NAME = re.compile(r"Benchmark(?:[^a-z\s]\S*)?")
@@ -182,7 +183,7 @@ def _run(result: GoResult, group: str, number: int) -> ForeignRun:
         benchmark=result.name,
         number=number,
         measurements=tuple(
-            ForeignMeasurement(
+            StoredMeasurement(
                 outcome=one.unit, value=one.value, unit=one.base, direction=one.direction, original=one.original
             )
             for one in result.values

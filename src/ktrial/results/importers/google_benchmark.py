@@ -10,9 +10,10 @@ from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import json_document, json_list, json_quantity, json_table, unreadable
 from ktrial.kit.outcome import Direction, Unit
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
+from ktrial.results.foreign import ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import group_of, has_keys, measurement
 from ktrial.results.importers._units import json_signed
+from ktrial.results.model import StoredMeasurement
 
 NAME = "google-benchmark"
 WHAT = "JSON of Google Benchmark (--benchmark_out=FILE)."
@@ -71,7 +72,7 @@ def _run(
     )
 
 
-def _measurements_of(one: Mapping[str, Any], at: str, source: str) -> list[ForeignMeasurement]:
+def _measurements_of(one: Mapping[str, Any], at: str, source: str) -> list[StoredMeasurement]:
     unit = one.get("time_unit", "ns")
     if unit not in _TIME_UNITS:
         raise unreadable(source, None, repr(unit), f"{at}.time_unit: one of {', '.join(_TIME_UNITS)}")
@@ -85,7 +86,7 @@ def _measurements_of(one: Mapping[str, Any], at: str, source: str) -> list[Forei
             outcome, base = _RATES[key]
             rate = json_quantity(value, "count", source, f"{at}.{key}").value
             found.append(
-                ForeignMeasurement(
+                StoredMeasurement(
                     outcome=outcome, value=rate, unit=base, direction="higher", original=f"{value} {base}"
                 )
             )
@@ -93,7 +94,7 @@ def _measurements_of(one: Mapping[str, Any], at: str, source: str) -> list[Forei
             # The program chose the name: it may be that of a time.
             count = json_signed(value, source, f"{at}.{key}")
             found.append(
-                ForeignMeasurement(
+                StoredMeasurement(
                     outcome=f"counter-{slug(key)}",
                     value=float(count),
                     unit="score",

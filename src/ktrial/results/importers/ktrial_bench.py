@@ -11,22 +11,12 @@ import msgspec
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
-from ktrial.kit.outcome import Direction, Unit
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
+from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import has_schema
 from ktrial.results.importers._units import Scale
+from ktrial.results.model import StoredMeasurement
 
 SCHEMA = "ktrial.bench/1"
-
-
-class BenchMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One number, as its record has it."""
-
-    outcome: str
-    value: float
-    unit: Unit
-    direction: Direction | None
-    original: str
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +25,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     run: int
     benchmark: str
     round: int
-    measurements: tuple[BenchMeasurement, ...]
+    measurements: tuple[StoredMeasurement, ...]
     failure: str | None
     tool: str | None = None
     tool_version: str | None = None
@@ -148,16 +138,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
                 group=group,
                 benchmark=one.benchmark,
                 number=number,
-                measurements=tuple(
-                    ForeignMeasurement(
-                        outcome=kept.outcome,
-                        value=kept.value,
-                        unit=kept.unit,
-                        direction=kept.direction,
-                        original=kept.original,
-                    )
-                    for kept in (() if one.failure is not None else one.measurements)
-                ),
+                measurements=() if one.failure is not None else one.measurements,
                 attributes=attributes,
                 failure=one.failure,
                 record=one.whole,

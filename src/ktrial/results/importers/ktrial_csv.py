@@ -10,9 +10,10 @@ from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tidy_csv import Row, read_tidy_csv
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.kit.outcome import Direction, Unit
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
+from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import is_own_table, labelled
 from ktrial.results.importers._units import Scale, signed_number
+from ktrial.results.model import StoredMeasurement
 
 NAME = "ktrial-csv"
 WHAT = "Tidy CSV of ktrial export-runs: one row for each measurement, in base units."
@@ -77,14 +78,14 @@ def _run(rows: list[tuple[Row, dict[str, str]]], number: int, name: str) -> Fore
     )
 
 
-def _measurement(row: Row, cells: Mapping[str, str], name: str) -> ForeignMeasurement:
+def _measurement(row: Row, cells: Mapping[str, str], name: str) -> StoredMeasurement:
     if cells["unit"] not in _UNITS:
         raise unreadable(name, row.line, cells["unit"], f"a base unit: {', '.join(_UNITS)}")
     if cells["direction"] not in _DIRECTIONS:
         raise unreadable(name, row.line, cells["direction"], "a direction: lower, higher or empty")
     unit, wanted = _UNITS[cells["unit"]], f"a value of {cells['outcome']}"
     number = signed_number(cells["value"], name, row.line, wanted)
-    return ForeignMeasurement(
+    return StoredMeasurement(
         outcome=cells["outcome"],
         value=Scale(unit).value(number, name, row.line, wanted),
         unit=unit,

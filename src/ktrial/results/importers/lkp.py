@@ -16,9 +16,10 @@ import msgspec
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import json_document, json_list, unreadable
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug, stem
+from ktrial.results.foreign import ForeignResults, ForeignRun, slug, stem
 from ktrial.results.importers._shared import has_keys, labelled, looks_like_json
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, json_signed, scale_of
+from ktrial.results.model import StoredMeasurement
 
 _SOURCE = "stats_source"
 
@@ -108,11 +109,11 @@ def _run(run: LkpRun, number: int, name: str) -> ForeignRun:
     )
 
 
-def _measurement(key: str, value: float, at: str, name: str) -> ForeignMeasurement:
+def _measurement(key: str, value: float, at: str, name: str) -> StoredMeasurement:
     match = _SUFFIX.search(key)
     scale: Scale = (scale_of(match[1]) if match else None) or AS_IT_STANDS
     shown = f" {match[1]}" if match else ""
-    return ForeignMeasurement(
+    return StoredMeasurement(
         outcome=key,
         value=scale.value(value, name, None, at),
         unit=scale.unit,

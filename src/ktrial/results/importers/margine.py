@@ -10,9 +10,10 @@ import msgspec
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tool_output import json_document, unreadable
 from ktrial.kit.outcome import Direction
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
+from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import group_of, has_schema
 from ktrial.results.importers._units import Scale, json_signed
+from ktrial.results.model import StoredMeasurement
 
 SCHEMA = "margine-bench-kernel/1"
 
@@ -92,7 +93,7 @@ def sniff(head: bytes, name: str) -> bool:
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     run = read_margine(data, name)
     found = tuple(
-        ForeignMeasurement(
+        StoredMeasurement(
             outcome=metric.outcome,
             value=metric.scale.value(run.numbers[key], name, None, key),
             unit=metric.scale.unit,

@@ -16,9 +16,10 @@ import msgspec
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
 from ktrial.kit.outcome import Direction
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, stem
+from ktrial.results.foreign import ForeignResults, ForeignRun, stem
 from ktrial.results.importers._shared import has_keys, labelled
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, json_signed, signed_number
+from ktrial.results.model import StoredMeasurement
 
 #: Type -> unit as it is shown, scale.
 _TYPES: Mapping[int, tuple[str, Scale]] = {
@@ -158,7 +159,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 
 
 def _run(extract: MmtestsExtract, one: MmtestsValue, group: str, number: int) -> ForeignRun:
-    found = ForeignMeasurement(
+    found = StoredMeasurement(
         outcome=one.operation,
         value=one.value,
         unit=extract.unit.unit,

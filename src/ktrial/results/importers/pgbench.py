@@ -10,8 +10,9 @@ from ktrial.bench.adapters.pgbench.output import PgbenchRun, read_pgbench
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tool_output import Quantity
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
+from ktrial.results.foreign import ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import group_of, measurement
+from ktrial.results.model import StoredMeasurement
 
 NAME = "pgbench"
 WHAT = "Reports of pgbench (PostgreSQL), as it prints them."
@@ -67,7 +68,7 @@ def _run(run: PgbenchRun, group: str, number: int) -> ForeignRun:
     )
 
 
-def _measurements_of(run: PgbenchRun) -> Iterator[ForeignMeasurement]:
+def _measurements_of(run: PgbenchRun) -> Iterator[StoredMeasurement]:
     """Named as ktrial's own benchmark names them."""
     # Of a skipped transaction nothing is known but that it would have taken long.
     if not run.skipped:

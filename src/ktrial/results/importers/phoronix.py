@@ -20,9 +20,10 @@ from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import decode_output, unreadable
 from ktrial.kit.json_strict import NotStrictJson, decode
 from ktrial.kit.outcome import Direction
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug
+from ktrial.results.foreign import ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import labelled
 from ktrial.results.importers._units import AS_IT_STANDS, scale_of, signed_number
+from ktrial.results.model import StoredMeasurement
 
 _DEEPEST = 12
 #: The displays of results that are one number.
@@ -237,7 +238,7 @@ def _runs(
             benchmark=name,
             number=before + place,
             measurements=(
-                ForeignMeasurement(
+                StoredMeasurement(
                     outcome="result",
                     value=scale.value(text, source, entry.line, f"run {place} of {result.title} on {entry.system}"),
                     unit=scale.unit,

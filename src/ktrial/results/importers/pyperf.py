@@ -16,8 +16,9 @@ import msgspec
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
 from ktrial.kit.outcome import Direction, Unit
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
+from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import group_of, has_keys
+from ktrial.results.model import StoredMeasurement
 
 _VERSION = "1.0"
 
@@ -130,7 +131,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         outcome, unit, direction, shown = _UNITS[benchmark.unit]
         warm_ups += benchmark.warm_ups
         for one in benchmark.values:
-            found = ForeignMeasurement(
+            found = StoredMeasurement(
                 outcome=outcome,
                 value=float(one.value),
                 unit=unit,

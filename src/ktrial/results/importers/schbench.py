@@ -8,8 +8,9 @@ import re
 from ktrial.bench.adapters.schbench.output import SchbenchRun, read_schbench_json, read_schbench_text
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun
+from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import group_of, has_keys, looks_like_json, measurement
+from ktrial.results.model import StoredMeasurement
 
 NAME = "schbench"
 WHAT = "schbench's text, or its JSON (-j FILE)."
@@ -44,7 +45,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     return ForeignResults(format=NAME, runs=(whole,), notes=notes)
 
 
-def _latencies(run: SchbenchRun, label: str) -> tuple[ForeignMeasurement, ...]:
+def _latencies(run: SchbenchRun, label: str) -> tuple[StoredMeasurement, ...]:
     block = run.blocks.get(label)
     if block is None or block.empty:
         return ()
@@ -54,7 +55,7 @@ def _latencies(run: SchbenchRun, label: str) -> tuple[ForeignMeasurement, ...]:
     return found if block.maximum is None else (*found, measurement(f"{label}-max", block.maximum, "s", "lower"))
 
 
-def _requests(run: SchbenchRun) -> tuple[ForeignMeasurement, ...]:
+def _requests(run: SchbenchRun) -> tuple[StoredMeasurement, ...]:
     block = run.blocks.get("rps")
     median = block.percentiles.get("50") if block is not None and not block.empty else None
     found = () if median is None else (measurement("rps-p50", median, "1/s", "higher"),)

@@ -12,9 +12,10 @@ from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tidy_csv import Row, TidyTable, delimiter_of, is_of_blanks, read_tidy_csv
 from ktrial.kit.formats.tool_output import unreadable
-from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, slug, stem
+from ktrial.results.foreign import ForeignResults, ForeignRun, slug, stem
 from ktrial.results.importers._shared import group_of
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, known_units, scale_of, signed_number
+from ktrial.results.model import StoredMeasurement
 
 NAME = "csv"
 WHAT = "Tidy CSV or a table of blanks: one row for each run; --value, --by, --block and --benchmark name the columns."
@@ -316,8 +317,8 @@ def _measurements_of(
     scales: dict[str, tuple[str, Scale]],
     options: ImportOptions,
     name: str,
-) -> tuple[ForeignMeasurement, ...]:
-    found: list[ForeignMeasurement] = []
+) -> tuple[StoredMeasurement, ...]:
+    found: list[StoredMeasurement] = []
     for column in columns:
         text = row.cells[column.place].strip()
         if not text:
@@ -331,7 +332,7 @@ def _measurements_of(
         wanted = f"a value of column {column.header!r}"
         number = signed_number(text, name, row.line, wanted)
         found.append(
-            ForeignMeasurement(
+            StoredMeasurement(
                 outcome=column.outcome,
                 value=scale.value(number, name, row.line, wanted),
                 unit=scale.unit,
