@@ -92,7 +92,6 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(run for run in self.runs if run.counts)
 
     def values_of(self, key: str, benchmark: str | None = None) -> tuple[str, ...]:
-        """Return the distinct known values of a key, sorted."""
         runs = (run for run in self.runs if benchmark is None or run.benchmark == benchmark)
         return tuple(sorted({run.known[key] for run in runs if key in run.known}))
 
@@ -160,7 +159,6 @@ def places(arms: Sequence[Arm]) -> dict[str, int]:
 
 
 def _by_outcome(ordered: Sequence[tuple[str, ComparedRun]]) -> Iterable[Sequence[Sequence[float]]]:
-    """Return the values of each outcome, grouped by arm and benchmark."""
     found: dict[str, dict[tuple[str, str], list[float]]] = {}
     for arm, run in ordered:
         for one in run.measurements:
@@ -169,7 +167,6 @@ def _by_outcome(ordered: Sequence[tuple[str, ComparedRun]]) -> Iterable[Sequence
 
 
 def _alternate(arms: Sequence[str]) -> bool:
-    """Return whether an arm recurs after another one."""
     return sum(one != other for one, other in pairwise(arms)) >= len(set(arms))
 
 

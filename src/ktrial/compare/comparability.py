@@ -63,7 +63,6 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
     benchmark: str | None = None
 
     def concerns(self, arm: str, benchmark: str) -> bool:
-        """Return whether it affects the contrast of this arm in this benchmark."""
         return self.arm == arm and self.benchmark in (None, benchmark)
 
 

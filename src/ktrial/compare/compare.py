@@ -84,7 +84,6 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """The arms of which each builds on the one before it."""
         return tuple(arm.name for arm in self.arms) if self.asked.tiers else ()
 
     def role(self, series: ComparedSeries) -> Role:
@@ -163,7 +162,8 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: Abou
         step_doubts=tuple(_step_doubts(everything, asked)),
     )
     ordered = sorted(series.values(), key=lambda one: one.name != case.primary)
-    questions = [_question(one, case) for one in ordered if _can_be_asked(one, case)]
+    comparable = (one for one in ordered if one.mixed is None and control.name in one.runs and len(one.runs) > 1)
+    questions = [_question(one, case) for one in comparable]
     answers = {answer.name: answer for answer in judge(questions)} if questions else {}
     outcomes = tuple(_outcome(one, case, answers.get(one.name)) for one in ordered)
     if not asked.keep_repeats:
@@ -198,10 +198,6 @@ def _not_primary(named: ComparedSeries | None) -> Iterator[Finding]:
     if named is not None and few is not None:
         sentence = f"{named.name} was named as primary and is only exploratory: {few.sentence}"
         yield Finding(kind=NOT_PRIMARY, level="suspect", sentence=sentence, values=few.values)
-
-
-def _can_be_asked(series: ComparedSeries, case: _Case) -> bool:
-    return series.mixed is None and case.control.name in series.runs and len(series.runs) > 1
 
 
 def _question(series: ComparedSeries, case: _Case) -> Question:
@@ -366,7 +362,6 @@ def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
 
 
 def _of_benchmark(case: _Case, arm: str, benchmark: str) -> tuple[int, int]:
-    """Return the number of runs of the benchmark in the arm and in the control, including failed ones."""
     arms = {one.name: one for one in (case.control, *case.arms)}
     mine, theirs = (sum(run.benchmark == benchmark for run in arms[name].runs) for name in (arm, case.control.name))
     return mine, theirs

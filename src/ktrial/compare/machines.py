@@ -37,7 +37,6 @@ def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ..
 
 
 def split(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
-    """Return the arms by machine, each with only its runs on that machine."""
     names = dict.fromkeys(str(run.machine) for arm in arms for run in arm.runs)
     return {
         name: tuple(_replaced(arm, [run for run in arm.runs if run.machine == name]) for arm in arms) for name in names

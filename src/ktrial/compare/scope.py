@@ -44,7 +44,6 @@ def _machines(runs: Sequence[ComparedRun], *, alone: bool) -> str:
 
 
 def _machine_evidence(runs: Sequence[ComparedRun], machines: int) -> tuple[str, str]:
-    """Return what identifies the machines of the runs, and a remark on their hardware."""
     if not any(run.by_host_name for run in runs):
         return "machine", ""
     hardware = {tuple(run.known.get(name) for name in _HARDWARE) for run in runs}

@@ -187,7 +187,6 @@ def _count_verdicts(found: Sequence[tuple[str, Contrast]]) -> str:
 
 
 def _join_words(words: Sequence[str], last: str = "and") -> str:
-    """Return `a`, `a and b` or `a, b and c`."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"

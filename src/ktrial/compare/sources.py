@@ -199,7 +199,6 @@ def _of_store(source: ComparedSource, results: ReadResults) -> list[Arm]:
 
 
 def is_of_trial(arms: Sequence[Arm]) -> bool:
-    """Return whether all runs of these arms come from trials."""
     return all(run.trial_arm is not None for arm in arms for run in arm.runs)
 
 

@@ -155,7 +155,6 @@ WATCH_OUTCOMES: tuple[Outcome, ...] = (
 
 
 def wanted_series(name: str) -> bool:
-    """Return whether figures use the series of that name."""
     last = name.rpartition(".")[2]
     of_disk = name.startswith("disks.") and last in {"writes", "write_time", "written"}
     return of_disk or name.startswith("vmstat.allocstall") or name == _DIRTY

@@ -27,7 +27,7 @@ class Kind(msgspec.Struct, frozen=True):
     read: Reader
 
 
-def _frames(data: bytes, name: str, interval_s: float | None) -> Recording:
+def _frames(data: bytes, name: str) -> Recording:
     """Read a log of MangoHud, whose clock begins with the first frame at an unknown time."""
     log = mangohud.read_mangohud(data, name)
     ends_s = array("d", accumulate(log.frame_times_s))
@@ -42,39 +42,26 @@ def _frames(data: bytes, name: str, interval_s: float | None) -> Recording:
     )
 
 
+def _by_content(what: str, sniff: Callable[[bytes], bool], read: Callable[[bytes, str], Recording]) -> Kind:
+    """Return a format that its first bytes identify and that needs no interval."""
+    return Kind(what, lambda head, name: sniff(head), lambda data, name, interval_s: read(data, name))
+
+
 KINDS: dict[str, Kind] = {
-    "ktrial": Kind(
-        "recording of ktrial watch",
-        lambda head, name: ktrial_recording.is_recording(head),
-        lambda data, name, interval_s: ktrial_recording.read_recording(data, name),
+    "ktrial": _by_content("recording of ktrial watch", ktrial_recording.is_recording, ktrial_recording.read_recording),
+    "ktrial-frames": _by_content(
+        "frames beside a recording of ktrial watch", ktrial_frames.is_frames, ktrial_frames.read_frames
     ),
-    "ktrial-frames": Kind(
-        "frames beside a recording of ktrial watch",
-        lambda head, name: ktrial_frames.is_frames(head),
-        lambda data, name, interval_s: ktrial_frames.read_frames(data, name),
-    ),
-    "sadf": Kind(
-        "JSON of sysstat (sadf -j)",
-        lambda head, name: sadf.is_sadf(head),
-        lambda data, name, interval_s: sadf.read_sadf(data, name),
-    ),
-    "atop": Kind(
-        "lines of atop -P ALL",
-        lambda head, name: atop.is_atop(head),
-        lambda data, name, interval_s: atop.read_atop(data, name),
-    ),
-    "reclaim-lines": Kind(
-        "lines of tracers in bpftrace",
-        lambda head, name: traces.is_trace(head),
-        lambda data, name, interval_s: traces.read_trace(data, name),
-    ),
+    "sadf": _by_content("JSON of sysstat (sadf -j)", sadf.is_sadf, sadf.read_sadf),
+    "atop": _by_content("lines of atop -P ALL", atop.is_atop, atop.read_atop),
+    "reclaim-lines": _by_content("lines of tracers in bpftrace", traces.is_trace, traces.read_trace),
     "suite-csv": Kind(
         "tables of the micro-stutter suite",
         micro_stutter.is_suite_table,
         lambda data, name, interval_s: micro_stutter.read_suite_table(data, name),
     ),
     "vmstat": Kind("output of vmstat", lambda head, name: vmstat.is_vmstat(head), vmstat.read_vmstat),
-    "mangohud": Kind("frame log of MangoHud", lambda head, name: mangohud.is_mangohud(head), _frames),
+    "mangohud": _by_content("frame log of MangoHud", mangohud.is_mangohud, _frames),
 }
 
 

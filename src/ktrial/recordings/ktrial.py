@@ -200,7 +200,6 @@ def _wake_ups(blocks: Blocks, head: Head) -> Frames | None:
 
 
 def _gaps(blocks: Blocks, start_ns: int) -> list[Gap]:
-    """Return suspends and steps of the wall clock."""
     rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "clocks"]
     if not rows:
         return []

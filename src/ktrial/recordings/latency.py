@@ -44,7 +44,6 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[PowerState, ...] = ()
 
     def above(self, limit_s: float) -> float:
-        """Return the share of requests in bars above a limit."""
         counted = sum(count for _, count in self.histogram)
         return sum(count for end_s, count in self.histogram if end_s > limit_s) / counted if counted else 0.0
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ktrial.kit.errors import BadInput
-from ktrial.recordings.model import Event, Frames, Gap, Recording, Series, Usage
+from ktrial.recordings.model import Frames, Recording
 
 _DAY_S = 86400.0
 #: Zones differ from UTC by whole quarters of an hour.
@@ -135,27 +135,15 @@ def moved_by(part: Recording, by_s: float) -> Recording:
 
     replace = msgspec.structs.replace
 
-    def event(one: Event) -> Event:
-        return replace(one, begin_s=one.begin_s + by_s)
-
-    def series(one: Series) -> Series:
-        return replace(one, times_s=moved(one.times_s))
-
-    def usage(one: Usage) -> Usage:
-        return replace(one, times_s=moved(one.times_s))
-
-    def gap(one: Gap) -> Gap:
-        return replace(one, begin_s=one.begin_s + by_s, end_s=one.end_s + by_s)
-
     frames: Frames | None = part.frames and replace(part.frames, ends_s=moved(part.frames.ends_s))
     return replace(
         part,
         begin_s=part.begin_s + by_s,
         end_s=part.end_s + by_s,
         unix_at_zero_s=None if part.unix_at_zero_s is None else part.unix_at_zero_s - by_s,
-        series={name: series(one) for name, one in part.series.items()},
-        events=tuple(map(event, part.events)),
-        usages=tuple(map(usage, part.usages)),
-        gaps=tuple(map(gap, part.gaps)),
+        series={name: replace(one, times_s=moved(one.times_s)) for name, one in part.series.items()},
+        events=tuple(replace(one, begin_s=one.begin_s + by_s) for one in part.events),
+        usages=tuple(replace(one, times_s=moved(one.times_s)) for one in part.usages),
+        gaps=tuple(replace(one, begin_s=one.begin_s + by_s, end_s=one.end_s + by_s) for one in part.gaps),
         frames=frames,
     )

@@ -117,7 +117,6 @@ def _stem(name: str) -> str | None:
 def _columns(
     stem: str, table: TidyTable, rows: Sequence[Row], source: str, name: str = _ALL
 ) -> tuple[list[Column], list[str]]:
-    """Return the numeric columns, of all rows or of one device, and notes."""
     columns: list[Column] = []
     notes: list[str] = []
     unread: list[str] = []
@@ -138,7 +137,6 @@ def _columns(
 
 
 def _groups(table: TidyTable, unix_s: Sequence[float], place: int) -> dict[str, dict[float, Row]]:
-    """Return the rows of each CPU, device or process by moment."""
     found: dict[str, dict[float, Row]] = {}
     for row, moment_s in zip(table.rows, unix_s, strict=True):
         found.setdefault(row.cells[place].strip(), {})[moment_s] = row
@@ -168,7 +166,6 @@ def _taken_apart(
 def _processes(
     table: TidyTable, groups: Mapping[str, Mapping[float, Row]], moments: Sequence[float], source: str
 ) -> Recording:
-    """Return the memory of each process over time."""
     if "rss_mb" not in table.columns:
         raise unreadable(source, 1, ", ".join(table.columns), "a table of processes with a column rss_mb")
     memory = table.columns.index("rss_mb")

@@ -173,7 +173,6 @@ def _skip(text: str, line: int, reading: _Reading) -> None:
 
 
 def _skipped(reading: _Reading) -> str:
-    """Return a note on the skipped lines by kind."""
     more = {"maps": ", ".join(reading.maps), "other": f"first on {reading.other}"}
     parts = [
         f"{kind} {count}" + (f" ({more[kind]})" if kind in more else "")

@@ -73,7 +73,6 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> float:
-        """The share of one CPU that the agent uses."""
         return self.cpu_ns / max(1, self.at_ns - self.started_ns)
 
 
@@ -186,7 +185,6 @@ class WatchEnded(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> float:
-        """The share of one CPU that the agent used."""
         return self.cpu_ns / max(1, self.wall_ns)
 
     @property
@@ -209,7 +207,6 @@ def doubts(ended: WatchEnded, absent: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def _doubts_of_sources(sources: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """Return findings on missed samples and unreadable files."""
     found = []
     missed = {name: report["missed"] for name, report in sources.items() if report.get("missed")}
     if missed:

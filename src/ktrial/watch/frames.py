@@ -268,7 +268,6 @@ def _captures(game: Game, arena: Arena, started_unix_ms: int) -> tuple[Capture, 
 
 
 def _choose_capture(game: Game, captures: Sequence[Capture]) -> tuple[Capture, FrameReport]:
-    """Return the readable capture with the most frames."""
     if not captures:
         if game.own_test:
             raise BadRun("X-Plane did not write Log.txt since the start", hint="give the path of the installed X-Plane")

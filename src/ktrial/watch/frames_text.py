@@ -14,7 +14,6 @@ _LABEL_COLUMNS = 18
 
 
 def frames_text(reports: Sequence[FrameReport], *, width: int) -> str:
-    """Return the statistics of each log, followed by all definitions."""
     parts = [_one(report, width) for report in reports]
     defined: dict[str, FrameOutcome] = {one.outcome.name: one for report in reports for one in report.outcomes}
     parts.append(
@@ -44,7 +43,6 @@ def _one(report: FrameReport, width: int) -> str:
 
 
 def frames_document(reports: Sequence[FrameReport]) -> dict[str, Any]:
-    """`ktrial.frames/1`."""
     return {"schema": "ktrial.frames/1", "logs": [_document(report) for report in reports]}
 
 

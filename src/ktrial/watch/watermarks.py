@@ -66,7 +66,6 @@ class Lead(msgspec.Struct, frozen=True):
 
 
 def layout_here(machine: Machine) -> WatermarkLayout:
-    """Return memory and settings of this machine."""
     facts = machine.facts(("memory", "thp"))
     read = machine.read(tuple(_PATHS.values()))
     settings = {}

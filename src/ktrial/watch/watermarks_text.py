@@ -11,7 +11,6 @@ from ktrial.watch.watermark_model import WatermarkColumn, Watermarks
 
 
 def watermarks_text(found: Watermarks, *, width: int) -> str:
-    """Return the totals of all settings, then the marks zone by zone."""
     where = "this machine" if found.kind == "here" else "another PC (the usual zones of x86-64 with one node)"
     lines = [f"{show_bytes(found.memory_bytes)} of memory, {len(found.zones)} zones: {where}", ""]
     timed = found.rate_bytes_per_s is not None
@@ -60,7 +59,6 @@ def _zone_rows(found: Watermarks) -> Sequence[list[str]]:
 
 
 def _try_line(found: Watermarks) -> list[str]:
-    """Return the command that tests the last of several settings."""
     first, last = found.columns[0], found.columns[-1]
     changed = [f"{name}={value}" for name, value in last.settings.items() if value != first.settings[name]]
     if found.kind != "here" or not changed:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.watch.diagnosis.model import Cause, Diagnosis, Lane, PhaseFound, PressureLine, TimeRange
+from ktrial.judge.stats.time_blocks import Interval
+from ktrial.watch.diagnosis.model import Cause, Diagnosis, Lane, PhaseFound, PressureLine
 from ktrial.watch.diagnosis.page import diagnosis_page
 from tests.support.chromium import Chromium
 
@@ -21,7 +22,7 @@ _COUNT = "document.querySelectorAll('figure.timeline svg .{}').length"
 
 def found() -> Diagnosis:
     """An hour with a stutter each minute; in the last half a cause for a tenth of each second."""
-    share = TimeRange(estimate=0.01)
+    share = Interval(estimate=0.01)
     cause = Cause(id="direct-reclaim", name=HOSTILE, what="", standing="named", overlapping=9)
     return Diagnosis(
         name=HOSTILE,
@@ -31,7 +32,7 @@ def found() -> Diagnosis:
         definition="longer than 50 ms",
         stutters=60,
         late_share=share,
-        per_hour=TimeRange(estimate=60.0),
+        per_hour=Interval(estimate=60.0),
         phases=(
             PhaseFound(name="warm-up", begin_s=0, end_s=900, stutters=15, late_share=share, per_hour=share),
             PhaseFound(name="steady state", begin_s=900, end_s=3600, stutters=45, late_share=share, per_hour=share),

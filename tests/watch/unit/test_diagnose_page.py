@@ -10,6 +10,7 @@ from functools import cache
 
 import msgspec
 
+from ktrial.judge.stats.time_blocks import Interval
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import svg_text
 from ktrial.watch.diagnosis.latencies_chart import latencies_chart
@@ -24,7 +25,6 @@ from ktrial.watch.diagnosis.model import (
     PressureLine,
     Proposal,
     SeriesFigure,
-    TimeRange,
     Worst,
 )
 from ktrial.watch.diagnosis.page import diagnosis_page
@@ -39,7 +39,7 @@ HOSTILE = "<script>alert(1)</script>\x1b[2J"
 @cache
 def found(name: str = HOSTILE) -> Diagnosis:
     """One named cause, one that goes with it, one that could not be seen."""
-    share = TimeRange(estimate=0.01, low=0.005, high=0.02)
+    share = Interval(estimate=0.01, low=0.005, high=0.02)
     named = Cause(
         id="direct-reclaim",
         name="direct reclaim",
@@ -65,7 +65,7 @@ def found(name: str = HOSTILE) -> Diagnosis:
         definition="longer than 50 ms",
         stutters=10,
         late_share=share,
-        per_hour=TimeRange(estimate=60.0),
+        per_hour=Interval(estimate=60.0),
         phases=(
             PhaseFound(name="warm-up", begin_s=0, end_s=100, stutters=4, late_share=share, per_hour=share),
             PhaseFound(name="steady state", begin_s=100, end_s=600, stutters=6, late_share=share, per_hour=share),
@@ -83,7 +83,7 @@ def found(name: str = HOSTILE) -> Diagnosis:
                 unit="count/s",
                 mean=12.5,
                 peak=99.0,
-                by_phase=(TimeRange(estimate=31.5), None),
+                by_phase=(Interval(estimate=31.5), None),
             ),
         ),
         devices=(
@@ -194,7 +194,7 @@ def test_the_text_tells_all_and_steers_no_terminal() -> None:
 
 
 def test_several_recordings_stand_beside_one_another_in_the_text_too() -> None:
-    other = msgspec.structs.replace(found("tuned"), per_hour=TimeRange(estimate=6.0))
+    other = msgspec.structs.replace(found("tuned"), per_hour=Interval(estimate=6.0))
     text = diagnoses_text([(found("stock"), ()), (other, ())], width=80)
     beside = " ".join(text.partition("side by side")[2].split())
     assert "mean of stock tuned" in beside

@@ -224,7 +224,6 @@ def _p_result(name: str, printed: ClaimedNumber, p: Bounds, ends: tuple[float, f
 
 
 def _elsewhere(printed: ClaimedNumber, table: TukeyTable, tables: Iterable[TukeyTable]) -> str:
-    """Return a remark if another table prints the same Q."""
     for other in tables:
         for pair in other.pair if other is not table else ():
             if pair.q == printed.text:

@@ -63,7 +63,6 @@ def _of_imports(moments: Sequence[Moment], sessions: Mapping[str, StoredSession]
 
 
 def _sessions_with(results: ReadResults, label: str | None) -> list[StoredSession]:
-    """Return sessions with this label, the oldest first."""
     every = sorted(results.sessions(), key=lambda one: (one.started_unix_ms, one.session))
     if label is None:
         return every

@@ -105,7 +105,6 @@ def below_rate(value: object, name: str) -> float:
 
 
 def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") -> Measurement:
-    """Return the share of frames slower than `below_fps`; `times_s` must not be empty."""
     slow = sum(time_s > 1 / below_fps for time_s in times_s)
     original = f"{slow} of {len(times_s)} {kind}s took longer than {1e3 / below_fps:.4g} ms"
     return Measurement(outcome="slow-frame-share", value=slow / len(times_s), original=original)

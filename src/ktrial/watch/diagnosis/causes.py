@@ -122,7 +122,6 @@ def _neighbour(name: str, last: str) -> str:
 
 
 def _beyond(sign: Sign, series: Series, whole: Series | None, lag_s: float) -> tuple[Array, Array]:
-    """Return the stretches in which the series was beyond its limit."""
     times_s, values = rate_of(series)
     if whole is not None:
         total = rate_of(whole)[1]

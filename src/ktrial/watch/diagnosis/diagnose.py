@@ -31,7 +31,6 @@ from ktrial.watch.diagnosis.model import (
     PressureLine,
     SeriesFigure,
     Standing,
-    TimeRange,
     Worst,
 )
 from ktrial.watch.diagnosis.symptoms import Symptom
@@ -85,8 +84,8 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
         frame_kind=recording.frames.kind,
         definition=stutters.definition,
         stutters=stutters.count,
-        late_share=_range(stutters.share),
-        per_hour=_range(stutters.per_hour),
+        late_share=stutters.share,
+        per_hour=stutters.per_hour,
         phases=_by_phase(phases, stutters),
         told_by=phases.told_by,
         causes=causes,
@@ -123,7 +122,6 @@ def _late(frames: Frames, begin_s: float, end_s: float, limit_s: float | None) -
 
 
 def _clear_of_gaps(stutters: Stutters, recording: Recording) -> Stutters:
-    """Drop stutters caused by a suspend or a step of the clock."""
     keep = np.ones(stutters.count, dtype=bool)
     for gap in recording.gaps:
         keep &= (stutters.ends_s < gap.begin_s) | (stutters.begins_s > gap.end_s)
@@ -223,7 +221,6 @@ def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | Non
 
 
 def _within_s(activity: Activity, begin_s: float, end_s: float) -> float:
-    """Return how long the cause was active in that time."""
     return float(np.clip(np.minimum(activity.ends_s, end_s) - np.maximum(activity.begins_s, begin_s), 0, None).sum())
 
 
@@ -237,15 +234,11 @@ def _by_phase(phases: Phases, stutters: Stutters) -> tuple[PhaseFound, ...]:
                 begin_s=phase.begin_s,
                 end_s=phase.end_s,
                 stutters=own.count,
-                late_share=_range(own.share),
-                per_hour=_range(own.per_hour),
+                late_share=own.share,
+                per_hour=own.per_hour,
             )
         )
     return tuple(found)
-
-
-def _range(one: Interval) -> TimeRange:
-    return TimeRange(estimate=one.estimate, low=one.low, high=one.high)
 
 
 def _aggressors(recording: Recording, stutters: Stutters) -> tuple[Aggressor, ...]:
@@ -282,7 +275,6 @@ def _growth(times: Array, sizes: Array, at: Array) -> Array:
 
 
 def _episodes(runs: Sequence[Episode]) -> tuple[EpisodeFound, ...]:
-    """Return each episode with its distance from the one before it."""
     gaps = [None, *(after.begin_s - before.end_s for before, after in pairwise(runs))]
     return tuple(
         EpisodeFound(begin_s=one.begin_s, end_s=one.end_s, count=one.count, gap_s=gap_s)
@@ -317,9 +309,9 @@ def _figures(
     return tuple(found)
 
 
-def _mean_in(times_s: Array, values: Array, begin_s: float, end_s: float) -> TimeRange | None:
+def _mean_in(times_s: Array, values: Array, begin_s: float, end_s: float) -> Interval | None:
     inside = (times_s > begin_s) & (times_s <= end_s)
-    return _range(mean_over(times_s[inside], values[inside], begin_s, end_s)) if inside.any() else None
+    return mean_over(times_s[inside], values[inside], begin_s, end_s) if inside.any() else None
 
 
 def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
@@ -418,7 +410,6 @@ _THREADS = 3
 
 
 def _events_of(recording: Recording) -> tuple[EventsFound, ...]:
-    """Return the recorded kinds of events, the most frequent first."""
     by_kind: dict[str, list[Event]] = {}
     for event in recording.events:
         by_kind.setdefault(event.kind, []).append(event)

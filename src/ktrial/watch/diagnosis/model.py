@@ -8,17 +8,11 @@ from typing import Literal
 
 import msgspec
 
+from ktrial.judge.stats.time_blocks import Interval
+
 #: named: beyond chance, alone or on stutters that no other cause explains. with-another: coincides with a named one.
 #: chance: no more than chance. idle: observable, but never active. unseen: the recording could not show it.
 Standing = Literal["named", "with-another", "chance", "idle", "unseen"]
-
-
-class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate with its 95 % interval; ends are None if there is too little data."""
-
-    estimate: float
-    low: float | None = None
-    high: float | None = None
 
 
 class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +22,8 @@ class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
     begin_s: float
     end_s: float
     stutters: int
-    late_share: TimeRange
-    per_hour: TimeRange
+    late_share: Interval
+    per_hour: Interval
 
 
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +153,7 @@ class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
     peak: float
     low: float | None = None
     high: float | None = None
-    by_phase: tuple[TimeRange | None, ...] = ()
+    by_phase: tuple[Interval | None, ...] = ()
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,8 +183,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     frame_kind: str | None
     definition: str | None
     stutters: int
-    late_share: TimeRange | None
-    per_hour: TimeRange | None
+    late_share: Interval | None
+    per_hour: Interval | None
     phases: tuple[PhaseFound, ...]
     told_by: tuple[str, ...]
     causes: tuple[Cause, ...]

@@ -109,7 +109,6 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
 
 
 def _causes(number: int, found: Diagnosis) -> list[Part]:
-    """Return all active causes; those that overlap stutters with the worst example, its picture and the threads hit."""
     rows = cause_rows(found)
     headers, by_phase = phase_cause_rows(found)
     parts: list[Part] = [table("Causes", CAUSES, rows, numeric=(1, 2, 3, 4, 5)) if rows else None]
@@ -126,7 +125,6 @@ def _causes(number: int, found: Diagnosis) -> list[Part]:
 
 
 def _devices(number: int, found: Diagnosis) -> list[Part]:
-    """Return a table of all devices, and a chart of each device's latencies."""
     if not found.devices:
         return []
     parts: list[Part] = [table("Block devices", HEADERS, device_rows(found.devices), numeric=(1, 2, 3, 4, 5))]

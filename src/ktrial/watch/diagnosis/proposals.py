@@ -135,7 +135,7 @@ def _command_line(command: tuple[str, ...], computed: Computed | None) -> tuple[
 def _word(
     remedy: Remedy, recording: Recording, machine: Machine, catalog: Catalog, diagnosis: Diagnosis
 ) -> tuple[str, Computed | None]:
-    """Return the setting, and where its value comes from the recording how."""
+    """Return the setting to try, and how its value was computed if the recording determines it."""
     knob = find_knob(remedy.knob, catalog.knobs)
     computed = _computed(remedy, knob, recording, machine, diagnosis)
     if computed is not None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ktrial.judge.model.words import p_text
+from ktrial.judge.stats.time_blocks import Interval
 from ktrial.kit.units import show_seconds, three_digits
-from ktrial.watch.diagnosis.model import Diagnosis, TimeRange
+from ktrial.watch.diagnosis.model import Diagnosis
 
 CAUSES = ("cause", "stutters", "late time", "by chance", "p", "at work", "named")
 EPISODES = ("begins at", "lasts", "after a pause of", "stutters")
@@ -16,8 +17,7 @@ EVENTS = ("event", "seen", "longest", "at", "together", "most often in")
 _MOST_PHASES = 6
 
 
-def range_text(one: TimeRange, factor: float, unit: str) -> str:
-    """Return an estimate with its interval, if there is one."""
+def range_text(one: Interval, factor: float, unit: str) -> str:
     sign = f" {unit}" if unit else ""
     if one.low is None or one.high is None:
         return f"{three_digits(one.estimate * factor)}{sign}"
@@ -26,7 +26,6 @@ def range_text(one: TimeRange, factor: float, unit: str) -> str:
 
 
 def cause_rows(found: Diagnosis) -> list[list[str]]:
-    """Return a row under CAUSES for each active cause."""
     return [
         [
             cause.name,
@@ -94,7 +93,7 @@ def figure_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
     told = phase_names(found) if 1 < len(found.phases) <= _MOST_PHASES else []
     rows = []
     for one in found.figures:
-        whole = range_text(TimeRange(estimate=one.mean, low=one.low, high=one.high), 1, "")
+        whole = range_text(Interval(estimate=one.mean, low=one.low, high=one.high), 1, "")
         parts = ["-" if part is None else range_text(part, 1, "") for part in one.by_phase] if told else []
         rows.append([one.name, one.unit, whole, three_digits(one.peak), *parts])
     return ["mean of", "unit", "whole", "peak", *told], rows
@@ -122,7 +121,7 @@ def beside_rows(found: Sequence[Diagnosis]) -> tuple[list[str], list[list[str]]]
     for name in names:
         told = [figures.get(name) for figures in by_name]
         cells = [
-            "-" if one is None else range_text(TimeRange(estimate=one.mean, low=one.low, high=one.high), 1, one.unit)
+            "-" if one is None else range_text(Interval(estimate=one.mean, low=one.low, high=one.high), 1, one.unit)
             for one in told
         ]
         rows.append([name, *cells])

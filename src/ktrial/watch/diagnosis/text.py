@@ -39,15 +39,14 @@ CAUTION = (
 
 
 def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
-    """Return the whole diagnosis for a terminal, the verdict first."""
     lines = [paragraph(f"{found.name}: {_length(found.length_s)}, {_frames(found)}", width=width)]
     sentences = [paragraph(line, width=width) for line in verdict_sentences(found)]
     lines += ["", *sentences, *([""] if sentences else [])]
     lines += _phase_lines(found, width)
     lines += _cause_lines(found, width)
-    lines += _event_lines(found, width)
+    lines += _table_lines(EVENTS, event_rows(found), width)
     lines += _episode_lines(found, width)
-    lines += _aggressor_lines(found, width)
+    lines += _table_lines(AGGRESSORS, aggressor_rows(found), width)
     lines += _device_lines(found, width)
     lines += [paragraph(f"finding: {finding}", width=width) for finding in found.findings]
     lines += [paragraph(f"note: {note}", width=width) for note in found.notes]
@@ -56,7 +55,6 @@ def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int
 
 
 def diagnoses_text(found: Sequence[tuple[Diagnosis, Sequence[str]]], *, width: int) -> str:
-    """Return each diagnosis, then the figures of several side by side."""
     texts = [diagnosis_text(one, left_out, width=width) for one, left_out in found]
     if len(found) > 1:
         headers, rows = beside_rows([one for one, _ in found])
@@ -74,7 +72,6 @@ def _length(length_s: float) -> str:
 
 
 def verdict_sentences(found: Diagnosis) -> list[str]:
-    """Return the stutters and their named causes."""
     if found.definition is None or found.late_share is None or found.per_hour is None:
         return []
     share = range_text(found.late_share, 100, "%")
@@ -130,7 +127,6 @@ def _cause_lines(found: Diagnosis, width: int) -> list[str]:
 
 
 def cause_sentences(cause: Cause) -> list[str]:
-    """Return the worst stutter of a cause, and the threads that it hit."""
     lines = []
     if cause.worst is not None:
         took, at_s = show_seconds(cause.worst.duration_s), cause.worst.begin_s
@@ -161,11 +157,8 @@ def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:
     return [(label, ", ".join(names)) for label, names in named if names]
 
 
-def _event_lines(found: Diagnosis, width: int) -> list[str]:
-    if not found.events:
-        return []
-    rows = [[clean(cell) for cell in row] for row in event_rows(found)]
-    return [table(list(EVENTS), rows, width=width), ""]
+def _table_lines(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    return [table(headers, [[clean(cell) for cell in row] for row in rows], width=width), ""] if rows else []
 
 
 def _episode_lines(found: Diagnosis, width: int) -> list[str]:
@@ -186,13 +179,6 @@ def episode_sentences(found: Diagnosis) -> list[str]:
             0, f"Episodes begin every {show_seconds(found.recurrence_s)}, {even} (p {p_text(found.recurrence_p)})."
         )
     return lines
-
-
-def _aggressor_lines(found: Diagnosis, width: int) -> list[str]:
-    if not found.aggressors:
-        return []
-    rows = [[clean(cell) for cell in row] for row in aggressor_rows(found)]
-    return [table(list(AGGRESSORS), rows, width=width), ""]
 
 
 def aggressor_rows(found: Diagnosis) -> list[list[str]]:

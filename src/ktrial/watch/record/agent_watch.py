@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -51,11 +51,9 @@ class NvidiaSource:
         """Begin, or note why there is nothing to read."""
         try:
             self._nvml = Nvml(self._library)
-        except NvmlAbsent as error:
-            self._report = OwnSource(source=NAME, state="absent", why=str(error))
-            return
-        except NvmlFailed as error:
-            self._report = OwnSource(source=NAME, state="failed", why=str(error))
+        except (NvmlAbsent, NvmlFailed) as error:
+            state: Literal["absent", "failed"] = "absent" if isinstance(error, NvmlAbsent) else "failed"
+            self._report = OwnSource(source=NAME, state=state, why=str(error))
             return
         self._thread = threading.Thread(target=self._read, args=(self._nvml,), name=NAME, daemon=True)
         self._thread.start()
@@ -93,34 +91,26 @@ class NvidiaSource:
             try:
                 row = nvml.read()
             except NvmlFailed as error:
-                self._end(str(error), taken, late_ns)
+                with self._lock:
+                    self._report = self._report_of(taken, late_ns, str(error))
                 return
             taken += 1
-            report = OwnSource(
-                source=NAME,
-                state="active",
-                period_ns=self._period_ns,
-                taken=taken,
-                late_ns=late_ns,
-                cpu_ns=time.thread_time_ns(),
-            )
             with self._lock:
                 self._times_ns.append(at_ns)
                 self._rows.append(row)
-                self._report = report
+                self._report = self._report_of(taken, late_ns)
             due_ns = max(due_ns + self._period_ns, at_ns)
 
-    def _end(self, why: str, taken: int, late_ns: int) -> None:
-        with self._lock:
-            self._report = OwnSource(
-                source=NAME,
-                state="failed",
-                why=why,
-                period_ns=self._period_ns,
-                taken=taken,
-                late_ns=late_ns,
-                cpu_ns=time.thread_time_ns(),
-            )
+    def _report_of(self, taken: int, late_ns: int, why: str | None = None) -> OwnSource:
+        return OwnSource(
+            source=NAME,
+            state="active" if why is None else "failed",
+            why=why,
+            period_ns=self._period_ns,
+            taken=taken,
+            late_ns=late_ns,
+            cpu_ns=time.thread_time_ns(),
+        )
 
 
 _FASTEST_HZ = 100.0

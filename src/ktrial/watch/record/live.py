@@ -75,7 +75,6 @@ class LiveWatch:
 
     @property
     def why_untraced(self) -> str | None:
-        """The reason why requested events are not traced."""
         return self._growing.why_untraced
 
     def handed(self, data: bytes) -> None:
@@ -96,7 +95,6 @@ class LiveWatch:
         self._explain()
 
     def frames(self, ends_s: Sequence[float], durations_s: Sequence[float]) -> None:
-        """Add frames, or wake-ups, on the monotonic clock."""
         zero_s = (self._started_ns or 0) / 1e9
         for begin_s, end_s in self._late.feed(ends_s, durations_s):
             self._last.append(LateOne(at_s=begin_s - zero_s, took_s=end_s - begin_s, cause=_NOT_YET))
@@ -115,7 +113,6 @@ class LiveWatch:
                 self._last[place] = msgspec.structs.replace(one, cause=found[0], shown_by=found[1])
 
     def moment(self, head_cpu_s: float) -> WatchMoment | None:
-        """Return the current view; None before the first report."""
         if not self._seen:
             return None
         now = self._seen[-1]

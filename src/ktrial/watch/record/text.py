@@ -38,7 +38,6 @@ def stretch(before: MachineView | None, now: MachineView, events: Sequence[Trace
 
 
 def _share(before: MachineView | None, now: MachineView, name: str) -> str:
-    """Return the share of time in which some task waited."""
     if before is None or name not in now.columns or name not in before.columns:
         return "-"
     waited_s = (now.columns[name] - before.columns[name]) / _US_PER_S

@@ -67,15 +67,6 @@ class WatchedProgram(Protocol):
         """Return its exit status after the watch; None if it still runs or was ended with the watch."""
 
 
-class WatchedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished watch. `recording` is read back from its file; `exit_status` is the program's."""
-
-    ended: WatchEnded
-    recording: Recording
-    findings: tuple[Finding, ...]
-    exit_status: int | None = None
-
-
 def watch(
     watching: Watching,
     wanted: WatchRequest,
