@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every package stands on: errors, units, tables, texts, JSON, TOML."""
+"""Foundations that every package uses: errors, units, tables, text, JSON, TOML."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, and the exit status of each.
+"""Exceptions and the exit status of each.
 
 KtrialError                    1  the environment, or ktrial itself, failed
 ├── BadInput                   2  bad usage or bad input: file, line, value, why, what to do
@@ -7,15 +7,15 @@ KtrialError                    1  the environment, or ktrial itself, failed
 │   └── Contradiction          2  two settings that cannot both hold
 ├── GuardTripped               3  a guard or a --fail-on condition
 │   └── LimitPassed            3  a limit that ends a trial at once: too hot, too little memory
-├── Refused                    4  ktrial will not: a gate, a dangerous setting without consent
+├── Refused                    4  ktrial refuses: a gate is closed, a dangerous setting lacks consent
 ├── PrivilegeMissing           5  needs root, and may not or cannot ask for it
 ├── AgentError                 1  the agent answered with an error (its `kind` says which)
-│   ├── BadRequest             2  a number out of its range, a name that is none
-│   ├── Busy                   1  another transaction or trial holds the machine
-│   ├── NoSuchTransaction      2  a number that no transaction has, or one that is over
+│   ├── BadRequest             2  a number out of range, an invalid name
+│   ├── Busy                   1  another transaction or trial holds the lock
+│   ├── NoSuchTransaction      2  no transaction has this number, or it has ended
 │   └── StalePlan              1  the machine changed since the plan was made
-├── BadRun                     1  a run of a benchmark gave no measurement: why
-│   └── UnreadableOutput       1  a tool's output is not as its parser knows it: source, line, item, wanted
+├── BadRun                     1  a benchmark run gave no usable measurement
+│   └── UnreadableOutput       1  a parser cannot read a tool's output: source, line, item, what it expected
 └── Interrupted              130  Ctrl-C
 """
 
@@ -25,7 +25,7 @@ from collections.abc import Iterable
 
 
 class KtrialError(Exception):
-    """An answer to the user: what happened, why, and what to do next (`hint`)."""
+    """An error for the user: what happened, why, and what to do next (`hint`)."""
 
     exit_status = 1
 
@@ -36,7 +36,7 @@ class KtrialError(Exception):
 
 
 class BadInput(KtrialError):
-    """Something that a person wrote is wrong. Nothing was written, nothing was lost."""
+    """The user's input is wrong. Nothing was written, nothing was lost."""
 
     exit_status = 2
 
@@ -57,7 +57,7 @@ class BadInput(KtrialError):
 
 
 class UnknownName(BadInput):
-    """A name that is not there, with the nearest ones that are."""
+    """A name that does not exist; the hint names the nearest ones that do."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str | None = None) -> None:
         near = nearest(name, known)
@@ -78,11 +78,11 @@ class GuardTripped(KtrialError):
 
 
 class LimitPassed(GuardTripped):
-    """The machine is in a state that a trial must not go on in."""
+    """The machine is in a state in which a trial must not continue."""
 
 
 class Refused(KtrialError):
-    """ktrial will not do this as asked."""
+    """ktrial refuses to do this."""
 
     exit_status = 4
 
@@ -106,27 +106,27 @@ class Busy(AgentError):
 
 
 class BadRequest(AgentError):
-    """What was asked of the agent makes no sense: a number out of its range, a name that is none."""
+    """An invalid request to the agent: a number out of range, an invalid name."""
 
     exit_status = 2
 
 
 class NoSuchTransaction(AgentError):
-    """A transaction was asked for that does not exist or is over."""
+    """The transaction does not exist or has ended."""
 
     exit_status = 2
 
 
 class StalePlan(AgentError):
-    """The machine no longer is as the plan expected."""
+    """The machine changed after the plan was made."""
 
 
 class BadRun(KtrialError):
-    """A run of a benchmark that cannot be used."""
+    """A benchmark run that gave no usable measurement."""
 
 
 class UnreadableOutput(BadRun):
-    """A tool's output that the parser cannot read: stream or file, line, what stands there, what was wanted."""
+    """A tool's output that its parser cannot read: stream or file, line, the text there, what was expected."""
 
     def __init__(self, source: str, line: int | None, item: str, wanted: str) -> None:
         where = source if line is None else f"{source}:{line}"
@@ -144,7 +144,7 @@ class Interrupted(KtrialError):
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Up to three known names that look like `name`; `_`, `-` and case count as alike."""
+    """Return up to three known names that resemble `name`; ignores case, and `_` equals `-`, `/` equals `.`."""
     import difflib
 
     folded: dict[str, str] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings: typed doubts that are carried with a result."""
+"""Findings: typed doubts that accompany a result."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ from typing import Literal
 import msgspec
 
 FindingLevel = Literal["note", "suspect", "refuse"]
-#: Kinds that say: what is seen may have another cause than the arm.
+#: Kinds which say that the difference may have another cause than the arm.
 CONFOUNDED = frozenset(
-    {
-        "time-and-arm-confounded",
-        "order-unknown",
-        "boot-and-arm-confounded",
-        "machine-and-arm-confounded",
-    }
+    ("time-and-arm-confounded", "order-unknown", "boot-and-arm-confounded", "machine-and-arm-confounded")
 )
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One doubt. `kind` is a stable word for programs, `sentence` for people, `values` the figures behind it by arm.
+    """A doubt: `kind` is a stable word for programs, `sentence` is for people, `values` holds the figures by arm.
 
-    `refuse` makes a comparison `not comparable`, `suspect` casts doubt on it, `note` is good to know.
+    The level `refuse` makes a comparison `not comparable`, `suspect` casts doubt on it, `note` is good to know.
     """
 
     kind: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML that cannot be broken by what is put into it: plain text is always escaped, only `Markup` is not."""
+"""Build HTML safely: text is always escaped; only `Markup` is inserted unchanged."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ktrial.kit.tables import clean
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that already is HTML."""
 
     __slots__ = ()
 
 
-#: A part of a page; whatever is no Markup is foreign text.
+#: A part of a page. Text that is not Markup is foreign and is escaped.
 Part = str | Iterable["Part"] | None
 _EMPTY_ELEMENTS = frozenset({"meta", "link", "br", "hr", "input", "col"})
 
 
 def render(part: Part) -> Markup:
-    """Markup of a part: foreign text without control characters, escaped."""
+    """Return a part as HTML; remove control characters from foreign text and escape it."""
     if part is None:
         return Markup("")
     if isinstance(part, Markup):
@@ -32,13 +32,16 @@ def render(part: Part) -> Markup:
 
 
 def tag(name: str, /, *parts: Part, **attributes: str | int | bool | None) -> Markup:
-    """Return an element. `_` in names of attributes is `-`, one at the end is dropped; None and False leave one out."""
-    told = ""
+    """Return an element.
+
+    In attribute names `_` becomes `-` and a final `_` is dropped. Attributes that are None or False are omitted.
+    """
+    shown_attributes = ""
     for key, value in attributes.items():
         if value is None or value is False:
             continue
         shown = key.rstrip("_").replace("_", "-")
-        told += f" {shown}" if value is True else f' {shown}="{escape(clean(str(value)))}"'
+        shown_attributes += f" {shown}" if value is True else f' {shown}="{escape(clean(str(value)))}"'
     if name in _EMPTY_ELEMENTS:
-        return Markup(f"<{name}{told}>")
-    return Markup(f"<{name}{told}>{render(parts)}</{name}>")
+        return Markup(f"<{name}{shown_attributes}>")
+    return Markup(f"<{name}{shown_attributes}>{render(parts)}</{name}>")

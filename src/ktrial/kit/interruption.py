@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command that was interrupted says, and its exit status."""
+"""Message and exit status of an interrupted command."""
 
 from __future__ import annotations
 
 import signal
 
-#: A status beyond this tells the signal: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
+#: Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
 _EXIT_SIGNAL = 128
 
 
 def words(number: int) -> str:
-    """`interrupted`, and by what if not by Ctrl-C."""
+    """Return `interrupted`, with the signal's name unless it was Ctrl-C."""
     return "interrupted" if number == signal.SIGINT else f"interrupted by {signal.Signals(number).name}"
 
 
 def status(number: int) -> int:
-    """As a shell tells of a program that the signal ended."""
+    """Return the status that a shell reports for a program that this signal ended."""
     return _EXIT_SIGNAL + number

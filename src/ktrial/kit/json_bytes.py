@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes in JSON: text, or base64 where that is shorter or they are not UTF-8."""
+"""Bytes in JSON: text, or base64 if that is shorter or the bytes are not UTF-8."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ import msgspec
 
 
 class Base64(msgspec.Struct):
-    """Bytes that are not text."""
+    """Bytes encoded as base64."""
 
     base64: str
 
 
 def read_bytes(value: str | Base64 | Mapping[str, Any]) -> bytes:
-    """Return bytes of a reply, typed or not: text, or base64 where that is shorter or they were not UTF-8.
-
-    Raises ValueError for what is not base64.
-    """
+    """Decode the bytes of a reply, typed or not. Raises ValueError for invalid base64."""
     if isinstance(value, str):
         return value.encode()
     encoded = value if isinstance(value, Base64) else msgspec.convert(value, Base64)
@@ -28,7 +25,7 @@ def read_bytes(value: str | Base64 | Mapping[str, Any]) -> bytes:
 
 
 def wire_bytes(data: bytes) -> str | dict[str, str]:
-    """Return bytes of a request: text where they are UTF-8, else base64."""
+    """Encode the bytes of a request: as text if they are UTF-8, otherwise as base64."""
     try:
         return data.decode()
     except UnicodeDecodeError:

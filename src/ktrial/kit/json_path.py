@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of JSONPath that names one place: `$.jobs[0].read['clat_ns'].mean`, `$[-1]`. No wildcards, no filters."""
+"""The subset of JSONPath that names a single place: `$.jobs[0].read['clat_ns'].mean`, `$[-1]`. No wildcards."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _STEP = re.compile(
     re.VERBOSE,
 )
 _BEGINS = ("$.", "$[")
-_USAGE = "a path has .name, ['any name'], [0] and [-1] only, for example  $.jobs[0].read.iops"
-#: How many keys of an object a message lists.
+_USAGE = "use only .name, ['any name'], [0] and [-1], for example  $.jobs[0].read.iops"
+#: A message lists at most this many keys of an object.
 _LISTED = 8
 
 Step = str | int
 
 
 def is_path(text: str) -> bool:
-    """Return whether it is meant as a path: no regular expression of use begins so."""
+    """Return whether the text is meant as a path; no useful regular expression begins like one."""
     return text.startswith(_BEGINS)
 
 
@@ -35,7 +35,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
     while at < len(text):
         match = _STEP.match(text, at)
         if match is None:
-            raise BadInput(f"the path {text} is wrong at character {at + 1}: {text[at:]!r}", hint=_USAGE)
+            raise BadInput(f"invalid path {text} at character {at + 1}: {text[at:]!r}", hint=_USAGE)
         if (index := match["index"]) is not None:
             steps.append(int(index))
         else:
@@ -48,7 +48,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def select(document: Any, text: str) -> int | float:
-    """Return the number at a path; raises BadRun, which says how far the path led."""
+    """Return the number at a path. Raises BadRun, which names the last place that exists."""
     place, value = "$", document
     for step in parse_path(text):
         value = _inside(value, step, place, text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON as a measurement may be read from it: one document, keys that differ, finite numbers."""
+"""Strict JSON for measurements: one document, no repeated keys, finite numbers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-#: How many characters before and after a fault are quoted.
+#: Messages quote this many characters before and after a fault.
 _AROUND = 20
-#: What a word or a number that was cut leaves at the end.
+#: The rest of a word or number that was cut off at the end of the text.
 _CUT = re.compile(r"[a-z]{1,4}|[-.eE+]{1,2}")
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")
 _CONSTANT = re.compile(r"(?<=[\s\[:,])-?(?:NaN|Infinity)(?=[\s,\]}])")
 
 _HALF = "\\ud"
-#: Escapes in JSON, of which a pair is one character and `half` the rest.
+#: Escapes in JSON: a surrogate pair is one character; `half` matches a surrogate that stands alone.
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class NotStrictJson(ValueError):
-    """What stands there (`item`) instead of what was `wanted`, and in which line, where that is known."""
+    """The text that was found (`item`), what was expected instead (`wanted`), and the line if known."""
 
     def __init__(self, line: int | None, item: str, wanted: str) -> None:
         super().__init__(f"{item!r} is not {wanted}")
@@ -39,7 +39,7 @@ class NotStrictJson(ValueError):
 
 
 def decode(text: str, repeated: Container[str] = ()) -> Any:
-    """Return the document; raises NotStrictJson. Of a key in `repeated` the last one counts."""
+    """Decode a document. Raises NotStrictJson. A key in `repeated` may occur again; its last value counts."""
     try:
         document = json.loads(
             text, object_pairs_hook=partial(_table, repeated), parse_constant=_refuse, parse_float=_finite
@@ -58,17 +58,17 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
 
 
 def decode_as(data: bytes | str, shape: type[T] | msgspec.json.Decoder[T]) -> T:
-    """The document as `shape`. Raises msgspec.DecodeError, also for what is nested too deeply and for wrong UTF-8."""
+    """Decode a document as `shape`. Raises msgspec.DecodeError, also for deep nesting and invalid UTF-8."""
     try:
         return shape.decode(data) if isinstance(shape, msgspec.json.Decoder) else msgspec.json.decode(data, type=shape)
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deeply") from None
     except UnicodeDecodeError as error:
-        raise msgspec.DecodeError(f"it is no UTF-8 text: {error.reason} at byte {error.start} of a text") from None
+        raise msgspec.DecodeError(f"it is not UTF-8: {error.reason} at byte {error.start} of a text") from None
 
 
 def _check_characters(text: str) -> None:
-    """Raise NotStrictJson for an escape of half a character: no file, database or terminal takes it."""
+    """Raise NotStrictJson for an unpaired surrogate: no file, database or terminal accepts it."""
     for found in _ESCAPE.finditer(text) if _HALF in text.lower() else ():
         if found["half"] is not None:
             line = text.count("\n", 0, found.start()) + 1
@@ -76,7 +76,7 @@ def _check_characters(text: str) -> None:
 
 
 def fault(text: str) -> str | None:
-    """Return where a text that begins as JSON stops being it, in words; None if it is whole or no JSON was meant."""
+    """Describe where a text that begins like JSON breaks; None if it is complete or not meant as JSON."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:

@@ -1,48 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is mounted where, by the text of /proc/self/mounts."""
+"""Look-ups in the text of /proc/self/mounts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-#: The file that lists them.
 MOUNTS = "/proc/self/mounts"
 
 
+def _column(text: str, number: int) -> dict[str, str]:
+    """Return one column by mount point; of several mounts on one point the last counts."""
+    rows = [fields for line in text.splitlines() if len(fields := line.split()) >= 4]
+    return {fields[1].replace("\\040", " "): fields[number] for fields in rows}
+
+
 def mount_options(text: str) -> dict[str, tuple[str, ...]]:
-    """Mount point -> options; of several mounts on one point the last is in force."""
-    found: dict[str, tuple[str, ...]] = {}
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) >= 4:
-            found[fields[1].replace("\\040", " ")] = tuple(fields[3].split(","))
-    return found
+    """Return the options of each mount point; of several mounts on one point the last counts."""
+    return {point: tuple(options.split(",")) for point, options in _column(text, 3).items()}
 
 
 def read_only_mount(path: str, options: Mapping[str, tuple[str, ...]]) -> str | None:
-    """Return the mount that holds `path` when it is read-only; None when it can be written."""
+    """Return the mount that holds `path` if it is read-only; None if it is writable."""
     nearest = _nearest(path, options)
     return nearest if nearest is not None and "ro" in options[nearest] else None
 
 
 def file_system(path: str, text: str) -> str | None:
-    """Return the type of the file system that holds `path`; None when no mount does."""
-    kinds: dict[str, str] = {}
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) >= 4:
-            kinds[fields[1].replace("\\040", " ")] = fields[2]
+    """Return the type of the file system that holds `path`; None if no mount does."""
+    kinds = _column(text, 2)
     nearest = _nearest(path, kinds)
     return kinds[nearest] if nearest is not None else None
 
 
 def device_of(path: str, text: str) -> str | None:
-    """Return what is mounted where `path` lies, `/dev/vda1`; None when no mount holds it."""
-    devices: dict[str, str] = {}
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) >= 4:
-            devices[fields[1].replace("\\040", " ")] = fields[0]
+    """Return the device, such as `/dev/vda1`, of the mount that holds `path`; None if no mount does."""
+    devices = _column(text, 0)
     nearest = _nearest(path, devices)
     return devices[nearest] if nearest is not None else None
 

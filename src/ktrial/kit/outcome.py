@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run measures: an outcome, its unit, and which way is better."""
+"""Outcomes: the quantities that a run measures, their units, and which direction is better."""
 
 from __future__ import annotations
 
@@ -8,24 +8,18 @@ from typing import Literal
 import msgspec
 
 Unit = Literal["s", "1/s", "B/s", "B", "count", "score", "ratio", "J", "W"]
-
-
 Direction = Literal["lower", "higher"]
-
-
 OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "size", "score", "energy", "power"]
-
-
-#: How the failure of a run begins whose tool says that it did something else than it was asked for.
+#: Prefix of the failure of a run whose tool reports that it did something else than requested.
 ANOTHER = "something else was measured"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantity that a benchmark measures: `unit` is the base unit in which its values are kept.
+    """A quantity that a benchmark measures; `unit` is the base unit in which its values are stored.
 
-    `direction` says which way is better. `resolution` is the step below which the tool cannot tell values apart, `low`
-    and `high` the range outside of which a value is an error of measurement; all three are in the base unit.
-    `better`, `worse` and `blind_spots` are plain sentences for reports.
+    `direction` says whether lower or higher is better. The tool cannot distinguish values closer than `resolution`. A
+    value outside `low` to `high` is an error of measurement. These three are in the base unit. `better`, `worse` and
+    `blind_spots` are plain sentences for reports.
     """
 
     name: str
@@ -42,7 +36,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of one run: `value` in the outcome's base unit, `original` as the tool printed it, with its unit."""
+    """A number of a run: `value` in the outcome's base unit, `original` as the tool printed it, with its unit."""
 
     outcome: str
     value: float

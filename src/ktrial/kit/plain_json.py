@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON for people: what a terminal or an editor would obey or hide in a text is written as an escape.
+"""JSON for people: characters that a terminal or editor would obey or hide are written as escapes.
 
-Whatever of ktrial writes JSON to standard output, or to a file that somebody opens, writes it here. It says the same.
+All JSON that ktrial prints or writes to a user's file goes through this module. Escaping does not change its meaning.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def _escaped(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    """Four hexadecimal digits; beyond those both halves of the pair."""
+    """Return the escape of a character: four hexadecimal digits, or two escapes if it is a surrogate pair."""
     halves = found[0].encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{halves[at : at + 4]}" for at in range(0, len(halves), 4))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plug-ins: what a module of each kind has, one checker that knows it, and those that other packages bring.
+"""Plug-ins: the contract of each kind of module, a checker, and the plug-ins of other packages.
 
-A package brings one with an entry point, as `[project.entry-points."ktrial.importers"]` with `mytool = "mine.reader"`.
-One that lacks something is named and left out, one that fails when it is used is named; none is loaded by root.
+A package registers one with an entry point: `[project.entry-points."ktrial.importers"]` with `mytool = "mine.reader"`.
+A plug-in that breaks its contract is skipped with a warning; an error in one names it. Root never loads any.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import NamedTuple, TypeVar
 
 from ktrial.kit.errors import KtrialError
 
-#: What something is: of this type, or a function of so many arguments.
+#: What a name must be: a value of this type, or a function that takes this many arguments.
 RunRequest = type | int
 _WORDS: Mapping[type, str] = {str: "text", int: "a number", bool: "True or False"}
 
 
 class Contract(NamedTuple):
-    """What a module of a kind has, may have, and of what it has one at least."""
+    """The names that a kind of module must have (`has`), may have, and of which it needs at least one (`one_of`)."""
 
     kind: str
     has: Mapping[str, RunRequest] = {}
@@ -31,7 +31,7 @@ class Contract(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The group of entry points that bring such modules."""
+        """The group of entry points that register such modules."""
         return f"ktrial.{self.kind}s"
 
 
@@ -46,13 +46,12 @@ BENCHMARK = Contract(kind="benchmark", one_of={"BENCHMARK": object, "BENCHMARKS"
 
 
 def faults(module: object, contract: Contract) -> tuple[str, ...]:
-    """Return what a module lacks of its contract, in words."""
-    found = [_fault(module, name, wanted) for name, wanted in contract.has.items()]
-    there = [(name, wanted) for name, wanted in {**contract.may, **contract.one_of}.items() if hasattr(module, name)]
-    found += [_fault(module, name, wanted) for name, wanted in there]
+    """Return a sentence for each way in which a module breaks its contract."""
+    optional = {name: shape for name, shape in {**contract.may, **contract.one_of}.items() if hasattr(module, name)}
+    wrong = [_fault(module, name, shape) for name, shape in {**contract.has, **optional}.items()]
     if contract.one_of and not any(hasattr(module, name) for name in contract.one_of):
-        found.append(f"it has neither {' nor '.join(f'`{name}`' for name in contract.one_of)}")
-    return tuple(one for one in found if one is not None)
+        wrong.append(f"it has neither {' nor '.join(f'`{name}`' for name in contract.one_of)}")
+    return tuple(one for one in wrong if one is not None)
 
 
 def _fault(module: object, name: str, wanted: RunRequest) -> str | None:
@@ -65,13 +64,13 @@ def _fault(module: object, name: str, wanted: RunRequest) -> str | None:
 
 
 def _of_function(name: str, value: object, count: int) -> str | None:
-    import inspect  # slow to load, and for plug-ins of others alone
+    import inspect  # slow to load, and needed only for plug-ins of other packages
 
     if not callable(value):
         return f"`{name}` is not a function"
     try:
         inspect.signature(value).bind(*range(count))
-    except ValueError:  # a function in C may not tell
+    except ValueError:  # a function written in C may have no signature
         return None
     except TypeError:
         return f"`{name}` cannot be called with {count} arguments"
@@ -82,7 +81,7 @@ Result = TypeVar("Result")
 
 
 def guarded(function: Callable[..., Result], what: str) -> Callable[..., Result]:
-    """Return a function of another package, whose faults become errors that name it."""
+    """Wrap a function of another package so that its exceptions become errors that name it."""
 
     def called(*arguments: object) -> Result:
         try:
@@ -90,14 +89,14 @@ def guarded(function: Callable[..., Result], what: str) -> Callable[..., Result]
         except KtrialError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 (as below)
-            hint = "tell who made it, or remove its package"
+            hint = "report it to its author, or remove its package"
             raise KtrialError(f"{what} failed: {type(error).__name__}: {error}", hint=hint) from None
 
     return called
 
 
 def of_others(contract: Contract, warn: Callable[[str], None]) -> Iterator[tuple[str, ModuleType]]:
-    """Modules of this kind from other packages, by name; `warn` gets a sentence for each that cannot be used."""
+    """Yield the modules of this kind from other packages, by name; call `warn` for each that cannot be used."""
     if os.geteuid() == 0 or not _are_there():
         return
     from importlib.metadata import entry_points
@@ -106,23 +105,23 @@ def of_others(contract: Contract, warn: Callable[[str], None]) -> Iterator[tuple
         try:
             module = point.load()
             wrong = faults(module, contract)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever it raises, it is not ours)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (foreign code may raise anything)
             wrong = (f"{type(error).__name__}: {error}",)
             module = None
         if module is not None and not wrong:
             yield point.name, module
         else:
             package = point.dist.name if point.dist is not None else point.value
-            warn(f"the {contract.kind} {point.name} of {package} is left out: {'; '.join(wrong)}")
+            warn(f"skipped the {contract.kind} {point.name} of {package}: {'; '.join(wrong)}")
 
 
 def _are_there() -> bool:
-    """Return whether any package brings one: what else would load takes longer than all of a short command."""
+    """Return whether any package registers a plug-in; importlib.metadata takes longer to load than a short command."""
     try:
         return any(
             b"[ktrial." in entry.read_bytes()
             for folder in sys.path
             for entry in Path(folder or ".").glob("*.dist-info/entry_points.txt")
         )
-    except OSError:  # one that this user may not read: whoever loads them knows what to do
+    except OSError:  # this user may not read a folder: importlib.metadata copes with it
         return True

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes out of results what tells whose machine it was: names of hosts and users, serial numbers, MAC addresses.
+"""Remove what identifies a machine or its users from results: host and user names, serial numbers, MAC addresses.
 
-Each is replaced by a placeholder of letters only, which is the same wherever the same was. A name is looked for as a
-whole word and only when no number and no common word could be meant; where its place tells what it is (`/home/NAME`,
-`hostname: NAME`), always. Keys of JSON only lose what tells by its place or form; names of benchmarks, outcomes and
-raw files, and numbers stay as they are.
+Each is replaced by a placeholder made of letters; equal names get equal placeholders. If the context marks a name
+(`/home/NAME`, `hostname: NAME`), it is always replaced; elsewhere only as a whole word that is neither a number nor a
+common word. In keys of JSON only names marked by context or form are replaced. Names of benchmarks, outcomes and raw
+files, and numbers stay as they are.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import hmac
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 Kind = Literal["host", "user", "serial", "mac"]
 
-#: Names of hosts and users that tell nothing, or that programs print for other reasons.
+#: Names of hosts and users that identify nobody, or that programs print for other reasons.
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -38,43 +38,43 @@ _LETTERS = "bcdfghjklmnpqrst"
 _PLACEHOLDER = re.compile(rf"(?:host|user|serial|mac)-[{_LETTERS}]{{10}}")
 _NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|[\d.]+(?:e[-+]?\d+)?[a-z%]{0,3}|inf(?:inity)?|nan)", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
-#: Keys of JSON and environment variables whose value is such a name.
+#: Keys of JSON and environment variables whose value identifies a host, a user or a device.
 _KEYS: Mapping[str, Kind] = {
     **dict.fromkeys(("hostname", "host_name", "nodename"), "host"),
     **dict.fromkeys(("user", "logname", "username", "user_name", "sudo_user"), "user"),
     **dict.fromkeys(("serial", "serial_number", "serialnumber", "product_serial", "board_serial"), "serial"),
     **dict.fromkeys(("machine_id", "machine-id", "product_uuid"), "serial"),
 }
-#: A fact of a machine, which is a table: its value tells which machine it was.
+#: A fact, stored as a table, whose value identifies the machine.
 _FACT = "os.machine"
-#: In a document: what names results, or is checked against something else.
+#: Keys of a document whose values name results or are checked against something else.
 _KEPT_KEYS = frozenset(
     ("schema", "session", "benchmark", "tool", "outcome", "unit", "direction", "sha256", "kernel_release", "boot_id")
 )
-#: What a file says that it is: readers know it by that.
+#: The name of a file's format, by which readers recognise it.
 _SCHEMA = re.compile(rb'"schema"\s{0,9}:\s{0,9}"([^"\s]{1,99})"')
 _IS = r"""["']?\s{0,3}[:=]\s{0,3}["']?"""
-#: The same in columns.
+#: The same for text in columns.
 _FAR = r"""["']?[ \t]{0,24}[:=][ \t]{0,24}["']?"""
 _QUANTITY = r"[\d.]+(?:[A-Za-z]{0,3}|e[-+]?\d+)(?![A-Za-z0-9_-])"
 _MIXED = r"(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])"
 _PAIR = "[0-9A-Fa-f]{2}"
-#: A longer row of pairs is not an address.
+#: A longer row of pairs is not a MAC address.
 _NOT_AFTER = rf"(?<![^A-Za-z]{_PAIR}[_-])"
 _ENDS = rf"(?![_-]{_PAIR}(?![0-9A-Za-z]))"
-#: In text: what tells by its place or its form. Each group that is not one of these kinds stays.
+#: Patterns of names that their context or form marks. Each has one group, named after its kind: only that is replaced.
 _PLACES = (
     rf"""(?<![A-Za-z0-9_])(?i:host[_ ]?name|nodename){_IS}(?P<host_a>[A-Za-z0-9][A-Za-z0-9.-]{{0,252}})""",
     r"""(?<![A-Za-z0-9_])Linux\ (?P<host_b>[A-Za-z0-9][A-Za-z0-9.-]{0,63})\ \d+\.\d+\.\S+\ \#""",
     r"""(?<![A-Za-z0-9_])(?:USER|LOGNAME|SUDO_USER|USERNAME)=(?P<user_a>[A-Za-z_][A-Za-z0-9_.-]{0,63})""",
     r"""(?<![A-Za-z0-9_.-])/(?:(?:var/|usr/)?home|Users)/(?P<user_b>[^/\s"':;,<>|\\\0()\[\]]{1,64})""",
-    # As smartctl, as udev, and as lshw, lsblk and nvme have it; a number with a unit is none.
+    # As smartctl, udev, and lshw, lsblk and nvme print it; a number with a unit is not a serial number.
     rf"""(?<![A-Za-z0-9])(?i:serial[ _]?number|product_serial){_FAR}(?P<serial_a>[A-Za-z0-9][A-Za-z0-9_.-]{{2,63}})""",
     r"""(?<![A-Za-z0-9])ID_SERIAL(?:_SHORT)?=(?P<serial_c>[A-Za-z0-9][A-Za-z0-9_.-]{2,126})""",
     rf"""(?:(?<![A-Za-z0-9])(?i:serial)|(?m:^)sn){_FAR}(?!tty|{_QUANTITY})(?P<serial_d>{_MIXED}[A-Za-z0-9_-]{{7,64}})""",
     r"""(?<![A-Za-z0-9])(?:PART)?UUID=(?P<serial_b>[0-9A-Fa-f]{4,8}-[0-9A-Fa-f-]{4,28})""",
     rf"""(?<![0-9A-Fa-f:.]){_NOT_AFTER}(?P<mac_a>(?=[0-9:]{{0,17}}[A-Fa-f])(?:{_PAIR}:){{5}}{_PAIR})(?![:.]?[0-9A-Fa-f]){_ENDS}""",
-    # As the name of a sensor has it.
+    # As it appears in the name of a sensor.
     rf"""(?<![0-9A-Za-z]){_NOT_AFTER}(?P<mac_c>(?=[0-9_]{{0,17}}[A-Fa-f])(?:{_PAIR}_){{5}}{_PAIR})(?![0-9A-Za-z]){_ENDS}""",
     r"""(?<![A-Za-z0-9])(?:en|wl|ww)x(?P<mac_b>[0-9a-f]{12})(?![0-9A-Za-z])""",
 )
@@ -82,7 +82,7 @@ _NO_MAC = frozenset(("000000000000", "ffffffffffff"))
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Names that tell on a machine and its users, by kind."""
+    """Names that identify a machine and its users, by kind."""
 
     host: tuple[str, ...] = ()
     user: tuple[str, ...] = ()
@@ -96,9 +96,10 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scrubber:
-    """Replaces what tells on somebody in the results of one session.
+    """Replaces identifying names in the results of one session.
 
-    `learn` comes first, with all that the session holds: a name that one place gives away is then found everywhere.
+    Pass everything that the session holds to `learn` first: a name that its context marks in one place is then replaced
+    everywhere. `left` holds the names that are too ambiguous to be replaced everywhere.
     """
 
     def __init__(self, identity: Identity, salt: bytes, names_of_results: Iterable[str] = ()) -> None:
@@ -112,7 +113,7 @@ class Scrubber:
             self._note(kind, name)
 
     def learn(self, data: bytes | Any) -> None:
-        """Note the names that a raw output or a document gives away by their place."""
+        """Collect the names that their context marks in a raw output or a document."""
         self._pattern = None
         if not isinstance(data, bytes):
             self._learn_document(data)
@@ -125,7 +126,7 @@ class Scrubber:
             self._note(kind, match[at])
 
     def document(self, value: Any, key: str = "") -> Any:
-        """Return the same document; only its strings may differ."""
+        """Return the document with names replaced; only its strings may differ."""
         if key == _FACT and isinstance(value, Mapping) and isinstance(value.get("value"), str):
             return {**value, "value": self._replacement("serial", value["value"])}
         if isinstance(value, Mapping):
@@ -139,7 +140,7 @@ class Scrubber:
         return self._replacement(kind, value) if kind is not None else self._text(value)
 
     def raw(self, data: bytes, *, places_only: bool = False) -> bytes:
-        """Return the same bytes but for the names. In what is no text a replacement is as long as what it replaces."""
+        """Return the bytes with names replaced. In binary data a replacement is as long as what it replaces."""
         text = data.decode("latin-1")
         return self._text(text, binary=b"\0" in data, places_only=places_only).encode("latin-1")
 
@@ -158,7 +159,7 @@ class Scrubber:
         return text if places_only else self._words().sub(other, text)
 
     def _words(self) -> re.Pattern[str]:
-        """Return all known names as whole words, the longest first."""
+        """Return a pattern of all known names as whole words, longest first."""
         if self._pattern is None:
             parts = []
             for kind in ("host", "user", "serial", "mac"):
@@ -179,7 +180,7 @@ class Scrubber:
         return f"{kind}-{''.join(_LETTERS[byte & 15] for byte in digest[:10])}"
 
     def _note(self, kind: Kind, found: str) -> None:
-        """Look for this name everywhere, if nothing else can be meant by it."""
+        """Replace this name everywhere from now on, unless it is ambiguous."""
         name = found.lower()
         if _PLACEHOLDER.fullmatch(name) or not name or name in self._known:
             return
@@ -199,7 +200,7 @@ class Scrubber:
             self.left.add(found)
 
     def _spare(self, word: str) -> None:
-        """A word of the format is none of a host, also where a host is called so."""
+        """Never replace a word of the format, even if a host has that name."""
         self._results.add(word)
         if self._known.pop(word, None) is not None:
             self.left.add(word)
@@ -228,8 +229,7 @@ _ALL_PLACES = re.compile("|".join(_PLACES))
 
 
 def _kind(match: re.Match[str]) -> tuple[Kind, str]:
-    """Return what a match found: its kind, and the name of the group that holds it."""
+    """Return the kind of a matched name, and the group that holds it."""
     at = match.lastgroup
     assert at is not None, "every alternative has a group"
-    kinds: dict[str, Kind] = {"host": "host", "user": "user", "serial": "serial", "mac": "mac"}
-    return kinds[at.partition("_")[0]], at
+    return cast("Kind", at.partition("_")[0]), at

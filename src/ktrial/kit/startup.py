@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lets short commands start and end sooner, each with what it saves; `__main__` finds the packages sooner too."""
+"""Start and end short commands faster; each function says what it saves. `__main__` speeds up finding packages."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import NoReturn
 
 
 def collect_nothing() -> None:
-    """A command is over before there is anything to collect: 5 ms of the 165 that `explain` takes."""
+    """Turn off garbage collection, which a short command doesn't need: saves 5 of the 165 ms of `explain`."""
     gc.disable()
 
 
 def load_msgspec() -> None:
-    """Load msgspec without typing_extensions, which others bring: what it takes from there is in typing since 3.11.
+    """Load msgspec without typing_extensions: since Python 3.11, typing has all that msgspec takes from it.
 
-    That is a fifteenth of what a short command takes.
+    This saves a fifteenth of the time of a short command.
     """
     if "typing_extensions" in sys.modules:
         return
@@ -31,14 +31,14 @@ def load_msgspec() -> None:
         del sys.modules["typing_extensions"]
 
 
-#: The functions of scipy.special themselves.
+#: The module that holds the functions of scipy.special.
 _FUNCTIONS = "scipy.special._ufuncs"
 
 
 def load_special() -> ModuleType:
-    """Return the functions of scipy.special without what its package loads around them: a tenth of its time.
+    """Load only the functions of scipy.special, in a tenth of the time that the whole package takes.
 
-    Whoever imports scipy.special afterwards gets all of it, with the same functions.
+    Importing scipy.special afterwards loads all of it, with the same functions.
     """
     for name in ("scipy.special", _FUNCTIONS):
         if name in sys.modules:
@@ -49,26 +49,21 @@ def load_special() -> ModuleType:
     sys.modules["scipy.special"] = package
     try:
         return importlib.import_module(_FUNCTIONS)
-    except ModuleNotFoundError:
-        return _whole_special()
+    except ModuleNotFoundError:  # this SciPy has its functions elsewhere
+        del sys.modules["scipy.special"]
+        return importlib.import_module("scipy.special")
     finally:
         if sys.modules.get("scipy.special") is package:
             del sys.modules["scipy.special"]
             vars(scipy).pop("special", None)
 
 
-def _whole_special() -> ModuleType:
-    """Of a SciPy that has its functions elsewhere."""
-    del sys.modules["scipy.special"]
-    return importlib.import_module("scipy.special")
-
-
 def end(status: int) -> NoReturn:
-    """End the process: `main` closed its sessions, and to take modules down one by one is 27 ms of 187 of `explain`."""
+    """Exit without tearing down modules: `main` has closed its sessions. Saves 27 of the 187 ms of `explain`."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
-        except OSError:  # whoever read it has gone, and knows
+        except OSError:  # the reader has gone
             continue
     os._exit(status)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and error as all of ktrial writes to them.
-
-No text of anybody's steers the terminal, and whoever reads may have gone away meanwhile.
-"""
+"""Wrappers for standard output and error: escape text that would control the terminal, and cope with lost readers."""
 
 from __future__ import annotations
 
@@ -14,13 +11,12 @@ from ktrial.kit.plain_text import plain
 
 
 class PlainStream:
-    """A stream whose text is plain. Bytes that are passed on as they are go to its `buffer`, drawings to `bare`."""
+    """A stream that escapes text. Raw bytes go to its `buffer`, codes that move the cursor to `bare`."""
 
     def __init__(self, stream: TextIO) -> None:
         self.bare = stream
 
     def write(self, text: str) -> int:
-        """Write it with escapes for what would steer."""
         return self.bare.write(plain(text))
 
     def __getattr__(self, name: str) -> Any:
@@ -32,28 +28,28 @@ def plain_stream(stream: TextIO) -> TextIO:
 
 
 def bare(stream: TextIO) -> TextIO:
-    """Return the stream below, for those who move the cursor themselves and clean what they show."""
+    """Return the wrapped stream, for callers that move the cursor and escape their text themselves."""
     return stream.bare if isinstance(stream, PlainStream) else stream
 
 
 def tell(stream: TextIO, text: str) -> None:
-    """Write at once. Raises KtrialError when nobody reads on; a terminal that has gone is no reason to stop."""
+    """Write and flush. Raises KtrialError if the reader closed the pipe; ignores a terminal that has gone."""
     try:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
         raise KtrialError(
-            "nobody reads on, so measuring has ended; the runs that were made are kept",
-            hint="the same command goes on with it",
+            "measuring stopped because the reader closed the pipe; the finished runs are saved",
+            hint="run the same command again to continue",
         ) from None
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        # The terminal has gone: its SIGHUP ends the measurement in order, unless somebody wants it to go on.
+        # The terminal has gone: its SIGHUP ends the measurement in order, unless it is ignored (nohup).
 
 
 def draw(stream: TextIO, text: str) -> None:
-    """Write at once what moves the cursor, as `tell` does."""
+    """Write and flush codes that move the cursor, without escaping; otherwise like `tell`."""
     tell(bare(stream), text)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables and paragraphs for a terminal: readable in 80 columns and without colour."""
+"""Tables and paragraphs for a terminal, readable in 80 columns and without colour."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from collections.abc import Sequence
 MINIMUM_COLUMNS = 60
 _GAP = 2
 _NARROWEST = 6
-#: Where lines of a cell may end.
+#: Where the lines of a cell may break: at blanks, or also after hyphens.
 _BLANKS = r"\s+"
 _PARTS = r"\s+|(?<=[A-Za-z0-9]-)(?=[A-Za-z])"
 _RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
 
 
 def columns() -> int:
-    """Width to write for: COLUMNS, else that of the terminal on standard output, 80 where there is none."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isascii() and said.isdigit() and int(said) > 0:
-        return max(MINIMUM_COLUMNS, int(said))
+    """Return the width to write for: COLUMNS, the width of the terminal on standard output, or 80."""
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isascii() and setting.isdigit() and int(setting) > 0:
+        return max(MINIMUM_COLUMNS, int(setting))
     try:
-        found = os.get_terminal_size(1).columns
+        return max(MINIMUM_COLUMNS, os.get_terminal_size(1).columns or 80)
     except OSError:
-        found = 0
-    return max(MINIMUM_COLUMNS, found or 80)
+        return 80
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, whole: int = 0) -> str:
-    """Return a table of at most `width` columns. Cells wrap between words; only a word wider than its column is broken.
+    """Return a table of at most `width` characters. Cells wrap between words; only words wider than a column are split.
 
-    Words of the first `whole` columns are never broken: names that are to be copied.
+    The first `whole` columns hold names to be copied: their words are never split.
     """
     cells = [[clean(cell) for cell in row] for row in rows]
     natural = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
@@ -48,7 +47,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, 
 
 
 def least_width(headers: Sequence[str], rows: Sequence[Sequence[str]], *, whole: int = 0) -> int:
-    """Return the width below which `table` breaks words elsewhere than after a hyphen."""
+    """Return the smallest width at which `table` splits words only after hyphens."""
     cells = [[clean(cell) for cell in row] for row in rows]
     return sum(_longest(headers, cells, _breaks(headers, whole))) + _GAP * (len(headers) - 1)
 
@@ -58,13 +57,13 @@ def _breaks(headers: Sequence[str], whole: int) -> list[str]:
 
 
 def _longest(headers: Sequence[str], cells: Sequence[Sequence[str]], breaks: Sequence[str]) -> list[int]:
-    """Return the longest part of each column, when its lines end where its pattern allows."""
+    """Return the length of each column's longest unbreakable part; `breaks` holds a pattern per column."""
     columns = zip(breaks, zip(headers, *cells, strict=True), strict=True)
     return [max(len(part) for cell in column for part in re.split(at, cell)) for at, column in columns]
 
 
 def _fit(natural: list[int], floors: Sequence[list[int]], room: int) -> list[int]:
-    """Widths that fill no more than `room`: the widest shrink first, to the first floor, then below."""
+    """Return widths that fit into `room`: the widest shrink first, down to the first floor, then to the next."""
     widths = list(natural)
     for floor in floors:
         while sum(widths) > room:
@@ -95,7 +94,7 @@ def paragraph(text: str, *, width: int, indent: str = "") -> str:
 
 
 def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> str:
-    """`label       text`, wrapped below the text; a word too long for that stands below its label."""
+    """Return `label       text` with later lines aligned to the text; a word too long for that goes below the label."""
     label = clean(label)
     if max(map(len, text.split()), default=0) > min(width, 100) - label_columns:
         return f"{label}\n{paragraph(text, width=width, indent='  ')}"
@@ -110,12 +109,12 @@ def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> s
 
 
 def shorten(text: str, width: int) -> str:
-    """As much of it as fits; an ellipsis says that there is more."""
+    """Cut a text to `width` characters; an ellipsis marks the cut."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def clean(text: str) -> str:
-    """Return foreign text without control characters, so that it cannot steer the terminal."""
+    """Replace unprintable characters in foreign text, so that it cannot control the terminal."""
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
         for character in text.replace("\n", " ").replace("\t", " ")

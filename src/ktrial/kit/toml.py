@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TOML that people write: read as what it should be, or refused with file, line and column."""
+"""Decode TOML into typed values; errors name file, line and column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATH_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+|\.\.\.)\]")
 
 
 def parse(text: str, file: str, shape: type[T], hint: str) -> T:
-    """Return the text as `shape`; raises BadInput with the place."""
+    """Decode the text as `shape`. Raises BadInput with the place of the fault."""
     import tomllib
 
     try:
@@ -38,12 +38,12 @@ def parse(text: str, file: str, shape: type[T], hint: str) -> T:
         message, _, where = str(error).partition(" - at `")
         path = where.rstrip("`")
         line, column = locate(text, path, message)
-        told = f"{path.removeprefix('$').lstrip('.')}: {message}" if path else message
-        raise BadInput(told, file=file, line=line, column=column, hint=hint) from None
+        located = f"{path.removeprefix('$').lstrip('.')}: {message}" if path else message
+        raise BadInput(located, file=file, line=line, column=column, hint=hint) from None
 
 
 def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
-    """Return bytes that should be such text."""
+    """Decode UTF-8 bytes as `shape`. Raises BadInput with the place of the fault."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -56,7 +56,7 @@ def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
 
 
 def quoted(value: str | float | bool) -> str:
-    """Return a value as JSON, whose strings TOML reads too; what would steer a terminal is an escape."""
+    """Return a value as JSON, whose strings are valid TOML too, with characters that control a terminal escaped."""
     return UNPLAIN.sub(_escape, msgspec.json.encode(value).decode())
 
 
@@ -66,7 +66,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def locate(text: str, where: str, message: str) -> tuple[int, int]:
-    """Line and column of a msgspec path such as `$.knob[3].risk` in the text; its first ones where it has none."""
+    """Return line and column of a msgspec path such as `$.knob[3].risk`, or of its nearest table in the text."""
     lines = text.splitlines()
     start, key = 0, ""
     tables: list[str] = []
@@ -87,6 +87,6 @@ def locate(text: str, where: str, message: str) -> tuple[int, int]:
 
 
 def _header(lines: list[str], start: int, header: str, which: int) -> int:
-    """Return the line of the so manieth header of a table from a line on; that line where there is none."""
-    found = [number for number in range(start, len(lines)) if lines[number].strip().startswith(header)]
-    return found[which] if which < len(found) else start
+    """Return the line of a table's header number `which`, counted from line `start`; `start` if there is none."""
+    headers = [number for number in range(start, len(lines)) if lines[number].strip().startswith(header)]
+    return headers[which] if which < len(headers) else start

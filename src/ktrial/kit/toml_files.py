@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TOML files: the catalog's own, and those of users."""
+"""Read TOML files of the catalog and of users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HINT = "docs/catalog.md lists the keys and their values"
 
 
 def read_toml(path: Path, shape: type[T]) -> T:
-    """Return a TOML file as `shape`; raises BadInput with file, line and column."""
+    """Decode a TOML file as `shape`. Raises BadInput with file, line and column."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -25,25 +25,25 @@ def read_toml(path: Path, shape: type[T]) -> T:
 
 
 def read_listed(path: Path, shape: type[T]) -> T:
-    """A file that nobody named, as its folder lists it; one that might be waited for, such as a named pipe, is none."""
+    """Decode a file found in a folder. Raises BadInput for named pipes and the like, which would block."""
     if path.exists() and not path.is_file():
-        raise BadInput("is not a regular file", file=str(path), hint="take it out of the folder, or rename it")
+        raise BadInput("is not a regular file", file=str(path), hint="move it out of the folder, or rename it")
     return read_toml(path, shape)
 
 
 def parse_toml(text: str, file: str, shape: type[T]) -> T:
-    """TOML text as `shape`; raises BadInput with file, line and column."""
+    """Decode TOML text as `shape`. Raises BadInput with file, line and column."""
     return toml.parse(text, file, shape, _HINT)
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where something is described: a file, and a path in its document such as `$.knob[3]`."""
+    """The place that defines something: a file, and a path in its document such as `$.knob[3]`."""
 
     file: Path
     at: str
 
     def mended(self, error: KtrialError, *, key: str = "", about: str = "") -> BadInput:
-        """Return the error with file and line."""
+        """Return the error as a BadInput that names file and line."""
         message = f"{about}: {error.message}" if about else error.message
         line, column = locate(self.file.read_text(encoding="utf-8", errors="replace"), f"{self.at}{key}", "")
         return BadInput(message, file=str(self.file), line=line, column=column, hint=error.hint)

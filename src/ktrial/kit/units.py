@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities as people write them, in base units inside and display units only when shown."""
+"""Parse and show quantities. Inside ktrial all values are in base units; other units appear only in texts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _QUANTITY = r"\s*(-?[0-9]{1,25}(?:\.[0-9]{1,25})?)\s*([A-Za-z%]*)\s*"
 def parse_quantity(text: str, dimension: str) -> float:
     """Return the value of `text` in the base unit of `dimension`: bytes, hertz, seconds, percent, celsius or ratio.
 
-    Raises ValueError that says which units there are.
+    Raises ValueError, whose message lists the units.
     """
     factors = _FACTORS[dimension]
     match = re.fullmatch(_QUANTITY, text)
@@ -41,12 +41,12 @@ def parse_quantity(text: str, dimension: str) -> float:
 
 
 def three_digits(value: float) -> str:
-    """`0.0028123` -> `0.00281`; larger numbers whole, never with an exponent."""
+    """Show `0.0028123` as `0.00281`; large numbers are whole, without an exponent."""
     return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def show_bytes(value_bytes: float) -> str:
-    """`1610612736` -> `1.50 GiB`."""
+    """Show `1610612736` as `1.5 GiB`."""
     size = float(value_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
@@ -56,7 +56,7 @@ def show_bytes(value_bytes: float) -> str:
 
 
 def show_seconds(value_s: float) -> str:
-    """`0.0028` -> `2.8 ms`."""
+    """Show `0.0028` as `2.8 ms`."""
     if value_s == 0:
         return "0 s"
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

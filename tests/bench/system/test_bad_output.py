@@ -336,7 +336,7 @@ def test_a_wrong_suite_file_is_named_with_line_and_column(
             OWN_METRICS,
             11,
             3,
-            "the path $.a[*] is wrong at character 4",
+            "invalid path $.a[*] at character 4",
         ),
     ],
 )

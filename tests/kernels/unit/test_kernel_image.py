@@ -63,7 +63,7 @@ def test_a_vmlinux_is_the_kernel_itself() -> None:
         (kernels.bzimage(b"\x89LZO\0rest"), "lzo is not supported"),
         (kernels.bzimage(b"what is this"), "unknown compression 77 68 61 74 20 69"),
         (kernels.bzimage(gzip.compress(KERNEL)[:60]), "its end is missing"),
-        (kernels.bzimage(lz4.MAGIC + b"\x04\0\0\0\x0f\x01\0\x09"), "repeats what is not there"),
+        (kernels.bzimage(lz4.MAGIC + b"\x04\0\0\0\x0f\x01\0\x09"), "refers to data outside itself"),
         (kernels.bzimage(KERNEL, protocol=0x0207), "version 2.07, older than 2.08"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -95,10 +95,10 @@ def test_answers_that_contradict_each_other_are_an_error() -> None:
 
 
 def test_what_is_no_history_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadInput, match="no commit between good and bad"):
+    with pytest.raises(BadInput, match="no commits between GOOD and BAD"):
         Search([])
-    with pytest.raises(BadInput, match="c1 stands before its parent c2"):
+    with pytest.raises(BadInput, match="c1 comes before its parent c2"):
         Search([Commit(id="c1", parents=("c2",)), Commit(id="c2", parents=("c1",))])
     monkeypatch.setattr(bisection, "MOST_COMMITS", 9)
-    with pytest.raises(BadInput, match="10 commits between good and bad, more than 9"):
+    with pytest.raises(BadInput, match="10 commits between good and bad are too many"):
         Search(line(10))

@@ -17,8 +17,8 @@ def test_files_that_were_packed_one_by_one_are_read_whole() -> None:
 @pytest.mark.parametrize(
     "data, said",
     [
-        (gzip.compress(b"a" * 200), "when unpacked it has more than the 100 bytes"),
-        (gzip.compress(b"a" * 60) + gzip.compress(b"b" * 60), "when unpacked it has more than the 100 bytes"),
+        (gzip.compress(b"a" * 200), "unpacked, it exceeds the limit of 100 bytes"),
+        (gzip.compress(b"a" * 60) + gzip.compress(b"b" * 60), "unpacked, it exceeds the limit of 100 bytes"),
         (gzip.compress(b"abc")[:-3], "its end is missing"),
         (gzip.compress(b"abc")[:4], "its end is missing"),
         (gzip.compress(b"abc")[:12] + b"\xff" * 20, "is not whole gzip"),

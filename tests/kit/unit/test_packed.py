@@ -48,7 +48,7 @@ def test_what_cannot_be_opened_whole_is_refused(name: str, monkeypatch: pytest.M
     whole = PACKERS[name](b"some text, some text and more" * 100)
     with pytest.raises(BadInput, match="end is missing"):
         opened(whole[:-3])
-    with pytest.raises(BadInput, match="cannot be unpacked"):
+    with pytest.raises(BadInput, match="cannot unpack"):
         opened(whole + b"more, which is not a stream")
     monkeypatch.setattr(packed, "LIMIT_BYTES", 1000)
     with pytest.raises(BadInput, match="more than 1000 bytes"):
@@ -67,7 +67,7 @@ def test_a_bomb_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_other_archives_are_named() -> None:
-    with pytest.raises(BadInput, match="a zip archive cannot be looked into"):
+    with pytest.raises(BadInput, match="cannot read zip archives"):
         opened(b"PK\x03\x04rest")
 
 

@@ -222,7 +222,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str, make: Call
     make(tmp_path / kind / "other.toml")
     with pytest.raises(BadInput, match=rf"{kind}/other.toml: is not a regular file") as told:
         load_goals([tmp_path], load_catalog([tmp_path]), [*BENCHMARKS, *load_suites([], BENCHMARKS)])
-    assert told.value.hint == "take it out of the folder, or rename it"
+    assert told.value.hint == "move it out of the folder, or rename it"
 
 
 def test_a_profile_may_come_through_a_pipe_that_was_named(tmp_path: Path) -> None:

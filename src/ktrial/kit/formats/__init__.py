@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of formats that several packages need."""
+"""Readers of file formats that several packages share."""

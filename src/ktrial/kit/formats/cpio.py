@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cpio archive in the "newc" form, read from its beginning to its end."""
+"""Reader of cpio archives in the "newc" format, from start to end."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ _LONGEST_NAME = 1 << 16
 def files(
     read: Callable[[int], bytes], wanted: Callable[[str], bool], limit_bytes: int, source: str
 ) -> Iterator[tuple[str, bytes]]:
-    """The regular files whose names are wanted. Raises BadInput for another kind of archive, and a file too large."""
+    """Yield name and content of the regular files that `wanted` accepts.
+
+    Raises BadInput for another kind of archive and for a file larger than the limit.
+    """
     at = 0
     while True:
         header = _exactly(read, _HEADER_BYTES, at, source)
         if header[:6] not in _MAGICS:
-            raise BadInput(f"at byte {at} of its archive a cpio header (newc) is wanted", file=source)
+            raise BadInput(f"expected a cpio header (newc) at byte {at} of its archive", file=source)
         try:
             mode, size, length = (int(header[field], 16) for field in (_MODE, _SIZE, _NAME_SIZE))
         except ValueError:
-            raise BadInput(f"at byte {at} of its archive a number is none", file=source) from None
+            raise BadInput(f"expected a hexadecimal number at byte {at} of its archive", file=source) from None
         if not 0 < length <= _LONGEST_NAME:
-            raise BadInput(f"at byte {at} of its archive a name has {length} bytes", file=source)
+            raise BadInput(f"the name at byte {at} of its archive has {length} bytes", file=source)
         rest = length + -(_HEADER_BYTES + length) % 4
         name = _exactly(read, rest, at, source)[: length - 1].decode("utf-8", "surrogateescape")
         if name == _LAST:
@@ -52,7 +55,9 @@ def _exactly(read: Callable[[int], bytes], count: int, at: int, source: str) -> 
     while left:
         piece = read(left)
         if not piece:
-            raise BadInput(f"its archive ends within what begins at byte {at}", file=source, hint="download it anew")
+            raise BadInput(
+                f"its archive is truncated: incomplete entry at byte {at}", file=source, hint="download it again"
+            )
         parts.append(piece)
         left -= len(piece)
     return b"".join(parts)

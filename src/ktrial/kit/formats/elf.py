@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an ELF file tells of itself: machine, sections, program interpreter, notes."""
+"""Reader of ELF files: machine, sections, program interpreter, notes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MACHINES = {
 }
 _INTERPRETER = 3
 _NO_BITS = 8
-#: Class, byte order -> the words of the header, of a section's and of a program's header, as `struct` writes them.
+#: Classes of files: 64-bit and 32-bit.
 _WIDE, _NARROW = 2, 1
 
 
 class Section(NamedTuple):
-    """A section: its name, its type and its bytes."""
+    """A section: its name, its type and where its bytes are."""
 
     name: str
     type: int
@@ -41,12 +41,12 @@ class Section(NamedTuple):
 
 
 class Elf:
-    """An ELF file in memory. Raises BadInput if it is none, or cut off."""
+    """An ELF file in memory. Raises BadInput if it is not one, or is truncated."""
 
     def __init__(self, data: bytes | mmap, name: str) -> None:
         self._data, self._name = data, name
         if data[:4] != MAGIC or len(data) < 20 or data[4] not in (_NARROW, _WIDE) or data[5] not in (1, 2):
-            raise BadInput(f"it begins with {data[:4].hex(' ') or 'nothing'} and is no ELF file", file=name)
+            raise BadInput(f"not an ELF file: it begins with {data[:4].hex(' ') or 'nothing'}", file=name)
         self._wide = data[4] == _WIDE
         self._order = "<" if data[5] == 1 else ">"
         (machine,) = self._words("H", 18)
@@ -60,7 +60,7 @@ class Elf:
         try:
             return struct.unpack_from(self._order + shape, self._data, offset)
         except (struct.error, OverflowError):
-            raise BadInput(f"it ends before byte {offset}, where its headers go on", file=self._name) from None
+            raise BadInput(f"truncated ELF file: its headers continue at byte {offset}", file=self._name) from None
 
     def _sections(self, offset: int, size: int, count: int, names_at: int) -> Iterator[Section]:
         if not count or not offset:
@@ -68,7 +68,7 @@ class Elf:
         shape = "IIQQQQ" if self._wide else "IIIIII"
         heads = [self._words(shape, offset + index * size) for index in range(count)]
         if names_at >= count:
-            raise BadInput(f"its sections are said to be named in section {names_at} of {count}", file=self._name)
+            raise BadInput(f"its table of section names is section {names_at} of {count}", file=self._name)
         start = heads[names_at][4]
         for head in heads:
             begin = min(start + head[0], len(self._data))
@@ -76,7 +76,7 @@ class Elf:
             yield Section(self._data[begin : max(begin, end)].decode("latin-1"), head[1], head[4], head[5])
 
     def section(self, name: str) -> bytes | None:
-        """Return the bytes of the first section of that name; None if there is none in the file."""
+        """Return the bytes of the first section of that name; None if the file holds none."""
         for section in self.sections:
             if section.name == name and section.type != _NO_BITS:
                 return self._data[section.offset : section.offset + section.size]
@@ -84,7 +84,7 @@ class Elf:
 
     @property
     def interpreter(self) -> str | None:
-        """The loader that a program names; None for a program that needs none."""
+        """Path of the loader that the program names; None if it needs none."""
         offset, size, count = self._programs
         for index in range(count):
             if self._wide:
@@ -96,12 +96,12 @@ class Elf:
         return None
 
     def note(self, section: str, owner: str, kind: int) -> bytes | None:
-        """Return the content of a note in a section; None if it is not there."""
+        """Return the content of a note in a section; None if the note is absent."""
         return note_in(self.section(section) or b"", owner, kind, self._order)
 
 
 def note_in(data: bytes, owner: str, kind: int, order: str) -> bytes | None:
-    """Return the content of a note among notes in this byte order (`<` or `>`); None if it is not there."""
+    """Return the content of a note among notes in this byte order (`<` or `>`); None if it is absent."""
     at = 0
     while at + 12 <= len(data):
         names, size, found = struct.unpack_from(order + "III", data, at)

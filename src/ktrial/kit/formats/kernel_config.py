@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of a kernel (`.config`): of which sources, for which compiler, and how much is switched on."""
+"""Reader of kernel configurations (`.config`): version, compiler, symbols; and of fragments of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ASSIGNED = re.compile(r"CONFIG_(\w+)=(.+)", re.ASCII)
 
 
 class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration as the sources wrote it: `version` is theirs, `symbols` how many symbols have a value."""
+    """A configuration: `version` is that of the kernel sources, `symbols` the number of symbols with a value."""
 
     architecture: str
     version: str
@@ -26,14 +26,14 @@ class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
-    """Read a configuration; its heading and the compiler must be there, once (Linux 4.18 and later write both)."""
+    """Read a configuration. Heading and compiler must appear exactly once (Linux 4.18 and later write both)."""
     head: tuple[str, str] | None = None
     compiler: str | None = None
     symbols = 0
     for line, text in numbered(data, source):
         if match := _HEAD.fullmatch(text):
             if head is not None:
-                raise unreadable(source, line, text, "the only heading: there is one already")
+                raise unreadable(source, line, text, "the only heading: an earlier line has one")
             head = (match[1], match[2])
         elif text.startswith(_COMPILER):
             value = text.removeprefix(_COMPILER)
@@ -48,20 +48,20 @@ def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
 
 
 def read_symbols(data: bytes, source: str = ".config") -> dict[str, str]:
-    """Return symbol -> value of all that a configuration sets, as written there; one that is not set is missing."""
-    found: dict[str, str] = {}
+    """Return the value of every symbol that a configuration sets, as written there; unset symbols are missing."""
+    symbols: dict[str, str] = {}
     for line, text in numbered(data, source):
         if not text.strip() or text.startswith("#"):
             continue
         name, equals, value = text.partition("=")
         if not equals or not name.startswith("CONFIG_"):
             raise unreadable(source, line, text, "a line CONFIG_NAME=VALUE")
-        found[name.removeprefix("CONFIG_")] = value
-    return found
+        symbols[name.removeprefix("CONFIG_")] = value
+    return symbols
 
 
 class ConfigLine(msgspec.Struct, frozen=True):
-    """A symbol that a fragment sets; `n` of one that it switches off."""
+    """A symbol that a fragment sets; the value is `n` if it switches the symbol off."""
 
     number: int
     symbol: str
@@ -69,24 +69,24 @@ class ConfigLine(msgspec.Struct, frozen=True):
 
 
 def read_fragment(data: bytes, source: str = "a fragment") -> tuple[ConfigLine, ...]:
-    """Read a file that sets symbols as `.config` does; one without a symbol is none."""
-    found = []
+    """Read a file that sets symbols as `.config` does. Raises UnreadableOutput if it sets none."""
+    lines = []
     for number, text in numbered(data, source):
         stripped = text.strip()
         if match := _UNSET.fullmatch(stripped):
-            found.append(ConfigLine(number, match[1], "n"))
+            lines.append(ConfigLine(number, match[1], "n"))
         elif stripped and not stripped.startswith("#"):
             match = _ASSIGNED.fullmatch(stripped)
             if match is None:
                 raise unreadable(source, number, text, "a line CONFIG_NAME=VALUE or # CONFIG_NAME is not set")
-            found.append(ConfigLine(number, match[1], match[2]))
-    if not found:
+            lines.append(ConfigLine(number, match[1], match[2]))
+    if not lines:
         raise unreadable(source, None, "the whole file", "a fragment of a configuration: it sets no symbol")
-    return tuple(found)
+    return tuple(lines)
 
 
 def fragment_line(symbol: str, value: str, kind: str | None) -> str:
-    """Return a line of a fragment; `kind` is the symbol's type, where it is known."""
+    """Return a line of a fragment; `kind` is the symbol's type if known."""
     if value == "n" and kind not in ("string", "int", "hex"):
         return f"# CONFIG_{symbol} is not set\n"
     if kind == "string" and not (len(value) > 1 and value[0] == value[-1] == '"'):

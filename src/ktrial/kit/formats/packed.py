@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is inside packed bytes (gzip, bzip2, xz, zstd), and the way back; other archives are named, not opened."""
+"""Decompress and recompress bytes (gzip, bzip2, xz, zstd). Other archives are recognised and refused."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from typing import Any, NamedTuple
 
 from ktrial.kit.errors import BadInput
 
-#: More than that is not unpacked.
+#: The most that is unpacked.
 LIMIT_BYTES = 256 << 20
-#: So little at a time that one piece cannot fill the memory.
+#: Small enough that one piece cannot decompress to more than fits into memory.
 _PIECE_BYTES = 512
-#: More memory than that no stream gets: kernels and packages ask for half of it at most (xz -9e: 64 MiB).
+#: The most memory that a stream may request: kernels and packages request at most half of it (xz -9e: 64 MiB).
 _DICTIONARY_BYTES = 256 << 20
 _GZIP_WINDOW = 31
-#: Of gzip's flags: a file's name, a comment, and what else a header may hold.
+#: Flags of gzip headers with a file name, a comment or extra fields.
 _GZIP_NAMES = 0x1C
 _ZSTD_LEVEL = 9
 
 
 class OpenedFile(NamedTuple):
-    """What was inside, and what packs it again; `bare` says that nothing else of the file tells anything."""
+    """The decompressed content and the function that compresses it again.
+
+    `bare` is true if the header holds no names or comments, which could identify someone.
+    """
 
     inner: bytes
     pack: Callable[[bytes], bytes]
@@ -32,10 +35,10 @@ class OpenedFile(NamedTuple):
 
 
 def opened(data: bytes) -> OpenedFile | None:
-    """Return what is inside; None if nothing is packed. Raises BadInput for what cannot be opened whole."""
+    """Decompress data; return None if they are not compressed. Raises BadInput if they cannot be read to the end."""
     for mark, name in _CLOSED.items():
         if data.startswith(mark):
-            raise BadInput(f"a {name} archive cannot be looked into")
+            raise BadInput(f"cannot read {name} archives")
     for mark, (name, machine, pack) in _OPEN.items():
         if data.startswith(mark):
             bare = name != "gzip" or not data[3] & _GZIP_NAMES
@@ -44,7 +47,7 @@ def opened(data: bytes) -> OpenedFile | None:
 
 
 def first_stream(data: bytes) -> bytes:
-    """Return what is inside the stream that the data begin with; what follows it is left out."""
+    """Decompress the first stream of the data; ignore what follows it."""
     for mark, (name, machine, _) in _OPEN.items():
         if data.startswith(mark):
             return _unpacked(data, name, machine, first_only=True)
@@ -52,35 +55,33 @@ def first_stream(data: bytes) -> bytes:
 
 
 def streamed(read: Callable[[int], bytes], packing: str | None = None) -> Iterator[bytes]:
-    """Yield what is inside of what is read, a small piece at a time.
+    """Yield the decompressed content of what `read` returns, a small piece at a time.
 
-    The mark it begins with tells how it is packed, and has to agree with `packing` where that is said; raw lzma has
-    none. What is not said to be packed and begins with no mark is not.
+    The first bytes identify the compression and must agree with `packing` if that is given; raw lzma has no such mark.
+    Data without a mark are passed through, unless `packing` is given.
     """
     head = read(_PIECE_BYTES)
-    name, machine = ("lzma", _lzma) if packing == "lzma" else _told_by(head)
+    by_mark = ((name, machine) for mark, (name, machine, _) in _OPEN.items() if head.startswith(mark))
+    name, machine = ("lzma", _lzma) if packing == "lzma" else next(by_mark, ("", None))
     if packing not in (None, name):
-        raise BadInput(f"they are said to be packed with {packing}, and begin with {head[:4].hex(' ') or 'nothing'}")
+        raise BadInput(f"expected {packing} data, got data that begin with {head[:4].hex(' ') or 'nothing'}")
 
-    def again(size: int) -> bytes:
+    def read_from_head(size: int) -> bytes:
         nonlocal head
         piece, head = head or read(size), b""
         return piece
 
     if machine is None:
-        yield from iter(lambda: again(_PIECE_BYTES), b"")
+        yield from iter(lambda: read_from_head(_PIECE_BYTES), b"")
     else:
-        yield from _streams(again, name, machine)
-
-
-def _told_by(head: bytes) -> tuple[str, Callable[[], Any] | None]:
-    return next(((name, machine) for mark, (name, machine, _) in _OPEN.items() if head.startswith(mark)), ("", None))
+        yield from _streams(read_from_head, name, machine)
 
 
 def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only: bool = False) -> bytes:
+    pieces = (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
     parts: list[bytes] = []
     size = 0
-    for part in _streams(_from(data), name, machine, first_only=first_only):
+    for part in _streams(lambda _: next(pieces, b""), name, machine, first_only=first_only):
         parts.append(part)
         size += len(part)
         if size > LIMIT_BYTES:
@@ -88,22 +89,10 @@ def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only:
     return b"".join(parts)
 
 
-def _from(data: bytes) -> Callable[[int], bytes]:
-    at = 0
-
-    def read(size: int) -> bytes:
-        nonlocal at
-        piece = data[at : at + size]
-        at += len(piece)
-        return piece
-
-    return read
-
-
 def _streams(
     read: Callable[[int], bytes], name: str, machine: Callable[[], Any], *, first_only: bool = False
 ) -> Iterator[bytes]:
-    """Yield one stream or several; what is NUL between them and at the end only fills up."""
+    """Yield the content of one or more streams; skip the NUL padding between and after them."""
     rest = read(_PIECE_BYTES)
     while rest:
         one = machine()
@@ -113,18 +102,13 @@ def _streams(
             try:
                 yield one.decompress(rest)
             except _errors() as error:
-                raise BadInput(f"it begins as {name} and cannot be unpacked: {error}") from None
+                raise BadInput(f"cannot unpack {name} data: {error}") from None
             rest = one.unused_data if one.eof else read(_PIECE_BYTES)
         if first_only:
             return
-        rest = _behind_nuls(read, rest)
-
-
-def _behind_nuls(read: Callable[[int], bytes], rest: bytes) -> bytes:
-    """Return what comes after NULs; nothing at the end."""
-    while not (begin := rest.lstrip(b"\0")) and (rest := read(_PIECE_BYTES)):
-        pass
-    return begin
+        rest = rest.lstrip(b"\0")
+        while not rest and (piece := read(_PIECE_BYTES)):
+            rest = piece.lstrip(b"\0")
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -154,7 +138,7 @@ def _gzip(data: bytes) -> bytes:
     return machine.compress(data) + machine.flush()
 
 
-#: First bytes -> name, what unpacks a stream, what packs.
+#: First bytes -> name, maker of a decompressor, compressing function.
 _OPEN: dict[bytes, tuple[str, Callable[[], Any], Callable[[bytes], bytes]]] = {
     b"\x1f\x8b\x08": ("gzip", lambda: zlib.decompressobj(_GZIP_WINDOW), _gzip),
     **{b"BZh%d1AY&SY" % level: ("bzip2", bz2.BZ2Decompressor, bz2.compress) for level in range(1, 10)},

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as text: a header, then one row for each run, separated by commas, semicolons, tabs or blanks.
+"""Reader of text tables: a header, then one row per run, separated by commas, semicolons, tabs or blanks.
 
-Every row must be as long as the header. In tables of blanks a line that begins with `#` is a comment, but for a header
-that does.
+Every row must be as long as the header. In tables separated by blanks a line that begins with `#` is a comment, unless
+it is the header.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ktrial.kit.formats.tool_output import decode_output, for_message, unreadabl
 DELIMITERS = ",;\t"
 _BLANK = " "
 _COMMENT = "#"
-#: What the line between a header and its rows is drawn with.
+#: Characters of a ruling line between a header and its rows.
 _RULE = "-=+| \t\r"
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[^\d.]*", re.ASCII)
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One row and the line on which it ends."""
+    """A row and the line on which it ends."""
 
     line: int
     cells: tuple[str, ...]
 
 
 class TidyTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole table."""
+    """A table with its delimiter."""
 
     delimiter: str
     columns: tuple[str, ...]
@@ -42,23 +42,22 @@ class TidyTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def delimiter_of(header: str) -> str | None:
-    """Return what separates the names of a header; None if nothing but blanks does."""
-    counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
-    most = max(counts, key=lambda delimiter: counts[delimiter])
-    return most if counts[most] else None
+    """Return the delimiter between the names of a header; None if only blanks separate them."""
+    most = max(DELIMITERS, key=header.count)
+    return most if most in header else None
 
 
 def is_of_blanks(lines: Sequence[str]) -> bool:
-    """Whether nothing but blanks separates these lines, and the first row has the header's length and a number."""
-    found = list(islice((line for line in _of_blanks(lines) if line), 2))
-    if len(found) < 2 or delimiter_of(found[0]) is not None or "|" in found[0]:
+    """Return whether only blanks separate the cells, and the first row has the header's length and a number."""
+    first_two = list(islice((line for line in _of_blanks(lines) if line), 2))
+    if len(first_two) < 2 or delimiter_of(first_two[0]) is not None or "|" in first_two[0]:
         return False
-    header, row = (line.split() for line in found)
+    header, row = (line.split() for line in first_two)
     return len(header) == len(row) > 1 and _has_number(row) and not _has_number(header) and header[0][0] not in "{[<"
 
 
 def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
-    """Read a table; a header without rows is refused, blank lines are passed over."""
+    """Read a table, skipping blank lines. Raises UnreadableOutput if no row follows the header."""
     text = decode_output(data, source).removeprefix("\ufeff")
     lines: Iterable[str] = text.split("\n")
     first = next((line for line in lines if line.strip()), "")
@@ -70,19 +69,19 @@ def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
     if head is None:
         raise unreadable(source, 1, first, "a table: it has no header")
     columns = _unique_names(head.cells)
-    found: list[Row] = []
+    kept: list[Row] = []
     for row in rows:
         if len(row.cells) != len(columns):
             raise unreadable(source, row.line, delimiter.join(row.cells), _wrong_length(row, columns, delimiter))
-        found.append(row)
-    if not found:
+        kept.append(row)
+    if not kept:
         raise unreadable(source, head.line, first, "a table of results: no row follows its header")
-    if (like := _numbers(head.cells)) and like == _numbers(found[0].cells):
+    if (like := _numbers(head.cells)) and like == _numbers(kept[0].cells):
         raise BadRun(
             f"{source}:{head.line}: {for_message(first)} is not a header: it has numbers where the next row has them",
-            hint="write a first line that names the columns",
+            hint="add a first line that names the columns",
         )
-    return TidyTable(delimiter=delimiter, columns=columns, rows=tuple(found))
+    return TidyTable(delimiter=delimiter, columns=columns, rows=tuple(kept))
 
 
 def _numbers(cells: Sequence[str]) -> frozenset[int]:
@@ -90,7 +89,7 @@ def _numbers(cells: Sequence[str]) -> frozenset[int]:
 
 
 def _unique_names(cells: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns; the second one of a name is `NAME#2`, and one without a name is called by its place."""
+    """Return names for the columns: the second column called NAME becomes `NAME#2`, a nameless one `column 3`."""
     names: dict[str, None] = {}
     times: Counter[str] = Counter()
     for place, cell in enumerate(cells, 1):
@@ -103,7 +102,7 @@ def _unique_names(cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_blanks(lines: Sequence[str]) -> Iterator[str]:
-    """The same lines; those that are no part of a table are empty: comments, rules, and the mark before a header."""
+    """Yield the lines with comments and ruling lines emptied, and without the `#` before a header."""
     plain = next((at for at, line in enumerate(lines) if line.strip() and not _is_beside(line)), len(lines))
     marked = next((at for at in reversed(range(plain)) if lines[at].lstrip().startswith(_COMMENT)), None)
     if marked is not None and plain < len(lines):

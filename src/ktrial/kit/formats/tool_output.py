@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every reader of a benchmark tool's output shares: text, strict numbers, base units, strict JSON.
+"""Helpers for readers of benchmark tools' output: text, strict numbers, base units, strict JSON.
 
-Such a reader is a pure function from bytes to a record. Lines it does not know are passed over, a line that it knows
-and cannot read is an `UnreadableOutput`, and so is a text in which nothing was recognised: nothing ever becomes 0.
+A reader is a pure function from bytes to a record. It skips unknown lines. It raises `UnreadableOutput` for a line that
+it knows but cannot read, and for a text in which it recognises nothing: no failure ever becomes 0.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import msgspec
 from ktrial.kit.errors import UnreadableOutput
 from ktrial.kit.json_strict import NotStrictJson, decode
 
-#: How many characters of an offending text a message quotes.
+#: A message quotes at most this many characters of an offending text.
 SHOWN_CHARACTERS = 120
 #: No tool counts or measures anything larger.
 LARGEST = 10**30
-#: Unit as tools print it -> base unit, numerator, denominator.
+#: Unit in a tool's output -> base unit, numerator, denominator.
 SCALES: Mapping[str, tuple[str, int, int]] = {
     "s": ("s", 1, 1),
     "ms": ("s", 1, 1_000),
@@ -42,24 +42,24 @@ _COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """A number that a tool printed: `value` in base units, `original` as printed, with the unit it has there."""
+    """A number that a tool printed: `value` in the base unit, `original` as printed, with its unit."""
 
     value: float
     original: str
 
 
 def for_message(text: str) -> str:
-    """Return a text cut to what fits a message."""
+    """Return a text cut to the length that a message may quote."""
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
 
 
 def unreadable(source: str, line: int | None, item: str, wanted: str) -> UnreadableOutput:
-    """Return the error of every reader, with `item` cut to what fits a message."""
+    """Return the error that all readers raise, with `item` cut to the length that a message may quote."""
     return UnreadableOutput(source, line, for_message(item), wanted)
 
 
 def decode_output(data: bytes, source: str) -> str:
-    """Return the text of an output; refuses what is empty, binary or not UTF-8."""
+    """Return the text of an output. Raises UnreadableOutput if it is empty, binary or not UTF-8."""
     if not data.strip():
         raise UnreadableOutput(source, None, "", "the output of a finished run: it is empty")
     if b"\0" in data:
@@ -77,7 +77,7 @@ def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
 
 
 def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
-    """The same of an output whose last line must have its end: cut within it, a part of a number would be read."""
+    """Yield numbered lines like `numbered`; raise UnreadableOutput if the last one has no end: it may lack digits."""
     text = decode_output(data, source)
     if not text.endswith("\n"):
         raise unreadable(source, text.count("\n") + 1, "the end", "a whole last line: the output is cut off")
@@ -95,7 +95,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def number(text: str, source: str, line: int | None, wanted: str) -> float:
-    """Return a finite decimal number, not negative; says so when it seems to be written for another locale."""
+    """Return a finite, non-negative decimal number. The error says when another locale seems to have written it."""
     stripped = text.strip()
     if not _DECIMAL.fullmatch(stripped):
         hint = " with a decimal point, as the C locale prints it" if _COMMA.fullmatch(stripped) else ""
@@ -114,19 +114,19 @@ def whole(text: str, source: str, line: int | None, wanted: str) -> int:
 
 
 def in_base(value: float | str, unit: str) -> float:
-    """Return a value in `unit` (a key of SCALES) in its base unit, rounded once: 750.16 ms are 0.75016 s."""
+    """Convert a value from `unit` (a key of SCALES) to its base unit, rounding once: 750.16 ms are 0.75016 s."""
     _, numerator, denominator = SCALES[unit]
     return float(Decimal(str(value)) * numerator / denominator)
 
 
 def quantity(text: str, unit: str, source: str, line: int | None, wanted: str) -> Quantity:
-    """Return a printed number and its unit (a key of SCALES) in the base unit, the print kept."""
+    """Return a printed number, whose unit is a key of SCALES, in the base unit and as printed."""
     number(text, source, line, wanted)
     return Quantity(in_base(text.strip(), unit), f"{text.strip()} {unit}")
 
 
 def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantity:
-    """Return a number out of a JSON document in the base unit, the print kept."""
+    """Return a number of a JSON document in the base unit and as printed."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise unreadable(source, None, repr(value), f"{wanted}: a number")
     if not 0 <= value <= LARGEST:
@@ -135,7 +135,6 @@ def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantit
 
 
 def json_whole(value: object, source: str, wanted: str) -> int:
-    """Return a whole number, not negative, out of a JSON document."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
         raise unreadable(source, None, repr(value), f"{wanted}: a whole number")
     return value
@@ -154,7 +153,7 @@ def json_list(value: object, source: str, wanted: str) -> list[Any]:
 
 
 def json_document(data: bytes | str, source: str, repeated: Container[str] = ()) -> dict[str, Any]:
-    """A JSON object whose keys differ, but for those that the tool is known to repeat, without NaN and Infinity."""
+    """Return a JSON object. Raises UnreadableOutput for NaN, Infinity and repeated keys, except those in `repeated`."""
     text = decode_output(data, source) if isinstance(data, bytes) else data
     try:
         document = decode(text, repeated)
@@ -166,13 +165,13 @@ def json_document(data: bytes | str, source: str, repeated: Container[str] = ())
 def nearest_rank(histogram: Mapping[int, int], fraction: float, beyond: int = 0) -> int | None:
     """Return the smallest key with at least `fraction` of all counts at or below it.
 
-    None when that lies among the `beyond` samples, which are larger than every key, or when there are no samples.
+    Return None if that key lies among the `beyond` samples, which exceed every key, or if there are no samples.
     """
     total = sum(histogram.values()) + beyond
-    wanted = max(1, math.ceil(fraction * total - 1e-9))
-    seen = 0
+    rank = max(1, math.ceil(fraction * total - 1e-9))
+    count = 0
     for key in sorted(histogram):
-        seen += histogram[key]
-        if total and seen >= wanted:
+        count += histogram[key]
+        if total and count >= rank:
             return key
     return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patches as unified diffs: which files they touch, and their hunks. They are applied by `patch`."""
+"""Reader of unified diffs: the files that a patch touches, and its hunks. Applying is left to `patch`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOWHERE = "/dev/null"
 
 
 class Hunk(msgspec.Struct, frozen=True):
-    """A part of a patch: its line in the patch, the line of the file that it begins with, and its lines."""
+    """A hunk: its line number in the patch, the line of the file at which it begins, and its lines."""
 
     line: int
     begin: int
@@ -27,9 +27,10 @@ class Hunk(msgspec.Struct, frozen=True):
 
 
 class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a patch does to one file. `names` are all that it is called, as the patch has them; `link`: it becomes one.
+    """The changes that a patch makes to one file, which becomes a symbolic link if `link` is true.
 
-    `mentioned` are names outside of headers of hunks, such as those of a renaming, which have no prefix.
+    `names` are all names of the file as the patch writes them. `mentioned` are names without a prefix, from lines such
+    as `rename from`.
     """
 
     names: tuple[str, ...]
@@ -43,7 +44,7 @@ class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Open:
-    """A file's part that is being read."""
+    """The part of the current file, while it is read."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -67,7 +68,7 @@ class _Reader:
         self.files: list[FilePatch] = []
         self._hunk: list[str] | None = None
         self._head = (0, 0)
-        #: Lines of the old and of the new file that the present hunk still has to show.
+        #: Lines of the old and of the new file that the current hunk still lacks.
         self._left = (0, 0)
         self._dashes: str | None = None
 
@@ -120,7 +121,7 @@ class _Reader:
 
     def _begin_hunk(self, number: int, match: re.Match[str]) -> None:
         if self._open is None:
-            raise unreadable(self._source, number, match[0], "a hunk of a file: no file has begun (---, +++)")
+            raise unreadable(self._source, number, match[0], "a hunk of a file: no --- and +++ lines precede it")
         old, new = (int(match[at]) if match[at] is not None else 1 for at in (2, 4))
         self._hunk, self._head, self._left = [], (number, int(match[1])), (old, new)
 
@@ -131,10 +132,10 @@ class _Reader:
         if sign == "\\":
             return
         if sign not in " +-":
-            raise unreadable(self._source, number, text, f"a line of a hunk, of which {old} and {new} are missing")
+            raise unreadable(self._source, number, text, f"a line of a hunk: {old} old and {new} new lines are missing")
         self._left = old - (sign in " -"), new - (sign in " +")
         if min(self._left) < 0:
-            raise unreadable(self._source, number, text, "a line of this hunk: its head counts fewer")
+            raise unreadable(self._source, number, text, "a line of this hunk: its header counts fewer")
         self._hunk.append(text or " ")
 
     def _end_hunk(self) -> None:
@@ -144,16 +145,16 @@ class _Reader:
 
     def end(self) -> tuple[FilePatch, ...]:
         if self._left != (0, 0):
-            raise unreadable(self._source, self._head[0], "a hunk", "whole: the patch ends within it")
+            raise unreadable(self._source, self._head[0], "a hunk", "complete: the patch ends within it")
         self._end_hunk()
         self._end_file()
         if not self.files:
-            raise unreadable(self._source, None, "the whole file", "a patch: it has no --- and +++ of a file")
+            raise unreadable(self._source, None, "the whole file", "a patch: it has no --- and +++ lines")
         return tuple(self.files)
 
 
 def read_patch(data: bytes, source: str = "a patch") -> tuple[FilePatch, ...]:
-    """Read a unified diff, with or without a message around it. Bytes that are no UTF-8 stand for themselves."""
+    """Read a unified diff, with or without a message around it. Bytes that are not UTF-8 are replaced."""
     reader = _Reader(source)
     for number, text in numbered(data.decode("utf-8", "replace").encode(), source):
         reader.line(number, text)
@@ -161,11 +162,11 @@ def read_patch(data: bytes, source: str = "a patch") -> tuple[FilePatch, ...]:
 
 
 def strip_name(name: str, strip: int) -> str:
-    """Return a name as `patch -pN` takes it."""
+    """Return a name without its first `strip` folders, like `patch -pN`."""
     return "/".join(name.split("/")[strip:])
 
 
 def _name(text: str) -> str:
-    """Return the file of a `---` or `+++` line: without the time that may follow a tab."""
+    """Return the file name of a `---` or `+++` line, without the time that may follow after a tab."""
     name = text[4:].partition("\t")[0].strip()
     return name[1:-1] if len(name) > 1 and name[0] == name[-1] == '"' else name
