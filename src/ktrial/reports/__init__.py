@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports as pages, tables, Markdown and JUnit."""
+"""Reports as HTML pages, terminal tables, Markdown and JUnit."""

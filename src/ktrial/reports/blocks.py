@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reports are built of: sections of paragraphs, lists, tables, code and pictures, without any markup."""
+"""The building blocks of reports, without any markup: sections of paragraphs, lists, tables, code and pictures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 
 class Styled(NamedTuple):
-    """Words that stand out, or lead to the heading or table called `to`.
+    """Highlighted text, or a link to the heading or table with the anchor `to`.
 
-    The style is `verdict`, `about` (an aside), `strong`, `code`, or what the words stand for: `doubt`, `better`.
+    The style is `verdict`, `about` (an aside), `strong`, `code`, or the meaning of the text: `doubt`, `better`.
     """
 
     text: str
@@ -29,14 +29,14 @@ Cell = Line | Stack
 
 
 class Text(NamedTuple):
-    """A paragraph; a `note` is less important, a `doubt` more."""
+    """A paragraph; the kind `note` makes it less prominent, `doubt` more."""
 
     line: Line
     kind: str | None = None
 
 
 class Heading(NamedTuple):
-    """A title within a section; `anchor` is what leads to it."""
+    """A title within a section; links refer to its `anchor`."""
 
     line: Line
     anchor: str | None = None
@@ -44,14 +44,14 @@ class Heading(NamedTuple):
 
 
 class Items(NamedTuple):
-    """A list; `kinds` says what each line stands for."""
+    """A list; `kinds` gives the meaning of each line."""
 
     lines: Sequence[Line]
     kinds: Sequence[str] = ()
 
 
 class Grid(NamedTuple):
-    """A table. `numeric` columns hold numbers, `long` ones sentences."""
+    """A table; `numeric` columns hold numbers, `long` ones sentences."""
 
     caption: str
     headers: Sequence[str]
@@ -61,21 +61,24 @@ class Grid(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Lines that are shown as they are."""
+    """Lines that are shown unchanged."""
 
     lines: Sequence[str]
     language: str = "sh"
 
 
 class Pictures(NamedTuple):
-    """The charts of one outcome, or those of the whole comparison that these modules draw (all others if none)."""
+    """The charts of one outcome, or those charts of the whole comparison that `modules` draw.
+
+    With neither, they are the charts of the whole comparison that no other block shows.
+    """
 
     outcome: str | None = None
     modules: Sequence[str] = ()
 
 
 class Folded(NamedTuple):
-    """What only some readers want; shown only when asked for, if the form of the report can do that."""
+    """Details for some readers, collapsed if the format of the report can do that."""
 
     title: str
     blocks: Sequence[Block]
@@ -85,7 +88,7 @@ Block = Text | Heading | Items | Grid | Code | Pictures | Folded
 
 
 class ReportSection(NamedTuple):
-    """A part of a report with a title; nothing is shown of one whose blocks show nothing."""
+    """A part of a report with a title; it is omitted if its blocks show nothing."""
 
     name: str
     title: str

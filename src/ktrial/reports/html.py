@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison as one HTML file that needs nothing else: no network, no browser plug-in, no script to be read.
+"""Render a comparison as a self-contained HTML file: no network, no plug-in, readable without its script.
 
-The page's policy allows its own style and script by their hashes and nothing else; charts are SVG in the page.
+The page's security policy allows only its own style and script, by their hashes; charts are SVG in the page.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BESIDE = 400
 _EFFECTS = ("forest", "differences")
 _MARKS: Mapping[str, str] = {str(word): mark for word, mark in MARKS.items()}
 _VERDICTS: Mapping[str, str] = {str(word): key for word, key in VERDICT_KEYS.items()}
-#: Element and class of styles that are not a span with their own name.
+#: Element and class of each style that is not a span of the same name.
 _FORMS: Mapping[str, tuple[str, str | None]] = {
     "code": ("code", None),
     "strong": ("strong", None),
@@ -51,7 +51,7 @@ _FORMS: Mapping[str, tuple[str, str | None]] = {
     "worse": ("strong", "worse"),
     "trade-off": ("strong", "doubt"),
 }
-#: How many outcomes have charts, and how many points all of them together.
+#: The outcomes that get charts, and the points in all of these charts together.
 _MOST_CHARTED = 12
 _ALL_POINTS = 7500
 _MOST_POINTS = 1200
@@ -74,7 +74,13 @@ def html_page(comparison: Comparison) -> str:
         tag("a", "To the verdicts", href="#verdicts", class_="skip"),
         _header(comparison, body, sections),
         _arms(body.cast),
-        tag("main", [_section(section, parts) for section, parts in sections]),
+        tag(
+            "main",
+            [
+                tag("section", tag("h2", one.title, id=one.name), parts, aria_labelledby=one.name)
+                for one, parts in sections
+            ],
+        ),
         tag("footer", tag("p", f"{_HELP} Made by ktrial from {comparison.schema}; this file loads nothing.")),
         tag("div", id="said", class_="only-heard", aria_live="polite"),
         tag("script", Markup(SCRIPT)),
@@ -92,12 +98,8 @@ def _policy() -> str:
 
 
 def policy_hash(text: str) -> str:
-    """As a policy allows it: by its SHA-256."""
+    """Return the SHA-256 of a text as a security policy writes it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _section(section: ReportSection, parts: list[Part]) -> Markup:
-    return tag("section", tag("h2", section.title, id=section.name), parts, aria_labelledby=section.name)
 
 
 def _header(comparison: Comparison, body: _Body, sections: list[tuple[ReportSection, list[Part]]]) -> Markup:
@@ -123,11 +125,11 @@ def _arms(cast: Cast) -> Markup:
 
 
 class _Body:
-    """The content of one page; numbers its figures."""
+    """The content of a page; numbers the figures."""
 
     def __init__(self, comparison: Comparison) -> None:
-        self._sections = report_sections(comparison)
-        self._comparison = comparison = asked_only(comparison)
+        self._sections = report_sections(comparison, charted=_MOST_CHARTED)
+        comparison = asked_only(comparison)
         self._figures = 0
         self.cast = cast_of(comparison)
         wide, narrow, beside = (Style(palette=PAGE, width=width, titled=False) for width in (_WIDE, _NARROW, _BESIDE))
@@ -143,23 +145,16 @@ class _Body:
         self._targets = {*places.values(), *self._runs.values()}
 
     def headline(self) -> list[Part]:
-        """Return the pictures beside the answer: all effects, in a form for wide and one for narrow screens."""
+        """Return the pictures beside the answer: all effects, each for wide and for narrow screens."""
         return self._charts_of(_EFFECTS)
 
     def content(self) -> list[tuple[ReportSection, list[Part]]]:
-        """Return the sections that have something to show, each with what it shows."""
-        shown = []
-        for section in self._sections:
-            parts = [part for block in section.blocks for part in self._parts(block)]
-            left = len(self._comparison.outcomes) - len(self._charts)
-            if section.name == "outcomes" and left > 0:
-                told = (
-                    f"Charts are drawn of the {len(self._charts)} weightiest outcomes; of {left} more there are tables."
-                )
-                parts.insert(0, tag("p", told, class_="note"))
-            if parts:
-                shown.append((section, parts))
-        return shown
+        """Return the sections that show something, with their parts."""
+        every = [(section, self._parts_of(section.blocks)) for section in self._sections]
+        return [(section, parts) for section, parts in every if parts]
+
+    def _parts_of(self, blocks: Sequence[Block]) -> list[Part]:
+        return [part for block in blocks for part in self._parts(block)]
 
     def _parts(self, block: Block) -> list[Part]:
         match block:
@@ -173,14 +168,11 @@ class _Body:
                 return [tag("ul", items, class_="notices" if kinds else None)]
             case Grid():
                 rows = [[self._cell(cell) for cell in row] for row in block.rows]
-                return [
-                    table(block.caption, block.headers, rows, numeric=block.numeric, long=block.long, stack=True),
-                ]
+                return [table(block.caption, block.headers, rows, numeric=block.numeric, long=block.long, stack=True)]
             case Code(lines):
                 return [tag("pre", tag("code", Markup("\n".join(map(render, lines)))), tabindex=0)]
             case Folded(title, blocks):
-                inner = [part for one in blocks for part in self._parts(one)]
-                return [tag("details", tag("summary", title), inner, class_="small")]
+                return [tag("details", tag("summary", title), self._parts_of(blocks), class_="small")]
         return self._pictures(block)
 
     def _cell(self, cell: Cell) -> Part:
@@ -202,14 +194,14 @@ class _Body:
             kind = f"verdict {_VERDICTS[line.text]}"
         return tag(name, text, class_=kind)
 
-    def _pictures(self, wanted: Pictures) -> list[Part]:
-        if wanted.modules:
-            return self._charts_of(wanted.modules)
-        if wanted.outcome is None:
+    def _pictures(self, block: Pictures) -> list[Part]:
+        if block.modules:
+            return self._charts_of(block.modules)
+        if block.outcome is None:
             figures = [self._figure(chart, None) for chart in self._beside]
         else:
-            runs = self._runs.get(wanted.outcome)
-            charts = self._charts.get(wanted.outcome, ())
+            runs = self._runs.get(block.outcome)
+            charts = self._charts.get(block.outcome, ())
             figures = [self._figure(chart, None, runs if chart.name == "runs" else None) for chart in charts]
         return [tag("div", figures, class_="charts")] if figures else []
 

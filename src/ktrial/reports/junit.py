@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison as JUnit XML, which build servers read: a case for each outcome of each arm.
+"""Render a comparison as JUnit XML for build servers: one test case for each outcome of each arm.
 
-`worse` is a failure, and a guard that is broken. What does not tell the arm from another cause (`different`, `no
-difference seen`), `inconclusive` or `not comparable` is skipped: it neither passed nor failed.
+`worse` and a broken guard are failures. `inconclusive`, `not comparable` and the verdicts on observational data
+(`different`, `no difference seen`) are skipped tests, which neither pass nor fail.
 """
 
 from __future__ import annotations
@@ -22,15 +22,10 @@ _SKIPPED = frozenset({"different", "no difference seen", "inconclusive", "not co
 def junit_xml(comparison: Comparison) -> bytes:
     comparison = asked_only(comparison)
     suite = ET.Element("testsuite", {"name": clean(comparison.title)})
-    verdicts: list[str] = []
-    for outcome in comparison.outcomes:
-        for contrast in outcome.judged:
-            verdicts.append("worse" if _is_broken(contrast) else contrast.verdict)
-            suite.append(_case(outcome, contrast))
-    skipped = sum(verdict in _SKIPPED for verdict in verdicts)
-    for name, count in (("tests", len(verdicts)), ("failures", verdicts.count("worse")), ("errors", 0)):
+    suite.extend(_case(outcome, contrast) for outcome in comparison.outcomes for contrast in outcome.judged)
+    failures, skipped = (len(suite.findall(f"testcase/{name}")) for name in ("failure", "skipped"))
+    for name, count in (("tests", len(suite)), ("failures", failures), ("errors", 0), ("skipped", skipped)):
         suite.set(name, str(count))
-    suite.set("skipped", str(skipped))
     ET.SubElement(suite, "system-out").text = "\n".join(
         [clean(comparison.answer), *_figures(comparison), *_findings(comparison)]
     )
@@ -46,38 +41,31 @@ def _figures(comparison: Comparison) -> list[str]:
     lines = []
     for outcome in comparison.outcomes:
         for one in outcome.arms:
-            names = ("mean", "median", "min", "max")
-            values = [show(value, outcome.unit) for value in (one.mean, one.median, one.minimum, one.maximum)]
-            told = [f"{name} {value}" for name, value in zip(names, values, strict=True)]
-            told.insert(2, "sd -" if one.sd is None else f"sd {show(one.sd, outcome.unit)}")
-            told.insert(3, f"CV {percent(one.cv)}")
-            lines.append(clean(f"{outcome.name}, {one.arm}: n {one.n}, {', '.join(told)}"))
+            figures = (one.mean, one.median, one.sd, one.minimum, one.maximum)
+            mean, median, sd, low, high = ("-" if value is None else show(value, outcome.unit) for value in figures)
+            values = f"mean {mean}, median {median}, sd {sd}, CV {percent(one.cv)}, min {low}, max {high}"
+            lines.append(clean(f"{outcome.name}, {one.arm}: n {one.n}, {values}"))
     return lines
 
 
 def _findings(comparison: Comparison) -> list[str]:
-    """Return every doubt and note, that of an outcome with its name."""
-    found = [(finding.level, finding.sentence) for finding in comparison.findings]
+    """Return every doubt and note; those of an outcome begin with its name."""
+    lines = [f"{finding.level}: {finding.sentence}" for finding in comparison.findings]
     for outcome in comparison.outcomes:
         own = (*outcome.findings, *(one for contrast in outcome.contrasts for one in contrast.findings))
-        found += [(finding.level, f"{outcome.name}: {finding.sentence}") for finding in own]
-    return [clean(f"{level}: {sentence}") for level, sentence in dict.fromkeys(found)]
-
-
-def _is_broken(contrast: Contrast) -> bool:
-    """Return whether it is a guard that is surely worse than it may be."""
-    return any(one.kind == "guard-broken" for one in contrast.findings)
+        lines += [f"{finding.level}: {outcome.name}: {finding.sentence}" for finding in own]
+    return [clean(line) for line in dict.fromkeys(lines)]
 
 
 def _case(outcome: OutcomeComparison, contrast: Contrast) -> ET.Element:
     case = ET.Element("testcase", {"classname": clean(outcome.name), "name": clean(pair_name(contrast, outcome))})
     estimate, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
-    told = f"{contrast.verdict}: {estimate} ({interval}), {contrast.why}"
-    if contrast.verdict == "worse" or _is_broken(contrast):
-        failure = ET.SubElement(case, "failure", {"type": "worse", "message": clean(told)})
+    message = clean(f"{contrast.verdict}: {estimate} ({interval}), {contrast.why}")
+    if contrast.verdict == "worse" or any(one.kind == "guard-broken" for one in contrast.findings):
+        failure = ET.SubElement(case, "failure", {"type": "worse", "message": message})
         failure.text = clean(contrast.sentence)
     elif contrast.verdict in _SKIPPED:
-        ET.SubElement(case, "skipped", {"message": clean(told)})
+        ET.SubElement(case, "skipped", {"message": message})
     else:
-        ET.SubElement(case, "system-out").text = clean(told)
+        ET.SubElement(case, "system-out").text = message
     return case

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ladder at a glance: every outcome in a row, every tier in a column."""
+"""An overview of a ladder: one row per outcome, one column per tier."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ktrial.reports.order import by_weight
 
 
 def full_picture(found: Comparison, *, width: int) -> str:
-    """Change and verdict of every tier to the control; `noise` is what is equivalent, and nothing else is.
+    """Return change and verdict of every tier against the control; `noise` stands for `equivalent`.
 
-    Empty if nothing was asked beforehand: there the table of verdicts says it.
+    Return an empty text if all outcomes are exploratory: the table of verdicts suffices then.
     """
     tiers = list(dict.fromkeys(step.arm for outcome in found.outcomes for step in outcome.steps))
     every = [arm.arm for arm in found.arms if arm.arm != found.control]
@@ -42,7 +42,7 @@ def _cell(one: Contrast | None, outcome: OutcomeComparison) -> str:
 
 
 def tiers_text(not_run: Mapping[str, str], left_out: Mapping[str, str], *, width: int) -> str:
-    """Tiers that are not run, and what others lack."""
-    told = [(name, f"not run: {why}") for name, why in not_run.items()]
-    told += [(name, f"run without: {why}") for name, why in left_out.items()]
-    return "".join(labelled(f"  {name}", why, width=width, label_columns=12) + "\n" for name, why in told)
+    """Return the tiers that don't run, and the settings that other tiers lack."""
+    lines = [(name, f"not run: {why}") for name, why in not_run.items()]
+    lines += [(name, f"run without: {why}") for name, why in left_out.items()]
+    return "".join(labelled(f"  {name}", why, width=width, label_columns=12) + "\n" for name, why in lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several machines as rows of a table: each by itself, all together, and what to expect on one more."""
+"""Results on several machines as rows of a table: each machine, their mean, and the prediction for another one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMERIC = (3, 4, 5)
 
 
 class MachineRow(NamedTuple):
-    """One line, in the words of all reports."""
+    """A row, with changes as all reports show them."""
 
     outcome: str
     arm: str
@@ -28,7 +28,7 @@ class MachineRow(NamedTuple):
 
 
 def machine_rows(comparison: Comparison) -> list[MachineRow]:
-    """Of all contrasts that were asked over several machines."""
+    """Return the rows of all contrasts that were measured on several machines."""
     return [
         row
         for outcome in by_weight(comparison.outcomes)
@@ -38,7 +38,7 @@ def machine_rows(comparison: Comparison) -> list[MachineRow]:
 
 
 def contrast_rows(outcome: OutcomeComparison, contrast: Contrast) -> Iterator[MachineRow]:
-    """Of one contrast; nothing if only one machine was asked."""
+    """Yield the rows of a contrast; none if it was measured on one machine only."""
     name, arm, pooled = outcome.name, contrast.arm, contrast.pooled
     if pooled is None:
         return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison as Markdown that reads well as it stands and on a code hosting site.
+"""Render a comparison as Markdown that reads well as plain text and on code hosting sites.
 
-Also in the few lines that a build server shows beside a step.
+`step_summary` renders the short form that a build server shows beside a step.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from ktrial.reports.order import asked_only
 from ktrial.reports.sections import arms_grid, findings, notice_list, report_sections, tier_grids, verdict_grid
 
 _MARKS: Mapping[str, str] = {str(word): mark for word, mark in MARKS.items()}
-#: Outcome -> (title, address) of its pictures; those of the whole comparison under "".
+#: Outcome -> (title, address) of its pictures; the key "" holds those of the whole comparison.
 Addresses = Mapping[str, Sequence[tuple[str, str]]]
 
 
 def step_summary(comparison: Comparison) -> str:
-    """Return the answer, what one would notice, the verdicts, the figures of each arm, and the doubts."""
+    """Return the answer, noticeable changes, the verdicts, the figures of each arm, and the findings."""
     comparison = asked_only(comparison)
     blocks: list[Block] = [notice_list(comparison), verdict_grid(comparison), *tier_grids(comparison)]
     for outcome in comparison.outcomes:
         blocks += [Heading(outcome.name, level=4), arms_grid(outcome)]
-    if found := findings(comparison):
-        blocks += [Heading("Findings", level=4), *found]
+    if lists := findings(comparison):
+        blocks += [Heading("Findings", level=4), *lists]
     return _join_parts([*_head(comparison, 3), *_texts(blocks, {})])
 
 
 def markdown(comparison: Comparison, charts: Addresses | None = None) -> str:
-    """Return the whole report."""
     pictures = charts or {}
     parts = _head(comparison, 1)
     if comparison.accepted is not None:
@@ -50,10 +49,9 @@ def _join_parts(parts: Sequence[str]) -> str:
 
 
 def _head(comparison: Comparison, level: int) -> list[str]:
-    answer = f"**{escape(comparison.answer)}**"
     return [
         f"{'#' * level} {escape(comparison.title)}",
-        answer,
+        f"**{escape(comparison.answer)}**",
         f"Scope: {escape(comparison.scope)}.",
     ]
 
@@ -88,7 +86,7 @@ def _line(line: Line) -> str:
 
 
 def _spaced(pieces: Sequence[str | Styled]) -> str:
-    """Return the pieces with the blanks between them, which `escaped` takes away at either end."""
+    """Return the pieces with the blanks between them, which `escape` strips from each piece."""
     whole = ""
     for piece in pieces:
         text = piece if isinstance(piece, str) else piece.text
@@ -122,10 +120,11 @@ def _table(grid: Grid) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    return escape("; ".join(cell.lines)) if isinstance(cell, Stack) else _line(cell)
+    line = "; ".join(cell.lines) if isinstance(cell, Stack) else cell
+    return "-" if line == "-" else _line(line)  # no list begins within a cell, so a dash alone needs no escape
 
 
-#: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.
+#: Characters with a meaning in Markdown, in HTML within it, or on the site that shows it.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|~&#@$]|(?<=[a-zA-Z]):(?=//)|(?<=www)\.|^(?:[-+](?=\s|$)|-(?=-)|\d+[.)](?=\s|$))")
 _ENTITIES = {
     "<": "&lt;",
@@ -140,7 +139,7 @@ _ENTITIES = {
 
 
 def escape(text: str) -> str:
-    """Return foreign text that stays text: no markup, no link, no mention, no line of its own."""
+    """Escape foreign text so that it contains no markup, link, mention or line break."""
     return _SPECIAL.sub(lambda found: _ENTITIES.get(found[0], _backslashed(found[0])), clean(text).strip())
 
 
@@ -149,7 +148,7 @@ def _backslashed(text: str) -> str:
 
 
 def code_block(lines: Sequence[str], language: str = "sh") -> str:
-    """Return lines as they are, within a fence that none of them can close."""
+    """Return the lines within a fence that none of them can close."""
     shown = [clean(line) for line in lines]
     longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison as files for a repository that change no more than it does."""
+"""Publish a comparison as files for a repository; files whose content is the same stay byte-identical."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ktrial.reports.charts.svg import svg_bytes
 from ktrial.reports.markdown import markdown
 from ktrial.reports.order import by_weight
 
-#: Lists what was published, as `sha256sum` writes it.
+#: The list of published files, in the format of `sha256sum`.
 LIST = "SHA256SUMS"
 _WIDE = 900
 _MOST_CHARTED = 24
@@ -26,9 +26,9 @@ _LONGEST_NAME = 80
 
 
 def publication(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_data: bool = False) -> dict[str, bytes]:
-    """File name -> content: the report, its charts, the comparison, a file for each run, how to get it again.
+    """Return file name -> content: report, charts, comparison, a file for each run, a script that reproduces it.
 
-    `data` are files with what it was made from; `has_data` says that there are such beside these.
+    `data` holds files with the raw data; `has_data` says that such files already lie beside these.
     """
     files: dict[str, bytes] = {}
     pictures: dict[str, list[tuple[str, str]]] = {"": []}
@@ -39,13 +39,13 @@ def publication(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_d
         for chart in outcome_charts(comparison, outcome, Style()):
             _add(files, shown, chart, f"{outcome.name}-")
     files["README.md"] = markdown(comparison, pictures).encode()
-    files["comparison.json"] = _json(comparison)
+    files["comparison.json"] = plain_json.document(comparison)
     files |= _runs(comparison)
     if comparison.trial is not None:
         lines = [*_kernels(comparison), *comparison.trial.text.removesuffix("\n").split("\n")]
         files["trial.toml"] = "".join(f"{clean(line)}\n" for line in lines).encode()
     if comparison.exclusions:
-        files["exclusions.json"] = _json(comparison.exclusions)
+        files["exclusions.json"] = plain_json.document(comparison.exclusions)
     if comparison.reproduce:
         files["reproduce.sh"] = _script(comparison, has_data=has_data or bool(data)).encode()
     files |= data
@@ -55,16 +55,12 @@ def publication(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_d
 
 
 def _kernels(comparison: Comparison) -> list[str]:
-    """On which kernels the arms ran, as comments of the protocol: a word like `running` names another one elsewhere."""
+    """Return comments for the protocol with each arm's kernel: `running` would mean another kernel elsewhere."""
     arms: dict[str, list[str]] = {}
     for arm in comparison.arms:
         if kernel := arm.known.get("kernel"):
             arms.setdefault(kernel, []).append(arm.arm)
     return [f"# Linux {kernel}: {', '.join(names)}" for kernel, names in arms.items()]
-
-
-def _json(value: Any) -> bytes:
-    return plain_json.document(value)
 
 
 def _add(files: dict[str, bytes], pictures: list[tuple[str, str]], chart: Chart, before: str) -> None:
@@ -74,12 +70,12 @@ def _add(files: dict[str, bytes], pictures: list[tuple[str, str]], chart: Chart,
 
 
 def _slug(text: str) -> str:
-    """Return a name of letters, digits, dots, hyphens: no path, no hidden file, no option of a command."""
+    """Return a file name of letters, digits, dots and hyphens: no path, hidden file or command option."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:_LONGEST_NAME] or "unnamed"
 
 
 def _free(stem: str, suffix: str, taken: dict[str, bytes]) -> str:
-    """Return a name that no other one equals, not even where letter case does not count."""
+    """Return an unused name, also for file systems that ignore case."""
     lower = {name.lower() for name in taken}
     name, number = f"{stem}{suffix}", 2
     while name.lower() in lower:
@@ -88,19 +84,21 @@ def _free(stem: str, suffix: str, taken: dict[str, bytes]) -> str:
 
 
 def _runs(comparison: Comparison) -> dict[str, bytes]:
-    """Return a file for each run with all that was measured in it."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    """Return a file for each run with all its measurements."""
+    documents: dict[tuple[str, str], dict[str, Any]] = {}
     for outcome in comparison.outcomes:
         for values in outcome.arms:
             for point in values.points:
-                about = found.setdefault((values.arm, point.run), _about(values.arm, point))
+                about = documents.setdefault((values.arm, point.run), _about(values.arm, point))
                 about["measurements"][outcome.name] = {"value": point.value, "unit": outcome.unit}
     files: dict[str, bytes] = {}
     counted: dict[str, int] = {}
-    for (_, run), document in found.items():
+    for (_, run), document in documents.items():
         stem = f"runs/{_slug(run)}"
         counted[stem.lower()] = times = counted.get(stem.lower(), 0) + 1
-        files[f"{stem}.json" if times == 1 else _free(f"{stem}-{times}", ".json", files)] = _json(document)
+        files[f"{stem}.json" if times == 1 else _free(f"{stem}-{times}", ".json", files)] = plain_json.document(
+            document
+        )
     return files
 
 
@@ -118,10 +116,10 @@ def _about(arm: str, point: Point) -> dict[str, Any]:
 
 
 def _script(comparison: Comparison, *, has_data: bool) -> str:
-    """Return the commands, each word quoted; what is no command of ktrial stays a comment.
+    """Return a script with the commands, each word quoted; commands other than ktrial become comments.
 
-    With the data beside it, the script computes every number again on any machine. Without them it runs a trial anew
-    and rechecks that. The original commands stay as comments: they name files of the author's machine.
+    If the data lie beside it, the script recomputes every number on any machine, and the original commands become
+    comments because they name files of the author's machine. Otherwise it runs a trial again and rechecks that.
     """
     lines = ["#!/bin/sh", f"# {clean(comparison.title)}", "set -eu"]
     if comparison.trial is not None and not has_data:
@@ -131,7 +129,12 @@ def _script(comparison: Comparison, *, has_data: bool) -> str:
         ]
         return "\n".join((*lines, "ktrial trial run trial.toml", "ktrial trial recheck")) + "\n"
     if has_data:
-        lines += ['cd "$(dirname "$0")"', "# Every number again, from data/:", "ktrial recheck .", "# How they came:"]
+        lines += [
+            'cd "$(dirname "$0")"',
+            "# Recompute every number from data/:",
+            "ktrial recheck .",
+            "# Original commands:",
+        ]
     for command in comparison.reproduce:
         shown = clean(command)
         try:
@@ -139,6 +142,6 @@ def _script(comparison: Comparison, *, has_data: bool) -> str:
         except ValueError:
             words = []
         ours = bool(words) and words[0] in {"ktrial", "./ktrial"}
-        line = shlex.join(words) if ours else f"# not a command of ktrial: {shown}"
+        line = shlex.join(words) if ours else f"# not a ktrial command: {shown}"
         lines.append(f"# {line}" if has_data and ours else line)
     return "\n".join(lines) + "\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conditions of runs, as reports show them: which are worth showing, and how they were in each arm."""
+"""The conditions of runs for reports: which are worth showing, and their values in each arm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.judge.model.comparison import Comparison, Point
 
 
 class ShownCondition(NamedTuple):
-    """One reading of runs in the unit in which it is shown. `matters` says of all its values whether they tell."""
+    """A condition and the unit in which reports show it; `matters` decides from all values whether to show it."""
 
     name: str
     title: str
@@ -20,9 +20,9 @@ class ShownCondition(NamedTuple):
     matters: Callable[[Sequence[float]], bool]
 
     def of(self, point: Point) -> float | None:
-        """Return the value in the unit that is shown; None if it is not known."""
-        found = point.temperature_c if self.name == "temperature_c" else point.conditions.get(self.name)
-        return None if found is None else found / self.factor
+        """Return the value in the unit of the report; None if unknown."""
+        value = point.temperature_c if self.name == "temperature_c" else point.conditions.get(self.name)
+        return None if value is None else value / self.factor
 
     def show(self, value: float | None) -> str:
         return "-" if value is None else f"{value:.{self.digits}f}"
@@ -36,7 +36,7 @@ def _any_above(least: float) -> Callable[[Sequence[float]], bool]:
     return lambda values: max(values) > least
 
 
-#: In the order in which they are shown.
+#: In the order of reports.
 CONDITIONS = (
     ShownCondition("temperature_c", "°C at start", 1, 1, lambda values: True),
     ShownCondition("frequency_hz", "clock, GHz", 1e9, 2, _varies_by(0.02)),
@@ -51,18 +51,14 @@ CONDITIONS = (
 
 
 def worth_showing(points: Iterable[Point]) -> tuple[ShownCondition, ...]:
-    """Return those that were measured and vary, or that matter where they are not zero."""
+    """Return the conditions that were measured and matter."""
     runs = list(points)
-    found = []
-    for condition in CONDITIONS:
-        values = [value for point in runs if (value := condition.of(point)) is not None]
-        if values and condition.matters(values):
-            found.append(condition)
-    return tuple(found)
+    values = {one: [value for point in runs if (value := one.of(point)) is not None] for one in CONDITIONS}
+    return tuple(one for one, measured in values.items() if measured and one.matters(measured))
 
 
 def by_arm(comparison: Comparison) -> list[tuple[str, ...]]:
-    """One row for each condition worth showing: its title, and of each arm the median with the least and the most."""
+    """Return a row for each condition worth showing: its title, and each arm's median, minimum and maximum."""
     arms: dict[str, dict[str, Point]] = {source.arm: {} for source in comparison.arms}
     for outcome in comparison.outcomes:
         for values in outcome.arms:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says of a comparison, section by section, for every form that can hold tables."""
+"""The contents of a report on a comparison, section by section, for every format that has tables."""
 
 from __future__ import annotations
 
@@ -32,10 +32,17 @@ from ktrial.reports.blocks import (
 from ktrial.reports.machines import HEADERS, NUMERIC, machine_rows
 from ktrial.reports.order import asked_only, by_level, by_weight, explored, short_names
 from ktrial.reports.run_conditions import by_arm
-from ktrial.reports.sentences import adjusted_words, known_of, made_with, notices
-from ktrial.reports.trial_sentences import came_to_rows, course_sentences, placebo_sentences
+from ktrial.reports.sentences import (
+    adjusted_words,
+    came_to_rows,
+    course_sentences,
+    known_of,
+    made_with,
+    notices,
+    placebo_sentences,
+)
 
-#: Charts of the whole comparison that have a section of their own, or stand at the head.
+#: Charts of the whole comparison that have their own section or appear at the top.
 PLACED = ("forest", "differences", "course", "visits", "response", "machines")
 _MOST_CHANGES = 20
 _LEVELS = {"refuse": ("not comparable", "refuse"), "suspect": ("doubt", "doubt"), "note": ("note", "note")}
@@ -43,11 +50,14 @@ _CHECKED = {True: "holds", False: "does not hold", None: "cannot be checked"}
 _HOLE = Styled("not comparable", "verdict")
 
 
-def report_sections(comparison: Comparison) -> list[ReportSection]:
-    """Return all sections that have something to say, in the order in which they are read."""
+def report_sections(comparison: Comparison, *, charted: int | None = None) -> list[ReportSection]:
+    """Return all sections that have content, in reading order.
+
+    `charted` is the number of outcomes for which the format draws charts, the weightiest first; None means all.
+    """
     others = explored(comparison)
     comparison = asked_only(comparison)
-    found = [
+    sections = [
         ReportSection("notice", "What you would notice", [notice_list(comparison)]),
         ReportSection("verdicts", "Verdicts", [verdict_grid(comparison)]),
         *_trial(comparison),
@@ -55,36 +65,36 @@ def report_sections(comparison: Comparison) -> list[ReportSection]:
         ReportSection("tiers", "Tiers", tier_grids(comparison)),
         ReportSection("same", "What was the same, and what was not", _same_and_different(comparison)),
         ReportSection("together", "Outcomes together", [Pictures()]),
-        ReportSection("outcomes", "Outcomes one by one", _outcomes(comparison)),
+        ReportSection("outcomes", "Outcomes one by one", _outcomes(comparison, charted)),
         ReportSection("explored", "Other outcomes (exploratory)", _explored(others)),
         ReportSection("state", "Changes of the tunable state", _state_changes(comparison.state_changes)),
         ReportSection("findings", "Findings", findings(comparison)),
         ReportSection("exclusions", "Left out afterwards", _exclusions(comparison)),
         ReportSection("sources", "Where it comes from", _sources(comparison)),
     ]
-    return [section for section in found if section.blocks]
+    return [section for section in sections if section.blocks]
 
 
 def notice_list(comparison: Comparison) -> Block:
-    """Return what one would notice, trade-offs first."""
-    found = notices(comparison)
-    if not found:
-        return Text("Nothing: no outcome is better or worse beyond doubt.")
+    """Return the noticeable changes, trade-offs first."""
+    changes = notices(comparison)
+    if not changes:
+        return Text("Nothing: no outcome is clearly better or worse.")
     several = len(comparison.arms) > 2
     lines = []
-    for one in found:
+    for one in changes:
         who = (Styled(one.arm, "strong"), ", ") if several else ()
         lines.append((*who, Styled(one.kind, one.kind), f": {one.sentence}"))
-    return Items(lines, [one.kind for one in found])
+    return Items(lines, [one.kind for one in changes])
 
 
 def anchors(comparison: Comparison) -> dict[str, str]:
-    """Return where each outcome is told of."""
+    """Return the anchor of each outcome's heading."""
     return {one.name: f"outcome-{place}" for place, one in enumerate(by_weight(comparison.outcomes), 1)}
 
 
 def verdict_grid(comparison: Comparison) -> Grid:
-    """Return every outcome in every arm, the weightiest first."""
+    """Return a row for every outcome in every arm, the weightiest outcome first."""
     rows: list[tuple[Cell, ...]] = []
     names, places = short_names(comparison.outcomes), anchors(comparison)
     for outcome in by_weight(comparison.outcomes):
@@ -112,7 +122,7 @@ def verdict_grid(comparison: Comparison) -> Grid:
         n = f"{row.n_arm} / {row.n_control}" if row.n_arm or row.n_control else "0"
         rows.append((name, "-", row.arm, _HOLE, "-", "-", n, row.why))
     headers = ("outcome", "role", "arm", "verdict", "change", "interval", "n", "why")
-    caption = f"Each arm against {comparison.control}. Changes are of the measured value."
+    caption = f"Each arm against {comparison.control}. Changes refer to the measured value."
     return Grid(caption, headers, rows, (4, 5, 6), (7,))
 
 
@@ -121,38 +131,38 @@ def _change(contrast: Contrast, outcome: OutcomeComparison) -> tuple[str, str]:
 
 
 def _trial(comparison: Comparison) -> list[ReportSection]:
-    """Return how a trial went, and what its arms came to."""
+    """Return the sections about a trial's course and its arms."""
     trial = comparison.trial
     if trial is None:
         return []
     voids = [(str(one.block), ", ".join(one.order), one.void) for one in trial.drawn if one.void is not None]
     went: list[Block] = [Text(sentence) for sentence in course_sentences(comparison, trial)]
     if voids:
-        went.append(Grid("Void blocks, which count nowhere", ("block", "order", "why"), voids, (0,), (2,)))
+        went.append(Grid("Void blocks, which don't count", ("block", "order", "why"), voids, (0,), (2,)))
     rows: list[tuple[Cell, ...]] = [
         (arm, *(Stack(one) for one in lines)) for arm, *lines in came_to_rows(trial, comparison.control)
     ]
-    headers = ("arm", "sets", "in force already", "left out, and why")
-    arms: list[Block] = [Grid("What each arm came to here", headers, rows, (), (1, 2, 3))]
+    headers = ("arm", "sets", "already in force", "skipped, and why")
+    arms: list[Block] = [Grid("Settings of each arm on this machine", headers, rows, (), (1, 2, 3))]
     arms += [Text(sentence) for sentence in placebo_sentences(comparison)]
     return [
         ReportSection("values", "Value by value", [Pictures(modules=("response",))]),
-        ReportSection("course", "How it went", [*went, Pictures(modules=("course", "visits"))]),
-        ReportSection("arms", "What each arm came to", arms),
+        ReportSection("course", "Course of the trial", [*went, Pictures(modules=("course", "visits"))]),
+        ReportSection("arms", "Settings of each arm", arms),
     ]
 
 
 def _machines(comparison: Comparison) -> list[Block]:
-    """Return each machine by itself, all together, and one more; nothing if nobody asked for several."""
+    """Return a table and charts of the machines; nothing if there is only one."""
     rows = machine_rows(comparison)
     if not rows:
         return []
-    caption = "Each machine by itself, the mean of all, and what to expect on one more."
+    caption = "Each machine, the mean of all, and the expected effect on another machine."
     return [Grid(caption, HEADERS, rows, NUMERIC, (6,)), Pictures(modules=("machines",))]
 
 
 class TierRow(NamedTuple):
-    """One tier in one outcome; changes are in the words of all reports. `total` may be missing."""
+    """A tier in one outcome; `total` is its change against the control and may be missing."""
 
     outcome: str
     tier: str
@@ -167,7 +177,7 @@ class TierRow(NamedTuple):
 
 
 def tier_rows(comparison: Comparison) -> list[TierRow]:
-    """Return all tiers of all outcomes; none of a comparison without tiers."""
+    """Return a row for each tier in each outcome; none if the comparison has no tiers."""
     rows = []
     for outcome in by_weight(comparison.outcomes):
         for step in outcome.steps:
@@ -179,7 +189,7 @@ def tier_rows(comparison: Comparison) -> list[TierRow]:
 
 
 def tier_grids(comparison: Comparison) -> list[Grid]:
-    """Return each tier against the one before it and against the control; none if arms are no tiers."""
+    """Return a table of each tier against the one before it and the control; none if the arms are not tiers."""
     places = anchors(comparison)
     rows = [
         (
@@ -198,15 +208,15 @@ def tier_grids(comparison: Comparison) -> list[Grid]:
 
 
 def _same_and_different(comparison: Comparison) -> list[Block]:
-    """Return what was held the same, what was changed on purpose, what was found to differ."""
+    """Return what the arms share, what was changed on purpose, and what else differs."""
     known, arms = known_of(comparison), [source.arm for source in comparison.arms]
     declared = [change for change in comparison.state_changes if change.declared is not None]
     blocks: list[Block] = []
     if known.different:
-        rows = [(name, *(dict(values).get(arm, "not known") for arm in arms)) for name, values in known.different]
-        blocks.append(Grid("Found to differ", ("what", *arms), rows))
+        rows = [(name, *(dict(values).get(arm, "unknown") for arm in arms)) for name, values in known.different]
+        blocks.append(Grid("Differences between arms", ("what", *arms), rows))
     if conditions := by_arm(comparison):
-        blocks.append(Grid("Conditions of the runs, medians (least to most)", ("what", *arms), conditions))
+        blocks.append(Grid("Conditions of the runs: median (minimum to maximum)", ("what", *arms), conditions))
     if declared:
         lines = [_on_purpose(change) for change in declared[:_MOST_CHANGES]]
         if len(declared) > _MOST_CHANGES:
@@ -215,8 +225,8 @@ def _same_and_different(comparison: Comparison) -> list[Block]:
     if known.same:
         blocks.append(Grid("The same in all arms", ("what", "value"), known.same))
     if known.partly:
-        blocks.append(Text(f"Not known of every arm, so not compared: {', '.join(known.partly)}.", "note"))
-    return blocks or [Text("Nothing is known of the conditions of these runs: nothing was checked.")]
+        blocks.append(Text(f"Unknown for some arms, so not compared: {', '.join(known.partly)}.", "note"))
+    return blocks or [Text("The conditions of these runs are unknown, so they were not checked.")]
 
 
 def _side(value: str | None) -> str:
@@ -228,9 +238,13 @@ def _on_purpose(change: StateChange) -> str:
     return f"{change.name}: {before} \N{RIGHTWARDS ARROW} {after} in {change.arm} (declared by {change.declared})"
 
 
-def _outcomes(comparison: Comparison) -> list[Block]:
+def _outcomes(comparison: Comparison, charted: int | None) -> list[Block]:
     places = anchors(comparison)
     blocks: list[Block] = []
+    if charted is not None and (more := len(comparison.outcomes) - charted) > 0:
+        blocks.append(
+            Text(f"The {charted} weightiest outcomes have charts; the other {more} have only tables.", "note")
+        )
     for outcome in by_weight(comparison.outcomes):
         anchor = places[outcome.name]
         direction = "nobody said which way is better" if outcome.direction is None else f"{outcome.direction} is better"
@@ -239,9 +253,9 @@ def _outcomes(comparison: Comparison) -> list[Block]:
         blocks += [Text(contrast.sentence) for contrast in outcome.judged if contrast.sentence]
         blocks.append(arms_grid(outcome, f"{anchor}-runs"))
         if outcome.blind_spots:
-            blocks.append(Text(f"What it does not tell: {outcome.blind_spots}", "note"))
+            blocks.append(Text(f"What it does not show: {outcome.blind_spots}", "note"))
         if outcome.same_as:
-            blocks.append(Text(f"Says the same, and is not shown: {', '.join(outcome.same_as)}.", "note"))
+            blocks.append(Text(f"Not shown, because it says the same: {', '.join(outcome.same_as)}.", "note"))
         if behind := [*_methods(outcome), *_tests(outcome), *_checks(outcome), *_anova(outcome), *_pairs(outcome)]:
             blocks.append(Folded(f"How {outcome.name} was judged: tests and assumptions", behind))
         blocks.append(Pictures(outcome.name))
@@ -249,7 +263,7 @@ def _outcomes(comparison: Comparison) -> list[Block]:
 
 
 def arms_grid(outcome: OutcomeComparison, runs: str | None = None) -> Grid:
-    """Return the figures of each arm; its count leads to its `runs`."""
+    """Return the figures of each arm; the count links to the table of `runs`."""
     shown = column((one for values in outcome.arms for one in (values.median, values.mean)), outcome.unit)
     rows = []
     for values in outcome.arms:
@@ -287,13 +301,13 @@ def _tests(outcome: OutcomeComparison) -> list[Block]:
 
 
 def _checks(outcome: OutcomeComparison) -> list[Block]:
-    """Assumptions of the tests, and effects with an equal covariate."""
+    """Return the assumptions of the tests, and effects adjusted for a covariate."""
     lines = []
     for contrast in outcome.judged:
         for test in (contrast.test, *contrast.cross_checks):
             for check in () if test is None else test.checks:
-                held = f"{check.name} {_CHECKED[check.holds]}: {check.sentence}"
-                lines.append(f"{pair_name(contrast, outcome)}: {held}")
+                name = pair_name(contrast, outcome)
+                lines.append(f"{name}: {check.name} {_CHECKED[check.holds]}: {check.sentence}")
         if (adjusted := adjusted_words(contrast, outcome)) is not None:
             lines.append(adjusted)
     return [Items(lines)] if lines else []
@@ -320,12 +334,12 @@ def _pairs(outcome: OutcomeComparison) -> Iterator[Block]:
 
 
 def pair_name(contrast: Contrast, outcome: OutcomeComparison) -> str:
-    """Return the arm, with what it is against where that is not the control."""
+    """Return the arm; also the arm that it is compared with, unless that is the control."""
     return contrast.arm if contrast in outcome.contrasts else f"{contrast.arm} to {contrast.control}"
 
 
 def _explored(outcomes: Sequence[OutcomeComparison]) -> list[Block]:
-    """Return outcomes that the protocol did not ask for: figures, and no verdict."""
+    """Return the figures of exploratory outcomes, without verdicts."""
     rows = [
         (outcome.name, one.arm, *_change(one, outcome), str(one.n_arm), one.why)
         for outcome in outcomes
@@ -333,7 +347,7 @@ def _explored(outcomes: Sequence[OutcomeComparison]) -> list[Block]:
     ]
     if not rows:
         return []
-    headers = ("outcome", "arm", "change", "interval", "n", "what is known")
+    headers = ("outcome", "arm", "change", "interval", "n", "remark")
     figures = [block for outcome in outcomes for block in (Heading(outcome.name, level=4), arms_grid(outcome))]
     return [
         Text("The protocol did not ask for these outcomes, so they get no verdict. To judge one, run a new trial."),
@@ -343,7 +357,7 @@ def _explored(outcomes: Sequence[OutcomeComparison]) -> list[Block]:
 
 
 def _state_changes(changes: Iterable[StateChange]) -> list[Block]:
-    """Return all differences of the tunable state, those that nobody declared first."""
+    """Return all differences of the tunable state, undeclared ones first."""
     undeclared: list[tuple[Cell, ...]] = []
     declared: list[tuple[Cell, ...]] = []
     for one in changes:
@@ -356,13 +370,13 @@ def _state_changes(changes: Iterable[StateChange]) -> list[Block]:
     blocks: list[Block] = []
     if undeclared:
         count = f"{len(undeclared)} difference{'s' if len(undeclared) > 1 else ''}"
-        blocks.append(Text(f"{count} that nothing declared: the effect may be theirs.", "doubt"))
+        blocks.append(Text(f"{count} that nobody declared: they may have caused the effect.", "doubt"))
         blocks.append(Grid("Undeclared differences", headers, undeclared))
     return [*blocks, Grid("Declared differences", headers, declared)] if declared else blocks
 
 
 def findings(comparison: Comparison) -> list[Block]:
-    """Return those of the whole comparison, then those of outcomes; the gravest first."""
+    """Return the findings on the whole comparison, then those on outcomes; the gravest first."""
     blocks: list[Block] = [_findings_list(comparison.findings)] if comparison.findings else []
     for outcome in by_weight(comparison.outcomes):
         own = [*outcome.findings, *(one for contrast in outcome.judged for one in contrast.findings)]
@@ -372,25 +386,22 @@ def findings(comparison: Comparison) -> list[Block]:
     return blocks
 
 
-def _findings_list(found: Iterable[Finding]) -> Items:
+def _findings_list(every: Iterable[Finding]) -> Items:
     lines = []
-    for finding in by_level(found):
-        values = ", ".join(f"{arm} {_value(value)}" for arm, value in finding.values.items())
+    for finding in by_level(every):
+        figures = {arm: one if isinstance(one, str) else f"{one:.4g}" for arm, one in finding.values.items()}
+        values = ", ".join(f"{arm} {figure}" for arm, figure in figures.items())
         aside = (Styled(f" ({values})", "note"),) if values else ()
         lines.append((Styled(*_LEVELS[finding.level]), f": {finding.sentence}", *aside))
     return Items(lines)
 
 
-def _value(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
-
-
 def _exclusions(comparison: Comparison) -> list[Block]:
-    """Return what was left out afterwards, why, and what depends on it."""
+    """Return the runs excluded afterwards, the reasons, and the verdicts that depend on them."""
     if not comparison.exclusions:
         return []
     lines = [
-        f"{one.what}: {one.reason} ({len(one.runs)} left out; {dependence_words(one.changed, one.moved)})"
+        f"{one.what}: {one.reason} ({len(one.runs)} excluded; {dependence_words(one.changed, one.moved)})"
         for one in comparison.exclusions
     ]
     if comparison.without is None:
@@ -400,7 +411,7 @@ def _exclusions(comparison: Comparison) -> list[Block]:
 
 
 def _side_by_side(comparison: Comparison, without: Comparison) -> Grid:
-    """Return every verdict with the exclusions beside that with all runs."""
+    """Return a table of every verdict with the exclusions beside the verdict on all runs."""
     all_runs = {(outcome.name, one.arm): (one, outcome) for outcome in without.outcomes for one in outcome.contrasts}
     depends = {*changed_verdicts(comparison, without), *moved_intervals(comparison, without)}
     rows = []
@@ -422,12 +433,12 @@ def _side_by_side(comparison: Comparison, without: Comparison) -> Grid:
 
 
 def _sources(comparison: Comparison) -> list[Block]:
-    """Return where the runs come from, how to see them, how to make them again, and with what they were made."""
+    """Return the sources of the runs, the protocol, the commands that reproduce them, and versions."""
     rows = [
         (
             one.arm,
             *map(str, (one.runs, one.failed, one.void)),
-            *("not known" if count is None else str(count) for count in (one.boots, one.machines)),
+            *("unknown" if count is None else str(count) for count in (one.boots, one.machines)),
             ", ".join(one.sources),
         )
         for one in comparison.arms
@@ -436,31 +447,31 @@ def _sources(comparison: Comparison) -> list[Block]:
     show, raw = Styled("ktrial show RUN", "code"), Styled("ktrial show RUN --raw stdout", "code")
     blocks: list[Block] = [
         Grid("Runs of each arm", headers, rows, (1, 2, 3, 4, 5), (6,)),
-        Text((show, " shows a run, ", raw, " what the tool printed.")),
+        Text((show, " shows a run, ", raw, " shows the output of its tool.")),
         *_protocol(comparison, comparison.trial),
     ]
     if comparison.reproduce:
-        blocks += [Heading("To get this again"), Code(comparison.reproduce)]
+        blocks += [Heading("Commands that reproduce this"), Code(comparison.reproduce)]
     if versions := made_with(comparison):
         blocks += [Heading("Made with"), Grid("Versions", ("what", "version"), versions)]
     return blocks
 
 
 def _protocol(comparison: Comparison, trial: ToldTrial | None) -> list[Block]:
-    """Return the protocol: of a trial as a file that runs the like again."""
+    """Return the protocol; for a trial, as the file that runs it again."""
     sha256, fixed = comparison.protocol_sha256, Heading("Protocol, fixed before the first run")
     digest = None if sha256 is None else Styled(sha256, "code")
     if trial is not None:
-        of = " is the SHA-256 of it, of what the judge goes by and of what the arms came to; every run bears it."
+        of = " is the SHA-256 of the protocol, the rules of judgement and the arms' settings. Every run carries it."
         return [fixed, Code(trial.text.split("\n"), "toml"), *([] if digest is None else [Text((digest, of))])]
     blocks: list[Block] = [] if digest is None else [Text(("SHA-256 ", digest))]
     if comparison.protocol:
-        blocks.append(Grid("Protocol", ("what", "is"), protocol_rows(comparison.protocol), (), (1,)))
+        blocks.append(Grid("Protocol", ("key", "value"), protocol_rows(comparison.protocol), (), (1,)))
     return [fixed, *blocks] if blocks else []
 
 
 def protocol_rows(protocol: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
-    """Return each value under its place in the document, as `design.cap`."""
+    """Return each value with its path in the document, such as `design.cap`."""
     rows: list[tuple[str, str]] = []
     for name, value in protocol.items():
         if isinstance(value, Mapping) and value:

@@ -1,29 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences of a report that follow from a comparison: what one would notice, what was held the same."""
+"""Statements of reports that follow from a comparison: noticeable changes, shared facts, the course of a trial."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
+from ktrial.judge.model.trial_summary import ToldTrial
 from ktrial.judge.model.words import effect_phrase, effect_text
 from ktrial.reports.order import by_weight, short_names
 
 
 def adjusted_words(contrast: Contrast, outcome: OutcomeComparison) -> str | None:
-    """Return the effect with an equal covariate, beside the one without: None if none was adjusted for."""
+    """Return the effect adjusted for a covariate beside the raw one; None if there is no covariate."""
     if contrast.adjusted is None or contrast.adjusted_for is None:
         return None
     raw, _ = effect_text(contrast.effect, outcome.unit, outcome.direction)
     estimate, interval = effect_text(contrast.adjusted, outcome.unit, outcome.direction)
-    return f"{contrast.arm}: with equal {contrast.adjusted_for} the change is {estimate} ({interval}), else {raw}"
+    return f"{contrast.arm}: with equal {contrast.adjusted_for} the change is {estimate} ({interval}), otherwise {raw}"
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Something that a user of the arm would notice."""
+    """A change that a user of the arm would notice."""
 
     arm: str
     kind: Literal["trade-off", "worse", "better"]
@@ -31,26 +32,20 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 def notices(comparison: Comparison) -> list[Notice]:
-    """Per arm: what got better at the price of what, else what got worse, what better."""
+    """Return trade-offs first, then what is worse and what is better, arm by arm."""
     names = short_names(comparison.outcomes)
-    found: list[Notice] = []
-    for arm in dict.fromkeys(contrast.arm for _, contrast in _weighty(comparison)):
-        own = [(outcome, contrast) for outcome, contrast in _weighty(comparison) if contrast.arm == arm]
+    every = [(outcome, contrast) for outcome in by_weight(comparison.outcomes) for contrast in outcome.contrasts]
+    changes: list[Notice] = []
+    for arm in dict.fromkeys(contrast.arm for _, contrast in every):
+        own = [one for one in every if one[1].arm == arm]
         better = [one for one in own if one[1].verdict == "better"]
         worse = [one for one in own if one[1].verdict == "worse"]
         if better and worse:
             gain, price = (_change(names, *one[0]) for one in (better, worse))
-            found.append(Notice(arm, "trade-off", f"{gain}, at the price of {price}."))
-        found += [Notice(arm, "worse", _sentence(names, *one)) for one in worse]
-        found += [Notice(arm, "better", _sentence(names, *one)) for one in better]
-    rank = {"trade-off": 0, "worse": 1, "better": 1}
-    return sorted(found, key=lambda notice: rank[notice.kind])
-
-
-def _weighty(comparison: Comparison) -> Iterator[tuple[OutcomeComparison, Contrast]]:
-    for outcome in by_weight(comparison.outcomes):
-        for contrast in outcome.contrasts:
-            yield outcome, contrast
+            changes.append(Notice(arm, "trade-off", f"{gain}, at the price of {price}."))
+        changes += [Notice(arm, "worse", _sentence(names, *one)) for one in worse]
+        changes += [Notice(arm, "better", _sentence(names, *one)) for one in better]
+    return sorted(changes, key=lambda notice: notice.kind != "trade-off")
 
 
 def _change(names: Mapping[str, str], outcome: OutcomeComparison, contrast: Contrast) -> str:
@@ -66,7 +61,7 @@ def _sentence(names: Mapping[str, str], outcome: OutcomeComparison, contrast: Co
 
 
 class KnownFacts(msgspec.Struct, frozen=True):
-    """What is known of all arms by name: the same in all, different, or not known of some."""
+    """Facts about the arms by name: equal in all, different, or unknown for some."""
 
     same: tuple[tuple[str, str], ...]
     different: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
@@ -74,7 +69,6 @@ class KnownFacts(msgspec.Struct, frozen=True):
 
 
 def known_of(comparison: Comparison) -> KnownFacts:
-    """Sorts what is known of the arms by whether it was held the same."""
     same, different, partly = [], [], []
     for name in sorted({name for source in comparison.arms for name in source.known}):
         values = [(source.arm, source.known[name]) for source in comparison.arms if name in source.known]
@@ -88,6 +82,68 @@ def known_of(comparison: Comparison) -> KnownFacts:
 
 
 def made_with(comparison: Comparison) -> list[tuple[str, str]]:
-    """Versions of what computed, and the digest of the question that `ktrial recheck` puts again."""
-    asked = [] if comparison.asked_sha256 is None else [("question, SHA-256", comparison.asked_sha256)]
-    return [*comparison.versions.items(), *asked]
+    """Return the versions of the programs, and the digest of the question that `ktrial recheck` asks again."""
+    question = [] if comparison.asked_sha256 is None else [("question, SHA-256", comparison.asked_sha256)]
+    return [*comparison.versions.items(), *question]
+
+
+def count_words(number: int, one: str, many: str) -> str:
+    """Return a count such as `1 block` or `3 blocks`."""
+    return f"{number} {one if number == 1 else many}"
+
+
+Lines = tuple[str, ...]
+
+
+def came_to_rows(trial: ToldTrial, control: str) -> list[tuple[str, Lines, Lines, Lines]]:
+    """Return for each arm, as lines: what it set, what was already in force, what was skipped and why."""
+    rows = []
+    for one in trial.arms:
+        nothing = "nothing: the machine unchanged" if one.arm == control else "nothing: a placebo"
+        refused = tuple(f"{name}: {reason}" for name, reason in one.refused.items())
+        rows.append((one.arm, one.lines or (nothing,), one.same or ("-",), refused or ("-",)))
+    return rows
+
+
+def placebo_sentences(comparison: Comparison) -> list[str]:
+    """Return a sentence for each placebo: whether this trial sees an effect of an arm that changes nothing."""
+    trial = comparison.trial
+    placebos = {one.arm for one in trial.arms if one.placebo} if trial is not None else set()
+    primaries = (one for outcome in comparison.outcomes if outcome.role == "primary" for one in outcome.contrasts)
+    sentences = []
+    for contrast in primaries:
+        if contrast.arm in placebos:
+            if contrast.verdict in ("better", "worse"):
+                shown = (
+                    f"is {contrast.verdict} although it changes nothing: this trial shows an effect that is not real"
+                )
+            else:
+                shown = f"changes nothing and is {contrast.verdict}: this trial shows no effect where there is none"
+            sentences.append(f"The placebo ({contrast.arm}) {shown}.")
+    return sentences
+
+
+def ended_words(comparison: Comparison, trial: ToldTrial) -> str | None:
+    """Return why the trial ended; None while it goes on."""
+    verdicts = {
+        one.verdict for outcome in comparison.outcomes if outcome.role == "primary" for one in outcome.contrasts
+    }
+    if trial.ended is not None and verdicts == {"not comparable"}:
+        return "its arms cannot be compared"
+    return trial.ended
+
+
+def blocks_words(trial: ToldTrial) -> str:
+    """Return the number of blocks, with the cap; an extended trial has more blocks than its cap."""
+    if trial.cap is not None and trial.blocks > trial.cap:
+        return f"{trial.blocks} blocks, {trial.blocks - trial.cap} of them after its cap of {trial.cap}"
+    return f"{trial.blocks}{'' if trial.cap is None else f' of at most {trial.cap}'} blocks"
+
+
+def course_sentences(comparison: Comparison, trial: ToldTrial) -> list[str]:
+    """Return how many blocks the trial made and why it ended."""
+    why = ended_words(comparison, trial)
+    void = sum(one.void is not None for one in trial.drawn)
+    void_words = f", {count_words(void, 'more is', 'more are')} void and not counted" if void else ""
+    ended = "The trial is not over." if why is None else f"It ended: {why}."
+    return [f"{blocks_words(trial)}{void_words}. {ended} It waited {trial.settle_s:g} s before each visit."]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison as text for a terminal: the answer, the verdicts, the figures of each arm, the doubts."""
+"""Render a comparison as text for a terminal: the answer, the verdicts, the figures of each arm, the doubts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.compare.missing import HoleRow, hole_rows
 from ktrial.judge.model.comparison import ArmSource, Comparison, Contrast, OutcomeComparison, StateChange
 from ktrial.judge.model.words import effect_text
 from ktrial.kit.finding import Finding
-from ktrial.kit.tables import labelled, paragraph, table
+from ktrial.kit.tables import labelled, paragraph, shorten, table
 from ktrial.reports.ladder import full_picture
 from ktrial.reports.machines import HEADERS, machine_rows
 from ktrial.reports.order import explored
@@ -21,13 +21,13 @@ from ktrial.reports.sentences import adjusted_words
 
 _MARKS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
 _BETTER = {"lower": "less", "higher": "more", None: "?"}
-#: State changes that are shown; --json has all.
+#: The most state changes that are shown; --json has all.
 _SHOWN_CHANGES = 10
 _LONGEST = 40
 
 
 def comparison_text(found: Comparison, *, width: int) -> str:
-    """Return all of it. A number behind a verdict refers to the doubts below the table."""
+    """Return the report; the numbers behind a verdict refer to the doubts below the table."""
     notes = _NumberedNotes()
     parts = [
         paragraph(found.answer, width=width),
@@ -48,14 +48,14 @@ def comparison_text(found: Comparison, *, width: int) -> str:
 
 
 class _NumberedNotes:
-    """Findings of contrasts and outcomes, each with a number when it is first met."""
+    """Numbers the findings of contrasts and outcomes in the order in which they first appear."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._levels: dict[str, str] = {}
 
     def marks(self, findings: Iterable[Finding]) -> str:
-        """`1,3`."""
+        """Return the numbers of findings, such as `1,3`."""
         numbers = []
         for one in findings:
             self._levels.setdefault(one.sentence, _MARKS[one.level])
@@ -79,14 +79,10 @@ def _arms(arms: Sequence[ArmSource], control: str, width: int) -> str:
                 ", ".join([f"{one.runs} good", *lost]),
                 "?" if one.boots is None else str(one.boots),
                 one.known.get("kernel", "?"),
-                _sources(one.sources),
+                _some([name.rsplit("/", 1)[-1] for name in one.sources]),
             )
         )
     return table(("arm", "runs", "boots", "kernel", "from"), rows, width=width)
-
-
-def _sources(names: Sequence[str]) -> str:
-    return _some([name.rsplit("/", 1)[-1] for name in names])
 
 
 def _verdicts(found: Comparison, notes: _NumberedNotes, width: int) -> str:
@@ -99,7 +95,7 @@ def _verdicts(found: Comparison, notes: _NumberedNotes, width: int) -> str:
             row = _row(contrast, outcome, word)
             rows.append((_name(outcome) if place == 0 else "", *row, notes.marks(findings)))
     if not rows and not holes:
-        return "No outcome is in the control and in another arm."
+        return "The control and the other arms have no outcome in common."
     judged = len(rows)
     rows += [_hole(hole) for hole in holes]
     headers = ("outcome", "arm", "change", "interval", "verdict", "n", "doubts")
@@ -120,10 +116,10 @@ def _verdicts(found: Comparison, notes: _NumberedNotes, width: int) -> str:
         if one.same_as
     ]
     lines += [
-        paragraph(f"{outcome.name} {told}", width=width, indent="  ")
+        paragraph(f"{outcome.name} {words}", width=width, indent="  ")
         for outcome in outcomes
         for contrast in outcome.contrasts
-        if (told := adjusted_words(contrast, outcome)) is not None
+        if (words := adjusted_words(contrast, outcome)) is not None
     ]
     return "\n".join(lines)
 
@@ -134,7 +130,7 @@ def _hole(row: HoleRow) -> tuple[str, ...]:
 
 
 def _hole_reasons(holes: Sequence[HoleRow], width: int) -> list[str]:
-    """Return a line for each benchmark and reason."""
+    """Return a line for each reason, with its benchmarks."""
     reasons: dict[str, list[str]] = {}
     for row in holes:
         reasons.setdefault(row.why, []).append(row.benchmark)
@@ -145,7 +141,7 @@ def _hole_reasons(holes: Sequence[HoleRow], width: int) -> list[str]:
 
 
 def _machines(found: Comparison, width: int) -> str:
-    """Return each machine by itself, all together, and one more."""
+    """Return each machine, their mean, and the prediction for another one."""
     parts = []
     for (name, arm), group in groupby(machine_rows(found), key=lambda row: (row.outcome, row.arm)):
         rows = list(group)
@@ -156,7 +152,7 @@ def _machines(found: Comparison, width: int) -> str:
 
 
 def _tiers(found: Comparison, notes: _NumberedNotes, width: int) -> str:
-    """Return each tier against the one before it, outcome by outcome."""
+    """Return each tier against the one before it and the control, outcome by outcome."""
     steps = {(one.name, step.arm): step for one in found.outcomes for step in one.steps}
     headers = ("tier", "to", "step", "interval", "verdict", f"to {found.control}", "doubts")
     parts = []
@@ -182,14 +178,8 @@ def _name(outcome: OutcomeComparison) -> str:
 
 
 def _row(contrast: Contrast, outcome: OutcomeComparison, word: str) -> tuple[str, ...]:
-    change, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
-    return (
-        contrast.arm,
-        change,
-        interval,
-        word,
-        f"{contrast.n_control}+{contrast.n_arm}",
-    )
+    effect = effect_text(contrast.effect, outcome.unit, outcome.direction)
+    return (contrast.arm, *effect, word, f"{contrast.n_control}+{contrast.n_arm}")
 
 
 def _figures(outcomes: Sequence[OutcomeComparison], width: int) -> str:
@@ -199,41 +189,32 @@ def _figures(outcomes: Sequence[OutcomeComparison], width: int) -> str:
         scale = scale_for(largest, outcome.unit)
         unit = scale[1] or outcome.unit
         for place, arm in enumerate(outcome.arms):
-            rows.append(
-                (
-                    f"{_name(outcome)} ({unit}, {_BETTER[outcome.direction]})" if place == 0 else "",
-                    arm.arm,
-                    str(arm.n),
-                    number(arm.mean, scale),
-                    number(arm.median, scale),
-                    "-" if arm.sd is None else number(arm.sd, scale),
-                    percent(arm.cv),
-                    number(arm.minimum, scale),
-                    number(arm.maximum, scale),
-                )
-            )
+            name = f"{_name(outcome)} ({unit}, {_BETTER[outcome.direction]})" if place == 0 else ""
+            figures = (arm.mean, arm.median, arm.sd, arm.minimum, arm.maximum)
+            mean, median, sd, low, high = ("-" if one is None else number(one, scale) for one in figures)
+            rows.append((name, arm.arm, str(arm.n), mean, median, sd, percent(arm.cv), low, high))
     headers = ("outcome (unit, better)", "arm", "n", "mean", "median", "sd", "CV", "min", "max")
     return table(headers, rows, width=width) if rows else ""
 
 
 def _pairs(outcome: OutcomeComparison, width: int) -> str:
-    """Analyses of variance, and all pairs of arms."""
+    """Return analyses of variance, and all pairs of arms."""
     lines = []
     for anova in outcome.anova:
         residual = next((row.df for row in anova.rows if row.f is None), None)
-        told = [
+        factors = [
             f"{row.source} F({row.df:g}, {residual:g}) = {row.f:.4g}, p {_p(row.p)}"
             for row in anova.rows
             if row.f is not None and row.p is not None and residual is not None
         ]
         note = f" ({anova.note})" if anova.note else ""
-        lines.append(paragraph(f"{_name(outcome)}, {anova.name}: {'; '.join(told) or '-'}{note}", width=width))
+        lines.append(paragraph(f"{_name(outcome)}, {anova.name}: {'; '.join(factors) or '-'}{note}", width=width))
     for pairwise in outcome.pairwise:
         rows = []
         for pair in pairwise.pairs:
-            change, interval = effect_text(pair.effect, outcome.unit, outcome.direction)
+            effect = effect_text(pair.effect, outcome.unit, outcome.direction)
             figures = (f"{pair.statistic:.4g}", _p(pair.p_adjusted), "yes" if pair.differs else "not shown")
-            rows.append((f"{pair.second} to {pair.first}", change, interval, *figures))
+            rows.append((f"{pair.second} to {pair.first}", *effect, *figures))
         lines.append(
             paragraph(f"{_name(outcome)}, all pairs by {pairwise.method} (a cross-check, no verdict):", width=width)
         )
@@ -246,7 +227,7 @@ def _p(value: float) -> str:
 
 
 def _conditions(found: Comparison, width: int) -> str:
-    """Medians of what was read of each arm's runs, with the least and the most."""
+    """Return median, minimum and maximum of the conditions of each arm's runs."""
     rows = by_arm(found)
     return table(("conditions of runs", *(one.arm for one in found.arms)), rows, width=width) if rows else ""
 
@@ -268,16 +249,14 @@ def _states(changes: Sequence[StateChange], width: int) -> str:
 def _side(text: str | None) -> str:
     if text is None:
         return "(absent)"
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 1]}…"
+    return shorten(" ".join(text.split()), _LONGEST)
 
 
 def _exclusions(found: Comparison, width: int) -> str:
     if found.without is None:
         return ""
     lines = [
-        paragraph(f"Left out after it was seen: {one.what}, because {one.reason}", width=width)
-        for one in found.exclusions
+        paragraph(f"Excluded after the runs: {one.what}, because {one.reason}", width=width) for one in found.exclusions
     ]
     whole = {(one.name, each.arm): (one, each) for one in found.without.outcomes for each in one.contrasts}
     rows = []

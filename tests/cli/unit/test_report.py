@@ -166,6 +166,6 @@ def test_a_trial_of_the_store_is_named_as_it_is(machine: FakeRoot, tmp_path: Pat
     page = tmp_path / "trial.html"
     ran = machine.run("--store", file, "report", trial, "-o", str(page))
     assert ran.status == 0, ran.err
-    assert "How it went" in page.read_text(encoding="utf-8")
+    assert "Course of the trial" in page.read_text(encoding="utf-8")
     unknown = machine.run("--store", file, "report", "nothing", "-o", str(tmp_path / "n.html"))
     assert (unknown.status, "unknown trial: 'nothing'" in unknown.err) == (2, True), unknown.err

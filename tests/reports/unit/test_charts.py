@@ -229,7 +229,7 @@ def test_bins_are_those_of_numpy() -> None:
 
 def test_many_runs_make_histograms_whose_shares_are_whole() -> None:
     chart = outcome_charts(ALL["large"], ALL["large"].outcomes[0], Style())[2]
-    assert chart.title == "How often which value"
+    assert chart.title == "Distribution of values"
     for panel in chart.spec["vconcat"]:
         assert sum(value["share"] for value in panel["data"]["values"]) == pytest.approx(1.0)
 

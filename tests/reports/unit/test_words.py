@@ -58,7 +58,7 @@ def test_an_adjusted_effect_stands_beside_the_raw_one() -> None:
     assert adjusted_words(plain, outcome) is None
     adjusted = msgspec.structs.replace(plain, adjusted=held, adjusted_for="start temperature")
     told = adjusted_words(adjusted, msgspec.structs.replace(outcome, direction="lower"))
-    assert told == "wsf500: with equal start temperature the change is -10 % (-15 % to -5 %), else -20 %"
+    assert told == "wsf500: with equal start temperature the change is -10 % (-15 % to -5 %), otherwise -20 %"
 
 
 def test_weighty_outcomes_come_first() -> None:

@@ -98,7 +98,7 @@ def test_a_trial_that_was_refused_is_not_called_decided() -> None:
     primary = told.outcomes[0]
     refused = tuple(replace(one, verdict="not comparable") for one in primary.contrasts)
     said = trial_text(replace(told, outcomes=(replace(primary, contrasts=refused),)), width=80)
-    assert said.startswith("swappiness: 10 of at most 20 blocks; nothing of it can be compared\n")
+    assert said.startswith("swappiness: 10 of at most 20 blocks; its arms cannot be compared\n")
     assert "decided" not in said.splitlines()[0]
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of a comparison: one file for each kind, found by walking, and those that other packages bring.
+"""Charts of a comparison: each kind is a module of this folder or a plug-in of another package.
 
-A module holds PLACE, its place in the order of charts, and either `of_comparison(comparison, style)` or
-`of_outcome(comparison, outcome, style)`; both return the charts that these data allow, often none. The name of a chart
-is that of its module, or begins with it and a hyphen.
+A module defines PLACE, its place in the order of charts, and `of_comparison(comparison, style)` or
+`of_outcome(comparison, outcome, style)`. Both return the charts that the data allow, often none. A chart is named after
+its module, with an optional suffix after a hyphen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ktrial.kit.errors import KtrialError
 from ktrial.kit.plug_ins import CHART, guarded, of_others
 from ktrial.reports.charts.drawing import Chart, Style
 
-#: Why charts of other packages could not be drawn, each once.
+#: Reasons why charts of other packages could not be drawn, without repetition.
 _FAILED: dict[str, None] = {}
 
 
@@ -29,32 +29,33 @@ def _of_others() -> tuple[ModuleType, ...]:
 
 
 def left_out() -> tuple[str, ...]:
-    """Return a sentence for each chart of another package that could not be drawn so far."""
+    """Return a sentence for each chart of another package that has failed so far."""
     _of_others()
     return tuple(_FAILED)
 
 
 def _modules(function: str) -> list[ModuleType]:
-    found = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-    found += _of_others()
-    return sorted((one for one in found if hasattr(one, function)), key=lambda one: int(one.PLACE))
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    modules += _of_others()
+    return sorted((one for one in modules if hasattr(one, function)), key=lambda one: int(one.PLACE))
 
 
 def comparison_charts(
     comparison: Comparison, style: Style, only: Container[str] | None = None, without: Container[str] = ()
 ) -> tuple[Chart, ...]:
-    """Return the charts that show all outcomes at once; `only` those of some modules, or `without` them."""
+    """Return the charts that show all outcomes at once: of all modules, `only` of some, or of all `without` some."""
     kinds = [(module.__name__.rpartition(".")[2], module) for module in _modules("of_comparison")]
-    wanted = [module for kind, module in kinds if (only is None or kind in only) and kind not in without]
-    return _all(_draw(module, "of_comparison", comparison, style) for module in wanted)
+    chosen = [module for kind, module in kinds if (only is None or kind in only) and kind not in without]
+    return tuple(chart for module in chosen for chart in _draw(module, "of_comparison", comparison, style))
 
 
 def outcome_charts(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> tuple[Chart, ...]:
-    return _all(_draw(module, "of_outcome", comparison, outcome, style) for module in _modules("of_outcome"))
+    modules = _modules("of_outcome")
+    return tuple(chart for module in modules for chart in _draw(module, "of_outcome", comparison, outcome, style))
 
 
 def _draw(module: ModuleType, function: str, *arguments: object) -> Iterable[Chart]:
-    """Return the charts of a module; one of another package that fails has none."""
+    """Return the charts of a module; none if a module of another package fails."""
     make: Callable[..., Iterable[Chart]] = getattr(module, function)
     if module.__name__.startswith(f"{__name__}."):
         return make(*arguments)
@@ -63,7 +64,3 @@ def _draw(module: ModuleType, function: str, *arguments: object) -> Iterable[Cha
     except KtrialError as error:
         _FAILED.setdefault(error.message)
         return ()
-
-
-def _all(made: Iterable[Iterable[Chart]]) -> tuple[Chart, ...]:
-    return tuple(chart for charts in made for chart in charts)

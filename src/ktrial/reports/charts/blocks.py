@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks: the runs of one block joined by a line, so that what changed within blocks is seen."""
+"""The arms of each block joined by a line, which shows the change within blocks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ktrial.reports.charts.drawing import (
     Style,
     Table,
     arm_colour,
-    axis_title,
     cast_of,
     frame,
     label,
     value_axis,
+    value_channel,
 )
 
 PLACE = 11
@@ -28,18 +28,18 @@ _HEIGHT = 200
 
 
 def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> Iterator[Chart]:
-    """Yield a line for each block that holds two arms at least."""
+    """Yield a chart with a line for each block that has at least two arms."""
     cast = cast_of(comparison)
     blocks = _blocks(outcome, cast)
     if len(blocks) < 2:
         return
     shown = _spread(list(blocks), _MOST_BLOCKS)
-    thinned = f" {len(shown)} of {len(blocks)} blocks are drawn." if len(shown) < len(blocks) else ""
+    thinned = f" The chart shows {len(shown)} of {len(blocks)} blocks." if len(shown) < len(blocks) else ""
     chosen = {name: blocks[name] for name in shown}
     yield Chart(
         name="blocks",
         title="Block by block",
-        caption=f"Each line joins the arms of one block; where a block holds several runs of an arm, their median."
+        caption="Each line joins the arms of one block; a point is the median of an arm's runs in the block."
         f"{_agreement(comparison, outcome, cast, blocks)}{thinned}{cast.note}",
         spec=frame(style, outcome.name, _body(outcome, chosen, cast, style)),
         table=_table(outcome, chosen, cast),
@@ -47,15 +47,15 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
 
 
 def _blocks(outcome: OutcomeComparison, cast: Cast) -> dict[str, dict[int, float]]:
-    """Block -> number of the arm -> median; of blocks with two arms or more."""
-    found: dict[str, dict[int, list[float]]] = {}
+    """Return block -> number of the arm -> median, for blocks with at least two arms."""
+    blocks: dict[str, dict[int, list[float]]] = {}
     for values in outcome.arms:
         for point in values.points if values.arm in cast.arms else ():
             if point.block is not None:
-                found.setdefault(point.block, {}).setdefault(cast.number(values.arm), []).append(point.value)
+                blocks.setdefault(point.block, {}).setdefault(cast.number(values.arm), []).append(point.value)
     return {
-        block: {arm: statistics.median(kept) for arm, kept in sorted(arms.items())}
-        for block, arms in found.items()
+        block: {arm: statistics.median(runs) for arm, runs in sorted(arms.items())}
+        for block, arms in blocks.items()
         if len(arms) > 1
     }
 
@@ -69,12 +69,12 @@ def _spread(names: list[str], most: int) -> list[str]:
 def _agreement(
     comparison: Comparison, outcome: OutcomeComparison, cast: Cast, blocks: dict[str, dict[int, float]]
 ) -> str:
-    """In how many blocks the arm was the better one; only where two arms make that one number."""
+    """Return the sentence that says in how many blocks the arm was better; empty unless there are two arms."""
     if len(cast.arms) != 2 or cast.hidden or outcome.direction is None:
         return ""
     sign = -1 if outcome.direction == "lower" else 1
     wins = sum(sign * (arms[1] - arms[0]) > 0 for arms in blocks.values())
-    return f" {label(cast.arms[1])} is the better one in {wins} of {len(blocks)}."
+    return f" {label(cast.arms[1])} is better in {wins} of {len(blocks)} blocks."
 
 
 def _table(outcome: OutcomeComparison, blocks: dict[str, dict[int, float]], cast: Cast) -> Table:
@@ -108,12 +108,7 @@ def _body(outcome: OutcomeComparison, blocks: dict[str, dict[int, float]], cast:
             "labelExpr": " ".join(f"datum.value == {arm} ? {_quoted(name)} :" for arm, name in names.items()) + " ''",
         },
     }
-    y: Spec = {
-        "field": "value",
-        "type": "quantitative",
-        "scale": axis.scale(),
-        "axis": {"title": axis_title(outcome, axis), "tickCount": 5},
-    }
+    y = {"field": "value"} | value_channel(outcome, axis)
     faint = 0.75 if len(blocks) <= 30 else 0.35
     return {
         "width": style.width - 70,
@@ -133,6 +128,6 @@ def _body(outcome: OutcomeComparison, blocks: dict[str, dict[int, float]], cast:
 
 
 def _quoted(text: str) -> str:
-    """Return a string of Vega's expressions in which nothing can end it: all but plain characters by their code."""
+    """Return a string literal for Vega expressions; all but letters and digits are escaped, so none can end it."""
     safe = (one if one.isascii() and one.isalnum() else f"\\u{{{ord(one):x}}}" for one in text)
     return f"'{''.join(safe)}'"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each setting of a screening does: a point with its interval, the largest first, suspects in colour."""
+"""The effect of each setting in a screening: a point with its interval, largest first, suspects in colour."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 from ktrial.judge.model.judgement import Coefficient, Screened
 from ktrial.judge.model.words import percent_text, range_text
-from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label
+from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label, linear
 from ktrial.reports.charts.forest import RATIO_LABEL, ticks
 from ktrial.reports.order import weightiest
 
-#: How many settings one panel shows; the rest is in the table.
+#: A panel shows at most this many settings; the table shows all.
 MOST_ROWS = 40
 _STEP, _NAMES = 18, 250
 _TITLE = "worse  \N{LEFTWARDS ARROW}   switched on, against switched off   \N{RIGHTWARDS ARROW}  better"
 
 
 def coefficients_chart(title: str, screenings: Sequence[Sequence[Screened]], style: Style) -> Chart:
-    """Return a panel for every outcome of every round that was looked at."""
+    """Return a chart with a panel for each outcome of each analysed round."""
     panels: list[Spec] = []
     rows: list[tuple[str, ...]] = []
     for number, screening in enumerate(screenings, start=1):
@@ -34,8 +34,8 @@ def coefficients_chart(title: str, screenings: Sequence[Sequence[Screened]], sty
     return Chart(
         name="coefficients",
         title="What each setting does",
-        caption="Points are what switching a setting on does to the score, lines their intervals; "
-        "those in the colour of a verdict are suspected. Only a trial confirms them.",
+        caption="Points show how switching a setting on changes the score, lines are the intervals. "
+        "Coloured settings are suspects, which only a trial can confirm.",
         spec=frame(style, title, {"vconcat": panels, "spacing": 24}),
         table=Table(headers=headers, rows=tuple(rows), numeric=(1, 3, 4)),
     )
@@ -60,11 +60,7 @@ def _panel(title: str, shown: Sequence[Coefficient], style: Style, name: str) ->
         }
         for place, one in enumerate(shown)
     ]
-    x: Spec = {
-        "type": "quantitative",
-        "scale": {"domain": [-reach, reach], "nice": False},
-        "axis": {"values": ticks(reach, 3), "labelExpr": RATIO_LABEL, "title": _TITLE},
-    }
+    x = linear(-reach, reach, {"values": ticks(reach, 3), "labelExpr": RATIO_LABEL, "title": _TITLE})
     y: Spec = {"field": "at", "type": "ordinal", "axis": None}
     verdicts = style.palette.verdicts
     colour: Spec = {
@@ -96,9 +92,6 @@ def _panel(title: str, shown: Sequence[Coefficient], style: Style, name: str) ->
                 "mark": {"type": "point", "filled": True, "size": 50, "opacity": 1},
                 "encoding": {"x": {"field": "effect"} | x, "y": y, "color": colour},
             },
-            {
-                "mark": {"type": "text", "align": "right", "x": -10},
-                "encoding": {"text": {"field": "name"}, "y": y},
-            },
+            {"mark": {"type": "text", "align": "right", "x": -10}, "encoding": {"text": {"field": "name"}, "y": y}},
         ],
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a trial came to its verdicts: after each block the estimate, at each look the interval, against the margin."""
+"""The course of a trial: the estimate after each block and the interval at each look, against the margin."""
 
 from __future__ import annotations
 
@@ -11,18 +11,31 @@ from ktrial.judge.model.comparison import Comparison, OutcomeComparison
 from ktrial.judge.model.trial_summary import ToldLook
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.model.words import effect_text
-from ktrial.reports.charts.drawing import MARKS, Cast, Chart, Spec, Style, Table, arm_colour, cast_of, frame, label
+from ktrial.reports.charts.drawing import (
+    MARKS,
+    Cast,
+    Chart,
+    Spec,
+    Style,
+    Table,
+    arm_colour,
+    cast_of,
+    frame,
+    label,
+    linear,
+    margin_band,
+)
 from ktrial.reports.charts.forest import RATIO_LABEL, ticks
 
 PLACE = 4
 _HEIGHT = 92
 _BESIDE = 76
-#: From this block on estimates are never cut.
+#: Estimates from this block on always fit into the picture.
 _SETTLED = 4
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a panel for each arm, unless it is not a trial or there was no block."""
+    """Yield a chart with a panel for each arm, if this is a trial with at least one block."""
     trial = comparison.trial
     primary = next((one for one in comparison.outcomes if one.role == "primary"), None)
     if trial is None or primary is None:
@@ -34,11 +47,11 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     looks.sort(key=lambda one: (cast.number(one.arm), one.blocks))
     yield Chart(
         name="course",
-        title="How it came to the verdict",
-        caption="Points are estimates after each block, bars the intervals at the looks at which a verdict could fall; "
+        title="How the trial reached its verdict",
+        caption="Points are the estimates after each block. Bars are the intervals at the looks that can decide; "
         f"each is the intersection of all so far. The band is the margin of {100 * primary.margin:g} %."
-        f" Estimates of the first blocks that lie farther out are drawn at the edge.{cast.note}",
-        spec=frame(style, "How it came to the verdict", _body(looks, primary, cast, style)),
+        f" Early estimates outside the picture are drawn at its edge.{cast.note}",
+        spec=frame(style, "How the trial reached its verdict", _body(looks, primary, cast, style)),
         table=_table(looks, primary),
         marks=True,
         arm_column=1,
@@ -46,7 +59,7 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
 
 
 def _range(looks: Sequence[ToldLook], margin: float) -> tuple[float, float]:
-    """As far as the margin, the intervals of looks, and estimates go, those of the first blocks left aside."""
+    """Return a range that holds the margin, the intervals at looks, and all but the earliest estimates."""
     settled = [one for one in looks if one.blocks >= _SETTLED] or looks
     ends = [-1.5 * margin, 1.5 * margin, *(one.estimate for one in settled)]
     ends += [end for one in looks if one.decides for end in (one.low, one.high) if end is not None]
@@ -65,7 +78,7 @@ def _table(looks: Sequence[ToldLook], primary: OutcomeComparison) -> Table:
 
 
 class _Scene(NamedTuple):
-    """What all panels share."""
+    """The values that all panels share."""
 
     margin: float
     last: int
@@ -98,21 +111,10 @@ def _panel(looks: Sequence[ToldLook], number: int, scene: _Scene, *, is_lowest: 
         }
         for one in looks
     ]
-    x: Spec = {
-        "type": "quantitative",
-        "scale": {"domain": [0.4, scene.last + 0.6], "nice": False, "zero": False},
-        "axis": {"title": "blocks", "grid": False, "tickMinStep": 1} if is_lowest else None,
-    }
-    y: Spec = {
-        "type": "quantitative",
-        "scale": {"domain": [low, high], "nice": False, "zero": False},
-        "axis": {
-            "values": [one for one in ticks(max(-low, high), 2) if low <= one <= high],
-            "labelExpr": RATIO_LABEL,
-            "title": None,
-            "grid": False,
-        },
-    }
+    blocks = {"title": "blocks", "grid": False, "tickMinStep": 1}
+    x = linear(0.4, scene.last + 0.6, blocks if is_lowest else None)
+    places = [one for one in ticks(max(-low, high), 2) if low <= one <= high]
+    y = linear(low, high, {"values": places, "labelExpr": RATIO_LABEL, "title": None, "grid": False})
     colour = arm_colour(scene.cast, style)
     decided = next((one for one in looks if one.verdict is not None), looks[-1])
     words = f"{label(looks[0].arm, 24)}: " + (
@@ -121,7 +123,7 @@ def _panel(looks: Sequence[ToldLook], number: int, scene: _Scene, *, is_lowest: 
     at, estimate = {"field": "blocks"} | x, {"field": "estimate"} | y
     bars = [value for value in values if value["decides"] and value["low"] is not None]
     layers: list[Spec] = [
-        *_ground(scene, y),
+        *margin_band(scene.margin, y, style.palette),
         {
             "data": {"values": bars},
             "mark": {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
@@ -141,23 +143,6 @@ def _panel(looks: Sequence[ToldLook], number: int, scene: _Scene, *, is_lowest: 
         *([_better(style)] if number == 0 else []),
     ]
     return {"width": style.width - _BESIDE, "height": _HEIGHT, "layer": layers}
-
-
-def _ground(scene: _Scene, y: Spec) -> list[Spec]:
-    """Return the band of the margin, and the line of no effect."""
-    palette = scene.style.palette
-    return [
-        {
-            "data": {"values": [{"low": -scene.margin, "high": scene.margin}]},
-            "mark": {"type": "rect", "color": palette.band},
-            "encoding": {"y": {"field": "low"} | y, "y2": {"field": "high"}},
-        },
-        {
-            "data": {"values": [{}]},
-            "mark": {"type": "rule", "color": palette.muted},
-            "encoding": {"y": {"datum": 0} | y},
-        },
-    ]
 
 
 def _better(style: Style) -> Spec:

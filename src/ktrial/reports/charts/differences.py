@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Effects on outcomes whose values may be zero or less: differences, one panel for each outcome in its own unit."""
+"""Differences, for outcomes whose values may be zero or negative: one panel per outcome, in its own unit."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ktrial.reports.charts.forest import Axis, ForestRow, axis_words, caption, p
 from ktrial.reports.order import by_weight
 
 PLACE = 2
-#: How many outcomes one picture shows; the rest is in the verdict table.
+#: A picture shows at most this many outcomes; the verdict table shows all.
 MOST_PANELS = 12
 _STEPS = (1.0, 2.0, 4.0, 5.0)
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield all differences with their intervals, unless every effect is a ratio."""
-    found = [rows for outcome in by_weight(comparison.outcomes) if (rows := rows_on("difference", outcome, comparison))]
-    if not found:
+    """Yield a chart of all differences with their intervals, unless every effect is a ratio."""
+    every = [rows for outcome in by_weight(comparison.outcomes) if (rows := rows_on("difference", outcome, comparison))]
+    if not every:
         return
-    shown = found[:MOST_PANELS]
+    shown = every[:MOST_PANELS]
     axes = [_axis(rows) for rows in shown]
     rows = [row for of_outcome in shown for row in of_outcome]
-    left_out = sum(map(len, found[MOST_PANELS:]))
+    left_out = sum(map(len, every[MOST_PANELS:]))
     words = dict.fromkeys(
         one for rows_here, axis in zip(shown, axes, strict=True) for one in caption(comparison, rows_here, axis)
     )
@@ -36,7 +36,7 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     body: Spec = {"vconcat": panels, "spacing": 24}
     yield Chart(
         name="differences",
-        title="Differences with their intervals, where values may be zero",
+        title="Differences with their intervals, for values that may be zero",
         caption=" ".join(notes),
         spec=frame(style, comparison.title, body),
         table=table_of(rows),
@@ -45,7 +45,7 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
 
 
 def _axis(rows: list[ForestRow]) -> Axis:
-    """In the unit that suits the largest effect; ticks show the change of the value, whichever way is better."""
+    """Return an axis in the unit that suits the largest effect; ticks show the signed change of the value."""
     outcome = rows[0].outcome
     middle = {values.arm: abs(values.median) for values in outcome.arms}
     margins = tuple(outcome.margin * middle.get(row.contrast.control, 0.0) for row in rows)
@@ -64,7 +64,7 @@ def _axis(rows: list[ForestRow]) -> Axis:
 
 
 def round_differences(reach: float, each_side: int) -> list[float]:
-    """Round numbers on either side of zero."""
+    """Return round numbers on both sides of zero."""
     power = 10.0 ** math.floor(math.log10(reach / (each_side + 1)))
     step = next((power * one for one in _STEPS if reach / (power * one) < each_side + 1), 10 * power)
     right = [step * number for number in range(1, each_side + 1) if step * number <= reach]

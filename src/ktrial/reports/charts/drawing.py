@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all charts share: colours, the cast of arms, axes, and the frame of a Vega-Lite specification."""
+"""Shared parts of charts: colours, the arms shown, axes, and the frame of a Vega-Lite specification."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import msgspec
 from ktrial.bench.text import scale_for
 from ktrial.compare.history.model import History
 from ktrial.judge.model.comparison import Comparison, OutcomeComparison
-from ktrial.judge.model.verdict import Verdict
-from ktrial.kit.tables import clean
+from ktrial.judge.model.verdict import Effect, Verdict
+from ktrial.kit.tables import clean, shorten
 
 Spec = dict[str, Any]
 
-#: How many arms a chart tells apart; those beyond are in the tables.
+#: A chart shows at most this many arms; the tables show all.
 MOST_ARMS = 8
-#: A font that is nowhere: Vega then estimates widths by the number of characters, the same on every machine.
+#: No machine has this font, so Vega estimates widths from the number of characters, equally everywhere.
 FONT = "ktrial-estimated"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 MARKS: Mapping[Verdict, str] = {
@@ -44,7 +44,7 @@ VERDICT_KEYS: Mapping[Verdict, str] = {
 
 
 class Palette(msgspec.Struct, frozen=True, kw_only=True):
-    """Colours. `arms` begins with that of the control."""
+    """Colours of a chart; `arms` begins with the colour of the control."""
 
     paper: str
     ink: str
@@ -54,11 +54,16 @@ class Palette(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[str, ...]
     verdicts: Mapping[str, str]
 
+    @property
+    def background(self) -> str:
+        """The colour behind the marks, also in pictures whose own background is transparent."""
+        return "var(--paper)" if self.paper == "none" else self.paper
+
     def verdict(self, verdict: Verdict) -> str:
         return self.verdicts[VERDICT_KEYS[verdict]]
 
 
-#: For pictures that stand alone. Told apart with every kind of colour blindness; shapes and words say the same.
+#: Colours of stand-alone pictures, distinct with every kind of colour blindness; shapes and words repeat them.
 PAPER = Palette(
     paper="#ffffff",
     ink="#1d2329",
@@ -68,7 +73,7 @@ PAPER = Palette(
     arms=("#5b6570", "#0b6bb0", "#b0458c", "#a87a00", "#2f9fd6", "#6a51c9", "#4d8f2f", "#8a5a3c"),
     verdicts={"better": "#00796b", "worse": "#c2410c", "equal": "#57616b", "open": "#57616b"},
 )
-#: For the page, whose style sheet says what the colours are, by day and by night.
+#: Colours of pictures in the HTML page, whose style sheet defines them for light and dark mode.
 PAGE = Palette(
     paper="none",
     ink="var(--ink)",
@@ -81,7 +86,7 @@ PAGE = Palette(
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """How charts are drawn: `titled` where nothing around them says what they show."""
+    """How to draw charts; `titled` charts carry their own title."""
 
     palette: Palette = PAPER
     width: int = 400
@@ -90,7 +95,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chart shows, in words and numbers. `numeric` names the columns that are aligned as numbers."""
+    """The content of a chart in words and numbers; `numeric` lists the columns of numbers."""
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -98,7 +103,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """One chart. `marks` says that its marks named `values` are the rows of its table, in the same order.
+    """A chart with its table. If `marks` is true, its marks named `values` are the rows of the table, in that order.
 
     `arm_column` is the column of the table that names the arm.
     """
@@ -113,59 +118,76 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cast(msgspec.Struct, frozen=True):
-    """The arms that charts show, the control first, each with its colour and shape."""
+    """The arms that charts show, the control first; an arm's number selects its colour and shape."""
 
     arms: tuple[str, ...]
     hidden: int
 
     @property
     def note(self) -> str:
-        """What a caption adds where arms are left out."""
+        """The sentence that a caption adds if arms are left out."""
         return f" {self.hidden} more arms are in the tables only." if self.hidden else ""
 
     def number(self, arm: str) -> int:
         return self.arms.index(arm)
 
     def name(self, arm: str, limit: int = 12) -> str:
-        """Return what the arm is called where there is room for so many characters."""
+        """Return the arm's name cut to `limit` characters, distinct from the other arms."""
         return labels(self.arms, limit)[arm]
 
 
 def cast_of(comparison: Comparison) -> Cast:
     """Return the control and the first arms."""
-    named = [comparison.control, *(one.arm for one in comparison.arms), *_measured_arms(comparison)]
-    arms = tuple(dict.fromkeys(named))
+    measured = (values.arm for outcome in comparison.outcomes for values in outcome.arms)
+    arms = tuple(dict.fromkeys([comparison.control, *(one.arm for one in comparison.arms), *measured]))
     return Cast(arms[:MOST_ARMS], max(0, len(arms) - MOST_ARMS))
 
 
-def _measured_arms(comparison: Comparison) -> list[str]:
-    return [values.arm for outcome in comparison.outcomes for values in outcome.arms]
+def arm_colour(cast: Cast, style: Style) -> Spec:
+    return _by_arm(cast, style.palette.arms)
 
 
-def arm_colour(cast: Cast, style: Style, field: str = "arm") -> Spec:
-    """Colour by the number of the arm: labels may repeat once they are cut, numbers do not."""
-    shown = range(len(cast.arms))
-    return {
-        "field": field,
-        "type": "nominal",
-        "scale": {"domain": list(shown), "range": [style.palette.arms[number] for number in shown]},
-        "legend": None,
-    }
+def arm_shape(cast: Cast) -> Spec:
+    return _by_arm(cast, SHAPES)
 
 
-def arm_shape(cast: Cast, field: str = "arm") -> Spec:
-    """Shape by the number of the arm."""
-    shown = range(len(cast.arms))
-    return {
-        "field": field,
-        "type": "nominal",
-        "scale": {"domain": list(shown), "range": [SHAPES[number] for number in shown]},
-        "legend": None,
-    }
+def _by_arm(cast: Cast, forms: Sequence[str]) -> Spec:
+    """Return a channel by the arm's number, because shortened names may be equal."""
+    count = len(cast.arms)
+    scale = {"domain": list(range(count)), "range": list(forms[:count])}
+    return {"field": "arm", "type": "nominal", "scale": scale, "legend": None}
+
+
+def linear(low: float, high: float, axis: Spec | None) -> Spec:
+    """Return a channel for numbers from `low` to `high`."""
+    scale = {"domain": [low, high], "nice": False, "zero": False}
+    return {"type": "quantitative", "scale": scale, "axis": axis}
+
+
+def ends_of(effect: Effect) -> tuple[float, float]:
+    """Return the ends of an effect's interval; an open end is the estimate."""
+    low, high = (effect.estimate if end is None else end for end in (effect.low, effect.high))
+    return low, high
+
+
+def margin_band(margin: float, y: Spec, palette: Palette) -> list[Spec]:
+    """Return layers with the margin as a band and a line at no effect."""
+    return [
+        {
+            "data": {"values": [{"low": -margin, "high": margin}]},
+            "mark": {"type": "rect", "color": palette.band},
+            "encoding": {"y": {"field": "low"} | y, "y2": {"field": "high"}},
+        },
+        {
+            "data": {"values": [{}]},
+            "mark": {"type": "rule", "color": palette.muted},
+            "encoding": {"y": {"datum": 0} | y},
+        },
+    ]
 
 
 class ValueAxis(msgspec.Struct, frozen=True):
-    """The unit in which an outcome's values are drawn, and the ends of its axis in that unit."""
+    """The unit in which a chart shows an outcome's values, and the ends of the axis in that unit."""
 
     factor: float
     unit: str
@@ -177,7 +199,7 @@ class ValueAxis(msgspec.Struct, frozen=True):
         return value / self.factor
 
     def pixel(self, value: float, height: float) -> float:
-        """Return how far below the top an axis of that height has a value."""
+        """Return the distance of a value from the top of an axis of this height."""
         turn = math.log if self.log else float
         low, high = turn(self.low), turn(self.high)
         return height * (1 - (turn(self.at(value)) - low) / (high - low))
@@ -186,13 +208,15 @@ class ValueAxis(msgspec.Struct, frozen=True):
         return {"type": "log" if self.log else "linear", "domain": [self.low, self.high], "nice": False, "zero": False}
 
 
-#: From this ratio of the largest to the smallest value on, an axis is logarithmic.
+#: An axis is logarithmic if the ratio of the largest to the smallest value exceeds this.
 _LOG_FROM = 30.0
 _ROOM = 0.06
+#: Pixels between two names.
+_LINE = 14
 
 
 def value_axis(outcome: OutcomeComparison | History, values: Sequence[float]) -> ValueAxis:
-    """An axis that holds the values with some room; logarithmic where they span decades and none is zero or less."""
+    """Return an axis that holds the values with some room; logarithmic if they are positive and span decades."""
     smallest, largest = min(values), max(values)
     factor, unit = scale_for(sorted(values, key=abs)[len(values) // 2], outcome.unit)
     low, high = smallest / factor, largest / factor
@@ -204,18 +228,44 @@ def value_axis(outcome: OutcomeComparison | History, values: Sequence[float]) ->
 
 
 def axis_title(outcome: OutcomeComparison | History, axis: ValueAxis) -> str:
-    """`ms, lower is better`."""
+    """Return a title such as `ms, lower is better`."""
     unit = axis.unit or outcome.unit
     return unit if outcome.direction is None else f"{unit}, {outcome.direction} is better"
 
 
-def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return places near those wanted, `gap` apart at least, within `low` to `high` as far as there is room."""
-    order = sorted(range(len(wanted)), key=lambda number: wanted[number])
-    placed = [0.0] * len(wanted)
+def value_channel(outcome: OutcomeComparison | History, axis: ValueAxis) -> Spec:
+    """Return a channel for an outcome's values."""
+    ticks = {"title": axis_title(outcome, axis), "tickCount": 5}
+    return {"type": "quantitative", "scale": axis.scale(), "axis": ticks}
+
+
+def names_at_end(medians: Sequence[tuple[str, float]], height: float, cast: Cast, colour: Spec) -> list[Spec]:
+    """Return layers with the names of arms to the right of a plot, near their medians (pixels from the top)."""
+    places = spread_labels([median for _, median in medians], _LINE, 4, height - 4)
+    return [
+        {
+            "data": {"values": [{"arm": cast.number(arm), "name": cast.name(arm)}]},
+            "mark": {
+                "type": "text",
+                "align": "left",
+                "x": "width",
+                "dx": 6,
+                "y": round(place, 1),
+                "fontWeight": "bold",
+            },
+            "encoding": {"text": {"field": "name"}, "color": colour},
+        }
+        for (arm, _), place in zip(medians, places, strict=True)
+    ]
+
+
+def spread_labels(preferred: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Return places near the preferred ones, at least `gap` apart, within `low` to `high` if there is room."""
+    order = sorted(range(len(preferred)), key=lambda number: preferred[number])
+    placed = [0.0] * len(preferred)
     last = low - gap
     for number in order:
-        last = placed[number] = max(wanted[number], last + gap)
+        last = placed[number] = max(preferred[number], last + gap)
     limit = high
     for number in reversed(order):
         placed[number] = min(placed[number], limit)
@@ -224,13 +274,12 @@ def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) 
 
 
 def label(text: str, limit: int = 28) -> str:
-    """Return foreign text for a picture: no control characters, no more than that many characters."""
-    shown = clean(text)
-    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+    """Return foreign text without control characters, cut to `limit` characters."""
+    return shorten(clean(text), limit)
 
 
 def labels(texts: Iterable[str], limit: int = 12) -> dict[str, str]:
-    """Labels that stay apart: where long names begin alike, what these share is left out instead of their ends."""
+    """Return short labels that stay distinct: if long names begin alike, the common part is cut, not the end."""
     shown = {text: clean(text) for text in dict.fromkeys(texts)}
     alike: dict[str, list[str]] = {}
     for name in shown.values():
@@ -240,7 +289,7 @@ def labels(texts: Iterable[str], limit: int = 12) -> dict[str, str]:
 
 
 def _own_part(name: str, names: Sequence[str], limit: int) -> str:
-    """What tells one of the names from the others, with as much of their common beginning as there is room for."""
+    """Return the part that distinguishes a name from the others, with as much of the common beginning as fits."""
     if len(names) == 1 or len(name) <= limit:
         return label(name, limit)
     before = len(commonprefix(names))
@@ -252,7 +301,7 @@ def _own_part(name: str, names: Sequence[str], limit: int) -> str:
 
 
 def frame(style: Style, title: str, body: Spec) -> Spec:
-    """Return a whole specification around marks, layers or panels."""
+    """Return a complete specification around marks, layers or panels."""
     palette = style.palette
     head: Spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The forest plot: every effect on a ratio scale with its interval, and the margin as a band.
 
-`panel` draws the like on any scale; `differences` uses it for outcomes whose values may be zero.
+`panel` draws effects on any scale; `differences` uses it for outcomes whose values may be zero.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ import msgspec
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.model.words import effect_text
-from ktrial.reports.charts.drawing import MARKS, Chart, Spec, Style, Table, frame, label, labels
+from ktrial.reports.charts.drawing import MARKS, Chart, Spec, Style, Table, ends_of, frame, label, labels, linear
 from ktrial.reports.order import by_weight, explored, short_names
 
 PLACE = 1
-#: How many effects one picture shows; the rest is in the verdict table.
+#: A picture shows at most this many effects; the verdict table shows all.
 MOST_ROWS = 40
-#: An interval that reaches this many times as far as the farthest estimate is cut at the edge.
+#: An interval that reaches more than this many times as far as the farthest estimate is cut at the edge.
 _REACH = 3.0
-#: What stands at a tick: `1.1` with a times sign, on either side.
+#: The label of a tick: a factor such as `1.1` with a times sign, on both sides.
 RATIO_LABEL = "datum.value == 0 ? 'same' : format(exp(abs(datum.value)), '.4~g') + '\N{MULTIPLICATION SIGN}'"
 _NARROW = 500
-#: Room for two ticks, one on either side.
+#: Pixels for two ticks, one on each side.
 _TICK = 110
-#: What stands to the left and right of a wide plot.
+#: Pixels for the texts to the left and right of a wide plot, and for each letter of the longest name.
 _BESIDE, _LETTER = 350, 7.2
-#: Characters beside a row.
+#: Characters of the name beside a row.
 _NARROW_NAME, _WIDE_NAME = 34, 30
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-#: From this ratio on ticks are powers of one of these.
+#: Above this ratio, ticks are powers of one of `_POWERS`.
 _POWERS_FROM = 2.5
 _POWERS = (2.0, 4.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e10, 1e20, 1e50, 1e100, 1e200)
-#: Characters of an interval for which there is room before the verdict, and a further one's width.
+#: The characters of an interval that fit before the verdict, and the width of each further one.
 _INTERVAL, _FIGURE = 19, 6.8
 
 
 class ForestRow(msgspec.Struct, frozen=True):
-    """One effect in the picture: `name` stands for outcome and arm, `said` for the verdict, of what has none."""
+    """An effect in the picture; `name` replaces outcome and arm, `said` replaces the verdict if there is none."""
 
     outcome: OutcomeComparison
     contrast: Contrast
@@ -50,9 +50,9 @@ class ForestRow(msgspec.Struct, frozen=True):
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
-    """How effects lie across a picture: `reach` to either side of no effect, in units of `factor`.
+    """The axis of a picture: it extends `reach` to both sides of no effect, in units of `factor`.
 
-    `round_places(reach, each_side)` are the ticks, `margins` the half width of each row's band.
+    `round_places(reach, each_side)` returns the ticks; `margins` holds half the width of each row's band.
     """
 
     reach: float
@@ -64,17 +64,13 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows_of(comparison: Comparison) -> tuple[list[ForestRow], int]:
-    """Return the effects on the ratio scale, the weightiest outcomes first, and how many have no place on it."""
-    rows, others = [], 0
-    for outcome in by_weight(comparison.outcomes):
-        found = rows_on("log", outcome, comparison)
-        rows += found
-        others += len(outcome.contrasts) - len(found)
-    return rows, others
+    """Return the effects on the ratio scale, the weightiest outcomes first, and the number of other effects."""
+    rows = [row for outcome in by_weight(comparison.outcomes) for row in rows_on("log", outcome, comparison)]
+    return rows, sum(len(outcome.contrasts) for outcome in comparison.outcomes) - len(rows)
 
 
 def rows_on(scale: str, outcome: OutcomeComparison, comparison: Comparison) -> list[ForestRow]:
-    """Return the effects on a scale; of what a trial was not asked about there is no verdict."""
+    """Return the effects on a scale; exploratory outcomes of a trial get no verdict."""
     said = "explored" if outcome in explored(comparison) else None
     return [
         ForestRow(outcome, contrast, contrast.effect, said=said)
@@ -84,7 +80,7 @@ def rows_on(scale: str, outcome: OutcomeComparison, comparison: Comparison) -> l
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield the forest plot of the weightiest effects, unless there is none to draw."""
+    """Yield the forest plot of the weightiest effects, if there are any."""
     rows, others = rows_of(comparison)
     if rows:
         yield forest(comparison, rows[:MOST_ROWS], style, left_out=len(rows) - MOST_ROWS, others=others)
@@ -93,9 +89,8 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
 def forest(
     comparison: Comparison, rows: Sequence[ForestRow], style: Style, *, left_out: int = 0, others: int = 0
 ) -> Chart:
-    reach = _reach(rows)
     axis = Axis(
-        reach=reach,
+        reach=reach_of(rows, max(1.5 * math.log1p(row.outcome.margin) for row in rows), 1e-4),
         margins=tuple(math.log1p(row.outcome.margin) for row in rows),
         title=axis_words("ratio to the control", [row.outcome for row in rows]),
         round_places=ticks,
@@ -103,7 +98,11 @@ def forest(
     notes = [
         *caption(comparison, rows, axis),
         *([f"{left_out} more effects are in the verdict table."] if left_out > 0 else []),
-        *([f"Effects without a ratio ({others}) are shown by themselves or in the verdict table."] if others else []),
+        *(
+            [f"Effects without a ratio ({others}) are in a chart of their own or in the verdict table."]
+            if others
+            else []
+        ),
     ]
     return Chart(
         name="forest",
@@ -116,72 +115,75 @@ def forest(
 
 
 def caption(comparison: Comparison, rows: Sequence[ForestRow], axis: Axis) -> list[str]:
-    """Return what points, lines, band and arrowheads are."""
+    """Return sentences that explain points, lines, band and arrowheads."""
     cut = any(_ends(row, axis)[2] for row in rows)
-    told = all(row.outcome.direction is not None for row in rows)
-    right = "better" if told else "better, or more where nobody said which way is better"
+    against = label(comparison.control)
     return [
-        f"Points are estimates against {label(comparison.control)}, lines their intervals; to the right is {right}.",
+        f"Points are estimates against {against}, lines their intervals; to the right is {right_words(rows)}.",
         "The shaded band is the margin: differences inside it do not matter.",
-        *(["A verdict also counts how many effects were asked for, an interval does not."] if len(rows) > 1 else []),
-        *(["An arrowhead marks an interval that goes on beyond the picture."] if cut else []),
+        *(["Verdicts are corrected for the number of effects, intervals are not."] if len(rows) > 1 else []),
+        *(["An arrowhead marks an interval that continues beyond the picture."] if cut else []),
     ]
 
 
+def right_words(rows: Iterable[ForestRow]) -> str:
+    """Return the meaning of the right-hand side of a picture."""
+    known = all(row.outcome.direction is not None for row in rows)
+    return "better" if known else "better, or more if nobody said which way is better"
+
+
 def axis_words(what: str, outcomes: Iterable[OutcomeComparison]) -> str:
-    """Return what lies to the left and to the right."""
-    told = {outcome.direction is not None for outcome in outcomes}
-    left, right = ("worse", "better") if told == {True} else ("less", "more")
-    if len(told) == 2:
+    """Return an axis title that names the meaning of both sides."""
+    known = {outcome.direction is not None for outcome in outcomes}
+    left, right = ("worse", "better") if known == {True} else ("less", "more")
+    if len(known) == 2:
         left, right = "worse or less", "better or more"
     return f"{left}  \N{LEFTWARDS ARROW}   {what}   \N{RIGHTWARDS ARROW}  {right}"
 
 
 def table_of(rows: Sequence[ForestRow]) -> Table:
-    """Return the same in words and numbers."""
-    told = []
-    for row in rows:
-        estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
-        told.append((row.outcome.name, row.contrast.arm, estimate, interval, row.said or row.contrast.verdict))
-    return Table(headers=("outcome", "arm", "change", "interval", "verdict"), rows=tuple(told), numeric=(2, 3))
-
-
-def _reach(rows: Sequence[ForestRow]) -> float:
-    """Return how far the axis goes to either side."""
-    return reach_of(rows, max(1.5 * math.log1p(row.outcome.margin) for row in rows), 1e-4)
+    """Return the effects in words and numbers."""
+    cells = tuple(
+        (
+            *(row.outcome.name, row.contrast.arm),
+            *effect_text(row.effect, row.outcome.unit, row.outcome.direction),
+            row.said or row.contrast.verdict,
+        )
+        for row in rows
+    )
+    return Table(headers=("outcome", "arm", "change", "interval", "verdict"), rows=cells, numeric=(2, 3))
 
 
 def reach_of(rows: Sequence[ForestRow], margin: float, least: float) -> float:
-    """As far as estimates, margins and intervals go; an interval that goes much farther than they is cut."""
+    """Return how far the axis extends to hold estimates, margins and intervals; far longer intervals are cut."""
     core = max(*(abs(row.effect.estimate) for row in rows), margin, least)
     ends = [abs(end) for row in rows for end in (row.effect.low, row.effect.high) if end is not None]
     return 1.08 * max(core, min(max(ends, default=core), _REACH * core))
 
 
 def _ends(row: ForestRow, axis: Axis) -> tuple[float, float, bool]:
-    """Return the interval as far as the picture goes, and whether it goes on."""
-    low = (row.effect.estimate if row.effect.low is None else row.effect.low) / axis.factor
-    high = (row.effect.estimate if row.effect.high is None else row.effect.high) / axis.factor
+    """Return the visible part of the interval, and whether it continues beyond the picture."""
+    low, high = (end / axis.factor for end in ends_of(row.effect))
     reach = axis.reach
     return max(low, -reach), min(high, reach), low < -reach or high > reach
 
 
 def ticks(reach: float, each_side: int) -> list[float]:
-    """Return places of round ratios on either side of 1."""
+    """Return the places of round ratios on both sides of 1."""
     wide = reach > math.log(_POWERS_FROM)
     step = None if wide else next((one for one in _STEPS if math.expm1(reach) / one <= each_side + 0.95), None)
     if step is not None:
-        found = [math.log1p(step * number) for number in range(1, each_side + 1)]
+        places = [math.log1p(step * number) for number in range(1, each_side + 1)]
     else:
         fitting = (math.log(one) for one in _POWERS if reach / math.log(one) <= each_side + 0.95)
         power = next(fitting, math.log(_POWERS[-1]))
-        found = [power * number for number in range(1, each_side + 1)]
-    right = [one for one in found if one <= reach]
+        places = [power * number for number in range(1, each_side + 1)]
+    right = [one for one in places if one <= reach]
     return [*(-one for one in reversed(right)), 0.0, *right]
 
 
 def panel(rows: Sequence[ForestRow], axis: Axis, style: Style, marks: str = "values") -> Spec:
-    """Return rows with their figures beside them; `marks` is what the points are called."""
+    """Return rows with their figures beside them; `marks` is the name of the points' layer."""
     narrow = style.width < _NARROW
     names = _names(rows, _NARROW_NAME if narrow else _WIDE_NAME)
     values = [
@@ -190,16 +192,9 @@ def panel(rows: Sequence[ForestRow], axis: Axis, style: Style, marks: str = "val
     columns = _Columns(names, [value["interval"] for value in values], style.width)
     order = [value["row"] for value in values]
     plot = style.width - 12 if narrow else columns.plot
-    x: Spec = {
-        "type": "quantitative",
-        "scale": {"domain": [-axis.reach, axis.reach], "nice": False, "zero": False},
-        "axis": {
-            "values": axis.round_places(axis.reach, max(1, min(4, int(plot / _TICK)))),
-            "labelExpr": axis.label,
-            "title": axis.title,
-            "labelOverlap": False,
-        },
-    }
+    places = axis.round_places(axis.reach, max(1, min(4, int(plot / _TICK))))
+    shown: Spec = {"values": places, "labelExpr": axis.label, "title": axis.title, "labelOverlap": False}
+    x = linear(-axis.reach, axis.reach, shown)
     y: Spec = {"field": "row", "type": "ordinal", "sort": order, "axis": None, "scale": {"paddingInner": 0.0}}
     colour: Spec = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     palette = style.palette
@@ -221,7 +216,7 @@ def panel(rows: Sequence[ForestRow], axis: Axis, style: Style, marks: str = "val
                 "filled": True,
                 "opacity": 1,
                 "size": 70,
-                "stroke": palette.paper if palette.paper != "none" else "var(--paper)",
+                "stroke": palette.background,
                 "strokeWidth": 1,
                 "yOffset": 9 if narrow else 0,
             },
@@ -229,12 +224,7 @@ def panel(rows: Sequence[ForestRow], axis: Axis, style: Style, marks: str = "val
         },
         *(_narrow_texts(y, colour, style) if narrow else _wide_texts(y, colour, style, columns)),
     ]
-    return {
-        "width": plot,
-        "height": {"step": 48 if narrow else 28},
-        "data": {"values": values},
-        "layer": layers,
-    }
+    return {"width": plot, "height": {"step": 48 if narrow else 28}, "data": {"values": values}, "layer": layers}
 
 
 def _arrow(side: str, x: Spec, y: Spec, colour: Spec, *, narrow: bool) -> Spec:
@@ -253,7 +243,7 @@ def _arrow(side: str, x: Spec, y: Spec, colour: Spec, *, narrow: bool) -> Spec:
 
 
 def _names(rows: Sequence[ForestRow], limit: int) -> list[str]:
-    """Return what stands beside each row: the outcome, and the arm where there are several."""
+    """Return the text beside each row: the outcome, and the arm if there are several."""
     if all(row.name is not None for row in rows):
         return [label(str(row.name), limit) for row in rows]
     shown = short_names(row.outcome for row in rows)
@@ -294,7 +284,7 @@ def _text(field: str, y: Spec, colour: Spec | None, **mark: float | str) -> Spec
 
 
 class _Columns:
-    """Where what stands beside a wide plot begins, and what room is left for the plot."""
+    """The layout of a wide plot: its width, and where the verdict begins."""
 
     def __init__(self, names: Sequence[str], intervals: Sequence[str], width: int) -> None:
         longer = _FIGURE * max(0, max(map(len, intervals)) - _INTERVAL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An outcome over time as a picture: a point for each moment, a line for each level."""
+"""An outcome over time: a point for each moment, a line for each level."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ktrial.compare.history.model import History
 from ktrial.judge.model.words import effect_text
-from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, axis_title, frame, label, value_axis
+from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label, linear, value_axis, value_channel
 from ktrial.results.text import moment
 
 _HEIGHT = 220
@@ -16,13 +16,11 @@ _MARGINS = 90
 
 
 def history_chart(found: History, style: Style) -> Chart:
-    """Return moments in their order; a change is marked with its effect."""
+    """Return a chart of the moments in order; each change is marked with its effect."""
     axis = value_axis(found, [one.median for one in found.moments])
-    y: Spec = {"type": "quantitative", "scale": axis.scale()}
-    y["axis"] = {"title": axis_title(found, axis), "tickCount": 5}
+    y = value_channel(found, axis)
     title = "session" if found.by == "session" else "kernel"
-    x: Spec = {"type": "quantitative", "axis": {"title": title, "grid": False, "tickMinStep": 1}}
-    x["scale"] = {"domain": [0.5, len(found.moments) + 0.5], "nice": False}
+    x = linear(0.5, len(found.moments) + 0.5, {"title": title, "grid": False, "tickMinStep": 1})
     points = [{"at": place, "value": axis.at(one.median)} for place, one in enumerate(found.moments, 1)]
     bounds = [1, *(change.place for change in found.changes), len(found.moments) + 1]
     levels = [
@@ -69,7 +67,7 @@ def history_chart(found: History, style: Style) -> Chart:
     return Chart(
         name="history",
         title=found.outcome,
-        caption="Medians in the order of time; lines are levels, dashed lines changes.",
+        caption="Points are medians in order of time. Solid lines are levels, dashed lines are changes.",
         spec=frame(style, found.outcome, body),
         table=Table(headers=("place", "when (UTC)", title, axis.unit), rows=rows, numeric=(0, 3)),
         marks=True,

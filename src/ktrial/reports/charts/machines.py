@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several machines: the effect on each, the mean of all, and where the effect on one more is expected."""
+"""Several machines: the effect on each, their mean, and the expected effect on another machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ktrial.reports.machines import MachineRow, contrast_rows
 from ktrial.reports.order import by_weight
 
 PLACE = 3
-#: How many contrasts have a picture; all are in the table.
+#: At most this many contrasts get a picture; the table shows all.
 MOST_PICTURES = 4
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a picture for each of the weightiest contrasts that were asked over several machines."""
+    """Yield a picture for each of the weightiest contrasts that were measured on several machines."""
     pooled = [
         (outcome, contrast, rows)
         for outcome in by_weight(comparison.outcomes)
@@ -66,12 +66,10 @@ def _axis(outcome: OutcomeComparison, rows: list[ForestRow]) -> Axis:
 
 
 def _caption(contrast: Contrast) -> str:
-    told = f"Points are estimates against {label(contrast.control)}, lines their intervals."
+    text = f"Points are estimates against {label(contrast.control)}, lines their intervals."
     if contrast.pooled is None or not contrast.pooled.together:
-        return f"{told} {contrast.why}."
-    return (
-        f"{told} The last line is a prediction interval: where the effect on a machine that was not measured may lie."
-    )
+        return f"{text} {contrast.why}."
+    return f"{text} The last line is a prediction interval: it shows what effect to expect on another machine."
 
 
 def _table(outcome: OutcomeComparison, contrast: Contrast) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ktrial.judge.model.comparison import Comparison, OutcomeComparison, Pair
 from ktrial.judge.model.words import effect_text, p_text
-from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label, labels
+from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, ends_of, frame, label, labels, linear
 from ktrial.reports.charts.forest import RATIO_LABEL, axis_words, ticks
 
 PLACE = 13
@@ -15,7 +15,7 @@ _MOST_PAIRS = 30
 
 
 def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> Iterator[Chart]:
-    """Intervals of all pairs: those that leave zero differ."""
+    """Yield a chart of all pairs with their intervals; pairs whose interval excludes zero differ."""
     for place, family in enumerate(outcome.pairwise):
         pairs = [pair for pair in family.pairs if pair.effect.scale == "log"]
         if not pairs:
@@ -25,7 +25,8 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
             name="pairs" if place == 0 else f"pairs-{place + 1}",
             title=f"Pair by pair: {label(family.method)}",
             caption=f"The second arm of each pair against the first, with intervals by {label(family.method)}; "
-            f"to the right the second is {'better' if outcome.direction else 'more'}. Filled points differ.{left_out}",
+            f"to the right, the second is {'better' if outcome.direction else 'more'}. "
+            f"Filled points mark pairs that differ.{left_out}",
             spec=frame(style, f"{outcome.name}: {family.method}", _body(pairs[:_MOST_PAIRS], outcome, style)),
             table=Table(
                 headers=("first", "second", "change", "interval", family.statistic, "adjusted p", "differs"),
@@ -44,36 +45,20 @@ def _row(pair: Pair, outcome: OutcomeComparison) -> tuple[str, ...]:
 
 def _body(pairs: list[Pair], outcome: OutcomeComparison, style: Style) -> Spec:
     palette = style.palette
-    reach = 1.1 * max(
-        1e-4,
-        *(
-            abs(end)
-            for pair in pairs
-            for end in (pair.effect.estimate, pair.effect.low, pair.effect.high)
-            if end is not None
-        ),
-    )
+    reach = 1.1 * max(1e-4, *(abs(end) for pair in pairs for end in (pair.effect.estimate, *ends_of(pair.effect))))
     names = labels(arm for pair in pairs for arm in (pair.first, pair.second))
     values = [
         {
             "row": place,
             "name": f"{names[pair.second]} \N{MINUS SIGN} {names[pair.first]}",
             "estimate": pair.effect.estimate,
-            "low": pair.effect.estimate if pair.effect.low is None else pair.effect.low,
-            "high": pair.effect.estimate if pair.effect.high is None else pair.effect.high,
-            "fill": palette.ink if pair.differs else ("var(--paper)" if palette.paper == "none" else palette.paper),
+            **dict(zip(("low", "high"), ends_of(pair.effect), strict=True)),
+            "fill": palette.ink if pair.differs else palette.background,
         }
         for place, pair in enumerate(pairs)
     ]
-    x: Spec = {
-        "type": "quantitative",
-        "scale": {"domain": [-reach, reach], "nice": False},
-        "axis": {
-            "values": ticks(reach, 2),
-            "labelExpr": RATIO_LABEL,
-            "title": axis_words("ratio", [outcome]),
-        },
-    }
+    shown = {"values": ticks(reach, 2), "labelExpr": RATIO_LABEL, "title": axis_words("ratio", [outcome])}
+    x = linear(-reach, reach, shown)
     y: Spec = {"field": "row", "type": "ordinal", "axis": None}
     return {
         "width": style.width - 160,
@@ -94,9 +79,6 @@ def _body(pairs: list[Pair], outcome: OutcomeComparison, style: Style) -> Spec:
                     "fill": {"field": "fill", "type": "nominal", "scale": None, "legend": None},
                 },
             },
-            {
-                "mark": {"type": "text", "align": "right", "x": -8},
-                "encoding": {"text": {"field": "name"}, "y": y},
-            },
+            {"mark": {"type": "text", "align": "right", "x": -8}, "encoding": {"text": {"field": "name"}, "y": y}},
         ],
     }

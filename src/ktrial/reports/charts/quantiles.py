@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latency curves: the quantiles of one quantity (p50, p90, p99) side by side, arm by arm."""
+"""Latency curves: the quantiles of one quantity (p50, p90, p99) side by side, for each arm."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ktrial.reports.charts.drawing import (
     Table,
     arm_colour,
     arm_shape,
-    axis_title,
     cast_of,
     frame,
     label,
-    spread_labels,
+    names_at_end,
     value_axis,
+    value_channel,
 )
 
 PLACE = 3
@@ -31,29 +31,29 @@ _QUANTILE = re.compile(r"(?<![a-z0-9])p([0-9]{2})(?:[._]?([0-9]{1,3})(?![0-9]))?
 
 
 def quantile_of(name: str) -> tuple[str, float] | None:
-    """`latency.p99_9` -> (`latency.p*`, 99.9); None if the name tells no quantile."""
-    found = _QUANTILE.search(name)
-    if found is None:
+    """Return (`latency.p*`, 99.9) for `latency.p99_9`; None if the name has no quantile."""
+    match = _QUANTILE.search(name)
+    if match is None:
         return None
-    return f"{name[: found.start()]}p*{name[found.end() :]}", float(f"{found[1]}.{found[2] or 0}")
+    return f"{name[: match.start()]}p*{name[match.end() :]}", float(f"{match[1]}.{match[2] or 0}")
 
 
 def families(comparison: Comparison) -> dict[str, list[tuple[float, OutcomeComparison]]]:
-    """Quantiles of one quantity, two at least, from low to high."""
-    found: dict[str, dict[float, OutcomeComparison]] = {}
+    """Return the quantiles of each quantity that has at least two in one unit, from low to high."""
+    quantities: dict[str, dict[float, OutcomeComparison]] = {}
     for outcome in comparison.outcomes:
         quantile = quantile_of(outcome.outcome)
         if quantile is not None:
-            found.setdefault(f"{outcome.benchmark}.{quantile[0]}", {}).setdefault(quantile[1], outcome)
-    return {name: sorted(kept.items()) for name, kept in found.items() if len(kept) > 1 and _one_unit(kept)}
-
-
-def _one_unit(kept: dict[float, OutcomeComparison]) -> bool:
-    return len({outcome.unit for outcome in kept.values()}) == 1
+            quantities.setdefault(f"{outcome.benchmark}.{quantile[0]}", {}).setdefault(quantile[1], outcome)
+    return {
+        name: sorted(kept.items())
+        for name, kept in quantities.items()
+        if len(kept) > 1 and len({outcome.unit for outcome in kept.values()}) == 1
+    }
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a curve for each arm; bars reach from the smallest to the largest run."""
+    """Yield a chart for each quantity, with a curve for each arm; bars reach from the smallest to the largest run."""
     cast = cast_of(comparison)
     for place, (name, kept) in enumerate(families(comparison).items()):
         if not any(values.arm in cast.arms for _, outcome in kept for values in outcome.arms):
@@ -61,8 +61,8 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
         yield Chart(
             name=f"quantiles-{place + 1}",
             title=f"Quantiles: {label(name, 40)}",
-            caption="The median run of each arm at each quantile; thin lines reach from the smallest to the largest "
-            f"run.{cast.note}",
+            caption="Points are the median run of each arm at each quantile; thin lines reach from the smallest to the "
+            f"largest run.{cast.note}",
             spec=frame(style, name, _body(kept, cast, style)),
             table=_table(kept, cast),
         )
@@ -110,11 +110,8 @@ def _body(kept: list[tuple[float, OutcomeComparison]], cast: Cast, style: Style)
         "axis": {"title": None, "labelAngle": 0, "grid": False},
     }
     offset: Spec = {"field": "arm", "type": "ordinal", "scale": {"paddingOuter": 0.3}}
-    y: Spec = {
-        "type": "quantitative",
-        "scale": axis.scale(),
-        "axis": {"title": axis_title(first, axis), "tickCount": 5},
-    }
+    y = value_channel(first, axis)
+    last = [(one.arm, axis.pixel(one.median, _HEIGHT)) for one in _arms(kept[-1][1], cast)]
     colour = arm_colour(cast, style)
     middle: Spec = {"x": x, "xOffset": offset, "color": colour}
     return {
@@ -131,25 +128,6 @@ def _body(kept: list[tuple[float, OutcomeComparison]], cast: Cast, style: Style)
                 "mark": {"type": "point", "filled": True, "size": 50, "opacity": 1},
                 "encoding": middle | {"y": {"field": "median"} | y, "shape": arm_shape(cast)},
             },
-            *_names(kept[-1][1], cast, [axis.pixel(one.median, _HEIGHT) for one in _arms(kept[-1][1], cast)], colour),
+            *names_at_end(last, _HEIGHT, cast, colour),
         ],
     }
-
-
-def _names(outcome: OutcomeComparison, cast: Cast, wanted: list[float], colour: Spec) -> list[Spec]:
-    places = spread_labels(wanted, 14, 4, _HEIGHT - 4)
-    return [
-        {
-            "data": {"values": [{"arm": cast.number(one.arm), "name": cast.name(one.arm)}]},
-            "mark": {
-                "type": "text",
-                "align": "left",
-                "x": "width",
-                "dx": 6,
-                "y": round(place, 1),
-                "fontWeight": "bold",
-            },
-            "encoding": {"text": {"field": "name"}, "color": colour},
-        }
-        for one, place in zip(_arms(outcome, cast), places, strict=True)
-    ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ratio bars: how many times as good as the control each arm is, outcome by outcome, with intervals."""
+"""Ratio bars: the factor by which each arm is better than the control, for each outcome, with intervals."""
 
 from __future__ import annotations
 
@@ -8,19 +8,31 @@ from collections.abc import Iterator
 
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.words import effect_text
-from ktrial.reports.charts.drawing import Cast, Chart, Spec, Style, Table, arm_colour, cast_of, frame, label
-from ktrial.reports.charts.forest import RATIO_LABEL, ForestRow, axis_words, rows_of, ticks
+from ktrial.reports.charts.drawing import (
+    Cast,
+    Chart,
+    Spec,
+    Style,
+    Table,
+    arm_colour,
+    cast_of,
+    ends_of,
+    frame,
+    label,
+    linear,
+)
+from ktrial.reports.charts.forest import RATIO_LABEL, ForestRow, axis_words, right_words, rows_of, ticks
 from ktrial.reports.order import short_names
 
 PLACE = 2
 _MOST_BARS = 40
 _BAR = 14
-#: The logarithm of the largest ratio that is a number.
+#: The logarithm of the largest ratio that a float can hold.
 _LARGEST = 700.0
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Bars where several arms meet the control; with one arm the forest plot says it all."""
+    """Yield a chart of bars if there are several arms besides the control; for one arm the forest plot suffices."""
     cast = cast_of(comparison)
     rows = [row for row in rows_of(comparison)[0] if row.contrast.arm in cast.arms]
     if len({row.contrast.arm for row in rows}) < 2:
@@ -30,8 +42,8 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     yield Chart(
         name="ratios",
         title="Ratios to the control, arm by arm",
-        caption=f"How many times as good as {label(comparison.control)} each arm is: bars to the right are "
-        f"{_right(shown)}. Thin lines are intervals.{left_out}{cast.note}",
+        caption=f"Bars show how many times as good as {label(comparison.control)} each arm is; to the right is "
+        f"{right_words(shown)}. Thin lines are intervals.{left_out}{cast.note}",
         spec=frame(style, "Ratios to the control", _body(shown, cast, style)),
         table=_table(shown),
         marks=True,
@@ -39,32 +51,20 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     )
 
 
-def _right(rows: list[ForestRow]) -> str:
-    told = all(row.outcome.direction is not None for row in rows)
-    return "better" if told else "better, or more where nobody said which way is better"
-
-
 def _table(rows: list[ForestRow]) -> Table:
-    told = []
-    for row in rows:
-        estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
-        told.append(
-            (
-                row.outcome.name,
-                row.contrast.arm,
-                f"{math.exp(min(row.effect.estimate, _LARGEST)):.4g}",
-                estimate,
-                interval,
-            )
+    cells = tuple(
+        (
+            *(row.outcome.name, row.contrast.arm),
+            f"{math.exp(min(row.effect.estimate, _LARGEST)):.4g}",
+            *effect_text(row.effect, row.outcome.unit, row.outcome.direction),
         )
-    headers = ("outcome", "arm", "times as good", "change", "interval")
-    return Table(headers=headers, rows=tuple(told), numeric=(2, 3, 4))
+        for row in rows
+    )
+    return Table(headers=("outcome", "arm", "times as good", "change", "interval"), rows=cells, numeric=(2, 3, 4))
 
 
 def _body(rows: list[ForestRow], cast: Cast, style: Style) -> Spec:
-    reach = 1.1 * max(
-        abs(end) for row in rows for end in (row.effect.estimate, row.effect.low, row.effect.high) if end is not None
-    )
+    reach = 1.1 * max(abs(end) for row in rows for end in (row.effect.estimate, *ends_of(row.effect)))
     reach = max(reach, 1e-4)
     names = list(dict.fromkeys(row.outcome.name for row in rows))
     shown = short_names(row.outcome for row in rows)
@@ -73,22 +73,14 @@ def _body(rows: list[ForestRow], cast: Cast, style: Style) -> Spec:
             "outcome": names.index(row.outcome.name),
             "arm": cast.number(row.contrast.arm),
             "estimate": row.effect.estimate,
-            "low": row.effect.estimate if row.effect.low is None else row.effect.low,
-            "high": row.effect.estimate if row.effect.high is None else row.effect.high,
+            **dict(zip(("low", "high"), ends_of(row.effect), strict=True)),
             "zero": 0,
             "label": cast.name(row.contrast.arm, 18),
         }
         for row in rows
     ]
-    x: Spec = {
-        "type": "quantitative",
-        "scale": {"domain": [-reach, reach], "nice": False},
-        "axis": {
-            "values": ticks(reach, 2 if style.width < 500 else 3),
-            "labelExpr": RATIO_LABEL,
-            "title": axis_words("ratio", [row.outcome for row in rows]),
-        },
-    }
+    axis: Spec = {"values": ticks(reach, 2 if style.width < 500 else 3), "labelExpr": RATIO_LABEL}
+    x = linear(-reach, reach, axis | {"title": axis_words("ratio", [row.outcome for row in rows])})
     y: Spec = {
         "field": "arm",
         "type": "ordinal",
@@ -131,9 +123,6 @@ def _panel(number: int, name: str, values: list[Spec], x: Spec, y: Spec, cast: C
                 "mark": {"type": "rule", "color": style.palette.ink, "strokeWidth": 1.2},
                 "encoding": {"x": {"field": "low"} | x, "x2": {"field": "high"}, "y": y},
             },
-            {
-                "mark": {"type": "text", "align": "right", "x": -8},
-                "encoding": {"text": {"field": "label"}, "y": y},
-            },
+            {"mark": {"type": "text", "align": "right", "x": -8}, "encoding": {"text": {"field": "label"}, "y": y}},
         ],
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms that are values of one knob, as a curve: the value against its effect with the interval."""
+"""Response curves: if arms set one knob to several values, the effect of each value with its interval."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import NamedTuple
 from ktrial.judge.model.comparison import Comparison, OutcomeComparison
 from ktrial.judge.model.trial_summary import ToldArm, ToldTrial
 from ktrial.judge.model.words import effect_text
-from ktrial.reports.charts.drawing import MARKS, Chart, Spec, Style, Table, frame, label
+from ktrial.reports.charts.drawing import MARKS, Chart, Spec, Style, Table, ends_of, frame, label, linear, margin_band
 from ktrial.reports.charts.forest import RATIO_LABEL, ForestRow, reach_of, ticks
 
 PLACE = 3
 _HEIGHT = 150
 _BESIDE = 76
-#: From this ratio of the largest to the smallest value on, values lie on a logarithmic axis.
+#: Values lie on a logarithmic axis if the ratio of the largest to the smallest exceeds this.
 _LOG_FROM = 20.0
 _FEWEST = 2
 
 
 class ResponseStep(NamedTuple):
-    """One value that was tried, and what came of it."""
+    """A tested value of a knob and its effect."""
 
     value: str
     row: ForestRow
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a curve for each knob of which several values were tried."""
+    """Yield a chart for each knob of which the trial tested several values."""
     primary = next((one for one in comparison.outcomes if one.role == "primary"), None)
     if comparison.trial is None or primary is None:
         return
@@ -38,8 +38,8 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
         yield Chart(
             name=f"response-{number}" if number > 1 else "response",
             title=f"{label(knob, 40)}, value by value",
-            caption=f"Points are estimates against {label(comparison.control)} (the line), bars their intervals, the "
-            "band is the margin; upwards is better.",
+            caption=f"Points are estimates against {label(comparison.control)} (the line), bars their intervals. The "
+            "band is the margin; up is better.",
             spec=frame(style, knob, _body(knob, steps, primary, style)),
             table=_table(knob, steps, primary),
             marks=True,
@@ -47,7 +47,7 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
 
 
 def _grids(trial: ToldTrial, primary: OutcomeComparison) -> dict[str, list[ResponseStep]]:
-    """Knob (and what else these arms set, where others differ in that) -> its values with their effects."""
+    """Return the values and effects of each knob; the key also names other settings in which arms differ."""
     rows = {one.arm: ForestRow(primary, one, one.effect) for one in primary.contrasts if one.effect is not None}
     alike: dict[frozenset[str], list[tuple[Mapping[str, str], ForestRow]]] = {}
     for arm in trial.arms:
@@ -56,18 +56,18 @@ def _grids(trial: ToldTrial, primary: OutcomeComparison) -> dict[str, list[Respo
             alike.setdefault(frozenset(settings), []).append((settings, rows[arm.arm]))
     every = [settings for arms in alike.values() for settings, _ in arms]
     differ = {knob for settings in every for knob in settings if len({one.get(knob) for one in every}) > 1}
-    found: dict[str, list[ResponseStep]] = {}
-    for arms in alike.values():
-        for name, steps in _curves(arms, differ):
-            if len({step.value for step in steps}) == len(steps) >= _FEWEST:
-                found[name] = _ordered(steps)
-    return found
+    return {
+        name: _ordered(steps)
+        for arms in alike.values()
+        for name, steps in _curves(arms, differ)
+        if len({step.value for step in steps}) == len(steps) >= _FEWEST
+    }
 
 
 def _curves(
     arms: Sequence[tuple[Mapping[str, str], ForestRow]], differ: Collection[str]
 ) -> Iterator[tuple[str, list[ResponseStep]]]:
-    """Of arms that set the same knobs: the one of most values along a curve, one for each combination of the others."""
+    """Yield a curve for the knob with the most values, for each combination of the others; all arms set these knobs."""
     counts = {knob: len({settings[knob] for settings, _ in arms}) for knob in arms[0][0]}
     along = max(counts, key=lambda knob: counts[knob])
     others = [knob for knob in counts if knob != along and knob in differ]
@@ -80,29 +80,24 @@ def _curves(
 
 
 def _settings(arm: ToldArm) -> Mapping[str, str]:
-    """What an arm sets; one knob of several devices counts once. Nothing if a person did it, or devices differ."""
-    found: dict[str, str] = {}
+    """Return an arm's settings by knob, regardless of device; empty if a person set the arm or devices differ."""
+    settings: dict[str, str] = {}
     for name, value in {} if arm.manual is not None else arm.sets.items():
-        if found.setdefault(name.partition("@")[0], value) != value:
+        if settings.setdefault(name.partition("@")[0], value) != value:
             return {}
-    return found
+    return settings
 
 
 def _numbers(steps: Sequence[ResponseStep]) -> list[float] | None:
     try:
-        found = [float(step.value) for step in steps]
+        numbers = [float(step.value) for step in steps]
     except ValueError:
         return None
-    return found if all(map(math.isfinite, found)) else None
+    return numbers if all(map(math.isfinite, numbers)) else None
 
 
 def _ordered(steps: list[ResponseStep]) -> list[ResponseStep]:
-    numbers = _numbers(steps)
-    return steps if numbers is None else [step for _, step in sorted(zip(numbers, steps, strict=True), key=_first)]
-
-
-def _first(pair: tuple[float, ResponseStep]) -> float:
-    return pair[0]
+    return steps if _numbers(steps) is None else sorted(steps, key=lambda step: float(step.value))
 
 
 def _table(knob: str, steps: Sequence[ResponseStep], primary: OutcomeComparison) -> Table:
@@ -126,37 +121,26 @@ def _body(knob: str, steps: Sequence[ResponseStep], primary: OutcomeComparison, 
         {
             "at": place if numbers is None else numbers[place],
             "estimate": step.row.effect.estimate,
-            "low": _within(step.row.effect.low, step.row.effect.estimate, reach),
-            "high": _within(step.row.effect.high, step.row.effect.estimate, reach),
+            **{
+                name: max(-reach, min(reach, end))
+                for name, end in zip(("low", "high"), ends_of(step.row.effect), strict=True)
+            },
             "colour": style.palette.verdict(step.row.contrast.verdict),
             "mark": MARKS[step.row.contrast.verdict],
         }
         for place, step in enumerate(steps)
     ]
     x = _x(knob, steps, numbers)
-    y: Spec = {
-        "type": "quantitative",
-        "scale": {"domain": [-reach, reach], "nice": False, "zero": False},
-        "axis": {"values": ticks(reach, 2), "labelExpr": RATIO_LABEL, "title": None, "grid": False},
-    }
+    shown = {"values": ticks(reach, 2), "labelExpr": RATIO_LABEL, "title": None, "grid": False}
+    y = linear(-reach, reach, shown)
     colour: Spec = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
-    palette = style.palette
     at = {"field": "at"} | x
     return {
         "width": style.width - _BESIDE,
         "height": _HEIGHT,
         "data": {"values": values},
         "layer": [
-            {
-                "data": {"values": [{"low": -margin, "high": margin}]},
-                "mark": {"type": "rect", "color": palette.band},
-                "encoding": {"y": {"field": "low"} | y, "y2": {"field": "high"}},
-            },
-            {
-                "data": {"values": [{}]},
-                "mark": {"type": "rule", "color": palette.muted},
-                "encoding": {"y": {"datum": 0} | y},
-            },
+            *margin_band(margin, y, style.palette),
             *([_line(at, y, style)] if numbers is not None else []),
             {
                 "mark": {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
@@ -169,12 +153,7 @@ def _body(knob: str, steps: Sequence[ResponseStep], primary: OutcomeComparison, 
             },
             {
                 "mark": {"type": "text", "align": "left", "dx": 9, "fontWeight": "bold"},
-                "encoding": {
-                    "x": at,
-                    "y": {"field": "estimate"} | y,
-                    "text": {"field": "mark"},
-                    "color": colour,
-                },
+                "encoding": {"x": at, "y": {"field": "estimate"} | y, "text": {"field": "mark"}, "color": colour},
             },
         ],
     }
@@ -188,37 +167,22 @@ def _line(at: Spec, y: Spec, style: Style) -> Spec:
 
 
 def _x(knob: str, steps: Sequence[ResponseStep], numbers: Sequence[float] | None) -> Spec:
-    """Return numbers where they lie, words one beside the other."""
+    """Return the channel of the values: numbers at their places, words side by side."""
+    values = [step.value for step in steps]
     if numbers is None:
-        axis = _axis(knob, [step.value for step in steps], list(range(len(steps))))
-        return {
-            "type": "quantitative",
-            "scale": {"domain": [-0.5, len(steps) - 0.5], "nice": False, "zero": False},
-            "axis": axis,
-        }
+        return linear(-0.5, len(steps) - 0.5, _axis(knob, values, range(len(steps))))
     low, high = min(numbers), max(numbers)
-    axis = _axis(knob, [step.value for step in steps], list(numbers))
+    axis = _axis(knob, values, numbers)
     if low > 0 and high / low > _LOG_FROM:
         room = (high / low) ** 0.06
-        return {
-            "type": "quantitative",
-            "scale": {"type": "log", "domain": [low / room, high * room], "nice": False},
-            "axis": axis,
-        }
+        scale = {"type": "log", "domain": [low / room, high * room], "nice": False}
+        return {"type": "quantitative", "scale": scale, "axis": axis}
     room = (high - low) * 0.06
-    return {
-        "type": "quantitative",
-        "scale": {"domain": [low - room, high + room], "nice": False, "zero": False},
-        "axis": axis,
-    }
+    return linear(low - room, high + room, axis)
 
 
 def _axis(knob: str, values: Sequence[str], places: Sequence[float]) -> Spec:
-    """Return a tick at each value, called as it was written."""
+    """Return an axis with a tick at each value, labelled as the protocol writes it."""
     pairs = zip(places, values, strict=True)
     words = " ".join(f"datum.value == {json.dumps(place)} ? {json.dumps(label(value, 14))} :" for place, value in pairs)
     return {"title": label(knob, 40), "grid": False, "values": list(places), "labelExpr": f"{words} ''"}
-
-
-def _within(end: float | None, estimate: float, reach: float) -> float:
-    return max(-reach, min(reach, estimate if end is None else end))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every run as a point in run order, so that drift is seen; below it, once a benchmark, what the runs ran under.
+"""Every run as a point in run order, which shows drift; below, once per benchmark, the conditions of the runs.
 
-Where there are too many points they are thinned.
+If there are too many points, only a selection is drawn.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ktrial.bench.numbers import column
-from ktrial.bench.text import show
-from ktrial.judge.model.comparison import ArmValues, Comparison, OutcomeComparison, Point
+from ktrial.judge.model.comparison import Comparison, OutcomeComparison, Point
 from ktrial.reports.charts.drawing import (
     Cast,
     Chart,
@@ -22,18 +21,19 @@ from ktrial.reports.charts.drawing import (
     ValueAxis,
     arm_colour,
     arm_shape,
-    axis_title,
     cast_of,
     frame,
-    spread_labels,
+    linear,
+    names_at_end,
     value_axis,
+    value_channel,
 )
 from ktrial.reports.order import by_weight
 from ktrial.reports.run_conditions import ShownCondition, worth_showing
 
 
 class PlacedMeasurement(msgspec.Struct, frozen=True):
-    """A measurement with the number of its arm, and where it stands in the order of all."""
+    """A measurement with the number of its arm and its place in the order of all runs."""
 
     arm: int
     at: int
@@ -41,7 +41,7 @@ class PlacedMeasurement(msgspec.Struct, frozen=True):
 
 
 class PointSelection(msgspec.Struct, frozen=True):
-    """What is shown of how many. `ordered` says that every place is known."""
+    """The points shown out of `of` points; `ordered` is true if every place is known."""
 
     shown: tuple[PlacedMeasurement, ...]
     of: int
@@ -49,17 +49,17 @@ class PointSelection(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What a caption says of points left out; empty if none are."""
+        """The sentence that a caption adds if points are left out."""
         if len(self.shown) == self.of:
             return ""
         return (
-            f" {len(self.shown):,} of {self.of:,} runs are drawn: of each stretch of runs in order, "
-            "the smallest and the largest value of each arm."
+            f" {len(self.shown):,} of {self.of:,} runs are drawn: "
+            "the smallest and the largest value of each arm in each stretch of consecutive runs."
         )
 
 
 def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> PointSelection:
-    """Return the points of all arms in run order; of each arm its share of the points that fit."""
+    """Return the points of all arms in run order; if they do not fit, a proportional share of each arm."""
     arms = [values for values in outcome.arms if values.arm in cast.arms]
     total = sum(len(values.points) for values in arms)
     places = [point.place for values in arms for point in values.points]
@@ -81,7 +81,7 @@ def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> PointSelecti
 
 
 def thin(points: Sequence[PlacedMeasurement], most: int) -> list[PlacedMeasurement]:
-    """Of each of as many stretches as fit, the smallest and the largest value: no outlier is lost."""
+    """Return the smallest and the largest value of each of as many stretches as fit; this keeps all outliers."""
     if len(points) <= max(2, most):
         return list(points)
     stretches = max(1, most // 2)
@@ -102,24 +102,23 @@ _HEIGHT = 170
 _CONDITION_HEIGHT = 46
 _CONDITION_GAP = 26
 _LABEL_ROOM = 84
-_LINE = 14
 
 
 def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> Iterator[Chart]:
-    """Points in order, the median of each arm as a line with the arm's name at its end."""
+    """Yield a chart of the runs in order; a line with the arm's name at its end marks each arm's median."""
     cast = cast_of(comparison)
     selection = select(outcome, cast, style)
     if not selection.shown:
         return
-    order = "in the order in which they were made" if selection.ordered else "arm by arm: their order is not known"
+    order = "in the order in which they were made" if selection.ordered else "arm by arm: their order is unknown"
     first = next(one for one in by_weight(comparison.outcomes) if one.benchmark == outcome.benchmark)
-    found = worth_showing(one.point for one in selection.shown)
-    conditions = found if first.name == outcome.name else ()
-    elsewhere = f" What these runs ran under is shown with {first.name}." if found and not conditions else ""
+    varied = worth_showing(one.point for one in selection.shown)
+    conditions = varied if first.name == outcome.name else ()
+    elsewhere = f" The chart of {first.name} shows the conditions of these runs." if varied and not conditions else ""
     yield Chart(
         name="runs",
         title="Every run",
-        caption=f"Every run {order}; dashed lines are medians.{elsewhere}{selection.note}{cast.note}",
+        caption=f"Points are runs {order}; dashed lines are medians.{elsewhere}{selection.note}{cast.note}",
         spec=frame(style, outcome.name, _body(outcome, selection, conditions, cast, style)),
         table=_table(outcome, selection, conditions, cast),
         marks=True,
@@ -137,12 +136,7 @@ def _table(
     rows = []
     for one in selection.shown:
         point = one.point
-        row = [
-            "-" if point.place is None else str(point.place),
-            cast.arms[one.arm],
-            kept.show(point.value),
-            point.run,
-        ]
+        row = ["-" if point.place is None else str(point.place), cast.arms[one.arm], kept.show(point.value), point.run]
         row += ([point.block or "-"] if blocks else []) + [each.show(each.of(point)) for each in conditions]
         rows.append(tuple(row))
     first = 5 if blocks else 4
@@ -161,11 +155,8 @@ def _body(
     axis = value_axis(outcome, [one.point.value for one in selection.shown] + [values.median for values in arms])
     first, last = selection.shown[0].at, selection.shown[-1].at
     room = max(1.0, (last - first) * 0.02)
-    x: Spec = {
-        "type": "quantitative",
-        "scale": {"domain": [first - room, last + room], "nice": False, "zero": False},
-        "axis": {"title": "run" if selection.ordered else "run (order not known)", "grid": False, "tickMinStep": 1},
-    }
+    title = "run" if selection.ordered else "run (order unknown)"
+    x = linear(first - room, last + room, {"title": title, "grid": False, "tickMinStep": 1})
     panel = _values_panel(outcome, selection, cast, style, axis, x)
     if not conditions:
         return panel
@@ -180,11 +171,7 @@ def _body(
 def _values_panel(
     outcome: OutcomeComparison, selection: PointSelection, cast: Cast, style: Style, axis: ValueAxis, x: Spec
 ) -> Spec:
-    y: Spec = {
-        "type": "quantitative",
-        "scale": axis.scale(),
-        "axis": {"title": axis_title(outcome, axis), "tickCount": 5},
-    }
+    y = value_channel(outcome, axis)
     points = [{"at": one.at, "value": axis.at(one.point.value), "arm": one.arm} for one in selection.shown]
     many = len(points) > 150
     colour = arm_colour(cast, style)
@@ -210,41 +197,15 @@ def _values_panel(
 
 def _medians(outcome: OutcomeComparison, cast: Cast, axis: ValueAxis, y: Spec, colour: Spec) -> list[Spec]:
     arms = [values for values in outcome.arms if values.arm in cast.arms and values.points]
-    wanted = [axis.pixel(values.median, _HEIGHT) for values in arms]
-    places = spread_labels(wanted, _LINE, 4, _HEIGHT - 4)
-    medians = [_median(values, place, cast, axis, outcome) for values, place in zip(arms, places, strict=True)]
+    medians = [{"arm": cast.number(values.arm), "median": axis.at(values.median)} for values in arms]
     return [
         {
             "data": {"values": medians},
             "mark": {"type": "rule", "strokeDash": [5, 3], "strokeWidth": 1.6},
             "encoding": {"y": {"field": "median"} | y, "color": colour},
         },
-        *(
-            {
-                "data": {"values": [one]},
-                "mark": {
-                    "type": "text",
-                    "align": "left",
-                    "dx": 6,
-                    "x": "width",
-                    "y": one["place"],
-                    "fontWeight": "bold",
-                },
-                "encoding": {"text": {"field": "label"}, "color": colour},
-            }
-            for one in medians
-        ),
+        *names_at_end([(one.arm, axis.pixel(one.median, _HEIGHT)) for one in arms], _HEIGHT, cast, colour),
     ]
-
-
-def _median(values: ArmValues, place: float, cast: Cast, axis: ValueAxis, outcome: OutcomeComparison) -> Spec:
-    return {
-        "arm": cast.number(values.arm),
-        "median": axis.at(values.median),
-        "place": round(place, 1),
-        "label": cast.name(values.arm),
-        "shown": show(values.median, outcome.unit),
-    }
 
 
 def _condition_panel(condition: ShownCondition, selection: PointSelection, x: Spec, cast: Cast, style: Style) -> Spec:

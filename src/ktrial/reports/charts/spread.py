@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How values spread: boxes for some runs, histograms for many."""
+"""The distribution of values: boxes for a few runs, histograms for many."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ktrial.reports.charts.drawing import (
     Table,
     ValueAxis,
     arm_colour,
-    axis_title,
     cast_of,
     frame,
     value_axis,
+    value_channel,
 )
 
 PLACE = 12
-#: From how many values of an arm on a histogram tells more than a box.
+#: Arms with at least this many values get a histogram instead of a box.
 HISTOGRAM_FROM = 100
 _LABEL_ROOM = 96
 _MOST_BINS = 40
 
 
 def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> Iterator[Chart]:
-    """Yield one box or one histogram for each arm, on the same axis."""
+    """Yield a chart with a box or a histogram for each arm, on a common axis."""
     cast = cast_of(comparison)
     arms = [values for values in outcome.arms if values.arm in cast.arms and len(values.points) >= 2]
     arms.sort(key=lambda values: cast.number(values.arm))
@@ -39,11 +39,13 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
         return
     axis = value_axis(outcome, [point.value for values in arms for point in values.points])
     if min(len(values.points) for values in arms) >= HISTOGRAM_FROM:
-        title, what = "How often which value", "Share of each arm's runs by value."
+        title, what = "Distribution of values", "Share of each arm's runs by value."
         body = _histograms(outcome, arms, axis, cast, style)
     else:
-        title = "How values spread"
-        what = "Boxes hold the middle half of the runs, the line in them is the median, thin lines reach to the ends."
+        title = "Spread of values"
+        what = (
+            "Boxes hold the middle half of the runs; the line inside is the median. Thin lines reach to the extremes."
+        )
         body = _boxes(outcome, arms, axis, cast, style)
     yield Chart(
         name="spread",
@@ -55,7 +57,7 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
 
 
 def five_numbers(values: Sequence[float]) -> tuple[float, float, float, float, float]:
-    """Minimum, lower quartile, median, upper quartile, maximum (quartiles as numpy and R have them by default)."""
+    """Return minimum, lower quartile, median, upper quartile and maximum (numpy's and R's default quartiles)."""
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return min(values), low, middle, high, max(values)
 
@@ -76,7 +78,7 @@ def _boxes(outcome: OutcomeComparison, arms: Sequence[ArmValues], axis: ValueAxi
         five = [axis.at(value) for value in five_numbers([point.value for point in one.points])]
         five_by_name = dict(zip(("low", "q1", "median", "q3", "high"), five, strict=True))
         values.append({"arm": cast.number(one.arm), "name": cast.name(one.arm)} | five_by_name)
-    x = _x(outcome, axis)
+    x = value_channel(outcome, axis)
     y: Spec = {"field": "arm", "type": "ordinal", "axis": None}
     colour = arm_colour(cast, style)
     return {
@@ -93,35 +95,19 @@ def _boxes(outcome: OutcomeComparison, arms: Sequence[ArmValues], axis: ValueAxi
                 "encoding": {"x": {"field": "q1"} | x, "x2": {"field": "q3"}, "y": y, "color": colour},
             },
             {
-                "mark": {"type": "tick", "size": 16, "thickness": 2.5, "color": _on_colour(style)},
+                "mark": {"type": "tick", "size": 16, "thickness": 2.5, "color": style.palette.background},
                 "encoding": {"x": {"field": "median"} | x, "y": y},
             },
-            _names(y, colour),
+            {
+                "mark": {"type": "text", "align": "right", "x": -8, "fontWeight": "bold"},
+                "encoding": {"text": {"field": "name"}, "y": y, "color": colour},
+            },
         ],
     }
 
 
-def _on_colour(style: Style) -> str:
-    return "var(--paper)" if style.palette.paper == "none" else style.palette.paper
-
-
-def _names(y: Spec, colour: Spec) -> Spec:
-    return {
-        "mark": {"type": "text", "align": "right", "x": -8, "fontWeight": "bold"},
-        "encoding": {"text": {"field": "name"}, "y": y, "color": colour},
-    }
-
-
-def _x(outcome: OutcomeComparison, axis: ValueAxis) -> Spec:
-    return {
-        "type": "quantitative",
-        "scale": axis.scale(),
-        "axis": {"title": axis_title(outcome, axis), "tickCount": 5},
-    }
-
-
 def bins(values: Sequence[float], axis: ValueAxis) -> int:
-    """Return how many bins the values ask for (Freedman and Diaconis), from 8 to 40."""
+    """Return the number of bins by the rule of Freedman and Diaconis, from 8 to 40."""
     placed = sorted(_position(value, axis) for value in values)
     _, low, _, high, _ = five_numbers(placed)
     width = 2 * (high - low) / len(placed) ** (1 / 3)
@@ -129,7 +115,7 @@ def bins(values: Sequence[float], axis: ValueAxis) -> int:
 
 
 def _position(value: float, axis: ValueAxis) -> float:
-    """Return where on the axis, from 0 to 1."""
+    """Return the place of a value on the axis, from 0 to 1."""
     return 1 - axis.pixel(value, 1.0)
 
 
@@ -143,12 +129,12 @@ def _histograms(
     outcome: OutcomeComparison, arms: Sequence[ArmValues], axis: ValueAxis, cast: Cast, style: Style
 ) -> Spec:
     count = max(bins([point.value for point in values.points], axis) for values in arms)
-    x, panels, highest = _x(outcome, axis), [], 0.0
+    x, panels, highest = value_channel(outcome, axis), [], 0.0
     for one in arms:
         counted = [0] * count
         for point in one.points:
             counted[min(count - 1, int(_position(point.value, axis) * count))] += 1
-        shares = [held / len(one.points) for held in counted]
+        shares = [number / len(one.points) for number in counted]
         highest = max(highest, *shares)
         values = [
             {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as pictures: SVG and PNG that stand alone, and a compact SVG to stand in a page. No browser, no network."""
+"""Render charts without browser or network: stand-alone SVG and PNG, and a compact SVG to embed in a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"-?\d{1,16}\.\d+")
 _MOVED = re.compile(r"translate\(([-\d.]+),([-\d.]+)\)")
 _VALUES = re.compile(r"\bvalues(_\d+)?_marks\b")
 _ARM = re.compile(r"var\(--arm-(\d+)\)")
-#: What a chart consists of; nothing else gets into a page.
+#: The SVG elements that charts use; only these get into a page.
 _ELEMENTS = frozenset({"svg", "g", "path", "line", "text", "tspan", "rect", "circle", "defs", "clipPath"})
 _ATTRIBUTES = frozenset(
     {
@@ -35,22 +35,22 @@ def svg_text(chart: Chart) -> str:
 
 
 def svg_bytes(chart: Chart) -> bytes:
-    """Return the same as a file, with a line break behind each element: fit for a repository."""
+    """Return the SVG as a file with a line break after each element, which suits a repository."""
     return (svg_text(chart).replace("><", ">\n<") + "\n").encode()
 
 
 def png_bytes(chart: Chart, *, scale: float = 2.0) -> bytes:
-    """Return a picture of dots, `scale` of them for each unit of length."""
+    """Return the PNG with `scale` pixels per unit of length."""
     import vl_convert
 
     return vl_convert.svg_to_png(svg_text(chart), scale=scale)
 
 
 def inline_svg(chart: Chart, prefix: str) -> str:
-    """For a page: what nobody sees is left out, numbers are short, colours of arms are classes.
+    """Return a compact SVG for a page: without invisible parts, with short numbers, and with classes for arm colours.
 
     Marks of the layer `values` become elements of the class `m`, in the order of the rows of the chart's table.
-    `prefix` begins with a letter and is this chart's own within the page.
+    `prefix` must begin with a letter and be unique within the page.
     """
     root = ET.fromstring(svg_text(chart))
     page = _Page(prefix)
@@ -67,7 +67,7 @@ def inline_svg(chart: Chart, prefix: str) -> str:
 
 
 class _Page:
-    """Takes one picture over into a page; equal symbols are drawn once and then referred to."""
+    """Converts one picture for a page; equal symbols are defined once and then referenced."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -80,7 +80,7 @@ class _Page:
         return group
 
     def compact(self, element: ET.Element, *, marks: bool = False) -> ET.Element | None:
-        """Return the element with its children as far as they are seen; None if nothing is left."""
+        """Return the element with its visible children; None if nothing is visible."""
         name = element.tag.removeprefix(f"{{{_SVG}}}")
         if name not in _ELEMENTS or element.get("display") == "none" or element.get("opacity") == "0":
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of a trial as they were drawn: which arm had which turn, and what does not count."""
+"""The blocks of a trial in their random order: the turn of each arm, and what does not count."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.trial_summary import ToldBlock
-from ktrial.reports.charts.drawing import Cast, Chart, Spec, Style, Table, arm_colour, arm_shape, cast_of, frame
-from ktrial.reports.trial_sentences import count_words
+from ktrial.reports.charts.drawing import Cast, Chart, Spec, Style, Table, arm_colour, arm_shape, cast_of, frame, linear
+from ktrial.reports.sentences import count_words
 
 PLACE = 5
 _MOST_BLOCKS = 120
@@ -18,21 +18,22 @@ _MARK = 120
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a column for each block, unless it is not a trial."""
+    """Yield a chart with a column for each block, if this is a trial."""
     if comparison.trial is None or not comparison.trial.drawn:
         return
     cast = cast_of(comparison)
     drawn = comparison.trial.drawn[-_MOST_BLOCKS:]
     void = sum(one.void is not None for one in drawn)
-    left_out = f" The last {len(drawn)} are drawn." if len(drawn) < len(comparison.trial.drawn) else ""
-    crossed = f" Crossed out: {count_words(void, 'void block', 'void blocks')}" if void else " No block is void"
-    crossed += ", and runs that failed." if any(one.failed for one in drawn) else "."
+    left_out = f" The chart shows the last {len(drawn)} blocks." if len(drawn) < len(comparison.trial.drawn) else ""
+    marked = [count_words(void, "void block", "void blocks")] if void else []
+    marked += ["failed runs"] if any(one.failed for one in drawn) else []
+    crossed = f" Crossed out: {' and '.join(marked)}." if marked else " No block is void."
     yield Chart(
         name="visits",
-        title="The blocks as they were drawn",
-        caption=f"Each column is a block, from its first visit at the top to its last; seed {comparison.trial.seed} "
-        f"gives these orders again.{crossed}{left_out}{cast.note}",
-        spec=frame(style, "The blocks as they were drawn", _body(drawn, cast, style)),
+        title="Order of the arms in each block",
+        caption="Each column is a block, from its first visit at the top to its last. "
+        f"Seed {comparison.trial.seed} reproduces these orders.{crossed}{left_out}{cast.note}",
+        spec=frame(style, "Order of the arms in each block", _body(drawn, cast, style)),
         table=_table(drawn),
     )
 
@@ -65,18 +66,10 @@ def _body(drawn: Sequence[ToldBlock], cast: Cast, style: Style) -> Spec:
         if arm in cast.arms
     ]
     width = style.width - _BESIDE
-    x: Spec = {
-        "field": "block",
-        "type": "quantitative",
-        "scale": {"domain": [drawn[0].block - 0.7, drawn[-1].block + 0.7], "nice": False, "zero": False},
-        "axis": {"title": "block", "grid": False, "tickMinStep": 1},
-    }
-    y: Spec = {
-        "field": "turn",
-        "type": "quantitative",
-        "scale": {"domain": [turns + 0.6, 0.4], "nice": False, "zero": False},
-        "axis": {"title": "turn", "grid": False, "tickMinStep": 1, "values": list(range(1, turns + 1)), "format": "d"},
-    }
+    ticks: Spec = {"grid": False, "tickMinStep": 1}
+    x = {"field": "block"} | linear(drawn[0].block - 0.7, drawn[-1].block + 0.7, ticks | {"title": "block"})
+    each_turn = {"title": "turn", "values": list(range(1, turns + 1)), "format": "d"}
+    y = {"field": "turn"} | linear(turns + 0.6, 0.4, ticks | each_turn)
     size = min(_MARK, (0.8 * width / (drawn[-1].block - drawn[0].block + 1.4)) ** 2)
     return {
         "width": width,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a report's page."""
+"""Parts of the HTML page of a report."""

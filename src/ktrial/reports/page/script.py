@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script of a report's page: sorts tables, hides arms, shows the table row of the mark under the pointer.
+"""The script of the page: it sorts tables, hides arms, and shows the table row of the mark under the pointer.
 
-All that it shows stands in the page without it, too. It makes text nodes only, never markup.
+The page shows the same facts without it. It creates only text nodes, never markup.
 """
 
 from __future__ import annotations

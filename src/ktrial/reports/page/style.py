@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The style sheet of a report's page: by day, by night, on paper, on a phone."""
+"""The style sheet of the page: light and dark mode, print, phones."""
 
 from __future__ import annotations
 

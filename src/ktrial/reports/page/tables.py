@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of pages."""
+"""Tables of the page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ktrial.kit.html_tags import Markup, Part, tag
 from ktrial.reports.charts.drawing import Cast, Chart
 
-#: From how many rows on a table scrolls within itself.
+#: A table with more rows scrolls within a frame.
 _LONG = 25
 
 
@@ -22,9 +22,9 @@ def table(
     stack: bool = False,
     classes: Sequence[str] = (),
 ) -> Markup:
-    """Return a table that can be sorted. `numeric` columns are aligned to the right, `long` ones hold sentences.
+    """Return a sortable table. `numeric` columns are right-aligned, `long` ones hold sentences.
 
-    With `stack` each row is a block of its own on a narrow screen. `classes` are of the rows.
+    With `stack`, each row becomes a block on narrow screens. `classes` holds a class for each row.
     """
     kinds = ["n" if at in numeric else "t" if at in long else None for at in range(len(headers))]
     head = tag("tr", [tag("th", name, scope="col", class_=kind) for name, kind in zip(headers, kinds, strict=True)])

@@ -12,8 +12,7 @@ from ktrial.judge.model.words import effect_text
 from ktrial.kit.tables import labelled, paragraph, table
 from ktrial.reports.ladder import full_picture
 from ktrial.reports.order import asked_only, by_level, by_weight, explored
-from ktrial.reports.sentences import notices
-from ktrial.reports.trial_sentences import blocks_words, count_words, ended_words
+from ktrial.reports.sentences import blocks_words, count_words, ended_words, notices
 from ktrial.trial.outcome.live_view import interval_picture, reach_of
 
 _LEVELS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
