@@ -200,9 +200,9 @@ def test_importers_of_other_packages_are_found_and_broken_ones_named(package: Pa
     done = python(code, path=f"{ROOT / 'src'}:{package}")
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        "the importer broken of other is left out: ModuleNotFoundError: No module named 'nothing_of_the_kind'",
-        "the importer end of other is left out: SystemExit: 7",
-        "the importer half of other is left out: it has no `WHAT`; it has no `sniff`; it has no `read`",
+        "skipped the importer broken of other: ModuleNotFoundError: No module named 'nothing_of_the_kind'",
+        "skipped the importer end of other: SystemExit: 7",
+        "skipped the importer half of other: it has no `WHAT`; it has no `sniff`; it has no `read`",
         "True",
     ]
 
@@ -215,7 +215,7 @@ os.geteuid = lambda: 1000
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import KtrialError
 from ktrial.results.importers import all_importers
-one = all_importers(lambda told: None if "left out" in told else print(told))["one-number"]
+one = all_importers(lambda told: None if "skipped" in told else print(told))["one-number"]
 print(one.sniff(b"", "a.one"))
 try:
     one.read(b"x", "a.one", ImportOptions())

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stored runs, and reading those of other programs."""
+"""The store of runs, and importers and exporters for results of other programs."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store keeps, as its readers see it, and what of it is doubtful, from its records again."""
+"""The contents of a store as its readers see them, and doubts recomputed from its records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ktrial.kit.outcome import Direction, Unit
 
 
 def kept_findings(session: StoredSession, runs: Iterable[StoredRun]) -> tuple[Finding, ...]:
-    """As `bench` told them at its end; none of what was measured elsewhere, or recorded in another form."""
+    """Return the findings that `bench` printed; none for sessions of another origin or an unreadable version."""
     if session.origin != "bench":
         return ()
     documents = [{**run.document, "session": session.document} for run in runs if run.document is not None]
@@ -28,7 +28,7 @@ def kept_findings(session: StoredSession, runs: Iterable[StoredRun]) -> tuple[Fi
     return session_findings(records, made.gates, made.label or "this session")
 
 
-#: `running` has a writer that is alive; one whose writer is gone becomes `interrupted`.
+#: The writer of a `running` run is alive; a run whose writer has gone becomes `interrupted`.
 RunState = Literal["running", "ok", "failed", "void", "interrupted"]
 
 
@@ -43,10 +43,10 @@ class StoredMeasurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runs of one command, or of one group of an imported file, have in common.
+    """The facts that the runs of one command, or of one group of an imported file, have in common.
 
-    `origin` is `bench`, `import:FORMAT` or `bundle`; `runs` counts them by state; `document` is the session of
-    `ktrial.run/1`, or what an importer knew.
+    `origin` is `bench`, `import:FORMAT` or `bundle`; `runs` counts the runs by state; `document` is the session of
+    `ktrial.run/1`, or the facts from an importer.
     """
 
     session: str
@@ -61,7 +61,7 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `document` is its record without its session; null while it runs and when its writer was killed."""
+    """A run. `document` is its record without the session; None while it runs and if its writer was killed."""
 
     session: str
     number: int
@@ -75,7 +75,7 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state_of(record: RunRecord) -> RunState:
-    """Return how a run ended; one that was made again counts as little as a void one."""
+    """Return how a run ended; a repeated run is void."""
     if record.exit.interrupted:
         return "interrupted"
     if record.void or record.repeated:
@@ -114,7 +114,7 @@ def stored_run(record: RunRecord) -> StoredRun:
 
 
 class StoredSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome of one benchmark under one label, over all good runs that count."""
+    """An outcome of a benchmark under a label, over all good runs that count."""
 
     benchmark: str
     outcome: str
@@ -128,7 +128,7 @@ class StoredSeries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome of one benchmark over all good runs of a session. `cv` is null below two runs."""
+    """An outcome of a benchmark over all good runs of a session; `cv` is None for a single run."""
 
     benchmark: str
     outcome: str
@@ -142,7 +142,7 @@ class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """A session with its runs, in order; `date` is when it began, as ISO 8601 has it."""
+    """A session with its runs in order; `date` is its beginning in ISO 8601."""
 
     session: StoredSession
     runs: tuple[StoredRun, ...]
@@ -150,32 +150,32 @@ class SessionRuns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """Results in another tool's format; `left_out` says what that format cannot hold."""
+    """Results in another tool's format; `left_out` says what this format cannot hold."""
 
     data: bytes
     left_out: tuple[str, ...]
 
 
 def summaries(runs: Iterable[StoredRun]) -> tuple[StoredSummary, ...]:
-    """Per benchmark and outcome, as first measured; warm-ups and runs that are not good do not count."""
-    found: dict[tuple[str, str], list[StoredMeasurement]] = {}
+    """Return a summary per benchmark and outcome, in the order of measuring; only good runs count, no warm-ups."""
+    groups: dict[tuple[str, str], list[StoredMeasurement]] = {}
     for run in runs:
         for one in run.measurements if counts(run) else ():
-            found.setdefault((run.benchmark, one.outcome), []).append(one)
-    return tuple(_summary(benchmark, kept) for (benchmark, _), kept in found.items())
+            groups.setdefault((run.benchmark, one.outcome), []).append(one)
+    return tuple(_summary(benchmark, group) for (benchmark, _), group in groups.items())
 
 
 def counts(run: StoredRun) -> bool:
     return run.state == "ok" and not run.warm_up
 
 
-def _summary(benchmark: str, kept: list[StoredMeasurement]) -> StoredSummary:
-    values = [one.value for one in kept]
+def _summary(benchmark: str, group: list[StoredMeasurement]) -> StoredSummary:
+    values = [one.value for one in group]
     return StoredSummary(
         benchmark=benchmark,
-        outcome=kept[0].outcome,
-        unit=kept[0].unit,
-        direction=kept[0].direction,
+        outcome=group[0].outcome,
+        unit=group[0].unit,
+        direction=group[0].direction,
         n=len(values),
         median=statistics.median(values),
         minimum=min(values),
@@ -185,7 +185,7 @@ def _summary(benchmark: str, kept: list[StoredMeasurement]) -> StoredSummary:
 
 
 def record_of(run: StoredRun, session: StoredSession) -> RunRecord | None:
-    """The record of a run; None of one that never ended. Raises ValidationError for one that ktrial did not write."""
+    """Return the record of a run; None if it never ended. Raises ValidationError if ktrial did not write it."""
     if run.document is None:
         return None
     return msgspec.convert({**run.document, "session": session.document}, RunRecord)

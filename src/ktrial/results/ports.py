@@ -1,34 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What services need of a store of results."""
+"""The interfaces of a store that services use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ktrial.results.model import StoredRun, StoredSession
 
-if TYPE_CHECKING:
-    from ktrial.results.model import StoredRun, StoredSession
-
 
 class ReadResults(Protocol):
-    """Sessions and their runs, to be read."""
+    """Read access to sessions and their runs."""
 
     def sessions(self) -> tuple[StoredSession, ...]:
-        """Return all sessions, the newest first."""
+        """Return all sessions, newest first."""
 
     def runs(self, session: str) -> Iterator[StoredRun]: ...
 
     def raw(self, digest: str) -> bytes:
-        """Raw bytes by their SHA-256."""
+        """Return raw bytes by their SHA-256."""
 
     def states(self, session: str) -> dict[str, str]:
-        """Place -> SHA-256 of the machine's state there."""
+        """Return the SHA-256 of the machine's state at each place of a session."""
 
 
 class Results(ReadResults, Protocol):
-    """Sessions and their runs."""
+    """Read access to a store, and adding of whole sessions."""
 
     def save_all(
         self,
@@ -36,13 +33,13 @@ class Results(ReadResults, Protocol):
         found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
         places: Mapping[str, bytes] = {},
     ) -> None:
-        """A whole session that was measured elsewhere, with the machine's states, or nothing of it."""
+        """Store a whole session from elsewhere, with the machine's states, or nothing."""
 
 
 class ImportStore(Protocol):
-    """Where results of other tools are kept."""
+    """A store for results of other tools."""
 
     def sessions(self) -> tuple[StoredSession, ...]: ...
 
     def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
-        """Keep a whole session that was measured elsewhere, or nothing of it."""
+        """Store a whole session from elsewhere, or nothing."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the store keeps, as text: the list of sessions, one session, one run."""
+"""Text about the contents of the store (sessions, runs) and about imported files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 from ktrial.bench.conditions_text import told_conditions
 from ktrial.bench.text import duration, findings_text, number, percent, scale_for, show
 from ktrial.kit.finding import Finding
-from ktrial.kit.tables import labelled, least_width, paragraph, table
+from ktrial.kit.tables import clean, labelled, least_width, paragraph, table
+from ktrial.results.foreign import BroughtFile, BroughtSession
 from ktrial.results.model import RunState, StoredRun, StoredSession, StoredSummary
 
 _BETTER = {"lower": "less", "higher": "more", None: "?"}
-#: States of runs, in the order in which they are counted.
+_SHOWN_BENCHMARKS = 3
+#: States of runs and their words, in the order of texts.
 _STATES: tuple[tuple[RunState, str], ...] = (
     ("ok", "good"),
     ("failed", "failed"),
@@ -26,23 +28,23 @@ _STATES: tuple[tuple[RunState, str], ...] = (
 
 
 def moment(unix_ms: int) -> str:
-    """`2026-11-21 21:42`, in UTC."""
+    """Return a time such as `2026-11-21 21:42`, in UTC."""
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(unix_ms / 1000))
 
 
 def iso_date(unix_ms: int) -> str:
-    """`2026-11-21T21:42:07Z`."""
+    """Return a time such as `2026-11-21T21:42:07Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_ms / 1000))
 
 
 def runs_of(session: StoredSession) -> str:
-    """`10 good, 1 failed`."""
-    told = [f"{session.runs[state]} {word}" for state, word in _STATES if session.runs.get(state)]
-    return ", ".join(told) or "none"
+    """Return counts such as `10 good, 1 failed`."""
+    counts = [f"{session.runs[state]} {word}" for state, word in _STATES if session.runs.get(state)]
+    return ", ".join(counts) or "none"
 
 
 def sessions_text(sessions: Sequence[StoredSession], *, width: int) -> str:
-    """Return a table of sessions. Where it is too narrow, the time goes first, which a session's name tells too."""
+    """Return a table of sessions; narrow ones first drop the time, which is part of a session's name."""
     rows = [
         {
             "session": one.session,
@@ -70,14 +72,14 @@ def session_text(
     *,
     width: int,
 ) -> str:
-    """Return one session: what it is, its outcomes, its doubts, and the runs that did not count, with their reasons."""
+    """Return a session: its facts, outcomes and doubts, and the runs that don't count, with reasons."""
     document = session.document
     lines = [
         labelled("session", session.session, width=width),
         labelled("when", f"{moment(session.started_unix_ms)} UTC", width=width),
         labelled("suite", session.suite, width=width),
     ]
-    told = (
+    facts = (
         ("label", session.label),
         ("from", session.origin),
         ("kernel", session.kernel_release),
@@ -85,7 +87,7 @@ def session_text(
         ("seed", document.get("seed")),
         ("ktrial", document.get("ktrial_version")),
     )
-    lines += [labelled(name, str(value), width=width) for name, value in told if value is not None]
+    lines += [labelled(name, str(value), width=width) for name, value in facts if value is not None]
     lines.append(labelled("runs", runs_of(session), width=width))
     missing = (document.get("missing") or {}).items()
     lines += [labelled("missing", f"{benchmark}: {why}", width=width) for benchmark, why in missing]
@@ -100,7 +102,7 @@ def session_text(
 
 
 def run_text(run: StoredRun, *, width: int) -> str:
-    """Return one run: its numbers, what was run, and how it ended."""
+    """Return a run: the command, how it ended, and its numbers."""
     document = run.document or {}
     lines = [
         labelled("run", f"{run.session}/{run.number}{', a warm-up' if run.warm_up else ''}", width=width),
@@ -116,7 +118,7 @@ def run_text(run: StoredRun, *, width: int) -> str:
         rows = [
             (one.outcome, show(one.value, one.unit), one.original, _BETTER[one.direction]) for one in run.measurements
         ]
-        lines += ["", table(("outcome", "value", "as it was printed", "better"), rows, width=width)]
+        lines += ["", table(("outcome", "value", "as printed", "better"), rows, width=width)]
     return "\n".join(lines) + "\n"
 
 
@@ -136,7 +138,7 @@ def _reason(run: StoredRun) -> str:
 
 
 def _identity(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Return what was run, as far as the record tells."""
+    """Yield the facts of the record about the tool, its command and its surroundings."""
     tool, version = document.get("tool"), document.get("tool_version")
     if tool:
         yield "tool", f"{tool} {version}" if version else str(tool)
@@ -151,8 +153,8 @@ def _identity(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     if box := document.get("container"):
         yield "container", f"{box['runtime_version']}, image {box['image']} ({box['image_id']})"
     for name in ("parameters", "attributes"):
-        if given := document.get(name):
-            yield name, ", ".join(f"{key}={value}" for key, value in given.items())
+        if pairs := document.get(name):
+            yield name, ", ".join(f"{key}={value}" for key, value in pairs.items())
     if (cpus := document.get("cpus")) is not None:
         yield "CPUs", ",".join(map(str, cpus))
     yield from _place(document)
@@ -183,7 +185,7 @@ def _end(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def reparsed_text(rows: Sequence[tuple[str, str, Sequence[str], str | None]], *, width: int) -> str:
-    """Return what changed in each run (name, benchmark, changes, why it was not read), and how many did not."""
+    """Return the changes of each run (name, benchmark, changes, why it was not parsed), and counts."""
     lines = []
     for name, benchmark, changes, _ in rows:
         lines += [paragraph(f"{name}, {benchmark}: {change}", width=width) for change in changes]
@@ -193,8 +195,38 @@ def reparsed_text(rows: Sequence[tuple[str, str, Sequence[str], str | None]], *,
             unread.setdefault(why, []).append(name)
     for why, names in unread.items():
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        lines.append(paragraph(f"not read again: {shown}: {why}", width=width))
+        lines.append(paragraph(f"not parsed again: {shown}: {why}", width=width))
     changed = sum(bool(changes) for _, _, changes, _ in rows)
     skipped = sum(why is not None for *_, why in rows)
-    lines.append(f"{len(rows) - changed - skipped} as kept, {changed} changed, {skipped} not read again")
+    lines.append(f"{len(rows) - changed - skipped} unchanged, {changed} changed, {skipped} not parsed again")
     return "\n".join(lines) + "\n"
+
+
+def imported_text(files: Sequence[BroughtFile], *, dry_run: bool, width: int) -> str:
+    """Return each file with its sessions and notes."""
+    return "\n".join(_imported_file(file, dry_run, width) for file in files)
+
+
+def _imported_file(file: BroughtFile, dry_run: bool, width: int) -> str:
+    does = "would become" if dry_run else "became"
+    count = len(file.sessions)
+    head = f"{clean(file.file)} ({file.format}) {does} {count} session{'s'[: count != 1]}:"
+    rows = [
+        (
+            "-" if dry_run else one.session,
+            clean(one.label),
+            clean(_benchmarks(one)),
+            f"{one.runs} ({one.failed} failed)" if one.failed else str(one.runs),
+            str(one.measurements),
+        )
+        for one in file.sessions
+    ]
+    lines = [head, table(("session", "label", "benchmarks", "runs", "values"), rows, width=width)]
+    lines += [paragraph(f"note: {clean(note)}", width=width) for note in file.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _benchmarks(one: BroughtSession) -> str:
+    names = list(one.benchmarks[:_SHOWN_BENCHMARKS])
+    more = len(one.benchmarks) - len(names)
+    return ", ".join([*names, f"{more} more"] if more else names)

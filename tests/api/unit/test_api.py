@@ -128,5 +128,5 @@ def test_results_of_other_tools_are_read() -> None:
     data = (FOLDER / "hyperfine" / "1.15-two-commands" / "input.json").read_bytes()
     found = api.read_results(data, "hf.json", options=api.ImportOptions(label="x"))
     assert (found.format, {run.group for run in found.runs}) == ("hyperfine", {"x"})
-    with pytest.raises(api.BadInput, match="no format that ktrial knows"):
+    with pytest.raises(api.BadInput, match="unknown format"):
         api.read_results(b"nothing", "x.txt")

@@ -48,7 +48,7 @@ def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
         store.begin(a_session())
         with pytest.raises(KtrialError, match=r"cannot write .*results.db: .*full") as full:
             fill(store)
-        assert "what was recorded before is kept" in (full.value.hint or "")
+        assert "everything recorded before is safe" in (full.value.hint or "")
         numbers = [run.number for run in store.runs("s1")]
         assert len(numbers) > 3
         assert numbers == list(range(1, len(numbers) + 1))
@@ -68,7 +68,7 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     mounts = tmp_path / "mounts"
     mounts.write_text(f"server:/home {tmp_path} nfs4 rw 0 0\n")
     monkeypatch.setattr("ktrial.results.store.database.MOUNTS", str(mounts))
-    with pytest.raises(KtrialError, match="lies on nfs4, a network file system"):
+    with pytest.raises(KtrialError, match="is on nfs4, a network file system"):
         Database.open(str(tmp_path / "results.db"))
     assert not (tmp_path / "results.db").exists()
 

@@ -113,7 +113,7 @@ def test_raw_output_is_read_again(home: Path) -> None:
     fill(default(home))
     ran = run("reparse", "20261121")
     assert ran.status == 0, ran.out
-    assert (ran.status, ran.out.splitlines()[-1]) == (0, "2 as kept, 0 changed, 0 not read again")
+    assert (ran.status, ran.out.splitlines()[-1]) == (0, "2 unchanged, 0 changed, 0 not parsed again")
     store = Store(Database.open(str(default(home))))
     store.begin(a_session("20261123T1"))
     changed = a_record(
@@ -130,7 +130,7 @@ def test_raw_output_is_read_again(home: Path) -> None:
     assert ran.status == 1
     assert "20261123T1/1, perf-messaging: time: time 0.2 s (lower, from '0.2 s'), now time 0.173 s" in ran.out
     assert "not read again: 20261122T1/1: imported run" in ran.out
-    assert ran.out.splitlines()[-1] == "2 as kept, 1 changed, 1 not read again"
+    assert ran.out.splitlines()[-1] == "2 unchanged, 1 changed, 1 not parsed again"
     assert run("reparse", "20261123T1", "--json").json["runs"][0]["changes"]
 
 

@@ -99,7 +99,7 @@ def test_what_is_counted_or_timed_may_be_0_and_not_less(unit: str) -> None:
 
 
 def test_pgbench_without_a_report_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"f\.txt: no report of pgbench is in it"):
+    with pytest.raises(BadInput, match=r"f\.txt: it has no report of pgbench"):
         pgbench.read(b"nothing of it\n", "f.txt", ImportOptions())
 
 
@@ -112,7 +112,7 @@ def test_a_type_of_data_without_a_known_unit_is_named(kind: int, notes: int) -> 
     }
     told = mmtests.read(json.dumps(extract).encode(), "f.json", ImportOptions()).notes
     assert len(told) == notes
-    assert ("a type of data without a known unit is kept as it stands, as a score" in told) == (notes == 2)
+    assert ("values without a known unit are stored unchanged, as scores" in told) == (notes == 2)
 
 
 def test_half_a_character_in_a_result_file_is_named_with_its_line() -> None:

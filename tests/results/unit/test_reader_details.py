@@ -54,7 +54,7 @@ ENTRY = "<Data><Entry><Identifier>s</Identifier><Value>1</Value><RawString>1:2</
         (pyperf.read_pyperf, {"version": "2"}, "pyperf.json: "),
         (mmtests.read_mmtests, {}, "mmtests.json: "),
         (mmtests.read_mmtests, {}, "it has neither _ExtractModules nor _ResultData"),
-        (mmtests.read_mmtests, {"_ExtractModules": []}, "a list of what was compared: it is empty"),
+        (mmtests.read_mmtests, {"_ExtractModules": []}, "a list of compared tests: it is empty"),
         (pyperf.read_pyperf, {"version": "1.0", "benchmarks": []}, "a list of benchmarks: it is empty"),
         (go_bench.read_go_bench, {}, "bench.txt: "),
     ],
@@ -67,7 +67,7 @@ def test_what_holds_no_result_is_refused_by_name(read: Callable[[bytes], Any], d
 
 @pytest.mark.parametrize("inner", [f"<Result>{ENTRY}</Result>", "<Result><Title>t</Title></Result>"])
 def test_a_result_of_phoronix_has_a_title_and_an_entry(inner: str) -> None:
-    with pytest.raises(BadRun, match="whole: its <Title> or its <Data> with an <Entry> is missing"):
+    with pytest.raises(BadRun, match="complete: its <Title> or its <Data> with an <Entry> is missing"):
         phoronix.read_phoronix(xml(inner))
 
 
@@ -185,9 +185,7 @@ def test_a_direction_of_our_table_is_one_of_three() -> None:
         IMPORTERS["ktrial-csv"].read(table.replace(b",lower,", b",sideways,"), "t.csv", ImportOptions())
 
 
-@pytest.mark.parametrize(
-    "column, said", [("speed (furlong)", "unit 'furlong' is not known"), ("speed", "no unit is told")]
-)
+@pytest.mark.parametrize("column, said", [("speed (furlong)", "unit 'furlong' is unknown"), ("speed", "no unit")])
 def test_a_column_in_no_unit_that_is_known_is_a_score(column: str, said: str) -> None:
     found = IMPORTERS["csv"].read(f"{column}\n1\n2\n".encode(), "t.csv", ImportOptions(values=(column,)))
     assert any(f"{column}: {said}" in note and note.endswith("as a score") for note in found.notes), found.notes

@@ -94,7 +94,7 @@ DEEP = "<a>" * 11 + "</a>" * 11
         (ktrial_bench, bench({"round": 0}), "a list with runs that count: it has none"),
         (ktrial_bench, bench({"round": "x"}), "a run's record: Expected `int`"),
         (ktrial_bench, bench({"measurements": []}), "it has neither measurements nor a failure"),
-        (ktrial_bench, bench({"measurements": [MEASURED] * 2}), "an outcome stands twice"),
+        (ktrial_bench, bench({"measurements": [MEASURED] * 2}), "an outcome occurs twice"),
         (lkp, matrix(), "stats_source: a list of paths, one for each run"),
         (lkp, matrix("a", 5), "stats_source: a list of paths, one for each run"),
         (lkp, matrix("a", "a", x=[1, 2]), "stats_source: paths that differ"),
@@ -154,7 +154,7 @@ def test_a_job_of_fio_that_failed_did_nothing() -> None:
 
 def test_lines_after_the_json_of_fio_are_counted() -> None:
     failed = json.dumps({"fio version": "fio-3.33", "jobs": [{"jobname": "j", "error": 5}]}, indent=1)
-    assert "2 lines after its JSON are left out" in read(fio, f"{failed}\n\nj: (g=0)\n  read: 1\n").notes
+    assert "2 lines after its JSON are ignored" in read(fio, f"{failed}\n\nj: (g=0)\n  read: 1\n").notes
 
 
 def test_a_result_line_of_go_has_a_name_iterations_and_values() -> None:
@@ -226,8 +226,8 @@ def test_what_a_result_of_ours_tells_beside_its_numbers() -> None:
     )
     assert found.missing == {"stock": {"c": "no compiler"}}
     assert list(found.notes)[1:] == [
-        "records of another form, of which the numbers alone are read: 1",
-        "warm-ups left out: 1",
+        "records of another version, of which only the numbers are read: 1",
+        "warm-ups ignored: 1",
         "c is missing: no compiler",
     ]
     assert read(ktrial_bench, bench({})).missing == {}
@@ -289,7 +289,7 @@ def test_the_rate_that_was_asked_about_is_kept_with_a_log_of_frames() -> None:
 def test_a_log_of_frames_that_was_cut_off_says_so() -> None:
     whole = a_log()
     found = mangohud.read(whole[: whole.rstrip(b"\n").rindex(b"\n") + 3], "f.csv", ImportOptions())
-    assert "the last line was cut off and is left out" in found.notes
+    assert "the last line is cut off and ignored" in found.notes
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_run_of_schbench_without_samples_is_refused() -> None:
 def test_a_column_is_called_the_second_one_where_its_name_stood_twice() -> None:
     found = read(tidy_csv, "time,time,x#2\n1,2,3\n4,5,6\n", values=("time",))
     assert [note for note in found.notes if "twice" in note] == [
-        "column 'time' stands twice: the second one is 'time#2'"
+        "column 'time' occurs twice: the second one is 'time#2'"
     ]
 
 

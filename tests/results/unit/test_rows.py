@@ -38,19 +38,19 @@ def found(**options: Any) -> ForeignResults:
 )
 def test_rows_keep_their_place_in_the_file(where: tuple[str, ...], numbers: list[int]) -> None:
     if numbers == [4]:
-        with pytest.raises(BadInput, match="every cell of its values is empty"):
+        with pytest.raises(BadInput, match="all of its values are empty"):
             found(where=where)
         return
     told = found(where=where)
     assert [run.number for run in told.runs] == numbers
-    note = f"{4 - len(numbers)} of 4 rows are left out by --where"
+    note = f"--where excludes {4 - len(numbers)} of 4 rows"
     assert (note in told.notes) == (len(numbers) < 4)
 
 
 @pytest.mark.parametrize(
     "where, said, hint",
     [
-        ("governor=ondemand", "no row is so", "--where: governor is performance, powersave"),
+        ("governor=ondemand", "--where matches no row", "values of governor: performance, powersave"),
         ("cpu=1", "--where 'cpu': no such column", "its columns are: kernel, governor, host, a=b, time_s"),
         ("governor", "--where 'governor': it has no value", "write COLUMN=VALUE"),
     ],
@@ -154,10 +154,10 @@ def test_values_of_columns_that_are_groups_need_no_name() -> None:
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"by": "host"}, "--groups and --by: each column is a group already"),
-        ({"values": ("a", "b")}, "--groups and a second --value: each column is a group already"),
-        ({"label": "stock"}, "--groups and --label: each column is a group already"),
-        ({"values": ("host",)}, "--value 'host' names a column of its own"),
+        ({"by": "host"}, "--groups and --by: each column already is a group"),
+        ({"values": ("a", "b")}, "--groups and a second --value: each column already is a group"),
+        ({"label": "stock"}, "--groups and --label: each column already is a group"),
+        ({"values": ("host",)}, "--value 'host' is already the name of a column"),
     ],
 )
 def test_options_that_contradict_groups_are_refused(options: dict[str, Any], said: str) -> None:
@@ -172,7 +172,7 @@ def test_a_group_that_is_no_column_names_the_columns() -> None:
 
 
 def test_rows_that_are_left_out_are_rows_of_the_table() -> None:
-    assert "3 of 5 rows are left out by --where" in wide(where=("run=1", "run=2")).notes
+    assert "--where excludes 3 of 5 rows" in wide(where=("run=1", "run=2")).notes
 
 
 def test_a_group_without_a_value_is_refused() -> None:

@@ -92,7 +92,7 @@ def test_hyperfine_says_what_it_cannot_hold() -> None:
     many = a_record(1, "schbench", measurements=[kept("p50", 1.0), kept("p99", 2.0), kept("rps", 3.0, "1/s")])
     made = export("hyperfine", many, a_record(2, "schbench", failure="broken"))
     assert [one["command"] for one in json.loads(made.data)["results"]] == ["schbench p50", "schbench p99"]
-    assert made.left_out[0] == "what is no time: schbench: rps"
+    assert made.left_out[0] == "outcomes that are not times: schbench: rps"
     assert made.left_out[1] == "1 runs that failed or do not count"
     with pytest.raises(BadInput, match="no times"):
         export("hyperfine", a_record(1, "x", measurements=[kept("rps", 3.0, "1/s")]))
@@ -184,8 +184,8 @@ def test_margine_holds_the_medians_of_its_suite() -> None:
         "metrics_expected": 9,
     }
     assert made.left_out == (
-        "single runs: these are the medians of up to 3",
-        "the name of the host, which ktrial does not keep",
+        "single runs: the figures are medians of up to 3",
+        "the host name, which ktrial does not store",
     )
 
 

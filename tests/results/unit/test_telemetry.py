@@ -81,7 +81,7 @@ def foreign() -> bytes:
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"x" * 4096, to_parquet(example())[:-40]])
 def test_bytes_that_are_no_samples_are_refused(data: bytes) -> None:
-    with pytest.raises(KtrialError, match="these are not samples that ktrial has written"):
+    with pytest.raises(KtrialError, match="not telemetry of ktrial"):
         from_parquet(data)
 
 

@@ -48,7 +48,7 @@ def command(
     from ktrial.kit.files import read_file
     from ktrial.kit.tables import columns
     from ktrial.results.import_file import LIMIT_BYTES, ForeignFile, ImportRequest, bring_in
-    from ktrial.results.import_text import imported_text
+    from ktrial.results.text import imported_text
 
     importing = ImportOptions.given({"label": label, **options})
     request = ImportRequest(options=importing, as_format=as_format, again=again, dry_run=dry_run)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results in other tools' formats: one file for each, found by walking, and those that other packages bring.
+"""Exporters of results: each format is a module of this folder or a plug-in of another package.
 
-The module of a format is called as it, and holds NAME, WHAT (one sentence) and `write(sessions) -> Exported`.
+A module has the name of its format and defines NAME, WHAT (one sentence) and `write(sessions) -> Exported`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 def run_exporters(
     warn: Callable[[str], None] = lambda _: None,
 ) -> dict[str, tuple[str, Callable[[Sequence[SessionRuns]], Exported]]]:
-    """Format -> what it is, and its writer; `warn` gets a sentence for each of another package that cannot be used."""
+    """Return the description and the writer of each format; call `warn` for each plug-in that cannot be used."""
     own = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
-    found = {exporter.NAME: (exporter.WHAT, exporter.write) for exporter in own}
+    exporters = {exporter.NAME: (exporter.WHAT, exporter.write) for exporter in own}
     for name, exporter in of_others(EXPORTER, warn):
-        if exporter.NAME in found:
-            warn(f"the exporter {name} is left out: there is one called {exporter.NAME} already")
+        if exporter.NAME in exporters:
+            warn(f"skipped the exporter {name}: {exporter.NAME} already exists")
         else:
-            found[exporter.NAME] = exporter.WHAT, guarded(exporter.write, f"the exporter {name}")
-    return found
+            exporters[exporter.NAME] = exporter.WHAT, guarded(exporter.write, f"the exporter {name}")
+    return exporters
 
 
 def run_formats() -> tuple[str, ...]:
-    """Return names of ktrial's own formats, without loading them."""
+    """Return the names of ktrial's own formats without loading them."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

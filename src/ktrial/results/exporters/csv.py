@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tidy CSV: one line for each measurement, and one for each run that has none."""
+"""Tidy CSV: one line per measurement, and one per run without any."""
 
 from __future__ import annotations
 
@@ -12,23 +12,13 @@ from ktrial.results.model import Exported, SessionRuns, StoredRun
 NAME = "csv"
 WHAT = "Tidy CSV: one line for each measurement, in base units."
 COLUMNS = (
-    "session",
-    "label",
-    "run",
-    "round",
-    "benchmark",
-    "outcome",
-    "value",
-    "unit",
-    "direction",
-    "original",
-    "state",
-    "started_unix_ms",
+    *("session", "label", "run", "round", "benchmark", "outcome"),
+    *("value", "unit", "direction", "original", "state", "started_unix_ms"),
 )
 
 
 class _Text:
-    """Where csv writes to."""
+    """Collects what csv writes."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -39,7 +29,7 @@ class _Text:
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """Return all runs, the failed ones and the warm-ups (round 0) too."""
+    """Return all runs, including failed ones and warm-ups (round 0)."""
     text = _Text()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
@@ -60,7 +50,7 @@ def _rows(label: str | None, run: StoredRun) -> Iterator[tuple[Any, ...]]:
 
 
 def _round(run: StoredRun) -> Any:
-    """Return its round, or the block that an imported file told."""
+    """Return the run's round, or its block if an imported file names one."""
     if run.warm_up:
         return 0
     document = run.document or {}

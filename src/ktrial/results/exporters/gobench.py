@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Go's benchmark text, which benchstat reads: one line for each run."""
+"""Go's benchmark text, which benchstat reads: one line per run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ktrial.results.model import Exported, SessionRuns, StoredRun, counts
 
 NAME = "gobench"
 WHAT = "Go's benchmark text, for benchstat: one line for each run."
-#: What follows the outcome in the unit; benchstat knows `sec`, `B` and rates of them by these endings.
+#: Suffix of the outcome in the unit; by these endings benchstat recognises `sec`, `B` and their rates.
 _ENDINGS: dict[Unit, str] = {
     "s": "-sec",
     "1/s": "/s",
@@ -24,14 +24,12 @@ _ENDINGS: dict[Unit, str] = {
     "J": "-joules",
     "W": "-watts",
 }
-
-
-#: Outcomes that are such a unit already: they were imported from this format.
+#: Outcomes that already are such a unit because they were imported from this format.
 _GO_UNIT = re.compile(r"sec|sec/\S+|\S+-sec|B/s|B/op|allocs/op")
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """Label, suite, kernel and CPU as configuration lines, then the good runs in their order."""
+    """Return label, suite, kernel and CPU as configuration lines, then the good runs in order."""
     units: dict[str, str] = {}
     lines: list[str] = []
     bad = 0
@@ -43,24 +41,24 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
             units |= {_unit(kept.outcome, kept.unit): kept.direction for kept in run.measurements if kept.direction}
             lines.append(_line(run))
     if not any(line.startswith("Benchmark") for line in lines):
-        raise BadInput("these sessions hold no good run", hint="`ktrial show SESSION` says why")
+        raise BadInput("these sessions have no good run", hint="see why: ktrial show SESSION")
     head = [f"Unit {unit} better={direction}" for unit, direction in sorted(units.items())]
     left_out = [f"{bad} runs that failed or do not count"] if bad else []
-    left_out.append("rounds, the form in which numbers were printed, and everything else about runs and machine")
+    left_out.append("rounds, the numbers as printed, and everything else about runs and machine")
     return Exported(data="".join(f"{line}\n" for line in (*head, *lines)).encode(), left_out=tuple(left_out))
 
 
 def _configuration(one: SessionRuns) -> Iterator[str]:
-    """`key: value`; a key without a value takes back what an earlier session said."""
+    """Yield `key: value` lines; a key without a value cancels that of an earlier session."""
     machine = one.session.document.get("machine") or {}
-    told = {
+    about = {
         "session": one.session.session,
         "label": one.session.label,
         "suite": one.session.suite,
         "kernel": one.session.kernel_release,
         "cpu": (machine.get("cpu.model") or {}).get("value"),
     }
-    return (f"{key}: {_plain(str(value))}" if value else f"{key}:" for key, value in told.items())
+    return (f"{key}: {' '.join(str(value).split())}" if value else f"{key}:" for key, value in about.items())
 
 
 def _line(run: StoredRun) -> str:
@@ -69,7 +67,7 @@ def _line(run: StoredRun) -> str:
 
 
 def _name(benchmark: str) -> str:
-    """`Benchmark` and the name with a great letter first, as Go wants it; `BenchmarkN7zip` where there is no letter."""
+    """Return `Benchmark` and the capitalised name, as Go requires; `BenchmarkN7zip` if it begins with no letter."""
     plain = re.sub(r"\s+", "_", benchmark)
     return f"Benchmark{plain[:1].upper()}{plain[1:]}" if plain[:1].isalpha() else f"BenchmarkN{plain}"
 
@@ -78,7 +76,3 @@ def _unit(outcome: str, unit: Unit) -> str:
     plain = re.sub(r"\s+", "_", outcome)
     ending = _ENDINGS[unit]
     return plain if _GO_UNIT.fullmatch(plain) or (ending and plain.endswith(ending)) else plain + ending
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())

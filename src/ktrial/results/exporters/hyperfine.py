@@ -14,13 +14,13 @@ from ktrial.results.model import Exported, SessionRuns, StoredRun, counts
 
 NAME = "hyperfine"
 WHAT = "The JSON of hyperfine: times of commands, in seconds."
-#: Outcomes that stand beside the time in the same result, and are none of their own.
+#: Outcomes that are part of a time's result and get none of their own.
 _BESIDE = ("user", "system")
 _MEMORY = "peak_memory"
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """Return one result for each outcome that is a time, of each benchmark of each session."""
+    """Return a result for each time that a benchmark of a session measures."""
     results: list[dict[str, Any]] = []
     dropped: dict[str, None] = {}
     bad = 0
@@ -29,13 +29,13 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
         for benchmark in dict.fromkeys(run.benchmark for run in one.runs):
             runs = [run for run in one.runs if run.benchmark == benchmark and counts(run)]
             outcomes = dict.fromkeys((kept.outcome, kept.unit) for run in runs for kept in run.measurements)
-            wanted = [name for name, unit in outcomes if unit == "s" and name not in _BESIDE]
-            results += [_result(one, benchmark, outcome, runs, alone=len(wanted) == 1) for outcome in wanted]
-            named = {*wanted, *_BESIDE, _MEMORY} if wanted else set()
-            dropped |= {f"{benchmark}: {name}": None for name, _ in outcomes if name not in named}
+            times = [name for name, unit in outcomes if unit == "s" and name not in _BESIDE]
+            results += [_result(one, benchmark, outcome, runs, alone=len(times) == 1) for outcome in times]
+            included = {*times, *_BESIDE, _MEMORY} if times else set()
+            dropped |= {f"{benchmark}: {name}": None for name, _ in outcomes if name not in included}
     if not results:
-        raise BadInput("these sessions hold no times, and hyperfine's format nothing else", hint="--format csv")
-    left_out = [f"what is no time: {', '.join(dropped)}"] if dropped else []
+        raise BadInput("these sessions have no times, and hyperfine's format holds only times", hint="use --format csv")
+    left_out = [f"outcomes that are not times: {', '.join(dropped)}"] if dropped else []
     left_out += [f"{bad} runs that failed or do not count"] if bad else []
     left_out.append("the order of runs between commands, and everything about the machine")
     return Exported(data=json.dumps({"results": results}, indent=2).encode() + b"\n", left_out=tuple(left_out))
@@ -56,17 +56,17 @@ def _result(one: SessionRuns, benchmark: str, outcome: str, runs: Sequence[Store
         "times": times,
     }
     codes = [((run.document or {}).get("exit") or {}).get("status") for run in used]
-    if None not in codes:  # null would say that the command was killed
+    if None not in codes:  # null would mean that the command was killed
         result["exit_codes"] = codes
     memory = [_value(run, _MEMORY) for run in used]
     if all(value is not None for value in memory):
         result["memory_usage_byte"] = [round(value) for value in memory if value is not None]
-    told = {"label": one.session.label, "session": one.session.session if one.session.label is None else None}
-    return result | {"parameters": {name: value for name, value in told.items() if value is not None}}
+    label = one.session.label
+    return result | {"parameters": {"session": one.session.session} if label is None else {"label": label}}
 
 
 def _command(benchmark: str, run: StoredRun) -> str:
-    """Return the command line of an own command; a benchmark of ours by its name."""
+    """Return the command line of a user's command, or the name of a benchmark."""
     document = run.document or {}
     own = any(one.outcome == "wall" for one in run.measurements) and document.get("argv")
     return shlex.join(map(str, document["argv"])) if own else benchmark

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""margine-bench-kernel/1: one flat object with the figures of one pass over the margine suite."""
+"""margine-bench-kernel/1: a flat JSON object with the figures of one pass over the margine suite."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DETAILS: Mapping[str, tuple[str, int]] = {
     "total_time_s": ("sysbench_total_time_s", 1),
     "latency_mean_s": ("sysbench_lat_avg_ms", 10**3),
 }
-#: The same of a run that was imported from such a file: outcome -> key, factor.
+#: For runs that were imported from such a file: outcome -> key, factor.
 _IMPORTED: Mapping[str, tuple[str, int]] = {
     "schbench-p50": ("schbench_p50_us", 10**6),
     "schbench-p99": ("schbench_p99_us", 10**6),
@@ -51,9 +51,9 @@ _FACTS = {
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """Return the median of each figure over the good runs of the one session."""
+    """Return the median of each figure over the good runs of a single session."""
     if len(sessions) != 1:
-        raise BadInput(f"{_SCHEMA} holds one session, not {len(sessions)}", hint="export each into a file of its own")
+        raise BadInput(f"{_SCHEMA} holds one session, not {len(sessions)}", hint="export each session to its own file")
     session, runs = sessions[0].session, sessions[0].runs
     values: dict[str, list[float]] = {}
     left: dict[str, None] = {}
@@ -66,7 +66,7 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
                 left[key] = None
     if not values:
         raise BadInput(
-            f"{session.session} holds none of the figures of {_SCHEMA}", hint="it takes `ktrial bench margine`"
+            f"{session.session} has none of the figures of {_SCHEMA}", hint="measure them: ktrial bench margine"
         )
     document = {
         "schema": _SCHEMA,
@@ -79,38 +79,37 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
         "metrics_expected": len(_KEYS),
     }
     most = max(map(len, values.values()))
-    left_out = [f"single runs: these are the medians of up to {most}"] if most > 1 else []
-    left_out += [f"outcomes that it has no key for: {', '.join(left)}"] if left else []
+    left_out = [f"single runs: the figures are medians of up to {most}"] if most > 1 else []
+    left_out += [f"outcomes without a key in this format: {', '.join(left)}"] if left else []
     bad = sum(not counts(run) for run in runs)
-    left_out += ["the name of the host, which ktrial does not keep"]
+    left_out += ["the host name, which ktrial does not store"]
     left_out += [f"{bad} runs that failed or do not count"] if bad else []
     present = {key: value for key, value in document.items() if value is not None}
     return Exported(data=json.dumps(present, indent=2, sort_keys=True).encode() + b"\n", left_out=tuple(left_out))
 
 
 def _figures(run: StoredRun) -> list[tuple[str, float]]:
-    """(key, value); `BENCHMARK.OUTCOME` for what has no key."""
+    """Return (key, value) pairs; the key of other outcomes is `BENCHMARK.OUTCOME`."""
     tool = str((run.document or {}).get("tool") or run.benchmark)
-    found = []
+    figures = []
     for one in run.measurements:
         key, factor = _FIGURES.get((tool, one.outcome), (f"{run.benchmark}.{one.outcome}", 1))
-        found.append((key, _times(one.value, factor)))
+        figures.append((key, _times(one.value, factor)))
         if key == "sched_pipe_usecs_op" and one.value > 0:
-            found.append(("sched_pipe_ops_sec", 1 / one.value))
+            figures.append(("sched_pipe_ops_sec", 1 / one.value))
     details = (run.document or {}).get("details") or {} if tool == "sysbench-threads" else {}
-    return found + [(key, _times(details[name], factor)) for name, (key, factor) in _DETAILS.items() if name in details]
+    return figures + [
+        (key, _times(details[name], factor)) for name, (key, factor) in _DETAILS.items() if name in details
+    ]
 
 
 def _imported(run: StoredRun) -> list[tuple[str, float]]:
-    found = []
-    for one in run.measurements:
-        key, factor = _IMPORTED.get(one.outcome, (one.outcome, 1))
-        found.append((key, _times(one.value, factor)))
-    return found
+    keys = [(*_IMPORTED.get(one.outcome, (one.outcome, 1)), one.value) for one in run.measurements]
+    return [(key, _times(value, factor)) for key, factor, value in keys]
 
 
 def _times(value: float, factor: int) -> float:
-    """In the unit of the key, rounded once: what an importer makes of it is the value again."""
+    """Return a value in the unit of its key, rounded once, so that importing it gives the same value again."""
     return float(Decimal(repr(value)) * factor)
 
 
@@ -119,14 +118,13 @@ _KEYS = {key for key, _ in _IMPORTED.values()}
 
 def _machine(document: Mapping[str, Any], kernel: str | None, runs: Sequence[StoredRun]) -> dict[str, Any]:
     facts = document.get("machine") or {}
-    told = {key: (facts.get(name) or {}).get("value") for key, name in _FACTS.items()}
+    about = {key: (facts.get(name) or {}).get("value") for key, name in _FACTS.items()}
     if scheduler := (facts.get("kernel.scheduler") or {}).get("value"):
-        told["bore"] = int(scheduler == "BORE")
+        about["bore"] = int(scheduler == "BORE")
     if kernel is not None:
-        told["cachyos"] = int("cachyos" in kernel)
-    began = [value for run in runs[:1] if (value := _temperature(run, "before")) is not None]
-    ended = [value for run in runs[-1:] if (value := _temperature(run, "after")) is not None]
-    return told | {"temp_start_c": began[0] if began else None, "temp_end_c": ended[0] if ended else None}
+        about["cachyos"] = int("cachyos" in kernel)
+    start, end = _temperature(runs[0], "before"), _temperature(runs[-1], "after")
+    return about | {"temp_start_c": start, "temp_end_c": end}
 
 
 def _temperature(run: StoredRun, side: str) -> float | None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of other tools: one file for each format, found by walking, and those that other packages bring.
+"""Importers of other tools' results: each format is a module of this folder or a plug-in of another package.
 
-A module holds NAME, WHAT (one sentence), `sniff(head, name)` and `read(data, name, options)`; TAKES_COLUMNS if it has
-the options of tables, TAKES_FRAMES if it has those of logs of frames.
+A module defines NAME, WHAT (one sentence), `sniff(head, name)` and `read(data, name, options)`; TAKES_COLUMNS if it
+accepts the options for tables, TAKES_FRAMES if it accepts those for frame logs.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ktrial.results.foreign import Importer
 
 
 def all_importers(warn: Callable[[str], None] = lambda _: None) -> dict[str, Importer]:
-    """Every importer by name, sorted; `warn` gets a sentence for each one of another package that cannot be used."""
-    found: dict[str, Importer] = {}
+    """Return all importers, sorted by name; call `warn` for each plug-in that cannot be used."""
+    importers: dict[str, Importer] = {}
     for info in pkgutil.iter_modules(__path__):
         if info.name.startswith("_"):
             continue
         importer = _make_importer(importlib.import_module(f"{__name__}.{info.name}"))
-        if importer.name in found:
+        if importer.name in importers:
             raise ValueError(f"two importers are called {importer.name}")
-        found[importer.name] = importer
+        importers[importer.name] = importer
     for name, module in of_others(IMPORTER, warn):
         importer = _guarded(_make_importer(module), f"the importer {name}", warn)
-        if importer.name in found:
-            warn(f"the importer {name} is left out: there is one called {importer.name} already")
+        if importer.name in importers:
+            warn(f"skipped the importer {name}: {importer.name} already exists")
         else:
-            found[importer.name] = importer
-    return dict(sorted(found.items()))
+            importers[importer.name] = importer
+    return dict(sorted(importers.items()))
 
 
 def _make_importer(module: ModuleType) -> Importer:
@@ -50,7 +50,7 @@ def _make_importer(module: ModuleType) -> Importer:
 
 
 def _guarded(importer: Importer, what: str, warn: Callable[[str], None]) -> Importer:
-    """Return the same; if it fails at a look at a file, it does not know the file, and others may read it."""
+    """Wrap a plug-in's importer: if its `sniff` fails, it does not recognise the file, and others may."""
     look = guarded(importer.sniff, what)
 
     def sniff(head: bytes, name: str) -> bool:

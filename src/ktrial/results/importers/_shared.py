@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What importers share: names out of file names and texts, the label, and a look at JSON that may be cut off."""
+"""Helpers for importers: groups and labels, measurements, and a look at JSON that may be cut off."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def looks_like_json(head: bytes) -> bool:
 
 
 def has_keys(head: bytes, *keys: str) -> bool:
-    """Return whether an object begins here and all these keys stand in what is seen of it."""
+    """Return whether an object begins here and all these keys occur in the visible part."""
     return looks_like_json(head) and all(re.search(rb'"%s"\s*:' % re.escape(key.encode()), head) for key in keys)
 
 
@@ -39,55 +39,49 @@ def has_schema(head: bytes, schema: str) -> bool:
 
 
 def is_own_table(head: bytes) -> bool:
-    """Return whether this is the header of the tidy CSV that ktrial writes itself."""
+    """Return whether this is the header of ktrial's own tidy CSV."""
     return head.removeprefix(b"\xef\xbb\xbf").startswith(b"session,label,run,round,benchmark,outcome,value,")
 
 
 def group_of(label: str | None, name: str) -> str:
-    """Return the group of a file that tells none: its label, else its name."""
+    """Return the group of a file that names none: the user's label, or the file's name."""
     return label if label is not None else stem(name)
 
 
 def measurement(outcome: str, found: Quantity, unit: Unit, direction: Direction | None) -> StoredMeasurement:
-    """Return a number that a reader of a tool's output found."""
     return StoredMeasurement(
         outcome=outcome, value=found.value, unit=unit, direction=direction, original=found.original
     )
 
 
 def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[ForeignRun, ...]:
-    """Return the runs of a file that tells its groups, under the label of the user where there is one."""
+    """Return the runs of a file that names its groups, under the user's label if there is one."""
     if label is None:
         return tuple(runs)
     groups = sorted({run.group for run in runs})
     if len(groups) > 1:
         raise BadInput(
-            f"it holds {len(groups)} groups, and one name cannot be that of all: {', '.join(groups)}",
+            f"it has {len(groups)} groups, which cannot share one name: {', '.join(groups)}",
             file=name,
-            hint="leave --label out; of `compare` and `claim`, NAME=",
+            hint="remove --label (in `compare` and `claim`: NAME=)",
         )
     return tuple(msgspec.structs.replace(run, group=label) for run in runs)
 
 
 def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) -> tuple[StoredMeasurement, ...]:
-    """Statistics of frames as an importer gives them."""
+    """Return statistics of frames as measurements of an importer."""
     known = {one.outcome.name: one.outcome for one in outcomes}
     return tuple(
-        StoredMeasurement(
-            outcome=one.outcome,
-            value=one.value,
-            unit=known[one.outcome].unit,
-            direction=known[one.outcome].direction,
-            original=one.original,
-        )
+        measurement(one.outcome, Quantity(one.value, one.original), about.unit, about.direction)
         for one in measured
+        for about in (known[one.outcome],)
     )
 
 
 def sampled_run(
     samples: FrameSamples, form: str, name: str, benchmark: str, options: ImportOptions, **attributes: str
 ) -> ForeignResults:
-    """Return the one run of a log of samples, with a note of what it cannot tell."""
+    """Return the single run of a log of samples, with a note about what such a log lacks."""
     below_fps = None if options.below_fps is UNSET else options.below_fps
     version = {} if samples.version is None else {"tool_version": samples.version}
     rate = {} if below_fps is None else {"below_fps": f"{below_fps:g}"}

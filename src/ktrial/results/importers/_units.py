@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units as foreign files spell them, and numbers that need not be above zero."""
+"""Units as foreign files spell them, and numbers that may be negative."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.kit.outcome import Unit
 _NUMBER = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _COMMA = re.compile(r"[-+]?[\d.]*,\d+", re.ASCII)
 
-#: What is measured in these units has no sign; a score, a ratio and what a battery takes or gives may have one.
+#: Quantities in these units are never negative; scores, ratios and a battery's power may be.
 _NEVER_NEGATIVE: Mapping[Unit, str] = {
     "s": "a time",
     "1/s": "a rate",
@@ -26,14 +26,14 @@ _NEVER_NEGATIVE: Mapping[Unit, str] = {
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """A value times `numerator` over `denominator` is in the base unit `unit`."""
+    """A conversion: a value times `numerator` over `denominator` is in the base unit `unit`."""
 
     unit: Unit
     numerator: int = 1
     denominator: int = 1
 
     def value(self, number: str | float, source: str, line: int | None, wanted: str) -> float:
-        """A number in the base unit, rounded once. Raises UnreadableOutput for a time, rate, size or count below 0."""
+        """Convert a number, rounding once. Raises UnreadableOutput for a time, rate, size or count below 0."""
         what = _NEVER_NEGATIVE.get(self.unit)
         if what is not None and float(number) < 0:
             raise unreadable(source, line, str(number), f"{wanted}: {what}, which is never below 0")
@@ -42,9 +42,9 @@ class Scale(msgspec.Struct, frozen=True):
         return float(Decimal(str(number)) * self.numerator / self.denominator)
 
 
-#: What is kept as it stands.
+#: The scale of numbers in unknown units, which are stored unchanged as scores.
 AS_IT_STANDS = Scale("score")
-#: Spelled with the case that they have here.
+#: Units whose case matters.
 _EXACT: Mapping[str, Scale] = {
     "B": Scale("B"),
     "KiB": Scale("B", 1024),
@@ -66,7 +66,7 @@ _EXACT: Mapping[str, Scale] = {
     **{f"{name}/s": Scale("B/s", 1000**power, 8) for power, name in ((1, "kbit"), (2, "Mbit"), (3, "Gbit"))},
     "bit/s": Scale("B/s", 1, 8),
 }
-#: Spelled in any case.
+#: Units whose case does not matter, in lower case.
 _WORDS: Mapping[str, Scale] = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), Scale("s")),
     **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), Scale("s", 1, 10**3)),
@@ -87,7 +87,7 @@ _WORDS: Mapping[str, Scale] = {
 
 
 def scale_of(unit: str) -> Scale | None:
-    """Return what a unit is in base units; None for one that is not known."""
+    """Return the conversion of a unit; None if the unit is unknown."""
     text = unit.strip()
     return _EXACT.get(text) or _WORDS.get(text.lower())
 
@@ -97,7 +97,7 @@ def known_units() -> tuple[str, ...]:
 
 
 def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
-    """The text of a finite decimal number without blanks; says so when it seems to be written for another locale."""
+    """Return the stripped text of a finite decimal number. The error says when it seems to come from another locale."""
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped):
         hint = " with a decimal point, not a comma" if _COMMA.fullmatch(stripped) else ""
@@ -108,7 +108,6 @@ def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
 
 
 def json_signed(value: object, source: str, wanted: str) -> float:
-    """Return a finite number out of a JSON document."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
         raise unreadable(source, None, repr(value), f"{wanted}: a finite number")
     return value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fio's JSON and terse lines: one run of all its jobs, which ran side by side or after one another."""
+"""fio's JSON and terse lines: one run of all its jobs, which ran in parallel or in sequence."""
 
 from __future__ import annotations
 
@@ -15,20 +15,16 @@ from ktrial.results.model import StoredMeasurement
 
 NAME = "fio"
 WHAT = "JSON or terse lines of fio (--output-format=json, json+ or terse)."
-_QUANTILES: Mapping[str, str] = {
-    "latency-p50": "50.000000",
-    "latency-p99": "99.000000",
-    "latency-p999": "99.900000",
-}
+_QUANTILES: Mapping[str, str] = {"latency-p50": "50.000000", "latency-p99": "99.000000", "latency-p999": "99.900000"}
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return its version; warnings may stand before the document, and other output around terse lines."""
+    """Look for the version; warnings may precede the document, and other output may surround terse lines."""
     return is_fio_terse(head) or has_keys(head[head.find(b"{") :] if b"{" in head else b"", "fio version")
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return one run; with several jobs the outcomes carry the names of their jobs."""
+    """Return one run; if there are several jobs, the outcomes carry their names."""
     terse = is_fio_terse(data)
     run = read_fio_terse(data, name) if terse else read_fio(data, name)
     names = _names(run.jobs)
@@ -58,13 +54,13 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     )
     notes = [f"before its JSON: {line}" for line in run.preamble]
     if run.left_out:
-        notes.append(f"{run.left_out} lines after its JSON are left out")
+        notes.append(f"{run.left_out} lines after its JSON are ignored")
     steps = ("latencies are whole microseconds: fio's JSON has nanoseconds",) if terse else ()
     return ForeignResults(format=NAME, runs=(whole,), notes=("one file is one run: import several", *steps, *notes))
 
 
 def _names(jobs: Sequence[FioJob]) -> list[str]:
-    """Return names of the jobs; those that share one are numbered."""
+    """Return the names of the jobs; jobs with equal names are numbered."""
     plain = [job.name for job in jobs]
     return [
         name if plain.count(name) == 1 else f"{name}.{plain[:index].count(name) + 1}"

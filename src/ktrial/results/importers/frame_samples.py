@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs that sample the frame rate: one run with its mean, as nothing tells of single frames."""
+"""Logs that sample the frame rate: one run with the mean, because they lack single frames."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return one run; its benchmark is called by the file's name."""
+    """Return one run; its benchmark has the file's name."""
     samples = read_afterburner(data, name) if is_afterburner(data) else read_telemetry(data, name)
     return sampled_run(samples, NAME, name, slug(stem(name)), options)

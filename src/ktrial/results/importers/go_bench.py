@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Go's benchmark text: a run for each result line.
+"""Go's benchmark text: one run per result line.
 
-It has `key: value` lines, result lines and `Unit` lines; all else is talk and passed over.
+The text has `key: value` lines, result lines and `Unit` lines; all others are ignored.
 
-Values are tidied as the ecosystem does: ns become seconds, MB/s bytes a second; the unit after tidying names what was
-measured. A benchmark that failed has no result line but `--- FAIL: BenchmarkName`.
+Units are normalised as Go's tools do: ns become seconds, MB/s become bytes per second. The normalised unit names the
+outcome. A failed benchmark has the line `--- FAIL: BenchmarkName` instead of a result.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from collections.abc import Mapping
 import msgspec
 
 from ktrial.judge.model.query import ImportOptions
-from ktrial.kit.formats.tool_output import numbered, unreadable, whole
+from ktrial.kit.formats.tool_output import Quantity, numbered, unreadable, whole
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignResults, ForeignRun
-from ktrial.results.importers._shared import group_of
+from ktrial.results.importers._shared import group_of, measurement
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, signed_number
-from ktrial.results.model import StoredMeasurement
 
 _KEY = re.compile(r"([a-z][^\s:A-Z]*):(?:\s+(.*))?")
 _NAME = re.compile(r"Benchmark(?:[^a-z\s]\S*)?")
-#: What is not a name of `go test` is one where all after it is a result's; else it is talk ("Benchmarking 3 files").
+#: Other names than those of `go test` count if a complete result follows; "Benchmarking 3 files" is not a result.
 _LIKE_ONE = re.compile(r"Benchmark\S*\s+[0-9]+(?:\s+[0-9][0-9.eE+-]*\s+[^\s0-9]\S*)+")
 _FAIL = re.compile(r"\s*--- FAIL: (Benchmark\S+)")
 _PROCESSORS = re.compile(r"(.+)-(\d{1,6})")
 _BETTER: Mapping[str, Direction] = {"higher": "higher", "lower": "lower"}
 _DIRECTIONS: Mapping[str, Direction] = {"sec/op": "lower", "B/s": "higher", "B/op": "lower", "allocs/op": "lower"}
 _BASES: Mapping[str, Unit] = {"sec/op": "s", "B/s": "B/s", "B/op": "B", "allocs/op": "count"}
-#: What follows `NAME-`.
+#: Units by the ending after `NAME-`.
 _ENDINGS: Mapping[str, Unit] = {
     "B": "B",
     "bytes": "B",
@@ -41,12 +40,12 @@ _ENDINGS: Mapping[str, Unit] = {
     "joules": "J",
     "watts": "W",
 }
-#: So many NAME a second; bits and bytes may be thousands or millions of them.
+#: A rate `NAME/s`, except bits and bytes, whose prefix would need scaling.
 _RATE = re.compile(r"(?!.*(?:[Bb]|[Bb]its?|[Bb]ytes?)/s)\S+/s")
 
 
 class GoValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One pair of value and unit. `unit` is tidied, `base` what the value is in."""
+    """A value: `unit` is the normalised unit, `base` the base unit of `value`."""
 
     unit: str
     base: Unit
@@ -56,7 +55,7 @@ class GoValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GoResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One result line, or one failure (without values). `config` are the keys in force there."""
+    """A result line, or a failure without values; `config` holds the `key: value` lines that apply."""
 
     line: int
     name: str
@@ -67,7 +66,7 @@ class GoResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_go_bench(data: bytes, source: str = "bench.txt") -> tuple[GoResult, ...]:
-    """Read all results in order; a text without one is refused."""
+    """Read all results in order. Raises UnreadableOutput if there are none."""
     config: dict[str, str] = {}
     better: dict[str, Direction] = {}
     results: list[GoResult] = []
@@ -94,9 +93,9 @@ def _is_result(fields: list[str]) -> bool:
 
 
 def _declared(fields: list[str]) -> dict[str, Direction]:
-    """`Unit` line: unit, then key=value pairs."""
-    said = dict(field.partition("=")[::2] for field in fields[2:])
-    return {tidied(fields[1])[0]: _BETTER[said["better"]]} if said.get("better") in _BETTER else {}
+    """Return the direction that a `Unit` line declares in its key=value pairs."""
+    pairs = dict(field.partition("=")[::2] for field in fields[2:])
+    return {tidied(fields[1])[0]: _BETTER[pairs["better"]]} if pairs.get("better") in _BETTER else {}
 
 
 def _result(
@@ -117,19 +116,19 @@ def _result(
 def _values(fields: list[str], source: str, line: int) -> tuple[GoValue, ...]:
     if len(fields) % 2:
         raise unreadable(source, line, " ".join(fields), "pairs of value and unit")
-    found: dict[str, GoValue] = {}
+    values: dict[str, GoValue] = {}
     for number, unit in zip(fields[::2], fields[1::2], strict=True):
         text = signed_number(number, source, line, f"a value in {unit}")
         name, scale = tidied(unit)
-        if name in found:
-            raise unreadable(source, line, f"{number} {unit}", "of a unit that the line did not have before")
+        if name in values:
+            raise unreadable(source, line, f"{number} {unit}", "the line's only value in this unit")
         value = scale.value(text, source, line, f"a value in {unit}")
-        found[name] = GoValue(unit=name, base=scale.unit, direction=None, value=value, original=f"{text} {unit}")
-    return tuple(found.values())
+        values[name] = GoValue(unit=name, base=scale.unit, direction=None, value=value, original=f"{text} {unit}")
+    return tuple(values.values())
 
 
 def tidied(unit: str) -> tuple[str, Scale]:
-    """Return the unit that names what is measured, and how to come to its base."""
+    """Return the normalised unit, which names the outcome, and the conversion to the base unit."""
     if unit == "MB/s":
         return "B/s", Scale("B/s", 10**6)
     if unit in {"ns", "ns/op"} or unit.startswith("ns/") or unit.endswith("-ns"):
@@ -161,14 +160,14 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each line, in order; a failed benchmark is a failed run."""
+    """Return a run for each result line, in order; a failed benchmark becomes a failed run."""
     group = group_of(options.label, name)
     results = read_go_bench(data, name)
     runs = tuple(_run(result, group, number) for number, result in enumerate(results, 1))
     unknown = sorted({one.unit for result in results for one in result.values if one.base == "score"})
     notes = ["one value is a mean over its iterations"]
     if unknown:
-        notes.append(f"kept as they stand, as scores: {', '.join(unknown)}")
+        notes.append(f"stored unchanged, as scores: {', '.join(unknown)}")
     return ForeignResults(format=NAME, runs=runs, notes=tuple(notes))
 
 
@@ -183,10 +182,7 @@ def _run(result: GoResult, group: str, number: int) -> ForeignRun:
         benchmark=result.name,
         number=number,
         measurements=tuple(
-            StoredMeasurement(
-                outcome=one.unit, value=one.value, unit=one.base, direction=one.direction, original=one.original
-            )
-            for one in result.values
+            measurement(one.unit, Quantity(one.value, one.original), one.base, one.direction) for one in result.values
         ),
         attributes=attributes,
         failure=None if result.values else "the text says FAIL",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Google Benchmark's JSON: a run for each repetition, all of them values of one process."""
+"""Google Benchmark's JSON: one run per repetition; all repetitions are values of one process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import json_document, json_list, json_quantity, json_table, unreadable
-from ktrial.kit.outcome import Direction, Unit
+from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_quantity, json_table, unreadable
+from ktrial.kit.outcome import Unit
 from ktrial.results.foreign import ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import group_of, has_keys, measurement
 from ktrial.results.importers._units import json_signed
@@ -23,7 +23,7 @@ _RATES: Mapping[str, tuple[str, Unit]] = {
     "items_per_second": ("items-per-second", "1/s"),
 }
 _TIME_UNITS = ("ns", "us", "ms", "s")
-#: What the library writes of a run beside its counters: places, texts, and parts that tell nothing of one run.
+#: Keys that the library writes besides counters: indices, texts, and figures that do not describe one run.
 _OWN = frozenset(
     {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations"}
     | {"allocs_per_iter", "max_bytes_used", "total_allocated_bytes", "net_heap_growth"}
@@ -35,22 +35,22 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each repetition; means, medians and deviations of them are left out."""
+    """Return a run for each repetition, ignoring means, medians and deviations."""
     document = json_document(data, name)
     machine = _machine(json_table(document.get("context", {}), name, "'context'"))
-    found = [
+    every = [
         (f"benchmarks[{index}]", json_table(one, name, f"benchmarks[{index}]"))
         for index, one in enumerate(json_list(document.get("benchmarks"), name, "'benchmarks'"))
     ]
-    single = [(at, one) for at, one in found if one.get("run_type", "iteration") == "iteration"]
-    if all(one.get("error_occurred") for _, one in single) and len(single) < len(found):
+    single = [(at, one) for at, one in every if one.get("run_type", "iteration") == "iteration"]
+    if all(one.get("error_occurred") for _, one in single) and len(single) < len(every):
         raise BadRun(
-            f"{name}: it holds no single runs: means, medians and deviations of them are no runs",
+            f"{name}: it has no single runs, only means, medians and deviations",
             hint="run it again without --benchmark_report_aggregates_only and with --benchmark_repetitions=10",
         )
     group = group_of(options.label, name)
     runs = tuple(_run(one, at, group, number, machine, name) for number, (at, one) in enumerate(single, 1))
-    return ForeignResults(format=NAME, runs=runs, notes=tuple(_notes(runs, len(found) - len(single), machine)))
+    return ForeignResults(format=NAME, runs=runs, notes=tuple(_notes(runs, len(every) - len(single), machine)))
 
 
 def _run(
@@ -60,14 +60,13 @@ def _run(
     if not isinstance(benchmark, str) or not benchmark:
         raise unreadable(source, None, repr(benchmark), f"{at}.name: a text")
     failure = str(one.get("error_message") or "it failed") if one.get("error_occurred") else None
-    told = {key: str(one[key]) for key in ("iterations", "label") if key in one}
     return ForeignRun(
         group=group,
         benchmark=benchmark,
         number=number,
         measurements=() if failure is not None else tuple(_measurements_of(one, at, source)),
         part_of="the process",
-        attributes={**machine, **told},
+        attributes={**machine, **{key: str(one[key]) for key in ("iterations", "label") if key in one}},
         failure=failure,
     )
 
@@ -76,54 +75,41 @@ def _measurements_of(one: Mapping[str, Any], at: str, source: str) -> list[Store
     unit = one.get("time_unit", "ns")
     if unit not in _TIME_UNITS:
         raise unreadable(source, None, repr(unit), f"{at}.time_unit: one of {', '.join(_TIME_UNITS)}")
-    lower: Direction = "lower"
-    found = [
-        measurement(outcome, json_quantity(one.get(key), unit, source, f"{at}.{key}"), "s", lower)
+    measurements = [
+        measurement(outcome, json_quantity(one.get(key), unit, source, f"{at}.{key}"), "s", "lower")
         for key, outcome in _TIMES.items()
     ]
     for key, value in one.items():
         if key in _RATES:
             outcome, base = _RATES[key]
             rate = json_quantity(value, "count", source, f"{at}.{key}").value
-            found.append(
-                StoredMeasurement(
-                    outcome=outcome, value=rate, unit=base, direction="higher", original=f"{value} {base}"
-                )
-            )
+            measurements.append(measurement(outcome, Quantity(rate, f"{value} {base}"), base, "higher"))
         elif key not in _TIMES and key not in _OWN and isinstance(value, int | float) and not isinstance(value, bool):
-            # The program chose the name: it may be that of a time.
-            count = json_signed(value, source, f"{at}.{key}")
-            found.append(
-                StoredMeasurement(
-                    outcome=f"counter-{slug(key)}",
-                    value=float(count),
-                    unit="score",
-                    direction=None,
-                    original=str(value),
-                )
-            )
-    return found
+            # The prefix avoids a clash: the program chose the name, which may be that of a time.
+            count = Quantity(float(json_signed(value, source, f"{at}.{key}")), str(value))
+            measurements.append(measurement(f"counter-{slug(key)}", count, "score", None))
+    return measurements
 
 
 def _machine(context: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the file says of the machine, by the names that results have."""
+    """Return the file's facts about the machine under ktrial's names."""
     names = {"date": "date", "host_name": "hostname", "num_cpus": "cpus", "library_build_type": "library_build_type"}
-    found = {ours: str(context[theirs]) for theirs, ours in names.items() if theirs in context}
+    facts = {ours: str(context[theirs]) for theirs, ours in names.items() if theirs in context}
     if version := context.get("library_version"):
-        found["tool_version"] = f"google-benchmark {version}"
-    return found
+        facts["tool_version"] = f"google-benchmark {version}"
+    return facts
 
 
 def _notes(runs: tuple[ForeignRun, ...], aggregates: int, machine: Mapping[str, str]) -> list[str]:
-    notes = ["repetitions of one process depend on each other: `compare` takes each file by their mean"]
+    notes = ["repetitions of one process depend on each other: `compare` uses their mean for each file"]
     if aggregates:
-        notes.append(f"means, medians and deviations of repetitions left out: {aggregates}")
+        notes.append(f"means, medians and deviations of repetitions ignored: {aggregates}")
     scores = sorted({one.outcome for run in runs for one in run.measurements if one.unit == "score"})
     if scores:
-        notes.append(f"counters kept as they stand, as scores: {', '.join(scores)}")
+        notes.append(f"counters stored unchanged, as scores: {', '.join(scores)}")
     failed = sum(run.failure is not None for run in runs)
     if failed:
-        notes.append(f"{failed} of {len(runs)} runs failed and are kept as failed")
+        notes.append(f"{failed} of {len(runs)} runs failed and are stored as failed")
     if machine.get("library_build_type") == "debug":
-        notes.append("the library was built for debugging, which the file warns of: times hold its cost")
+        notes.append("the library was built for debugging, which makes times longer")
     return notes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial.bench/1`: the result file of `ktrial bench -o`, read back from wherever it was carried."""
+"""`ktrial.bench/1`: result files of `ktrial bench -o`, from any machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = "ktrial.bench/1"
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of every run's record; `whole` is all of it, where it has the form that is written today."""
+    """The parts of a run's record that every version has; `whole` is the record if it has the current form."""
 
     run: int
     benchmark: str
@@ -34,17 +34,14 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Hole(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark that is missing, wholly or in some runs."""
+    """A benchmark that is missing in all or some runs."""
 
     benchmark: str
     why: str
 
 
 class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A session's runs in order, without warm-ups, of which `warm_ups` is the number.
-
-    `missing` are the benchmarks without any run, and why.
-    """
+    """A session's runs in order, without its `warm_ups` warm-ups; `missing` are benchmarks without runs, and why."""
 
     session: str
     suite: str
@@ -62,7 +59,7 @@ def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
     session = json_table(document.get("session"), source, "session")
     name, suite, label = (session.get(key) for key in ("session", "suite", "label"))
     if not isinstance(name, str) or not isinstance(suite, str) or not isinstance(label, str | None):
-        raise unreadable(source, None, "session", "whole: its session, suite or label is not a text")
+        raise unreadable(source, None, "session", "complete: its session, suite or label is not a text")
     records = [
         _record(one, f"runs[{index}]", source)
         for index, one in enumerate(json_list(document.get("runs"), source, "runs"))
@@ -82,7 +79,7 @@ def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
 
 
 def _missing(document: Mapping[str, Any], runs: Sequence[_Record], source: str) -> dict[str, str]:
-    """Return the holes that no run tells of."""
+    """Return the benchmarks without any run, and why."""
     there = {one.benchmark for one in runs}
     try:
         holes = msgspec.convert(document.get("holes", []), list[_Hole])
@@ -100,7 +97,7 @@ def _record(value: object, at: str, source: str) -> _Record:
         raise unreadable(source, None, at, "a run's record: it has neither measurements nor a failure")
     names = [one.outcome for one in record.measurements]
     if len(set(names)) != len(names):
-        raise unreadable(source, None, at, "a run's record: an outcome stands twice")
+        raise unreadable(source, None, at, "a run's record: an outcome occurs twice")
     for one in record.measurements:
         Scale(one.unit).value(one.value, source, None, f"{at}: a value of {one.outcome}")
     try:
@@ -124,13 +121,13 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return the runs that count, failed ones too; the label of the session is the group."""
+    """Return the runs that count, including failed ones; the session's label is the group."""
     file = read_ktrial_bench(data, name)
     group = options.label or file.label or file.session
     runs = []
     for number, one in enumerate(file.runs, 1):
-        told = {"run": str(one.run), "round": str(one.round), "tool": one.tool, "tool_version": one.tool_version}
-        attributes = {**file.attributes, **{key: text for key, text in told.items() if text is not None}}
+        about = {"run": str(one.run), "round": str(one.round), "tool": one.tool, "tool_version": one.tool_version}
+        attributes = {**file.attributes, **{key: text for key, text in about.items() if text is not None}}
         if one.argv:
             attributes["command"] = " ".join(one.argv)
         runs.append(
@@ -145,12 +142,12 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
             )
         )
     notes = [
-        "artefacts, order and conditions of the runs stay in the file: compare the file itself, or bring in a bundle"
+        "artefacts, order and conditions of the runs are not imported: compare the file itself, or import a bundle"
     ]
     if old := sum(one.whole is None for one in file.runs):
-        notes.append(f"records of another form, of which the numbers alone are read: {old}")
+        notes.append(f"records of another version, of which only the numbers are read: {old}")
     if file.warm_ups:
-        notes.append(f"warm-ups left out: {file.warm_ups}")
+        notes.append(f"warm-ups ignored: {file.warm_ups}")
     notes += [f"{benchmark} is missing: {why}" for benchmark, why in file.missing.items()]
     missing = {group: file.missing} if file.missing else {}
     return ForeignResults(format=NAME, runs=tuple(runs), notes=tuple(notes), missing=missing)

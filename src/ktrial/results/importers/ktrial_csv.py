@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tidy CSV as `ktrial export-runs` writes it: a row for each measurement, in base units."""
+"""Tidy CSV of `ktrial export-runs`: one row per measurement, in base units."""
 
 from __future__ import annotations
 
@@ -8,27 +8,18 @@ from typing import get_args
 
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.formats.tidy_csv import Row, read_tidy_csv
-from ktrial.kit.formats.tool_output import unreadable
+from ktrial.kit.formats.tool_output import Quantity, unreadable
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignResults, ForeignRun
-from ktrial.results.importers._shared import is_own_table, labelled
+from ktrial.results.importers._shared import is_own_table, labelled, measurement
 from ktrial.results.importers._units import Scale, signed_number
 from ktrial.results.model import StoredMeasurement
 
 NAME = "ktrial-csv"
 WHAT = "Tidy CSV of ktrial export-runs: one row for each measurement, in base units."
 _NEEDED = (
-    "session",
-    "label",
-    "run",
-    "round",
-    "benchmark",
-    "outcome",
-    "value",
-    "unit",
-    "direction",
-    "original",
-    "state",
+    *("session", "label", "run", "round", "benchmark", "outcome"),
+    *("value", "unit", "direction", "original", "state"),
 )
 _UNITS: Mapping[str, Unit] = {unit: unit for unit in get_args(Unit)}
 _DIRECTIONS: Mapping[str, Direction | None] = {"lower": "lower", "higher": "higher", "": None}
@@ -40,11 +31,11 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return the rows of a run together; warm-ups (round 0) are left out."""
+    """Return the runs, each made of its rows; warm-ups (round 0) are ignored."""
     table = read_tidy_csv(data, name)
     missing = [column for column in _NEEDED if column not in table.columns]
     if missing:
-        raise unreadable(name, 1, ",".join(table.columns), f"ktrial's own table: no column {' and '.join(missing)}")
+        raise unreadable(name, 1, ",".join(table.columns), f"ktrial's own table: it lacks {' and '.join(missing)}")
     grouped: dict[_Key, list[tuple[Row, dict[str, str]]]] = {}
     for row in table.rows:
         cells = dict(zip(table.columns, (cell.strip() for cell in row.cells), strict=True))
@@ -53,10 +44,10 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         )
     counted = {key: rows for key, rows in grouped.items() if key[2] != "0"}
     if not counted:
-        raise unreadable(name, None, "the table", "one with runs that count: it has warm-ups only")
+        raise unreadable(name, None, "the table", "one with runs that count: it has only warm-ups")
     runs = [_run(rows, number, name) for number, rows in enumerate(counted.values(), 1)]
     left_out = len(grouped) - len(counted)
-    notes = (f"warm-ups left out: {left_out}",) if left_out else ()
+    notes = (f"warm-ups ignored: {left_out}",) if left_out else ()
     return ForeignResults(format=NAME, runs=labelled(runs, options.label, name), notes=notes)
 
 
@@ -65,16 +56,16 @@ def _run(rows: list[tuple[Row, dict[str, str]]], number: int, name: str) -> Fore
     if not cells["benchmark"] or not (cells["label"] or cells["session"]):
         raise unreadable(name, first.line, "", "a row with a benchmark, and with a label or a session")
     good = cells["state"] == "ok"
-    found = tuple(_measurement(row, own, name) for row, own in rows if good and own["outcome"])
-    failure = None if found else "has no measurement" if good else f"its state was {cells['state'] or 'not told'}"
+    measurements = tuple(_measurement(row, own, name) for row, own in rows if good and own["outcome"])
+    bad = "has no measurement" if good else f"its state was {cells['state'] or 'unknown'}"
     return ForeignRun(
         group=cells["label"] or cells["session"],
         benchmark=cells["benchmark"],
         number=number,
         block=cells["round"] or None,
-        measurements=found,
+        measurements=measurements,
         attributes={key: cells[key] for key in ("session", "run", "started_unix_ms") if cells.get(key)},
-        failure=failure,
+        failure=None if measurements else bad,
     )
 
 
@@ -83,12 +74,8 @@ def _measurement(row: Row, cells: Mapping[str, str], name: str) -> StoredMeasure
         raise unreadable(name, row.line, cells["unit"], f"a base unit: {', '.join(_UNITS)}")
     if cells["direction"] not in _DIRECTIONS:
         raise unreadable(name, row.line, cells["direction"], "a direction: lower, higher or empty")
-    unit, wanted = _UNITS[cells["unit"]], f"a value of {cells['outcome']}"
-    number = signed_number(cells["value"], name, row.line, wanted)
-    return StoredMeasurement(
-        outcome=cells["outcome"],
-        value=Scale(unit).value(number, name, row.line, wanted),
-        unit=unit,
-        direction=_DIRECTIONS[cells["direction"]],
-        original=cells["original"] or f"{number} {cells['unit']}",
-    )
+    unit, expected = _UNITS[cells["unit"]], f"a value of {cells['outcome']}"
+    number = signed_number(cells["value"], name, row.line, expected)
+    value = Scale(unit).value(number, name, row.line, expected)
+    quantity = Quantity(value, cells["original"] or f"{number} {cells['unit']}")
+    return measurement(cells["outcome"], quantity, unit, _DIRECTIONS[cells["direction"]])

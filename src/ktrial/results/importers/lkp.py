@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`matrix.json` of lkp-tests: a run for each column, the commit is the group. It has a list for every statistic.
+"""`matrix.json` of lkp-tests: a list for every statistic, one run per column. The commit is the group.
 
-`stats_source` names the runs: `…/TEST/PARAMETERS/MACHINE/…/COMMIT/NUMBER/stats.json`. A matrix of one single run has
-none: its columns are samples in time. A statistic that appears late is filled with zeros at the front, one that
-disappears is short at the end: both are missing, not zero.
+`stats_source` names the runs: `…/TEST/PARAMETERS/MACHINE/…/COMMIT/NUMBER/stats.json`. The matrix of a single run lacks
+it: its columns are samples over time. If runs lack a statistic, lkp writes zeros at the front of its list, or a list
+that is too short; ktrial treats both as missing, not as zero.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import json_document, json_list, unreadable
+from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, unreadable
 from ktrial.results.foreign import ForeignResults, ForeignRun, slug, stem
-from ktrial.results.importers._shared import has_keys, labelled, looks_like_json
+from ktrial.results.importers._shared import has_keys, labelled, looks_like_json, measurement
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, json_signed, scale_of
 from ktrial.results.model import StoredMeasurement
 
@@ -25,14 +25,14 @@ _SOURCE = "stats_source"
 
 
 class LkpRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One column: where it came from, and the statistics that it has, in the file's order."""
+    """A column: its source path and its statistics, in the file's order."""
 
     path: str
     values: Mapping[str, float]
 
 
 class LkpMatrix(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs. `filled` counts the zeros at the front that were left out."""
+    """All runs; `filled` counts the ignored zeros at the front of lists."""
 
     runs: tuple[LkpRun, ...]
     filled: int
@@ -42,7 +42,7 @@ def read_lkp(data: bytes, source: str = "matrix.json") -> LkpMatrix:
     document = json_document(data, source)
     if _SOURCE not in document:
         raise BadRun(
-            f"{source}: no 'stats_source': the matrix of one run, whose columns are samples in time, not runs",
+            f"{source}: no 'stats_source': the matrix of one run, whose columns are samples over time, not runs",
             hint="give the matrix.json one folder up: it has a column for each run",
         )
     paths = json_list(document.pop(_SOURCE), source, _SOURCE)
@@ -71,25 +71,25 @@ NAME = "lkp"
 WHAT = "matrix.json of lkp-tests, the one with a column for each run."
 _FIRST = re.compile(rb'\s*\{\s*"[^"]+\.[^"]+"\s*:\s*\[\s*-?[0-9]')
 _SUFFIX = re.compile(r"_(us|ms|ns)$")
-#: Parts of a path from its end: run number and file behind the commit; at least the test stands before it.
+#: A path has at least test, commit, run number and file.
 _LEAST_PARTS = 4
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Lists of numbers by dotted names, in a file that is called so."""
+    """Look for lists of numbers under dotted names, in a file called `matrix`."""
     if has_keys(head, "stats_source"):
         return True
     return looks_like_json(head) and stem(name) == "matrix" and _FIRST.match(head) is not None
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each column, with all statistics that it has."""
+    """Return a run for each column, with all its statistics."""
     matrix = read_lkp(data, name)
     runs = [_run(run, number, name) for number, run in enumerate(matrix.runs, 1)]
-    notes = ["no statistic tells its unit: kept as they stand, but for times named _us, _ms or _ns"]
+    notes = ["the file has no units: statistics are stored unchanged, except times named _us, _ms or _ns"]
     if matrix.filled:
         notes.append(
-            f"{matrix.filled} zeros at the front of a statistic are left out: lkp writes them where a run has none"
+            f"{matrix.filled} zeros at the front of statistics are ignored: lkp writes them for missing values"
         )
     return ForeignResults(format=NAME, runs=labelled(runs, options.label, name), notes=tuple(notes))
 
@@ -113,10 +113,4 @@ def _measurement(key: str, value: float, at: str, name: str) -> StoredMeasuremen
     match = _SUFFIX.search(key)
     scale: Scale = (scale_of(match[1]) if match else None) or AS_IT_STANDS
     shown = f" {match[1]}" if match else ""
-    return StoredMeasurement(
-        outcome=key,
-        value=scale.value(value, name, None, at),
-        unit=scale.unit,
-        direction=None,
-        original=f"{value}{shown}",
-    )
+    return measurement(key, Quantity(scale.value(value, name, None, at), f"{value}{shown}"), scale.unit, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MangoHud's logs: one run, the statistics of its frames as `ktrial frames` computes them."""
+"""MangoHud's logs: one run with the frame statistics that `ktrial frames` computes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """One run; its benchmark is the program of which the file's name tells. Of a sampled log there is only a mean."""
+    """Return one run; the file's name gives the benchmark. A sampled log has only a mean."""
     benchmark = slug(_STAMP.sub("", stem(name)))
     try:
         log = read_mangohud(data, name)
     except SampledLog as sampled:
         return sampled_run(sampled.samples, NAME, name, benchmark, options, **_began(name))
-    given = {} if options.below_fps is UNSET else {"below_fps": options.below_fps}
-    statistics = frame_statistics(log.frame_times_s, given.get("below_fps", BELOW_FPS))
+    limit = {} if options.below_fps is UNSET else {"below_fps": options.below_fps}
+    statistics = frame_statistics(log.frame_times_s, limit.get("below_fps", BELOW_FPS))
     version = {"mangohud": log.version} if log.version is not None else {}
     whole = ForeignRun(
         group=group_of(options.label, name),
@@ -43,16 +43,16 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
             **version,
             **_began(name),
             "frames": str(statistics.frames),
-            **{name: f"{rate:g}" for name, rate in given.items()},
+            **{name: f"{rate:g}" for name, rate in limit.items()},
         },
     )
     notes = [f"{one.outcome}: left out: {one.why}" for one in statistics.left_out]
     if log.cut_off:
-        notes.append("the last line was cut off and is left out")
+        notes.append("the last line is cut off and ignored")
     return ForeignResults(format=NAME, runs=(whole,), notes=("one file is one run: import several", *notes))
 
 
 def _began(name: str) -> dict[str, str]:
-    """Return the time that its name tells."""
-    found = _STAMP.search(stem(name))
-    return {} if found is None else {"date": f"{found[1]} {found[2]}:{found[3]}:{found[4]}"}
+    """Return the time in the file's name."""
+    match = _STAMP.search(stem(name))
+    return {} if match is None else {"date": f"{match[1]} {match[2]}:{match[3]}:{match[4]}"}

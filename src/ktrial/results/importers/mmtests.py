@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """mmtests' JSON: a group for each test name, a run for each sample.
 
-`compare-mmtests.pl --json-export` writes all compared kernels; there is the extract of one, too. Both are mmtests' own
-objects written out. `_ResultData` goes by operation: a list with an item for each iteration of
-the whole test, with `Values` and `SampleNrs`. `_DataType` is a number of its table of types: it tells the unit.
-Whether a tool's KB are 1000 or 1024 bytes is not told: 1000 are taken.
+`compare-mmtests.pl --json-export` writes all compared kernels; mmtests can also write the extract of one. Both are
+serialised objects of mmtests. `_ResultData` maps each operation to a list with an item for each iteration of the whole
+test, with `Values` and `SampleNrs`. `_DataType` is a number that stands for the unit. The file doesn't say whether a
+KB has 1000 or 1024 bytes; ktrial assumes 1000.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from collections.abc import Mapping
 import msgspec
 
 from ktrial.judge.model.query import ImportOptions
-from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
+from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_table, unreadable
 from ktrial.kit.outcome import Direction
 from ktrial.results.foreign import ForeignResults, ForeignRun, stem
-from ktrial.results.importers._shared import has_keys, labelled
+from ktrial.results.importers._shared import has_keys, labelled, measurement
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, json_signed, signed_number
-from ktrial.results.model import StoredMeasurement
 
-#: Type -> unit as it is shown, scale.
+#: Type -> unit as shown, conversion.
 _TYPES: Mapping[int, tuple[str, Scale]] = {
     1: ("s", Scale("s")),
     2: ("ns", Scale("s", 1, 10**9)),
@@ -46,7 +45,7 @@ _PREFERRED: Mapping[object, Direction] = {"Higher": "higher", "Lower": "lower"}
 
 
 class MmtestsValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One sample of an operation, in the base unit; `iteration` counts from 1, `sample` is mmtests' own number."""
+    """A sample of an operation in the base unit; `iteration` counts from 1, `sample` is mmtests' own number."""
 
     operation: str
     iteration: int
@@ -56,7 +55,7 @@ class MmtestsValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MmtestsExtract(msgspec.Struct, frozen=True, kw_only=True):
-    """One test on one kernel, as mmtests names it in `test_name`; None if an extract stands alone."""
+    """A test on a kernel, which mmtests names in `test_name`; it may be None in a single extract."""
 
     module: str
     test_name: str | None
@@ -67,15 +66,15 @@ class MmtestsExtract(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_mmtests(data: bytes, source: str = "mmtests.json") -> tuple[MmtestsExtract, ...]:
-    """Read an export of a comparison, or one extract."""
+    """Read an export of a comparison, or a single extract."""
     document = json_document(data, source)
     if "_ExtractModules" in document:
         modules = json_list(document["_ExtractModules"], source, "_ExtractModules")
         if not modules:
-            raise unreadable(source, None, "_ExtractModules", "a list of what was compared: it is empty")
+            raise unreadable(source, None, "_ExtractModules", "a list of compared tests: it is empty")
         return tuple(_extract(one, f"_ExtractModules[{index}]", source) for index, one in enumerate(modules))
     if "_ResultData" not in document:
-        raise unreadable(source, None, "the document", "mmtests': it has neither _ExtractModules nor _ResultData")
+        raise unreadable(source, None, "the document", "from mmtests: it has neither _ExtractModules nor _ResultData")
     return (_extract(document, "the document", source),)
 
 
@@ -131,7 +130,7 @@ def _values(operation: str, iterations: object, unit: tuple[str, Scale], at: str
 
 
 def _number(item: object, source: str, at: str) -> str:
-    """Perl writes a number that it read from a text as a text."""
+    """Return the text of a number; Perl writes numbers that it read from a text as texts."""
     if isinstance(item, str):
         return signed_number(item, source, None, at)
     return str(json_signed(item, source, at))
@@ -146,30 +145,24 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each sample: which samples are of one execution is not told."""
+    """Return a run for each sample, because the file doesn't say which samples belong to one execution."""
     extracts = read_mmtests(data, name)
     runs: list[ForeignRun] = []
     for extract in extracts:
         for one in extract.values:
             runs.append(_run(extract, one, extract.test_name or stem(name), len(runs) + 1))
-    notes = ["which samples are of one execution is not told: each is a run; those of one iteration may be of one"]
+    notes = ["each sample is a run: the file does not say which samples of an iteration come from one execution"]
     if not all(extract.unit_known for extract in extracts):
-        notes.append("a type of data without a known unit is kept as it stands, as a score")
+        notes.append("values without a known unit are stored unchanged, as scores")
     return ForeignResults(format=NAME, runs=labelled(runs, options.label, name), notes=tuple(notes))
 
 
 def _run(extract: MmtestsExtract, one: MmtestsValue, group: str, number: int) -> ForeignRun:
-    found = StoredMeasurement(
-        outcome=one.operation,
-        value=one.value,
-        unit=extract.unit.unit,
-        direction=extract.direction,
-        original=one.original,
-    )
+    value = Quantity(one.value, one.original)
     return ForeignRun(
         group=group,
         benchmark=extract.module,
         number=number,
-        measurements=(found,),
+        measurements=(measurement(one.operation, value, extract.unit.unit, extract.direction),),
         attributes={"iteration": str(one.iteration), "sample": one.sample},
     )

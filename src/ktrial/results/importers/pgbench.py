@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of pgbench, one after the other as a loop writes them: each is a run."""
+"""Reports of pgbench, one or more in a file: each is a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ _BUILT_IN = re.compile(r"<builtin: (.+)>")
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return the lines that every report has."""
     return _REPORT.search(head) is not None and _PROCESSED.search(head) is not None
 
 
@@ -31,7 +30,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     group = group_of(options.label, name)
     begins = _begins(data)
     if not begins:
-        raise BadInput("no report of pgbench is in it", file=name, hint="keep all that pgbench prints")
+        raise BadInput("it has no report of pgbench", file=name, hint="save the complete output of pgbench")
     runs = []
     for number, (begin, end) in enumerate(zip([0, *begins[1:]], [*begins[1:], len(data)], strict=True), 1):
         source = name if len(begins) == 1 else f"{name} (report {number})"
@@ -41,36 +40,36 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 
 
 def _begins(data: bytes) -> list[int]:
-    """Return where reports begin: with the version, which older ones do not print."""
-    found: list[int] = []
+    """Return where reports begin: at the line with the version, which older versions don't print."""
+    begins: list[int] = []
     version: int | None = None
     for mark in _MARK.finditer(data):
         if mark[0].startswith(b"pgbench"):
             version = mark.start()
         else:
-            found.append(mark.start() if version is None else version)
+            begins.append(mark.start() if version is None else version)
             version = None
-    return found
+    return begins
 
 
 def _run(run: PgbenchRun, group: str, number: int) -> ForeignRun:
     script = _BUILT_IN.sub(r"\1", run.script or "unknown")
-    told = {"clients": run.clients, "threads": run.threads, "scale": run.scale, "mode": run.mode}
-    told |= {"seconds": run.seconds} if run.seconds is not None else {"transactions": run.transactions}
+    parameters = {"clients": run.clients, "threads": run.threads, "scale": run.scale, "mode": run.mode}
+    parameters |= {"seconds": run.seconds} if run.seconds is not None else {"transactions": run.transactions}
     version = {} if run.version is None else {"tool_version": run.version}
     return ForeignRun(
         group=group,
         benchmark=f"pgbench-{slug(script)}",
         number=number,
         measurements=() if run.failed else tuple(_measurements_of(run)),
-        attributes={**version, "parameters": ", ".join(f"{key}={value}" for key, value in told.items())},
+        attributes={**version, "parameters": ", ".join(f"{key}={value}" for key, value in parameters.items())},
         failure=f"{run.failed} of the transactions failed" if run.failed else None,
     )
 
 
 def _measurements_of(run: PgbenchRun) -> Iterator[StoredMeasurement]:
-    """Named as ktrial's own benchmark names them."""
-    # Of a skipped transaction nothing is known but that it would have taken long.
+    """Yield the measurements under the names of ktrial's own benchmark."""
+    # A skipped transaction would have been slow; its latency is unknown, so a mean without it is too low.
     if not run.skipped:
         yield measurement("latency-mean", run.latency_mean, "s", "lower")
     if run.lag_mean is not None:

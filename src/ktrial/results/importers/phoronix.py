@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`composite.xml` of the Phoronix Test Suite: a group for each system, a run for each raw value.
 
-The file is data only: a document type, an entity or a nesting that no such file has ends the reading at once.
-`RawString` holds the runs, joined by `:`; a result without it holds a mean of runs that are not there, unless the times
-in `JSON` say that there was one run.
+The reader refuses document types, entities and unusually deep nesting. `RawString` holds the runs, joined by `:`. A
+result without it holds only a mean, unless the times in `JSON` say that there was one run.
 """
 
 from __future__ import annotations
@@ -17,22 +16,21 @@ import msgspec
 
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import decode_output, unreadable
+from ktrial.kit.formats.tool_output import Quantity, decode_output, unreadable
 from ktrial.kit.json_strict import NotStrictJson, decode
 from ktrial.kit.outcome import Direction
 from ktrial.results.foreign import ForeignResults, ForeignRun, slug
-from ktrial.results.importers._shared import labelled
+from ktrial.results.importers._shared import labelled, measurement
 from ktrial.results.importers._units import AS_IT_STANDS, scale_of, signed_number
-from ktrial.results.model import StoredMeasurement
 
 _DEEPEST = 12
-#: The displays of results that are one number.
+#: Display formats of results that are single numbers.
 _BARS = frozenset(("BAR_GRAPH", "HORIZONTAL_BOX_PLOT", "BOX_PLOT", "BAR_ANALYZE_GRAPH"))
 _PROPORTIONS: Mapping[str, Direction] = {"HIB": "higher", "LIB": "lower"}
 
 
 class PhoronixEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One system's runs of one test, as their texts; empty if only a mean of them is told. `line` is the entry's."""
+    """A system's runs of a test, as texts; empty if the file has only their mean. `line` is the entry's line."""
 
     system: str
     line: int
@@ -40,7 +38,7 @@ class PhoronixEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhoronixResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One test. `scale` is the unit as the test calls it; `attributes` are what tells it from others."""
+    """A test; `scale` is the unit as the test calls it, `attributes` distinguish it from other tests."""
 
     test: str
     title: str
@@ -52,7 +50,7 @@ class PhoronixResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhoronixFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole file. `systems` hold hardware, software and notes by name; `left_out` says of what, and why."""
+    """A file; `systems` holds hardware, software and notes by name, `left_out` the omitted results and reasons."""
 
     systems: Mapping[str, Mapping[str, str]]
     results: tuple[PhoronixResult, ...]
@@ -60,7 +58,7 @@ class PhoronixFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Node:
-    """An element while its children come."""
+    """An XML element."""
 
     def __init__(self, name: str, line: int) -> None:
         self.name = name
@@ -72,12 +70,12 @@ class _Node:
         return [child for child in self.children if child.name == name]
 
     def text(self, name: str) -> str:
-        """Return the text of the first child of that name; empty when there is none."""
+        """Return the text of the first child of that name; empty if there is none."""
         return next(("".join(child.parts).strip() for child in self.children if child.name == name), "")
 
 
 class _Tree:
-    """Builds nodes from a parser's events; refuses what is not plain data."""
+    """Builds nodes from a parser's events; refuses anything but plain data."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -93,7 +91,7 @@ class _Tree:
 
     def _refuse(self, *_declared: object) -> NoReturn:
         line = self.parser.CurrentLineNumber
-        raise unreadable(self.source, line, "<!DOCTYPE or <!ENTITY", "plain XML: no entity is read or expanded")
+        raise unreadable(self.source, line, "<!DOCTYPE or <!ENTITY", "plain XML: ktrial expands no entities")
 
     def _start(self, name: str, _attributes: Mapping[str, str]) -> None:
         node = _Node(name, self.parser.CurrentLineNumber)
@@ -113,16 +111,16 @@ class _Tree:
 
 
 def read_phoronix(data: bytes, source: str = "composite.xml") -> PhoronixFile:
-    """Read all results of bars; others (pictures, lines over time, pass or fail) are named in `left_out`."""
+    """Read all results that are bars; `left_out` names the others (pictures, lines over time, pass or fail)."""
     root = _root(data, source)
     if root.name != "PhoronixTestSuite":
         raise unreadable(source, root.line, f"<{root.name}>", "the root <PhoronixTestSuite>")
-    found = [(_result(node, source), node) for node in root.all("Result")]
-    if not found:
+    every = [(_result(node, source), node) for node in root.all("Result")]
+    if not every:
         raise unreadable(source, root.line, "<PhoronixTestSuite>", "a file of results: it has no <Result>")
-    kept: list[PhoronixResult] = []
+    bars: list[PhoronixResult] = []
     left_out: list[str] = []
-    for result, node in found:
+    for result, node in every:
         display = node.text("DisplayFormat")
         name = f"{result.title} ({result.description})" if result.description else result.title
         if display and display not in _BARS:
@@ -130,10 +128,10 @@ def read_phoronix(data: bytes, source: str = "composite.xml") -> PhoronixFile:
             continue
         bare = [entry.system for entry in result.entries if not entry.values]
         if bare:
-            left_out.append(f"{name}: left out of {', '.join(bare)}: only a mean of unknown runs is told")
-        kept.append(result)
+            left_out.append(f"{name}: left out for {', '.join(bare)}: the file has only a mean of its runs")
+        bars.append(result)
     systems = {node.text("Identifier"): _about(node) for node in root.all("System")}
-    return PhoronixFile(systems=systems, results=tuple(kept), left_out=tuple(left_out))
+    return PhoronixFile(systems=systems, results=tuple(bars), left_out=tuple(left_out))
 
 
 def _root(data: bytes, source: str) -> _Node:
@@ -158,7 +156,9 @@ def _result(node: _Node, source: str) -> PhoronixResult:
     title = node.text("Title")
     entries = [entry for data in node.all("Data") for entry in data.all("Entry")]
     if not title or not entries:
-        raise unreadable(source, node.line, "<Result>", "whole: its <Title> or its <Data> with an <Entry> is missing")
+        raise unreadable(
+            source, node.line, "<Result>", "complete: its <Title> or its <Data> with an <Entry> is missing"
+        )
     numbers = node.text("DisplayFormat") in {"", *_BARS}
     names = {"arguments": "Arguments", "app_version": "AppVersion", "description": "Description"}
     return PhoronixResult(
@@ -185,12 +185,12 @@ def _entry(node: _Node, source: str, numbers: bool) -> PhoronixEntry:
 
 
 def _ran_once(text: str) -> bool:
-    """Return whether the entry's JSON tells the time of exactly one run."""
+    """Return whether the entry's JSON has the time of exactly one run."""
     try:
-        told = decode(text) if text else None
+        details = decode(text) if text else None
     except NotStrictJson:
         return False
-    times = told.get("test-run-times") if isinstance(told, dict) else None
+    times = details.get("test-run-times") if isinstance(details, dict) else None
     return isinstance(times, str) and bool(times) and ":" not in times
 
 
@@ -205,7 +205,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each raw value; a file of means alone is refused."""
+    """Return a run for each raw value. Raises BadRun for a file that has only means."""
     file = read_phoronix(data, name)
     runs: list[ForeignRun] = []
     unknown: set[str] = set()
@@ -216,12 +216,12 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
             runs += _runs(result, entry, file, len(runs), name)
     if not runs:
         raise BadRun(
-            f"{name}: no test tells its runs: a mean of runs that are not there is no run; {'; '.join(file.left_out)}",
-            hint="results saved by a newer Phoronix Test Suite keep RawString, the value of each run",
+            f"{name}: it has no single runs, only means; {'; '.join(file.left_out)}",
+            hint="save the results with a newer Phoronix Test Suite, which writes the value of each run (RawString)",
         )
     notes = list(file.left_out)
     if unknown:
-        notes.append(f"kept as they stand, as scores: {', '.join(sorted(unknown))}")
+        notes.append(f"stored unchanged, as scores: {', '.join(sorted(unknown))}")
     return ForeignResults(format=NAME, runs=labelled(runs, options.label, name), notes=tuple(notes))
 
 
@@ -232,24 +232,14 @@ def _runs(
     test = _VERSION.sub("", result.test)
     name = "-".join(slug(part) for part in (test, result.description) if part)
     attributes = {"test": result.test, "title": result.title, **result.attributes, **_system(file.systems, entry)}
-    return [
-        ForeignRun(
-            group=entry.system,
-            benchmark=name,
-            number=before + place,
-            measurements=(
-                StoredMeasurement(
-                    outcome="result",
-                    value=scale.value(text, source, entry.line, f"run {place} of {result.title} on {entry.system}"),
-                    unit=scale.unit,
-                    direction=result.direction,
-                    original=f"{text} {result.scale}".strip(),
-                ),
-            ),
-            attributes=attributes,
-        )
-        for place, text in enumerate(entry.values, 1)
-    ]
+    runs = []
+    for place, text in enumerate(entry.values, 1):
+        value = scale.value(text, source, entry.line, f"run {place} of {result.title} on {entry.system}")
+        quantity = Quantity(value, f"{text} {result.scale}".strip())
+        measurements = (measurement("result", quantity, scale.unit, result.direction),)
+        run = ForeignRun(group=entry.system, benchmark=name, number=before + place, measurements=measurements)
+        runs.append(msgspec.structs.replace(run, attributes=attributes))
+    return runs
 
 
 def _system(systems: Mapping[str, Mapping[str, str]], entry: PhoronixEntry) -> dict[str, str]:

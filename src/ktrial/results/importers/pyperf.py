@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pyperf's JSON: a run for each value.
+"""pyperf's JSON: one run per value.
 
-It has benchmarks, each of worker processes (runs), each of some values. Warm-ups stand apart.
-Metadata that all benchmarks share stands once at the top, and what all runs of one share in the benchmark.
+A file has benchmarks with worker processes ("runs"), which have values and, separately, warm-ups. Metadata shared by
+all benchmarks are at the top level, those shared by all runs of a benchmark in the benchmark.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from typing import Any
 import msgspec
 
 from ktrial.judge.model.query import ImportOptions
-from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
+from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_table, unreadable
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignResults, ForeignRun
-from ktrial.results.importers._shared import group_of, has_keys
-from ktrial.results.model import StoredMeasurement
+from ktrial.results.importers._shared import group_of, has_keys, measurement
 
 _VERSION = "1.0"
 
 
 class PyperfValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One value, per loop of the benchmark; `process` counts the workers from 1."""
+    """A value per loop of the benchmark; `process` counts the workers from 1."""
 
     process: int
     value: float
@@ -32,7 +31,7 @@ class PyperfValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PyperfBenchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """One benchmark: `unit` is `second`, `byte` or `integer`; `warm_ups` counts the values that were left out."""
+    """A benchmark; `unit` is `second`, `byte` or `integer`, `warm_ups` counts the ignored values."""
 
     name: str
     unit: str
@@ -52,24 +51,24 @@ def read_pyperf(data: bytes, source: str = "pyperf.json") -> tuple[PyperfBenchma
     return tuple(_benchmark(one, common, f"benchmarks[{index}]", source) for index, one in enumerate(benchmarks))
 
 
-#: `Linux-6.12.9-example-x86_64-with-glibc2.36`.
+#: Such as `Linux-6.12.9-example-x86_64-with-glibc2.36`.
 _PLATFORM = re.compile(r"Linux-(.+)-\w+-with-.+")
 _GOVERNOR = re.compile(r"governor:([\w-]+)")
 _DEGREES = re.compile(r"=(-?\d{1,3}(?:\.\d+)?) ?C(?:,|$)")
 
 
 def facts_of_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    """What the texts of the metadata hold, by the names that results have: kernel, governor, version, temperature."""
-    found: dict[str, str] = {}
+    """Return kernel, governor, version and temperature from the metadata, under ktrial's names."""
+    facts: dict[str, str] = {}
     if kernel := _PLATFORM.fullmatch(metadata.get("platform", "")):
-        found["kernel"] = kernel[1]
+        facts["kernel"] = kernel[1]
     if governors := sorted(set(_GOVERNOR.findall(metadata.get("cpu_config", "")))):
-        found["governor"] = " and ".join(governors)
+        facts["governor"] = " and ".join(governors)
     if degrees := _DEGREES.findall(metadata.get("cpu_temp", "")):
-        found["temperature_c"] = max(degrees, key=float)
+        facts["temperature_c"] = max(degrees, key=float)
     if version := metadata.get("perf_version") or metadata.get("pyperf_version"):
-        found["tool_version"] = f"pyperf {version}"
-    return found
+        facts["tool_version"] = f"pyperf {version}"
+    return facts
 
 
 def _benchmark(value: object, common: Mapping[str, str], at: str, source: str) -> PyperfBenchmark:
@@ -103,9 +102,9 @@ def _number(value: object, at: str, source: str) -> float:
 
 
 def _metadata(table: Mapping[str, Any], at: str, source: str) -> dict[str, str]:
-    """Return what is a text or a number, as text."""
-    found = json_table(table.get("metadata", {}), source, at)
-    return {name: str(one) for name, one in found.items() if isinstance(one, str | int | float)}
+    """Return the texts and numbers of the metadata, as texts."""
+    metadata = json_table(table.get("metadata", {}), source, at)
+    return {name: str(one) for name, one in metadata.items() if isinstance(one, str | int | float)}
 
 
 NAME = "pyperf"
@@ -123,7 +122,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each value that is not a warm-up."""
+    """Return a run for each value except warm-ups."""
     runs: list[ForeignRun] = []
     warm_ups = 0
     group = group_of(options.label, name)
@@ -131,25 +130,18 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         outcome, unit, direction, shown = _UNITS[benchmark.unit]
         warm_ups += benchmark.warm_ups
         for one in benchmark.values:
-            found = StoredMeasurement(
-                outcome=outcome,
-                value=float(one.value),
-                unit=unit,
-                direction=direction,
-                original=f"{one.value} {shown}".strip(),
-            )
-            attributes = {**one.metadata, **facts_of_metadata(one.metadata)}
+            value = Quantity(float(one.value), f"{one.value} {shown}".strip())
             runs.append(
                 ForeignRun(
                     group=group,
                     benchmark=benchmark.name,
                     number=len(runs) + 1,
-                    measurements=(found,),
+                    measurements=(measurement(outcome, value, unit, direction),),
                     part_of=f"process {one.process} of {benchmark.name}",
-                    attributes=attributes,
+                    attributes={**one.metadata, **facts_of_metadata(one.metadata)},
                 )
             )
-    notes = ["values of one process depend on each other: `compare` takes each process by its mean"]
+    notes = ["values of one process depend on each other: `compare` uses the mean of each process"]
     if warm_ups:
-        notes.append(f"warm-ups left out: {warm_ups}")
+        notes.append(f"warm-ups ignored: {warm_ups}")
     return ForeignResults(format=NAME, runs=tuple(runs), notes=tuple(notes))

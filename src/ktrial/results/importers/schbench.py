@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""schbench's output, text or JSON: one run, its outcomes named as ktrial's own benchmark names them."""
+"""schbench's output, text or JSON: one run with the outcome names of ktrial's own benchmark."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _JSON = re.compile(rb'"(?:wakeup|request)_latency(?:_pct|"\s*:)')
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return a block of percentiles, or keys of latencies."""
+    """Look for a block of percentiles, or for keys of latencies."""
     if looks_like_json(head):
         return _JSON.search(head) is not None and (has_keys(head, "int") or has_keys(head, "schbench"))
     return _TEXT.search(head) is not None
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return one run: the last block of each label."""
+    """Return one run with the last block of each label."""
     run = read_schbench_json(data, name) if looks_like_json(data) else read_schbench_text(data, name)
     found = tuple(one for label in ("wakeup", "request") for one in _latencies(run, label)) + _requests(run)
     if not found:
@@ -41,7 +41,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         measurements=found,
         attributes={"layout": run.layout, **kernel, **runtime, **samples},
     )
-    notes = ("the number of threads is not told, and another one is another measure",)
+    notes = ("the number of threads is unknown; runs with different numbers cannot be compared",)
     return ForeignResults(format=NAME, runs=(whole,), notes=notes)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables with one row for each run; the options say what the columns are."""
+"""Tables with one row per run; options name the columns."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ import msgspec
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tidy_csv import Row, TidyTable, delimiter_of, is_of_blanks, read_tidy_csv
-from ktrial.kit.formats.tool_output import unreadable
+from ktrial.kit.formats.tool_output import Quantity, unreadable
 from ktrial.results.foreign import ForeignResults, ForeignRun, slug, stem
-from ktrial.results.importers._shared import group_of
+from ktrial.results.importers._shared import group_of, measurement
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, known_units, scale_of, signed_number
 from ktrial.results.model import StoredMeasurement
 
 NAME = "csv"
-WHAT = "Tidy CSV or a table of blanks: one row for each run; --value, --by, --block and --benchmark name the columns."
+WHAT = "Tidy CSV or blank-separated table: one row per run; --value, --by, --block and --benchmark name the columns."
 TAKES_COLUMNS = True
 _NAMED_UNIT = re.compile(r"(.+?)(?<!\s)\s*+[(\[]([^()\[\]]+)[)\]]")
 _ENDING = re.compile(r"(.+)_(s|ms|us|ns|sec|bytes|percent)")
 _RATE = re.compile(r"(?:.*_)?([^_]+)_per_(s|sec|second|min|minute)")
 _CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
-#: Numbers of things that are no plural.
+#: Things to count whose names are not plurals.
 _COUNTED = frozenset({"io", "irq", "req", "op", "tx", "rx", "bogo", "cswch", "packet", "frame"})
-#: Sizes as names of columns have them, in small letters.
+#: Units of size as names of columns spell them, in lower case.
 _SIZES = {"kb": "kB", "mb": "MB", "gb": "GB", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
 _UNIT = "unit"
-#: How many values of a column a message names, and characters of each.
+#: A message names at most this many values of a column, and this many characters of each.
 _SHOWN, _LONGEST = 8, 40
-#: What the columns of a table with one for each group become.
+#: Names of the columns that replace those of --groups.
 _GROUP, _VALUE = "group of --groups", "value"
 _SUMMARY = ("mean", "stddev", "median")
 
 
 class _Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A column of values: what it is called, where it stands, and the unit that its header tells."""
+    """A column of values: its header and the outcome and unit in it, and its place."""
 
     header: str
     outcome: str
@@ -46,7 +46,7 @@ class _Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return a header that is separated, and a row of as many cells. A format that knows the file better goes first."""
+    """Look for a header with delimiters and a row of the same length; more specific formats take precedence."""
     if b"\0" in head:
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
@@ -56,13 +56,13 @@ def sniff(head: bytes, name: str) -> bool:
     if delimiter is None or lines[0].lstrip("\ufeff").lstrip()[:1] in {"{", "[", "<"}:
         return False
     if all(line.startswith(delimiter) for line in lines[:2]):
-        return False  # a text that is set in
+        return False  # an indented text
     named = name.lower().endswith((".csv", ".tsv"))
     return named or (len(lines) > 1 and lines[0].count(delimiter) == lines[1].count(delimiter))
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each row. An empty cell is a failed run, never 0."""
+    """Return a run for each row. A row without values is a failed run, never 0."""
     whole = read_tidy_csv(data, name)
     _check_summary(whole, name)
     if options.groups:
@@ -73,11 +73,11 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     _check_unit(columns, options, name)
     by = _group_places(table, options.by, name)
     block, benchmark = (
-        _place(table, wanted, option, name)
-        for wanted, option in ((options.block, "--block"), (options.benchmark, "--benchmark"))
+        _place(table, column, option, name)
+        for column, option in ((options.block, "--block"), (options.benchmark, "--benchmark"))
     )
     scales = {column.header: _scale(column, table, options, name) for column in columns}
-    of_row = _unit_column(table, columns, options)
+    of_row = _unit_column(table, columns)
     used = {column.place for column in columns}
     used |= {place for place in (*by, block, benchmark, of_row) if place is not None}
     fallback = group_of(options.label, name)
@@ -92,14 +92,14 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
                 for place, header in enumerate(table.columns)
                 if place not in used and row.cells[place].strip()
             },
-            measurements=(found := _measurements_of(row, columns, _of_row(row, of_row, scales), options, name)),
+            measurements=(values := _measurements_of(row, columns, _of_row(row, of_row, scales), options, name)),
             in_order=not options.groups,
-            failure=None if found else f"empty: {', '.join(column.header for column in columns)}",
+            failure=None if values else f"empty: {', '.join(column.header for column in columns)}",
         )
         for number, row in zip(numbers, table.rows, strict=True)
     ]
     if not any(run.measurements for run in runs):
-        raise BadInput("every cell of its values is empty", file=name, hint=f"columns: {', '.join(table.columns)}")
+        raise BadInput("all of its values are empty", file=name, hint=f"columns: {', '.join(table.columns)}")
     return ForeignResults(
         format=NAME,
         runs=tuple(runs),
@@ -112,27 +112,26 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 
 
 def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tuple[TidyTable, ImportOptions]:
-    """Return a table whose columns are the groups with a row for each of their values, and the options that read it.
+    """Turn a table with a column per group into one with a row per value; also return the options that read it.
 
-    Below the last value of a column that is shorter than others there are no runs.
+    A column may be shorter than others: its empty cells below the last value are not runs.
     """
-    given = {"--by": options.by, "--label": options.label, "a second --value": options.values[1:]}
-    if clash := next((option for option, there in given.items() if there), None):
-        raise BadInput(f"--groups and {clash}: each column is a group already", file=name, hint="leave one of them out")
+    others_given = {"--by": options.by, "--label": options.label, "a second --value": options.values[1:]}
+    if clash := next((option for option, value in others_given.items() if value), None):
+        raise BadInput(f"--groups and {clash}: each column already is a group", file=name, hint="remove one of them")
     assert options.groups is not msgspec.UNSET
-    wanted = dict.fromkeys(column.strip() for column in options.groups.split(","))
-    places = {column: place for column in wanted if (place := _place(table, column, "--groups", name)) is not None}
+    groups = dict.fromkeys(column.strip() for column in options.groups.split(","))
+    places = {column: place for column in groups if (place := _place(table, column, "--groups", name)) is not None}
     last = {
         place: max((row.line for row in table.rows if row.cells[place].strip()), default=0) for place in places.values()
     }
     if empty := [column for column, place in places.items() if not last[place]]:
-        raise BadInput(f"--groups {empty[0]!r}: every cell of this column is empty", file=name, hint="leave it out")
+        raise BadInput(f"--groups {empty[0]!r}: every cell of this column is empty", file=name, hint="remove it")
     others = [place for place, column in enumerate(table.columns) if column not in places]
     value = options.values[0] if options.values else _VALUE
     if value in (names := [table.columns[place] for place in others]):
-        raise BadInput(
-            f"--value {value!r} names a column of its own", file=name, hint="with --groups it names the values"
-        )
+        hint = "choose another name: with --groups it names the values"
+        raise BadInput(f"--value {value!r} is already the name of a column", file=name, hint=hint)
     rows = tuple(
         Row(row.line, (*(row.cells[other] for other in others), column, row.cells[place]))
         for row in table.rows
@@ -144,37 +143,37 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
 
 
 def _select_rows(table: TidyTable, where: Sequence[str], name: str) -> list[int]:
-    """The numbers of the rows that have a wanted value in each column that is named; several of one column count."""
-    wanted: dict[int, set[str]] = {}
+    """Return the numbers of the rows with a selected value in each named column; a column may have several."""
+    selected: dict[int, set[str]] = {}
     for text in where:
         column = next((one for one in table.columns if text.startswith(f"{one}=")), text.partition("=")[0])
         place = _place(table, column, "--where", name)
-        assert place is not None, "a name was asked for"
+        assert place is not None, "the option names a column"
         if "=" not in text:
             raise BadInput(f"--where {text!r}: it has no value", file=name, hint="write COLUMN=VALUE")
-        wanted.setdefault(place, set()).add(text[len(column) + 1 :].strip())
-    found = [
+        selected.setdefault(place, set()).add(text[len(column) + 1 :].strip())
+    numbers = [
         number
         for number, row in enumerate(table.rows, 1)
-        if all(row.cells[place].strip() in values for place, values in wanted.items())
+        if all(row.cells[place].strip() in values for place, values in selected.items())
     ]
-    if not found:
-        there = (f"{table.columns[place]} is {', '.join(_values(table, place))}" for place in wanted)
-        raise BadInput("no row is so", file=name, hint=f"--where: {'; '.join(there)}")
-    return found
+    if not numbers:
+        choices = (f"values of {table.columns[place]}: {', '.join(_values(table, place))}" for place in selected)
+        raise BadInput("--where matches no row", file=name, hint="; ".join(choices))
+    return numbers
 
 
 def _values(table: TidyTable, place: int) -> list[str]:
-    """Return the first values of a column, each cut to what fits into a message."""
+    """Return the first values of a column, each cut to the length that a message may quote."""
     return [text[:_LONGEST] for text in sorted({row.cells[place].strip() for row in table.rows})[:_SHOWN]]
 
 
 def _left_out(count: int, all_rows: int) -> tuple[str, ...]:
-    return (f"{all_rows - count} of {all_rows} rows are left out by --where",) if count < all_rows else ()
+    return (f"--where excludes {all_rows - count} of {all_rows} rows",) if count < all_rows else ()
 
 
 def _group_places(table: TidyTable, by: str | None, name: str) -> tuple[int, ...]:
-    """Return the column that names the groups, or several that do so together."""
+    """Return the columns that together name the groups."""
     if by is None:
         return ()
     names = [by] if by in table.columns else [one.strip() for one in by.split(",")]
@@ -182,17 +181,16 @@ def _group_places(table: TidyTable, by: str | None, name: str) -> tuple[int, ...
 
 
 def _twice(table: TidyTable) -> tuple[str, ...]:
-    there = frozenset(table.columns)
-    again = [name for name in table.columns if name.endswith("#2") and name[:-2] in there]
-    return tuple(f"column {name[:-2]!r} stands twice: the second one is {name!r}" for name in again)
+    again = [name for name in table.columns if name.endswith("#2") and name[:-2] in table.columns]
+    return tuple(f"column {name[:-2]!r} occurs twice: the second one is {name!r}" for name in again)
 
 
 def _check_summary(table: TidyTable, name: str) -> None:
     if all(word in table.columns for word in _SUMMARY):
         raise BadInput(
-            "a table of summaries (mean, stddev, median): a mean of runs that are not there is no run",
+            "a table of summaries (mean, stddev, median), without single runs",
             file=name,
-            hint="export the runs themselves; hyperfine keeps them with --export-json",
+            hint="export the single runs; hyperfine writes them with --export-json",
         )
 
 
@@ -209,24 +207,24 @@ def _place(table: TidyTable, wanted: str | None, option: str, name: str) -> int 
 def _value_columns(table: TidyTable, options: ImportOptions, name: str) -> tuple[_Column, ...]:
     if not options.values:
         raise BadInput(
-            "which column holds the values is not told",
+            "no option names the column of the values",
             file=name,
-            hint=f"--value COLUMN, of: {', '.join(table.columns)}; --by COLUMN names the groups; "
-            "where each group is a column of its own: --groups COLUMN,COLUMN",
+            hint=f"add --value COLUMN, one of: {', '.join(table.columns)}; --by COLUMN names the groups; "
+            "if each group is a column of its own: --groups COLUMN,COLUMN",
         )
-    found: dict[str, _Column] = {}
+    columns: dict[str, _Column] = {}
     for header in options.values:
         place = _place(table, header, "--value", name)
-        assert place is not None, "a name was asked for"
-        outcome, unit = _told_by(header)
-        if outcome in found:
-            raise BadInput(f"--value {header!r}: {outcome} is measured by another column already", file=name)
-        found[outcome] = _Column(header=header, outcome=outcome, place=place, unit=unit)
-    return tuple(found.values())
+        assert place is not None, "the option names a column"
+        outcome, unit = _outcome_and_unit(header)
+        if outcome in columns:
+            raise BadInput(f"--value {header!r}: another column already measures {outcome}", file=name)
+        columns[outcome] = _Column(header=header, outcome=outcome, place=place, unit=unit)
+    return tuple(columns.values())
 
 
-def _told_by(header: str) -> tuple[str, str | None]:
-    """Return the outcome and the unit that a header names: `time(sec)`, `p99_us`, `requests_per_s`, `read_MB_per_s`."""
+def _outcome_and_unit(header: str) -> tuple[str, str | None]:
+    """Return the outcome and the unit in a header: `time(sec)`, `p99_us`, `requests_per_s`, `read_MB_per_s`."""
     if named := _NAMED_UNIT.fullmatch(header):
         return named[1], named[2].strip()
     if rate := _RATE.fullmatch(header):
@@ -240,7 +238,7 @@ def _told_by(header: str) -> tuple[str, str | None]:
 
 
 def _rate_unit(name: str) -> str | None:
-    """The unit of `read_MB_s` or `faults_s`, where what stands before the seconds is a size or a number of things."""
+    """Return the unit of `read_MB_s` or `faults_s`, if the word before the seconds is a size or a count."""
     word = name.rpartition("_")[2]
     word = _SIZES.get(word, word)
     if (scale := scale_of(f"{word}/s")) is not None and scale.unit == "B/s":
@@ -257,41 +255,41 @@ def _cell(row: Row, place: int, table: TidyTable, name: str) -> str:
 
 
 def _scale(column: _Column, table: TidyTable, options: ImportOptions, name: str) -> tuple[str, Scale]:
-    """Return the unit of a column: told by the header, said by the user, or the one that stands in all of its cells."""
+    """Return the unit of a column: from the header, from --unit, or the one in all of its cells."""
     header = column.unit if column.unit is not None and scale_of(column.unit) is not None else None
-    told = header or options.unit or column.unit or _unit_of_cells(column, table, name)
-    if told is None:
+    unit = header or options.unit or column.unit or _unit_of_cells(column, table, name)
+    if unit is None:
         return "", AS_IT_STANDS
-    return told, scale_of(told) or AS_IT_STANDS
+    return unit, scale_of(unit) or AS_IT_STANDS
 
 
 def _check_unit(columns: Sequence[_Column], options: ImportOptions, name: str) -> None:
-    """What --unit says must be a unit, and there must be a column that does not tell its own."""
+    """Raise BadInput if --unit is unknown, or if all columns name another unit themselves."""
     if options.unit is None:
         return
-    said = scale_of(options.unit)
-    if said is None:
+    scale = scale_of(options.unit)
+    if scale is None:
         raise BadInput(f"--unit {options.unit}: no such unit", hint=f"one of: {', '.join(known_units())}")
     scales = [None if column.unit is None else scale_of(column.unit) for column in columns]
-    if None not in scales and said not in scales:
+    if None not in scales and scale not in scales:
         raise BadInput(
-            f"--unit {options.unit}: column {columns[0].header!r} is in {columns[0].unit}, as its header says",
+            f"--unit {options.unit}: the header of column {columns[0].header!r} says {columns[0].unit}",
             file=name,
-            hint="leave --unit out, or rename the column if it is wrong",
+            hint="remove --unit, or rename the column if it is wrong",
         )
 
 
-def _unit_column(table: TidyTable, columns: Sequence[_Column], options: ImportOptions) -> int | None:
-    """Return a column `unit` that tells of each row in what its value is, where no header does."""
+def _unit_column(table: TidyTable, columns: Sequence[_Column]) -> int | None:
+    """Return the column `unit`, which gives the unit of each row, if there is one and the header has no unit."""
     alone = len(columns) == 1 and columns[0].unit is None
     return table.columns.index(_UNIT) if alone and _UNIT in table.columns else None
 
 
 def _of_row(row: Row, place: int | None, scales: dict[str, tuple[str, Scale]]) -> dict[str, tuple[str, Scale]]:
-    """Return the scales, with the unit that the row itself tells."""
-    told = "" if place is None else row.cells[place].strip()
-    scale = scale_of(told) if told else None
-    return scales if scale is None else dict.fromkeys(scales, (told, scale))
+    """Return the scales of a row, which may name its own unit."""
+    unit = "" if place is None else row.cells[place].strip()
+    scale = scale_of(unit) if unit else None
+    return scales if scale is None else dict.fromkeys(scales, (unit, scale))
 
 
 def _unit_of_cells(column: _Column, table: TidyTable, name: str) -> str | None:
@@ -305,20 +303,16 @@ def _unit_of_cells(column: _Column, table: TidyTable, name: str) -> str | None:
         elif first is None:
             first = (row.line, match[2])
         elif first[1] != match[2]:
-            raise unreadable(name, row.line, text, f"in {first[1]} as line {first[0]} is: mixed units")
+            raise unreadable(name, row.line, text, f"in {first[1]} like line {first[0]}: mixed units")
     if first is not None and bare is not None:
-        raise unreadable(name, bare[0], bare[1], f"in {first[1]} as line {first[0]} is: mixed units")
+        raise unreadable(name, bare[0], bare[1], f"in {first[1]} like line {first[0]}: mixed units")
     return first[1] if first else None
 
 
 def _measurements_of(
-    row: Row,
-    columns: Sequence[_Column],
-    scales: dict[str, tuple[str, Scale]],
-    options: ImportOptions,
-    name: str,
+    row: Row, columns: Sequence[_Column], scales: dict[str, tuple[str, Scale]], options: ImportOptions, name: str
 ) -> tuple[StoredMeasurement, ...]:
-    found: list[StoredMeasurement] = []
+    measurements: list[StoredMeasurement] = []
     for column in columns:
         text = row.cells[column.place].strip()
         if not text:
@@ -329,35 +323,25 @@ def _measurements_of(
             if match[2] != unit:
                 raise unreadable(name, row.line, text, f"in {unit}, the unit of column {column.header!r}: mixed units")
             text = match[1]
-        wanted = f"a value of column {column.header!r}"
-        number = signed_number(text, name, row.line, wanted)
-        found.append(
-            StoredMeasurement(
-                outcome=column.outcome,
-                value=scale.value(number, name, row.line, wanted),
-                unit=scale.unit,
-                direction=options.direction,
-                original=f"{number} {unit}".strip(),
-            )
-        )
-    return tuple(found)
+        expected = f"a value of column {column.header!r}"
+        number = signed_number(text, name, row.line, expected)
+        quantity = Quantity(scale.value(number, name, row.line, expected), f"{number} {unit}".strip())
+        measurements.append(measurement(column.outcome, quantity, scale.unit, options.direction))
+    return tuple(measurements)
 
 
 def _notes(
-    columns: Sequence[_Column],
-    scales: dict[str, tuple[str, Scale]],
-    options: ImportOptions,
-    runs: Sequence[ForeignRun],
+    columns: Sequence[_Column], scales: dict[str, tuple[str, Scale]], options: ImportOptions, runs: Sequence[ForeignRun]
 ) -> tuple[str, ...]:
     notes: list[str] = []
     for column in columns:
         unit, scale = scales.get(column.header, ("", None))
         if scale is AS_IT_STANDS:
-            what = f"unit {unit!r} is not known" if unit else "no unit is told (--unit)"
-            notes.append(f"{column.header}: {what}: kept as it stands, as a score")
+            what = f"unit {unit!r} is unknown" if unit else "no unit (set it with --unit)"
+            notes.append(f"{column.header}: {what}: stored unchanged, as a score")
     if options.direction is None:
-        notes.append("which direction is better is not told (--direction)")
+        notes.append("it is unknown which direction is better (set it with --direction)")
     failed = sum(run.failure is not None for run in runs)
     if failed:
-        notes.append(f"{failed} of {len(runs)} rows have no value and are kept as failed runs")
+        notes.append(f"{failed} of {len(runs)} rows have no value and are stored as failed runs")
     return tuple(notes)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results in a database: SQLite by default, PostgreSQL by URL."""
+"""The store of results: an SQLite database by default, PostgreSQL if a URL says so."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a store by path or URL, brings its schema up to date with Alembic, and says what a database complains of."""
+"""Open a store by path or URL, update its schema with Alembic, and translate errors of the database."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.mounts import MOUNTS, file_system
 
-#: Any number that others hardly use: one process at a time makes the tables.
+#: Key of the lock that lets one process at a time create tables; any number that other programs hardly use.
 _ONE_AT_A_TIME = 0x6B747269616C
 _SCRIPTS = "ktrial.results.store:migrations"
 
 
 def migrate(engine: sa.Engine, found: str | None, shown: str) -> None:
-    """From version `found` (None: a new store) to the newest, in one transaction."""
-    # Most stores are of the newest, and Alembic takes longer to load than the rest of this module.
+    """Update the schema from version `found` (None for a new store) to the newest, in one transaction."""
+    # Most stores are up to date, and Alembic takes longer to load than the rest of this module.
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -39,7 +39,7 @@ def migrate(engine: sa.Engine, found: str | None, shown: str) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if found is not None and found not in known:
         raise KtrialError(
-            f"{shown} was made by a newer ktrial (its schema is {found})", hint="use that ktrial, or another --store"
+            f"a newer ktrial made {shown} (its schema is {found})", hint="use that ktrial, or another --store"
         )
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
@@ -50,25 +50,25 @@ def migrate(engine: sa.Engine, found: str | None, shown: str) -> None:
 
 #: The version of the schema that this ktrial writes: the newest file in `migrations/versions`.
 HEAD = "0003"
-#: The table that tells the version.
+#: The table that holds the version.
 _VERSIONS = "alembic_version"
 #: Seconds to wait for another process that writes.
 _PATIENCE_S = 30
-#: File systems on which locks of several machines are not to be relied upon.
+#: File systems whose locks are unreliable between machines.
 _NETWORK = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs")
 )
 _DRIVER = "psycopg[binary]>=3.2"
 _FORMS = "postgresql://USER@HOST/NAME, or a file's path"
-#: What libpq takes for a connection, and no file is called: it may hold a password, so it is not shown.
+#: A connection string of libpq instead of a URL or path: it may hold a password, so it is not shown.
 _CONNECTION_WORDS = re.compile(r"\bpassword\s*=|^postgres(ql)?(\+\w+)?:")
-#: In the query of a URL: never shown.
+#: Keys in the query of a URL whose values are never shown.
 _SECRETS = ("password", "sslpassword")
 _ELSEWHERE = "name another place:  ktrial --store FILE …, or --store postgresql://USER@HOST/NAME"
 
 
 class Database:
-    """One store, opened; `shown` is its name without a password."""
+    """An open store; `shown` is its name without a password."""
 
     def __init__(self, engine: sa.Engine, shown: str) -> None:
         self.engine = engine
@@ -77,7 +77,7 @@ class Database:
 
     @classmethod
     def open(cls, url: str) -> Database:
-        """Open or make it: a file, or a PostgreSQL database that is there already."""
+        """Open a file, creating it if necessary, or an existing PostgreSQL database."""
         if "://" not in url:
             if _CONNECTION_WORDS.search(url):
                 raise BadInput("--store: not a URL", hint=f"write {_FORMS}")
@@ -89,11 +89,8 @@ class Database:
         if parsed.get_backend_name() == "sqlite":
             return cls._open_file(Path(parsed.database or ""))
         if parsed.get_backend_name() != "postgresql":
-            raise BadInput(
-                f"--store: {parsed.get_backend_name()} is not a database that ktrial knows",
-                hint=f"write {_FORMS}",
-            )
-        if "@" in (parsed.host or ""):  # what stands before it is a part of the password
+            raise BadInput(f"--store: ktrial cannot use {parsed.get_backend_name()}", hint=f"write {_FORMS}")
+        if "@" in (parsed.host or ""):  # the part before it belongs to the password
             raise BadInput(
                 "--store: not a URL: it has a second @", hint="in a password write %40 for @, or use ~/.pgpass"
             )
@@ -138,12 +135,12 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction: all of it is on the disk at the end, or nothing."""
+        """Open a transaction: at the end, all of it is on disk, or nothing."""
         with self._speaking("write"), self.engine.execution_options(writes=True).begin() as connection:
             yield connection
 
     def hold(self) -> None:
-        """Keep a connection until the end: the last of a file that closes tidies up, and that takes long."""
+        """Keep a connection open until `close`: when SQLite's last connection closes, it does a slow clean-up."""
         if self._held is None:
             with self._speaking("open"):
                 self._held = self.engine.raw_connection()
@@ -172,23 +169,23 @@ class Database:
 
     @contextmanager
     def _speaking(self, verb: str) -> Iterator[None]:
-        """Turn what the database says into one message; the password is never part of it."""
+        """Turn an error of the database into a KtrialError, which never includes the password."""
         try:
             yield
         except exc.DBAPIError as error:
-            said = str(error.orig).strip().splitlines() or ["no reason given"]
-            first = said[0].partition(" with text ")[0]  # sqlite3 quotes a whole document that it cannot decode
-            raise KtrialError(f"cannot {verb} {self.shown}: {first}", hint=_hint(" ".join(said))) from None
+            lines = str(error.orig).strip().splitlines() or ["no reason given"]
+            first = lines[0].partition(" with text ")[0]  # sqlite3 quotes a whole document that it cannot decode
+            raise KtrialError(f"cannot {verb} {self.shown}: {first}", hint=_hint(" ".join(lines))) from None
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
-    """Return an INSERT that leaves a row that is there already as it is."""
+    """Return an INSERT that leaves existing rows unchanged."""
     kind: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     return kind.insert(table).on_conflict_do_nothing()
 
 
 def _check_place(path: Path) -> None:
-    """Raise KtrialError for a file that cannot be made or must not be used there."""
+    """Raise KtrialError if a store cannot be created or must not be used at this path."""
     folder = path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -197,13 +194,12 @@ def _check_place(path: Path) -> None:
         raise KtrialError(f"cannot open {path}: {error.strerror}", hint=_ELSEWHERE) from None
     if not os.access(folder, os.W_OK):
         read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
-        why = "its file system is mounted read-only" if read_only else "this user may not write in its folder"
-        raise KtrialError(f"cannot open {path}: {why}, and a store that is only read is locked too", hint=_ELSEWHERE)
+        why = "its file system is mounted read-only" if read_only else "this user may not write to its folder"
+        raise KtrialError(f"cannot open {path}: {why}, and even reading needs a lock file there", hint=_ELSEWHERE)
     kind = file_system(str(folder.resolve()), mounts)
     if kind in _NETWORK:
         raise KtrialError(
-            f"{path} lies on {kind}, a network file system, whose locks do not protect a database",
-            hint=_ELSEWHERE,
+            f"{path} is on {kind}, a network file system, whose locks do not protect a database", hint=_ELSEWHERE
         )
     if path.is_dir():
         raise BadInput(f"--store {path} is a folder", hint=f"name a file: {path}/results.db")
@@ -225,12 +221,12 @@ def _is_sqlite(path: Path) -> bool:
 
 
 def _is_of_others(path: Path) -> bool:
-    """Return whether a database has tables and none of ours; looked at without changing a byte of it."""
+    """Return whether a database has only tables of other programs, without changing a byte of it."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error:
-        return False  # what is wrong with it is said when it is opened
+        return False  # opening it reports the fault
     return bool(names) and _VERSIONS not in names
 
 
@@ -241,22 +237,22 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    """A transaction is a writer from its start: two that read first and write later would block each other."""
+    """Lock for writing at the start of a transaction: two that read first and write later would block each other."""
     connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN")
 
 
-def _hint(said: str) -> str:
-    if "is full" in said or "No space left" in said:
-        return "what was recorded before is kept; free some space"
-    if "readonly" in said or "read-only" in said or "unable to open" in said:
+def _hint(message: str) -> str:
+    if "is full" in message or "No space left" in message:
+        return "free some space; everything recorded before is safe"
+    if "readonly" in message or "read-only" in message or "unable to open" in message:
         return _ELSEWHERE
-    if "runs.session_key, runs.number" in said or "duplicate key" in said:
-        return "another ktrial goes on with the same session: wait for it, or measure with --fresh"
-    if "database is locked" in said:
-        return "another ktrial writes to it; wait for it to end"
-    if "password" in said or "authentication" in said:
+    if "runs.session_key, runs.number" in message or "duplicate key" in message:
+        return "wait for the other ktrial, which measures the same session, or add --fresh"
+    if "database is locked" in message:
+        return "wait for the other ktrial, which writes to this store"
+    if "password" in message or "authentication" in message:
         return "check user and password (PGPASSWORD or ~/.pgpass)"
-    if "malformed" in said or "not a database" in said or "Could not decode" in said:
+    if "malformed" in message or "not a database" in message or "Could not decode" in message:
         return "the file is damaged: move it away, or restore it from a bundle"
-    reached = "connect" not in said and "resolve host" not in said
-    return _ELSEWHERE if reached else "is the server running, and can this user reach it?"
+    is_reached = "connect" not in message and "resolve host" not in message
+    return _ELSEWHERE if is_reached else "check that the server is running and that this user can reach it"

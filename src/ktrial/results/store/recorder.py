@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the runs of a measurement in the store; implements `bench.run.ports.RunStore`."""
+"""Record the runs of a measurement in the store; implements `bench.run.ports.RunStore`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.results.store.runs import Store
 
 
 class Recorder:
-    """`open_store` is called when something is to be kept, not before; `unix_ms` tells the time for people."""
+    """Records runs; opens the store on first use. `unix_ms` returns the wall-clock time."""
 
     def __init__(self, open_store: Callable[[], Store], unix_ms: Callable[[], int]) -> None:
         self._open_store = open_store
@@ -28,7 +28,7 @@ class Recorder:
         return f"{self._open_store().shown}, session {session}"
 
     def earlier(self, plan: str) -> Earlier | None:
-        """What an earlier measurement of the same plan left; None when there is none, or somebody still measures it."""
+        """Return the runs of an unfinished measurement of the same plan; None if there is none or it still runs."""
         store = self._open_store()
         store.mark_interrupted()
         name = store.take_up(plan)
@@ -40,11 +40,10 @@ class Recorder:
         return self._unfinished_of(name) if store.take_up_session(name) else None
 
     def records(self, session: str) -> tuple[RunRecord, ...]:
-        """Return the runs of a session that ended, only to be looked at."""
+        """Return the finished runs of a session, without taking it over."""
         store = self._open_store()
         stored = store.session(session)
-        records = [record_of(one, stored) for one in store.runs(session)]
-        return tuple(record for record in records if record is not None)
+        return tuple(record for one in store.runs(session) if (record := record_of(one, stored)) is not None)
 
     def _unfinished_of(self, name: str) -> Earlier | None:
         store = self._open_store()
@@ -52,10 +51,9 @@ class Recorder:
         runs = list(store.runs(name))
         if any(run.state == "running" for run in runs):
             return None
-        records = [record_of(one, stored) for one in runs]
         return Earlier(
             session=msgspec.convert(stored.document, Session),
-            records=tuple(record for record in records if record is not None),
+            records=tuple(record for one in runs if (record := record_of(one, stored)) is not None),
             next_run=max((run.number for run in runs), default=0) + 1,
         )
 

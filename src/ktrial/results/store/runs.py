@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions and runs in the store: written the moment they begin and end, read in any order."""
+"""Sessions and runs in the store, which records them as soon as they begin and end."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
+import zstandard
 
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.results.model import RunState, StoredMeasurement, StoredRun, StoredSeries, StoredSession
-from ktrial.results.store import blobs
 from ktrial.results.store.database import Database, insert_new
-from ktrial.results.store.schema import artefacts, measurements, runs, series, sessions, states
+from ktrial.results.store.schema import artefacts, blobs, measurements, runs, series, sessions, states
 
-#: systemd's number of a machine: many machines have the same host name.
+#: systemd's identifier of a machine; host names are not unique.
 MACHINE_ID = "/etc/machine-id"
 
 
 def this_writer() -> str:
-    """`HOST/MACHINE BOOT PID START`: no other process was or will be that."""
+    """Return `HOST/MACHINE BOOT PID START`, which identifies this process uniquely, also over time."""
     return f"{socket.gethostname()}/{_machine()} {_boot_id()} {os.getpid()} {_start_ticks(os.getpid())}"
 
 
 def is_gone(writer: str) -> bool:
-    """Return whether the process has ended for sure. Of another machine's nothing is known: it is taken to be alive."""
+    """Return whether the process has certainly ended; a process of another machine is assumed to be alive."""
     parts = writer.split()
     if len(parts) != 4 or not parts[2].isdecimal():
         return True
@@ -43,7 +43,7 @@ def is_gone(writer: str) -> bool:
 
 
 def _machine() -> str:
-    """Made from the machine's number, which is confidential; empty if there is none."""
+    """Return a hash of the machine's identifier, which is confidential; empty if there is none."""
     try:
         number = Path(MACHINE_ID).read_bytes().strip()
     except OSError:
@@ -56,7 +56,7 @@ def _boot_id() -> str:
 
 
 def _start_ticks(process: int) -> int | None:
-    """When the process began, in clock ticks since boot; None when there is none."""
+    """Return the start of a process in clock ticks since boot; None if there is no such process."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -65,16 +65,18 @@ def _start_ticks(process: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-#: In the tables, where a direction is not known.
-_UNTOLD = ""
-#: Runs that go to the database in one piece.
+#: Stands for an unknown direction in the tables.
+_UNKNOWN = ""
+#: The number of runs per INSERT.
 _PIECE = 1000
-#: Of names that begin alike so many are told.
+#: zstd's level of compression for raw output.
+_LEVEL = 3
+#: A message lists at most this many names.
 _NAMED = 3
 
 
 class Store:
-    """Everything that was measured here or brought here."""
+    """All sessions and runs that were measured or imported."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -96,12 +98,12 @@ class Store:
     # Writing
 
     def begin(self, session: StoredSession, plan: str | None = None) -> None:
-        """A session begins. `plan` is the hash of what it is to measure."""
+        """Record the beginning of a session; `plan` is the hash of what it will measure."""
         with self._writing() as connection:
             self._begin(connection, session, plan, self._writer)
 
     def start(self, session: str, number: int, benchmark: str, started_unix_ms: int, *, warm_up: bool = False) -> None:
-        """A run begins: from now on it is known, whatever happens to its writer."""
+        """Record the beginning of a run, so that it is known even if its writer dies."""
         with self._writing() as connection:
             connection.execute(
                 sa.insert(runs).values(
@@ -116,7 +118,7 @@ class Store:
             )
 
     def save(self, run: StoredRun, raw: Mapping[str, bytes]) -> None:
-        """A run ended: its record, its numbers and its raw output, all in one transaction."""
+        """Record the end of a run: its record, numbers and raw output, in one transaction."""
         with self._writing() as connection:
             self._save(connection, run, raw)
 
@@ -128,7 +130,8 @@ class Store:
     ) -> None:
         with self._writing() as connection:
             self._begin(connection, session, None, None)
-            for some in _pieces(found):
+            iterator = iter(found)
+            while some := list(itertools.islice(iterator, _PIECE)):
                 rows = [{"session_key": self._key(connection, run.session), **_row(run)} for run, _ in some]
                 connection.execute(sa.insert(runs), rows)
                 self._keep(connection, some)
@@ -136,12 +139,12 @@ class Store:
                 self._keep_state(connection, session.session, place, data)
 
     def keep_state(self, session: str, place: str, data: bytes) -> None:
-        """The tunable state of the machine at a place of a session; a later one takes the place of an earlier."""
+        """Store the machine's tunable state at a place of a session, replacing an earlier one."""
         with self._writing() as connection:
             self._keep_state(connection, session, place, data)
 
     def mark_interrupted(self, session: str | None = None, number: int | None = None) -> tuple[StoredRun, ...]:
-        """Runs whose writer is gone, and the one that is named, are no longer running; those that were found so."""
+        """Mark runs whose writer has gone, and the named one, as interrupted; return them."""
         with self._database.reading() as connection:
             rows = connection.execute(_RUN_ROWS.where(runs.c.state == "running")).all()
         gone = [
@@ -159,13 +162,13 @@ class Store:
         return tuple(_run(row, "interrupted") for row in gone)
 
     def take_up(self, plan: str) -> str | None:
-        """Become the writer of the newest session with this plan; None when there is none, or it has a living one."""
+        """Become the writer of the newest session with this plan; None if there is none or its writer is alive."""
         return self._take_up(
             sa.select(sessions).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
         )
 
     def take_up_session(self, name: str) -> bool:
-        """Become the writer of a session; false when it has a living one."""
+        """Become the writer of a session; False if its writer is alive."""
         return self._take_up(sa.select(sessions).where(sessions.c.session == name)) is not None
 
     def _take_up(self, chosen: sa.Select[Any]) -> str | None:
@@ -192,15 +195,16 @@ class Store:
             return tuple(_session(row, counts.get(row.key, {})) for row in rows)
 
     def session(self, name: str) -> StoredSession:
-        """Return one session, by its name or the beginning of it."""
-        found = [one for one in self.sessions() if one.session == name or one.session.startswith(name)]
-        exact = [one for one in found if one.session == name]
-        if exact or len(found) == 1:
-            return (exact or found)[0]
-        if found:
-            named = ", ".join(one.session for one in found[:_NAMED])
-            raise BadInput(f"{len(found)} sessions begin with {name!r}", hint=f"write more of one: {named}")
-        raise UnknownName("session", name, [one.session for one in self.sessions()], hint="`ktrial runs` lists them")
+        """Return a session by its name or an unambiguous prefix."""
+        every = self.sessions()
+        matches = [one for one in every if one.session.startswith(name)]
+        exact = [one for one in matches if one.session == name]
+        if exact or len(matches) == 1:
+            return (exact or matches)[0]
+        if matches:
+            names = ", ".join(one.session for one in matches[:_NAMED])
+            raise BadInput(f"{len(matches)} sessions begin with {name!r}", hint=f"write more of the name: {names}")
+        raise UnknownName("session", name, [one.session for one in every], hint="list them: ktrial runs")
 
     def runs(self, session: str) -> Iterator[StoredRun]:
         with self._database.reading() as connection:
@@ -214,7 +218,7 @@ class Store:
 
     def raw(self, digest: str) -> bytes:
         with self._database.reading() as connection:
-            return blobs.get(connection, digest)
+            return _blob(connection, digest)
 
     def states(self, session: str) -> dict[str, str]:
         with self._database.reading() as connection:
@@ -223,7 +227,7 @@ class Store:
             return {row.place: row.sha256 for row in connection.execute(listed)}
 
     def grouped(self) -> tuple[StoredSeries, ...]:
-        """Return each outcome of each benchmark under each label: number, mean and range of its good runs."""
+        """Return number, mean and range of the good runs of each outcome, by benchmark and label."""
         own = (
             sa.select(
                 measurements.c.series_key,
@@ -260,7 +264,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
-        """A transaction; what was learned in one that failed is forgotten."""
+        """Open a transaction; if it fails, drop the cached keys, which may not exist."""
         try:
             with self._database.writing() as connection:
                 yield connection
@@ -272,7 +276,7 @@ class Store:
     def _begin(self, connection: sa.Connection, session: StoredSession, plan: str | None, writer: str | None) -> None:
         taken = sa.select(sessions.c.key).where(sessions.c.session == session.session)
         if connection.execute(taken).scalar() is not None:
-            raise KtrialError(f"session {session.session} is in the store already")
+            raise KtrialError(f"session {session.session} is already in the store")
         inserted = connection.execute(
             sa.insert(sessions).values(
                 session=session.session,
@@ -287,7 +291,9 @@ class Store:
                 document=msgspec.json.encode(session.document).decode(),
             )
         )
-        self._keys[session.session] = _new_key(inserted)
+        key = inserted.inserted_primary_key
+        assert key is not None, "a table with its own key returns it"
+        self._keys[session.session] = int(key[0])
 
     def _save(self, connection: sa.Connection, run: StoredRun, raw: Mapping[str, bytes]) -> None:
         key = self._key(connection, run.session)
@@ -298,9 +304,9 @@ class Store:
         self._keep(connection, [(run, raw)])
 
     def _keep(self, connection: sa.Connection, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
-        """The numbers that count, and all raw output."""
+        """Store the numbers that count, and all raw output."""
         numbers: list[dict[str, Any]] = []
-        kept: list[dict[str, Any]] = []
+        outputs: list[dict[str, Any]] = []
         for run, raw in found:
             here = {"session_key": self._key(connection, run.session), "number": run.number}
             counted = () if run.warm_up or run.state != "ok" else run.measurements
@@ -308,14 +314,14 @@ class Store:
                 {"series_key": self._series_key(connection, run.benchmark, one), **here, "value": one.value}
                 for one in counted
             ]
-            kept += [{**here, "name": name, "sha256": blobs.put(connection, data)} for name, data in raw.items()]
+            outputs += [{**here, "name": name, "sha256": _put_blob(connection, data)} for name, data in raw.items()]
         if numbers:
             connection.execute(sa.insert(measurements), numbers)
-        if kept:
-            connection.execute(sa.insert(artefacts), kept)
+        if outputs:
+            connection.execute(sa.insert(artefacts), outputs)
 
     def _keep_state(self, connection: sa.Connection, session: str, place: str, data: bytes) -> None:
-        name = blobs.put(connection, data)
+        name = _put_blob(connection, data)
         key = self._key(connection, session)
         connection.execute(sa.delete(states).where(states.c.session_key == key, states.c.place == place))
         connection.execute(sa.insert(states).values(session_key=key, place=place, sha256=name))
@@ -324,12 +330,12 @@ class Store:
         if session not in self._keys:
             key = connection.execute(sa.select(sessions.c.key).where(sessions.c.session == session)).scalar()
             if key is None:
-                raise UnknownName("session", session, (), hint="`ktrial runs` lists them")
+                raise UnknownName("session", session, (), hint="list them: ktrial runs")
             self._keys[session] = key
         return self._keys[session]
 
     def _series_key(self, connection: sa.Connection, benchmark: str, one: StoredMeasurement) -> int:
-        names = (benchmark, one.outcome, one.unit, one.direction or _UNTOLD)
+        names = (benchmark, one.outcome, one.unit, one.direction or _UNKNOWN)
         if names in self._series:
             return self._series[names]
         columns = (series.c.benchmark, series.c.outcome, series.c.unit, series.c.direction)
@@ -344,14 +350,6 @@ class Store:
 _RUN_ROWS = sa.select(runs, sessions.c.session).join(sessions, sessions.c.key == runs.c.session_key)
 
 
-def _pieces(
-    found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
-) -> Iterator[list[tuple[StoredRun, Mapping[str, bytes]]]]:
-    iterator = iter(found)
-    while some := list(itertools.islice(iterator, _PIECE)):
-        yield some
-
-
 def _row(run: StoredRun) -> dict[str, Any]:
     return {
         "number": run.number,
@@ -362,12 +360,6 @@ def _row(run: StoredRun) -> dict[str, Any]:
         "writer": None,
         "document": None if run.document is None else msgspec.json.encode(run.document).decode(),
     }
-
-
-def _new_key(inserted: sa.CursorResult[Any]) -> int:
-    key = inserted.inserted_primary_key
-    assert key is not None, "every table with a key of its own returns it"
-    return int(key[0])
 
 
 def _session(row: Any, counts: Mapping[RunState, int]) -> StoredSession:
@@ -386,7 +378,7 @@ def _session(row: Any, counts: Mapping[RunState, int]) -> StoredSession:
 
 def _run(row: Any, state: RunState, raw: Mapping[str, str] | None = None) -> StoredRun:
     document = None if row.document is None else msgspec.json.decode(row.document)
-    told = () if document is None else document.get("measurements", ())
+    numbers = () if document is None else document.get("measurements", ())
     return StoredRun(
         session=row.session,
         number=row.number,
@@ -394,7 +386,7 @@ def _run(row: Any, state: RunState, raw: Mapping[str, str] | None = None) -> Sto
         state=state,
         warm_up=bool(row.warm_up),
         started_unix_ms=row.started_unix_ms,
-        measurements=tuple(msgspec.convert(one, StoredMeasurement) for one in told),
+        measurements=tuple(msgspec.convert(one, StoredMeasurement) for one in numbers),
         raw=raw or {},
         document=document,
     )
@@ -412,3 +404,25 @@ def _series_of(row: Any) -> StoredSeries:
         minimum=row.minimum,
         maximum=row.maximum,
     )
+
+
+def _put_blob(connection: sa.Connection, data: bytes) -> str:
+    name = hashlib.sha256(data).hexdigest()
+    if connection.execute(sa.select(blobs.c.sha256).where(blobs.c.sha256 == name)).scalar() is None:
+        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(data)
+        connection.execute(insert_new(connection, blobs).values(sha256=name, size_bytes=len(data), packed=packed))
+    return name
+
+
+def _blob(connection: sa.Connection, name: str) -> bytes:
+    """Return the bytes of this name. Raises KtrialError if they are missing or damaged."""
+    row = connection.execute(sa.select(blobs.c.size_bytes, blobs.c.packed).where(blobs.c.sha256 == name)).first()
+    if row is None:
+        raise KtrialError(f"the store has no raw output {name[:12]}…")
+    try:
+        data = zstandard.ZstdDecompressor().decompress(row.packed, max_output_size=max(1, row.size_bytes))
+    except zstandard.ZstdError:
+        data = b""
+    if hashlib.sha256(data).hexdigest() != name:
+        raise KtrialError(f"raw output {name[:12]}… is damaged in the store: it differs from what was recorded")
+    return data

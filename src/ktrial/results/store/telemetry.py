@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples as Parquet, which every tool of the field reads: the bytes are made and read in memory.
+"""Telemetry samples as Parquet, which data tools read; the bytes are written and read in memory.
 
-`time_ns` is monotonic. The other columns are in the unit that the metadata `ktrial` names: whole numbers where the
-kernel counts in that unit, else fractions, which tell whole numbers up to 2^50 exactly.
+`time_ns` is monotonic. The metadata `ktrial` names the unit of each other column. Columns are integers if the kernel
+counts in that unit, otherwise doubles, which represent whole numbers up to 2^50 exactly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ktrial.machine.sensors import Samples, Sensor
 
 SCHEMA = "ktrial.telemetry/1"
 _TIME = "time_ns"
-#: What is in the file's columns, not in its metadata.
+#: Fields that are columns of the file, not metadata.
 _IN_COLUMNS = ("times_ns", "columns")
 
 
@@ -46,12 +46,12 @@ def to_parquet(samples: Samples) -> bytes:
 
 @cache
 def _writer() -> duckdb.DuckDBPyConnection:
-    """Kept, since opening one takes longer than writing; of one thread, as a run may follow at once."""
+    """Return a cached connection, because opening one takes longer than writing; one thread, not to disturb a run."""
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
 def from_parquet(data: bytes) -> Samples:
-    """Return the samples of a file that `to_parquet` made. Raises KtrialError."""
+    """Return the samples in a file of `to_parquet`. Raises KtrialError for other files."""
     with _in_memory(data) as (_, path), duckdb.connect(":memory:") as connection:
         try:
             about = _about(connection, path)
@@ -60,7 +60,7 @@ def from_parquet(data: bytes) -> Samples:
             rows = found.fetchall()
             if len(found.description or ()) != 1 + len(units):
                 raise ValueError("not every column has a unit")
-            # By place: DuckDB takes names that differ in case alone for one.
+            # By place, because DuckDB ignores case in names.
             times_ns = [row[0] for row in rows]
             whole = {
                 name: [None if row[place] is None else round(row[place] * sensor.per_unit) for row in rows]
@@ -69,7 +69,7 @@ def from_parquet(data: bytes) -> Samples:
             return msgspec.convert({**about, "times_ns": times_ns, "columns": whole}, Samples)
         except (duckdb.Error, msgspec.MsgspecError, KeyError, TypeError, ValueError, OverflowError) as error:
             first = str(error).partition("\n")[0]
-            raise KtrialError(f"these are not samples that ktrial has written: {first}") from None
+            raise KtrialError(f"not telemetry of ktrial: {first}") from None
 
 
 def _about(connection: duckdb.DuckDBPyConnection, path: str) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _quoted(name: str) -> str:
 
 @contextmanager
 def _in_memory(data: bytes) -> Iterator[tuple[int, str]]:
-    """A file that has no name and lies in no folder: its descriptor, and a path to it within this process."""
+    """Open an anonymous file in memory; yield its descriptor and a path to it for this process."""
     descriptor = os.memfd_create("ktrial-telemetry", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps between versions of the schema, for Alembic."""
+"""Alembic's migrations of the schema."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by Alembic with the connection that `results.store.database` gives it."""
+"""Alembic runs this with the connection from `results.store.database`."""
 
 from __future__ import annotations
 

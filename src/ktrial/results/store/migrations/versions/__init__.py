@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps between versions of the schema, for Alembic."""
+"""Migrations, one for each version of the schema."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who measures a session: nobody else goes on with it between two of its runs."""
+"""Add the process that measures a session, so that no other one continues it between two runs."""
 
 from __future__ import annotations
 
@@ -11,5 +11,4 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Add the column; of what is there already nobody is known."""
     op.add_column("sessions", sa.Column("writer", sa.String))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials with their logs, and noise profiles."""
+"""Add trials with their logs, and noise profiles."""
 
 from __future__ import annotations
 
