@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stored trial can be convicted of: orders that its seed does not give, verdicts that its runs do not give."""
+"""Checks of a stored trial: block orders that its seed does not give, verdicts that its runs do not support."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ktrial.kit.finding import Finding
 
 
 def audit(log: TrialLog) -> tuple[Finding, ...]:
-    """Return everything in the log that its protocol and its runs contradict; empty if it holds."""
+    """Return a finding for each event that contradicts the protocol or the runs; empty if the log is consistent."""
     protocol = collect(log).protocol
     found = []
     for place, event in enumerate(log):
@@ -27,7 +27,7 @@ def audit(log: TrialLog) -> tuple[Finding, ...]:
 
 
 def _order(protocol: Protocol, event: BlockDrawn) -> Finding | None:
-    """Return arms are handed to the draw in the order of the protocol, without those that were dropped."""
+    # The draw gets the arms in the order of the protocol, without those that were dropped.
     present = [arm.name for arm in protocol.arms if arm.name in event.order]
     drawn = block_order(protocol.seed, event.block, present)
     if drawn == event.order:
@@ -41,11 +41,11 @@ def _order(protocol: Protocol, event: BlockDrawn) -> Finding | None:
 
 
 def _look(before: TrialLog, event: Looked) -> Finding | None:
-    said = judge(before)
-    primaries = said.primary_verdicts
-    if said.blocks == event.blocks and primaries == dict(event.verdicts):
+    judgement = judge(before)
+    primaries = judgement.primary_verdicts
+    if judgement.blocks == event.blocks and primaries == dict(event.verdicts):
         return None
-    recorded, recomputed = _sentence(event.blocks, event.verdicts), _sentence(said.blocks, primaries)
+    recorded, recomputed = _sentence(event.blocks, event.verdicts), _sentence(judgement.blocks, primaries)
     return Finding(
         kind="look-differs",
         level="refuse",

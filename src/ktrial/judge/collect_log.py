@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The events of a trial put in order: which blocks count, what each visit scored, what failed."""
+"""The state of a trial, read from its log: which blocks count, what each visit scored, which runs failed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _DAMAGED = "the log of this trial is damaged"
 
 
 class Trial(NamedTuple):
-    """`complete` are the numbers of blocks that count, in order; `runs` those of all blocks that are not void.
+    """The state of a trial after all events of its log.
 
-    `extended` is the number of blocks that the trial was extended to.
+    `complete` holds the numbers of the blocks that count, in order, and `runs` the runs of all blocks that are not
+    void. `extended` is the number of blocks that the trial was extended to.
     """
 
     protocol: Protocol
@@ -51,7 +52,7 @@ class Trial(NamedTuple):
 
     @property
     def visits(self) -> dict[str, int]:
-        """In how many blocks each arm was drawn, void ones too."""
+        """The number of blocks in which each arm was drawn, void blocks included."""
         counts = {arm.name: 0 for arm in self.protocol.arms}
         for block in self.drawn.values():
             for arm in block.order:
@@ -59,7 +60,7 @@ class Trial(NamedTuple):
         return counts
 
     def failed(self, outcome: str) -> dict[str, int]:
-        """Return runs of each arm that gave no value of an outcome."""
+        """Return for each arm how many of its runs gave no value of the outcome."""
         counts = {arm.name: 0 for arm in self.protocol.arms}
         for run in self.runs:
             counts[run.arm] += outcome not in run.measurements
@@ -67,26 +68,26 @@ class Trial(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Values of two arms in the blocks that have both, in the order of the blocks."""
+    """Scores of two arms in the blocks that have both, in the order of the blocks."""
 
     arm: Array
     against: Array
 
     @property
     def finite(self) -> bool:
-        """Whether every value has a score on its scale."""
+        """Whether every value has a score on its scale (a logarithm needs a value above zero)."""
         return bool(np.isfinite(self.arm).all() and np.isfinite(self.against).all())
 
     @property
     def differences(self) -> Array:
-        """Arm less the other, block by block."""
+        """The score of the arm minus that of the other, block by block."""
         return block_differences(self.against, self.arm)
 
 
 def collect(log: TrialLog) -> Trial:
-    """Return the trial as it stands. Raises BadInput for a log that contradicts itself."""
+    """Return the current state of the trial. Raises BadInput for a log that contradicts itself."""
     if not log or not isinstance(log[0], Protocol):
-        raise BadInput("a trial without a protocol", hint="its first event is the protocol")
+        raise BadInput("this trial has no protocol", hint="the first event of its log must be the protocol")
     protocol = log[0]
     drawn: dict[int, BlockDrawn] = {}
     of_block: list[RunEnded | ReadingsTaken | BlockVoided] = []
@@ -99,11 +100,13 @@ def collect(log: TrialLog) -> Trial:
             ended = event.reason
         elif isinstance(event, Extended):
             if not protocol.extend or ended is None:
-                raise BadInput("a trial was extended that had not declared it, or was not over", hint=_DAMAGED)
+                raise BadInput(
+                    "the trial was extended although its protocol forbids it or it had not ended", hint=_DAMAGED
+                )
             ended, extended = None, event.blocks
         elif isinstance(event, RunEnded | ReadingsTaken | BlockVoided) and event.block is not None:
             if event.block not in drawn or event.arm not in drawn[event.block].order:
-                raise BadInput(f"block {event.block} does not hold the arm {event.arm!r}", hint=_DAMAGED)
+                raise BadInput(f"block {event.block} has no arm {event.arm!r}", hint=_DAMAGED)
             of_block.append(event)
     voids = {event.block: event for event in of_block if isinstance(event, BlockVoided)}
     valid = [event for event in of_block if event.block not in voids]
@@ -122,11 +125,11 @@ def _readings(valid: Iterable[RunEnded | ReadingsTaken | BlockVoided]) -> dict[s
 def _is_new(event: BlockDrawn, drawn: Mapping[int, BlockDrawn], protocol: Protocol) -> None:
     known = {arm.name for arm in protocol.arms}
     if event.block in drawn or not set(event.order) <= known or len(set(event.order)) != len(event.order):
-        raise BadInput(f"block {event.block} was drawn twice or holds no arms of this trial", hint=_DAMAGED)
+        raise BadInput(f"block {event.block} was drawn twice or has arms that this trial lacks", hint=_DAMAGED)
 
 
 def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[RunEnded, ...]) -> tuple[int, ...]:
-    """Return blocks in which every arm has all its runs, failed ones too."""
+    """Return the blocks in which every arm has all its runs, failed ones included."""
     done: dict[int, dict[str, int]] = {}
     for run in runs:
         if run.block is not None:
@@ -139,7 +142,10 @@ def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[R
 
 
 def score(value: float, rule: OutcomeRule) -> float:
-    """Larger is better: the logarithm, or the count itself with its sign. NaN where there is no logarithm."""
+    """Return the score of a value, larger is better: its logarithm or the count, negated if lower values are better.
+
+    Values that the scale does not allow score NaN.
+    """
     if not math.isfinite(value) or (rule.scale == "log" and value <= 0) or (rule.scale == "count" and value < 0):
         return math.nan
     sign = 1.0 if rule.direction == "higher" else -1.0
@@ -147,7 +153,7 @@ def score(value: float, rule: OutcomeRule) -> float:
 
 
 def visit_scores(trial: Trial, outcome: str) -> dict[int, dict[str, float]]:
-    """Score of each visit by block and arm; a visit in which every run failed has none."""
+    """Return the score of each visit by block and arm; a visit in which every run failed has none."""
     rule = trial.protocol.outcomes[outcome]
     found: dict[int, dict[str, list[float]]] = {}
     complete = set(trial.complete)
@@ -164,14 +170,14 @@ def _middle(scores: list[float]) -> float:
 
 
 def pairs_of(scores: Scores, arm: str, against: str) -> Pairs:
-    """Return the blocks that have a score of both arms."""
+    """Return the scores of two arms in the blocks that have both."""
     both = [(visits[arm], visits[against]) for visits in scores.values() if arm in visits and against in visits]
     values = as_array(both).reshape(-1, 2)
     return Pairs(values[:, 0], values[:, 1])
 
 
 class RunScores(NamedTuple):
-    """Score, arm and block of every run that counts, in the order in which they ran."""
+    """Score, arm and block of every run that counts, in the order of the runs."""
 
     scores: Array
     arms: tuple[str, ...]
@@ -179,7 +185,7 @@ class RunScores(NamedTuple):
 
 
 def run_scores(trial: Trial, outcome: str) -> RunScores:
-    """Of all runs that have a value of the outcome."""
+    """Return the scores of all runs that have a value of the outcome."""
     rule = trial.protocol.outcomes[outcome]
     complete = set(trial.complete)
     rows = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Effects and tests of many contrasts at once: those of the same layout are one array."""
+"""Effects and tests of many contrasts at once; contrasts with the same layout share one array."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ktrial.judge.stats.arrays import Array
 
 
 class ContrastResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of one contrast with the test that belongs to its interval, before any correction.
+    """The effect of one contrast and the test that matches its interval, before any correction.
 
-    `varies` says whether units (the differences of blocks) are not all the same.
+    `varies` says whether the units (for blocks, their differences) are not all equal.
     """
 
     effect: Effect
@@ -34,7 +34,7 @@ Tested = tuple[str, str, Array, Array, float]
 
 
 def measure(layouts: Sequence[Layout], scales: Sequence[Scale], alpha: float) -> list[ContrastResult]:
-    """In the order of the layouts."""
+    """Return the effect and the tests of each layout, in the order of the layouts."""
     alike: dict[tuple[bool, int, int, Scale], list[int]] = {}
     for index, (layout, scale) in enumerate(zip(layouts, scales, strict=True)):
         alike.setdefault((layout.blocked, len(layout.control), len(layout.arm), scale), []).append(index)
@@ -57,7 +57,7 @@ def measure(layouts: Sequence[Layout], scales: Sequence[Scale], alpha: float) ->
 
 
 def _dust(control: Array, arm: Array, scale: Scale) -> Array:
-    """By row, below what a difference is nothing but the rounding of the values that it is of."""
+    """Return for each row the size below which a difference is only rounding."""
     largest = np.maximum(np.abs(control).max(axis=1), np.abs(arm).max(axis=1))
     if scale == "log":
         largest = np.maximum(largest, 1.0)

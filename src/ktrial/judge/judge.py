@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge: the log of a trial in, verdicts and the next step out.
+"""The judge: takes the log of a trial, returns verdicts and the next step.
 
-Live trials, resumed ones, rechecks and simulations all go through `judge`; it looks at nothing but the log.
+Live trials, resumed ones, rechecks and simulations all go through `judge`, which reads nothing but the log.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from ktrial.machine.gates import GateLimits, group_findings
 
 
 def rests_on_few(trial: Trial, outcome: str, arms: Sequence[str]) -> bool:
-    """Return whether the typical run of one of these arms has too few events beyond a percentile for it to decide."""
+    """Return whether a typical run of one of these arms has too few events for the percentile to decide."""
     quantile = trial.protocol.outcomes[outcome].quantile
     events = typical_events(_events(trial, outcome, arm) for arm in arms)
     return quantile is not None and events is not None and events < events_needed(quantile)
 
 
 def few_events(trial: Trial) -> Iterator[Finding]:
-    """Percentiles of which any run has too few events."""
+    """Yield a finding for each percentile for which some run has too few events."""
     for outcome, rule in trial.protocol.outcomes.items():
         if rule.quantile is None:
             continue
         events = min((run.events[outcome] for run in trial.runs if outcome in run.events), default=None)
         if events is not None and events < events_needed(rule.quantile):
-            sentence = f"{outcome}: {events_text(events, rule.quantile)} for so far a percentile: "
+            sentence = f"{outcome}: {events_text(events, rule.quantile)} for this percentile: "
             yield Finding(
                 kind=FEW_EVENTS,
                 level="suspect",
@@ -58,13 +58,13 @@ def _events(trial: Trial, outcome: str, arm: str) -> list[int]:
 
 
 Contrast = tuple[str, str]
-#: A trial ends when failures leave it short of its cap after so many times as many blocks.
+#: If failures keep a trial from its cap, it ends after this many times as many blocks.
 _MOST_BLOCKS = 1.5
 _FAMILIES: tuple[Role, ...] = ("secondary", "guard", "exploratory")
 
 
 class _Stand(NamedTuple):
-    """The trial with what is needed of it again and again."""
+    """The trial with its scores and its cap, computed once."""
 
     trial: Trial
     scores: Mapping[str, Scores]
@@ -79,7 +79,7 @@ class _Stand(NamedTuple):
 
 
 def judge(log: TrialLog) -> Judgement:
-    """Return all that a trial says so far. Raises BadInput for a protocol that cannot be judged, or a damaged log."""
+    """Return the judgement of a trial so far. Raises BadInput for a protocol that cannot be judged or a damaged log."""
     trial = collect(log)
     refuse_unanswerable(trial.protocol)
     if trial.protocol.screen is not None:
@@ -108,7 +108,7 @@ def judge(log: TrialLog) -> Judgement:
 
 
 def refuse_unanswerable(protocol: Protocol) -> None:
-    """Raise BadInput, before the first run, for a protocol of which some question could never be answered."""
+    """Raise BadInput, before the first run, for a protocol with a question that could never be answered."""
     check_protocol(protocol)
     if protocol.screen is not None:
         refuse_screening(protocol)
@@ -158,7 +158,7 @@ def _largest_row(protocol: Protocol) -> int:
 
 
 def _deciding(judged: Sequence[OutcomeJudgement]) -> list[OutcomeJudgement]:
-    """The primary outcome of all contrasts that decide when to stop: placebos only where there is nothing else."""
+    """Return the primary judgements that decide when to stop; those of placebos only if there are no others."""
     primaries = [one for one in judged if one.role == "primary"]
     return [one for one in primaries if not one.placebo] or primaries
 
@@ -222,14 +222,14 @@ def _no_scale(outcome: str, rule: OutcomeRule) -> Finding:
     wrong = "zero, negative or not finite" if rule.scale == "log" else "negative or not finite"
     sentence = f"{outcome} has values that are {wrong}"
     if rule.scale == "log":
-        sentence += ": declare it as a counter, or take another outcome"
+        sentence += ": declare it as a counter, or choose another outcome"
     return Finding(kind="no-scale", level="refuse", sentence=sentence)
 
 
 def _with_failures(
     stand: _Stand, contrast: Contrast, reading: OutcomeReading
 ) -> tuple[OutcomeReading, tuple[Finding, ...]]:
-    """Return runs that fail in one arm only: that arm cannot be the better one, and many decide against it."""
+    """Return the reading after failures: an arm that alone fails cannot be better, and many failures make it worse."""
     arm, against = contrast
     failed = stand.trial.failed(stand.protocol.primary)
     found = validity_checks.failures(arm, against, failed)
@@ -244,10 +244,10 @@ def _with_failures(
 
 
 def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
-    """Return what is open when a trial ends, or never gets to its cap, stays inconclusive."""
+    """Return `inconclusive` if the trial has ended or failures keep it from its cap, otherwise the same reading."""
     if stand.trial.ended is not None:
         return reading._replace(verdict="inconclusive", why="ended")
-    # Where every block lacks a value the cap is never planned.
+    # If every block lacks a value, the cap is never planned.
     cap = stand.protocol.budget if stand.cap is None else stand.cap
     if len(stand.trial.complete) >= math.ceil(_MOST_BLOCKS * cap):
         return reading._replace(verdict="inconclusive", why="failures")
@@ -255,14 +255,14 @@ def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
 
 
 def _goes_on(stand: _Stand, reading: OutcomeReading) -> bool:
-    """Return whether an extension has blocks left for what the tables gave up."""
+    """Return whether an extension has blocks left for a comparison that the tables left inconclusive."""
     trial = stand.trial
     has_blocks = trial.extended is not None and trial.ended is None and len(trial.complete) < trial.extended
     return has_blocks and reading.verdict == "inconclusive" and reading.why in {"cap", "futility"}
 
 
 def _needed(differences: Array, detect: float) -> int | None:
-    """Return blocks that would find what was asked for, with the noise that was found."""
+    """Return how many blocks would detect the effect that the protocol asks for, with the noise of this trial."""
     if len(differences) < 2:
         return None
     spread = validity_checks.robust_sd(differences - np.median(differences)) or float(np.std(differences, ddof=1))
@@ -290,7 +290,7 @@ def _families(stand: _Stand, primaries: Sequence[OutcomeJudgement]) -> list[Outc
 
 
 def _is_over(stand: _Stand, primary: OutcomeJudgement) -> bool:
-    """Return whether a contrast gets no more blocks."""
+    """Return whether no more blocks follow for a contrast."""
     if primary.verdict is None:
         return False
     at_cap = stand.cap is None or len(stand.trial.complete) >= stand.cap
@@ -324,12 +324,12 @@ def _broken(member: Member, answer: MemberAnswer) -> tuple[Finding, ...]:
         return ()
     margin = member.rule.margin
     allowed = f"{margin * 100:.3g} %" if member.rule.scale == "log" else f"{margin:.3g}"
-    sentence = f"{member.arm} is worse in {member.outcome} by more than the {allowed} that is allowed"
+    sentence = f"{member.arm} is worse in {member.outcome} by more than the allowed {allowed}"
     return (Finding(kind="guard-broken", level="suspect", sentence=sentence),)
 
 
 def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) -> list[Finding]:
-    """Return doubts that are looked for once a verdict is there, on a log scale."""
+    """Return the doubts about one contrast that has a verdict on the log scale."""
     protocol = stand.protocol
     outcome = protocol.primary
     scores, arms, blocks = run_scores(stand.trial, outcome)
@@ -338,7 +338,7 @@ def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) ->
     in_blocks = {name: places[names == name].tolist() for name in contrast}
     sign = 1.0 if protocol.outcomes[outcome].direction == "higher" else -1.0
     found = (
-        # Nothing of an arm lasts over a boot.
+        # No effect of an arm survives a reboot.
         validity_checks.carry_over(scores, arms, *contrast) if protocol.replicate == "run" else None,
         validity_checks.noise(differences, protocol.profile.get(outcome)),
         validity_checks.modes({name: sign * values for name, values in logs.items()}, in_blocks),
@@ -347,7 +347,7 @@ def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) ->
 
 
 def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
-    """Return doubts about the whole trial; they are looked for at every block, and what refuses ends it."""
+    """Return the doubts about the whole trial, checked after every block; one of level `refuse` ends it."""
     trial, protocol = stand.trial, stand.protocol
     by_arm = Counter(void.arm for void in trial.voids.values())
     found = validity_checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
@@ -367,12 +367,12 @@ def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
 
 
 def _placebo_findings(judged: Sequence[OutcomeJudgement]) -> list[Finding]:
-    """Return a placebo that differs from the control convicts the set-up, or is the chance that alpha allows."""
+    # Either the set-up is faulty, or it is one of the false alarms that alpha allows.
     return [
         Finding(
             kind="placebo",
             level="suspect",
-            sentence=f"the placebo {one.arm} is {one.verdict} than {one.against} in {one.outcome}: nothing differs",
+            sentence=f"the placebo {one.arm} is {one.verdict} than {one.against} in {one.outcome}, but changes nothing",
         )
         for one in judged
         if one.placebo and one.verdict in {"better", "worse"}
@@ -380,7 +380,7 @@ def _placebo_findings(judged: Sequence[OutcomeJudgement]) -> list[Finding]:
 
 
 def _dropped(stand: _Stand, judged: Sequence[OutcomeJudgement]) -> tuple[str, ...]:
-    """Return arms of which nothing is left to decide."""
+    """Return the arms that have nothing left to decide."""
     protocol = stand.protocol
     roles = {"primary", "secondary", "guard"} if protocol.until_all_decided else {"primary"}
     is_full = stand.cap is not None and len(stand.trial.complete) >= stand.cap
@@ -413,7 +413,7 @@ def _next_step(stand: _Stand, judged: Sequence[OutcomeJudgement], dropped: Seque
     block = max(trial.drawn, default=0) + 1
     drawn = len(trial.drawn) - len(trial.voids)
     if trial.voids and stand.cap is not None and len(trial.drawn) >= stand.cap > drawn:
-        reason = f"{stand.cap - drawn} of {len(trial.voids)} void blocks are to be repeated"
+        reason = f"{stand.cap - drawn} of {len(trial.voids)} void blocks must be repeated"
         return NextStep(action="repeat", reason=reason, block=block, arms=alive, look=look)
     return NextStep(action="go on", reason="no verdict yet", block=block, arms=alive, look=look)
 

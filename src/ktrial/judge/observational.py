@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What data that nobody collected in random blocks support: every contrast of every question, judged together."""
+"""The judge of observational data (not collected in random blocks): all contrasts of all questions, judged together."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from ktrial.judge.stats.machines import Together, pool_machines
 from ktrial.judge.stats.multiplicity import benjamini_hochberg, holm
 from ktrial.kit.finding import Finding
 
-#: Blocks of a tier with the control, from which on their differences can stand for it.
+#: A tier needs this many blocks with the control before its differences from the control can stand for it.
 FEWEST_BLOCKS = 2
-
-NO_SHARED_BLOCK = "the two share no block: what differs between blocks would be counted to the arm"
-
+NO_SHARED_BLOCK = "the two share no block: differences between blocks would be attributed to the arm"
 NOT_COMPARABLE = "the two tiers were measured in different sessions, and the control is not in the blocks of both"
 
 _GRAVEST = ("unknown", "sequence", "interleaved")
 
 
 def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
-    """Return the layout of a step; None if nothing ties the two tiers together."""
+    """Return the layout of one tier against the one before it; None if neither blocks nor the control link them."""
     if None in (*before.blocks, *tier.blocks) or len(set(before.blocks) & set(tier.blocks)) >= FEWEST_BLOCKS:
         return lay_out(before, tier)
     of_before, of_tier = _to_control(control, before), _to_control(control, tier)
     if of_before is None or of_tier is None:
         return None
-    sentence = "the two tiers share no blocks: each is taken by its difference to the control in its own blocks"
+    sentence = (
+        "the two tiers share no blocks: each is compared through its difference from the control in its own blocks"
+    )
     return Layout(
         control=of_before.arm - of_before.control,
         arm=of_tier.arm - of_tier.control,
@@ -53,19 +53,19 @@ def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
 
 
 def _to_control(control: Runs, tier: Runs) -> Layout | None:
-    """Return the tier in its blocks with the control, where there are enough of them."""
+    """Return the layout of the tier in its blocks with the control; None if they are too few."""
     if None in control.blocks or len(set(control.blocks) & set(tier.blocks)) < FEWEST_BLOCKS:
         return None
     found = lay_out(control, tier)
     return found if found is not None and found.blocked else None
 
 
-#: Name of the question, arm, and what that is against.
+#: Name of the question, arm, and the arm that it is compared with.
 Key = tuple[str, str, str]
 
 
 class ReadCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A question as it is computed with: scores by arm, only of arms that have a value."""
+    """A question prepared for computing: scores by arm, only of arms that have a value."""
 
     question: Question
     scale: Scale
@@ -75,20 +75,19 @@ class ReadCase(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def compared(self) -> list[str]:
-        """The arms that can be compared with the control."""
         control = self.question.control
         return [arm for arm in self.runs if arm != control] if control in self.runs else []
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """All that is asked: each arm against the control, each tier against the one before it."""
+        """All comparisons: each arm against the control, each tier against the one before it."""
         control = self.question.control
         steps = [pair for pair in self.question.steps if pair[1] != control and {*pair} <= self.runs.keys()]
         return [*((arm, control) for arm in self.compared), *(steps if control in self.runs else ())]
 
 
 class ForeignQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """One contrast with its numbers, before what was asked beside it is known."""
+    """One contrast with its numbers, before the correction for the other contrasts."""
 
     read: ReadCase
     arm: str
@@ -110,17 +109,17 @@ class Adjusted(msgspec.Struct, frozen=True, kw_only=True):
     family: int
 
 
-#: With more contrasts than this in one call, what is only looked at one by one is left out, and said so.
+#: With more contrasts than this in one call, the checks of single contrasts are skipped, and a finding says so.
 DETAILED_CONTRASTS = 600
 
 
 def judge_foreign(
     questions: Sequence[Question], *, alpha: float = 0.05, swing: float = 0.25, assumptions: bool = True
 ) -> tuple[Answer, ...]:
-    """Return an answer to each question, in their order. Their names differ.
+    """Return an answer to each question, in order. The names of the questions must differ.
 
-    Without a primary question all distinct ones are one family. `swing` is the (max - min) / median of an arm above
-    which there is a finding. Without `assumptions` nothing looks at those of the tests that are shown beside.
+    Without a primary question all distinct ones form one family. `swing` is the (max - min) / median of an arm above
+    which there is a finding. Without `assumptions` the assumptions of the cross-checks are not tested.
     """
     repeated = duplicates(questions)
     declared = any(question.role == "primary" for question in questions)
@@ -197,7 +196,7 @@ def _ask(reads: Sequence[ReadCase], together: Mapping[Key, Together], alpha: flo
 
 
 def _side_by_side(key: Key, together: Together, reads: Sequence[ReadCase]) -> Contrast:
-    """Return machines that are too few to be pooled."""
+    """Return the contrast of machines that are too few to be pooled: shown side by side, without a verdict."""
     name, arm, against = key
     read = next(one for one in reads if one.question.name == name)
     silent = _silent(read, arm, against)
@@ -212,7 +211,7 @@ def _layout(read: ReadCase, arm: str, against: str) -> Layout | None:
 
 
 def _adjust(asked: Sequence[ForeignQuery]) -> dict[Key, Adjusted]:
-    """Return each distinct outcome counts once; one that repeats another has what that one has."""
+    """Return the corrected p of each contrast. An outcome that repeats another is not counted and shares its p."""
     families: dict[str, list[ForeignQuery]] = {}
     counted = {one.key for one in asked}
     for one in asked:
@@ -264,7 +263,7 @@ def _contrast(one: ForeignQuery, adjusted: Adjusted, series: OutcomeSeries, alph
     )
 
 
-_EXPLORED = "exploratory: only the outcomes that were named beforehand are judged"
+_EXPLORED = "exploratory: only outcomes that were named beforehand are judged"
 
 
 def _case(one: ForeignQuery, adjusted: Adjusted, alpha: float) -> Case:
@@ -288,7 +287,7 @@ def _case(one: ForeignQuery, adjusted: Adjusted, alpha: float) -> Case:
 
 
 def _margins(one: ForeignQuery) -> tuple[float, float]:
-    """Margin and step of the tool on the scale of the effect: where that is a difference, of the control's median."""
+    """Return the margin and the step of the tool on the scale of the effect, computed at the control's median."""
     question = one.read.question
     themselves = one.pooled is None and one.layout.unit != "block difference"
     middle = float(np.median(one.layout.control if themselves else one.read.runs[one.against].scores))
@@ -300,7 +299,7 @@ def _margins(one: ForeignQuery) -> tuple[float, float]:
 
 
 def _cross_checks(one: ForeignQuery) -> tuple[TestResult, ...]:
-    """Return the t-test with what it assumes."""
+    """Return the cross-checks, the t-test with the checks of its assumptions."""
     if not one.measured.cross_checks:
         return ()
     layout = one.layout
@@ -320,10 +319,10 @@ def _cross_checks(one: ForeignQuery) -> tuple[TestResult, ...]:
 
 
 def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> list[Finding]:
-    """Return what else may be the cause of the effect."""
+    """Return findings on other possible causes of the effect: the covariate and drift."""
     found = []
     if held is not None and effect.excludes_zero and not held.excludes_zero:
-        sentence = f"with equal {covariate.NAME} no difference is left beyond chance"
+        sentence = f"after correction for {covariate.NAME} no difference beyond chance remains"
         found.append(Finding(kind="covariate-explains", level="suspect", sentence=sentence))
     if drifted is not None and not drifted.holds:
         found.append(Finding(kind="drift", level="suspect", sentence=drifted.sentence))
@@ -331,7 +330,7 @@ def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> li
 
 
 def _dependent(one: ForeignQuery, series: OutcomeSeries) -> list[Finding]:
-    """Return runs that are alike because they follow each other are fewer than they seem, unless they are paired."""
+    # Neighbouring runs that are alike count for fewer than they are, unless they are paired.
     check = series.dependence_of(one.arm, one.against)
     if check is None or check.holds or one.layout.unit != "run":
         return []
@@ -342,7 +341,7 @@ def _answer(read: ReadCase, contrasts: Mapping[Key, Contrast], alpha: float, swi
     question = read.question
     findings = doubts(question, read.runs, read.scale, swing)
     if read.repeats is not None:
-        sentence = f"says the same as {read.repeats} in other words and is not counted a second time"
+        sentence = f"carries the same information as {read.repeats} and is not counted a second time"
         findings.append(Finding(kind="same-as", level="note", sentence=sentence, values={"outcome": read.repeats}))
     anova, pairwise, left_out = analyse(read.runs, question.control, read.scale, alpha, detailed)
     silent = [arm for arm in question.arms if arm not in read.compared and arm != question.control]
@@ -366,7 +365,7 @@ def _answer(read: ReadCase, contrasts: Mapping[Key, Contrast], alpha: float, swi
 
 
 def _silent(read: ReadCase, arm: str, against: str) -> Contrast:
-    """Return one that could not be asked: a side has no value, or nothing ties the two together."""
+    """Return a contrast without numbers: one side has no value, or no block links the two."""
     counts = {name: len(runs.scores) for name, runs in read.runs.items()}
     empty = next((name for name in (against, arm) if name not in counts), None)
     lost = read.question.control not in counts

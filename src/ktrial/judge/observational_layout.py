@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How other people's runs lie to each other: which are units, in which order, and what was not separated."""
+"""The layout of observational runs: what the units are, in which order they ran, what is confounded with the arm."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Order = Literal["interleaved", "sequence", "unknown"]
 Scale = Literal["log", "difference"]
 Name = str | None
 LARGEST = 1e60
-#: The unit of runs that are alike because they follow each other.
+#: The unit if neighbouring runs are alike, as samples of a log are.
 STRETCH = "stretch of time"
-#: Which block each run of either arm is of, and the blocks that hold both.
+#: The block of each run of the control, of each run of the arm, and the blocks that contain both.
 Blocks = tuple[tuple[Name, ...], tuple[Name, ...], list[Name]]
 
 
@@ -55,10 +55,10 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """Two arms' scores by unit; where `unit` is a block, the two share their blocks in this order.
+    """The scores of two arms by unit; if `unit` is a block, both arrays list the shared blocks in the same order.
 
-    `confounded_by` names what each arm has only one of, or has to itself. `runs` counts those of control and arm that
-    it rests on.
+    `confounded_by` names the condition (`boot`, `machine`) that cannot be separated from the arm. `runs` counts the
+    runs of control and arm that the scores rest on.
     """
 
     control: Array
@@ -72,23 +72,22 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def blocked(self) -> bool:
-        """Whether the difference within a block is one number."""
         return self.unit == "block"
 
 
 def is_usable(value: float) -> bool:
-    """Return whether it is a number that anybody can have measured; fourth powers of it stay below infinity."""
+    """Return whether a value is a plausible measurement, small enough that its fourth power stays finite."""
     return -LARGEST < value < LARGEST
 
 
 def scale_of(question: Question) -> Scale:
-    """Ratios where all values are above zero, else differences."""
+    """Return `log` (effects are ratios) if all values are above zero, otherwise `difference`."""
     usable = (run.value for runs in question.arms.values() for run in runs if is_usable(run.value))
     return "log" if all(value > 0 for value in usable) else "difference"
 
 
 def read_runs(observations: Sequence[Observation], scale: Scale, direction: Direction | None) -> Runs:
-    """Return the runs whose value is a number. Without a direction, more counts as above zero."""
+    """Return the runs that have a usable value. Without a direction a larger value is a larger score."""
     kept = [run for run in observations if is_usable(run.value)]
     values = np.array([run.value for run in kept], dtype=np.float64)
     scores = np.log(values) if scale == "log" else values
@@ -96,9 +95,9 @@ def read_runs(observations: Sequence[Observation], scale: Scale, direction: Dire
 
 
 def lay_out(control: Runs, arm: Runs) -> Layout | None:
-    """The layout of two arms that have at least one run each; None if they were measured in blocks of their own."""
+    """Return the layout of two arms with at least one run each; None if they were measured in separate blocks."""
     if not set(control.places).isdisjoint(arm.places):
-        # Two runs at one place: the places were counted in each arm by itself.
+        # Two runs at one place: each arm was numbered by itself, so their order is unknown.
         control = Runs(scores=control.scores, runs=[msgspec.structs.replace(run, place=None) for run in control.runs])
     confounded, unit = _nested(control, arm)
     declared = _shared((control.blocks, arm.blocks))
@@ -115,7 +114,7 @@ def lay_out(control: Runs, arm: Runs) -> Layout | None:
     return _by_run(control, arm, confounded)
 
 
-#: With fewer machines or boots as blocks nothing could be decided; runs within them are then the units.
+#: Fewer machines or boots than this cannot decide anything as blocks; the runs within them are then the units.
 ENOUGH_BLOCKS = 6
 
 
@@ -124,7 +123,7 @@ def _names(control: Runs, arm: Runs, name: str) -> tuple[tuple[Name, ...], tuple
 
 
 def _within_blocks(control: Runs, arm: Runs, unit: str) -> bool:
-    """Return whether no boot (or machine) reaches over two blocks, so that blocks are as independent as they are."""
+    """Return whether each boot (or machine) lies within one block, so that blocks are as independent as boots."""
     return all(
         len(set(zip(names, blocks, strict=True))) == len(set(names))
         for names, blocks in zip(_names(control, arm, unit), (control.blocks, arm.blocks), strict=True)
@@ -132,14 +131,17 @@ def _within_blocks(control: Runs, arm: Runs, unit: str) -> bool:
 
 
 def _spread_alike(strata: Blocks) -> bool:
-    """Return whether both arms have about the same share of their runs in each."""
+    """Return whether both arms have about the same share of their runs in each block."""
     of_control, of_arm, _ = strata
     here, there = Counter(of_control), Counter(of_arm)
     return all(abs(here[name] / len(of_control) - there[name] / len(of_arm)) <= 0.1 for name in here | there)
 
 
 def _nested(control: Runs, arm: Runs) -> tuple[str | None, str | None]:
-    """What separates the arms as well as they do: (it, None) where one of them has only one, else (None, the unit)."""
+    """Return (what is confounded with the arm, None), or (None, the unit) if each arm has several of its own.
+
+    A machine or boot separates the arms if no run of one arm shares it with a run of the other.
+    """
     for name in ("machine", "boot"):
         of_control, of_arm = _names(control, arm, name)
         here, there = set(of_control), set(of_arm)
@@ -150,7 +152,7 @@ def _nested(control: Runs, arm: Runs) -> tuple[str | None, str | None]:
 
 
 def _shared(names: tuple[tuple[Name, ...], tuple[Name, ...]]) -> Blocks | None:
-    """Return which block each run is of, and the blocks that hold both arms; None if nothing is a block."""
+    """Return the block of each run and the blocks that contain both arms; None if there are no blocks."""
     of_control, of_arm = names
     if None in of_control or None in of_arm or len({*of_control, *of_arm}) < 2:
         return None
@@ -166,7 +168,7 @@ def _gather(keys: Sequence[Name]) -> dict[Name, list[int]]:
 
 
 def _middle(values: Sequence[float]) -> float:
-    """Of a few runs of one unit: the mean of two, the median of more."""
+    """Return the median. It is faster than numpy for the few runs of a unit."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
@@ -200,7 +202,7 @@ def _empty(unit: str, order: Order, confounded_by: str | None, findings: Sequenc
 
 
 def _in_shared(control: Runs, arm: Runs, blocks: Blocks, name: str, confounded: str | None) -> Layout | None:
-    """Within the blocks that both have, however few: where there is one alone, its runs are compared."""
+    """Return the layout within the shared blocks; if there is only one, its runs are compared."""
     of_control, of_arm, shared = blocks
     if not shared:
         return None
@@ -240,7 +242,7 @@ def _in_blocks(control: Runs, arm: Runs, blocks: Blocks, confounded: str | None)
 def _order_of_blocks(
     control: tuple[int | None, ...], arm: tuple[int | None, ...], groups: tuple[list[list[int]], list[list[int]]]
 ) -> tuple[Order, list[Finding]]:
-    """Return rounds that follow each other, or an order that differs between blocks, separate the arms from time."""
+    """Return `interleaved` if blocks follow each other in time, or the order of arms differs between blocks."""
     spans, control_first = [], 0
     for of_control, of_arm in zip(*groups, strict=True):
         here = [place for i in of_control if (place := control[i]) is not None]
@@ -259,7 +261,7 @@ def _order_of_blocks(
 
 
 def _order_across_blocks(control: tuple[int | None, ...], arm: tuple[int | None, ...]) -> tuple[Order, list[Finding]]:
-    """Of blocks that lie over each other in time: the arms may have taken turns, whichever was first within them."""
+    """Return the order of the arms over blocks that overlap in time, where the arms may still have taken turns."""
     visits = _visits(_in_order(control, arm) or [])
     if len(visits) < _FEWEST_TURNS or _in_visits(visits):
         return "sequence", []
@@ -267,31 +269,29 @@ def _order_across_blocks(control: tuple[int | None, ...], arm: tuple[int | None,
     return "interleaved", [_STRICT_TURNS] if strict else []
 
 
-#: Fewer changes of arms than this are no turns.
+#: The arms took turns only if there were at least this many visits.
 _FEWEST_TURNS = 8
-
 
 _FIXED_ORDER = Finding(
     kind="fixed-order",
     level="suspect",
-    sentence="the same arm came first in every block: what the second place does is counted to the arm",
+    sentence="the same arm ran first in every block: the effect of running second is attributed to the arm",
 )
-
 _SORTED = Finding(
     kind="sorted",
     level="suspect",
-    sentence="the values lie sorted, so the order in which they were measured is lost: if runs depend on each other, "
-    "as samples of a log do, it cannot be seen",
+    sentence="the values are sorted, so the order in which they were measured is lost: ktrial cannot see whether runs "
+    "depend on each other, as samples of a log do",
 )
 _STRICT_TURNS = Finding(
     kind="fixed-order",
     level="suspect",
-    sentence="the arms took strict turns: what a run does to the next one is counted to the arm",
+    sentence="the arms alternated strictly: the effect of a run on the next one is attributed to the arm",
 )
 
 
 def _in_order(control: tuple[float | None, ...], arm: tuple[float | None, ...]) -> list[tuple[float, int, int]] | None:
-    """(place, 0 or 1 for the arm, index) of all runs in order; None if it is not known of all or two share one."""
+    """Return (place, 0 for control or 1 for arm, index) of all runs in order; None if a place is unknown or shared."""
     runs = [
         (place, which, index)
         for which, places in enumerate((control, arm))
@@ -304,7 +304,7 @@ def _in_order(control: tuple[float | None, ...], arm: tuple[float | None, ...]) 
 
 
 def _visits(ordered: Sequence[tuple[float, int, int]]) -> list[tuple[int, list[int]]]:
-    """Return runs of one arm that follow each other."""
+    """Return groups of consecutive runs of the same arm, each as (0 or 1 for the arm, indexes)."""
     return [
         (which, [index for _, _, index in group]) for which, group in itertools.groupby(ordered, key=lambda run: run[1])
     ]
@@ -339,7 +339,7 @@ def _by_run(control: Runs, arm: Runs, confounded: str | None) -> Layout:
         finding = Finding(
             kind="visits",
             level="note",
-            sentence="runs of one arm that follow each other are taken together: only the change of arms was repeated",
+            sentence="consecutive runs of one arm count as one: only the change of arms was repeated",
         )
         return _make(control, arm, groups, _empty("visit", order, confounded, [finding]))
     singles = [[i] for i in range(len(control.scores))], [[i] for i in range(len(arm.scores))]
@@ -353,7 +353,7 @@ def _by_run(control: Runs, arm: Runs, confounded: str | None) -> Layout:
 
 
 def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[list[int]]], Finding] | None:
-    """Return stretches of runs that follow each other in one arm and are alike; None if runs are units."""
+    """Return stretches of consecutive runs that are alike, by arm; None if each run is a unit."""
     both = []
     for runs in (control, arm):
         order = sorted(range(len(runs.scores)), key=lambda index: (runs.runs[index].place or 0, index))
@@ -366,14 +366,17 @@ def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[l
     told = Finding(
         kind="time-blocks",
         level="note",
-        sentence=f"runs that follow each other are alike, as samples of a log are: {counts[0]}+{counts[1]} of them are "
-        f"taken as {units[0]}+{units[1]} stretches of time",
+        sentence=f"consecutive runs are alike, as samples of a log are: {counts[0]}+{counts[1]} runs count as "
+        f"{units[0]}+{units[1]} stretches of time",
     )
     return (both[0], both[1]), told
 
 
 def _in_visits(visits: Sequence[tuple[int, list[int]]]) -> bool:
-    """Whether arms were changed so rarely that runs are no units: none alone, or fewer changes than a coin gives."""
+    """Return whether arms changed too rarely for single runs to be units.
+
+    That is so if no visit has a single run, or there are fewer visits than random order gives (Wald-Wolfowitz).
+    """
     if all(len(group) > 1 for _, group in visits):
         return True
     of_control = sum(len(group) for which, group in visits if not which)

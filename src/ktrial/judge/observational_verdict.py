@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on one contrast of other people's data, from its effect, its adjusted p and its layout."""
+"""The verdict on one contrast of observational data, from its effect, its adjusted p and its layout."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ktrial.kit.outcome import Direction
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a verdict depends on; `margin` and `resolution` are on the scale of the effect.
+    """Everything that a verdict depends on; `margin` and `resolution` are on the scale of the effect.
 
-    `explored` says why there is to be no verdict. `stretches` counts the units where these are stretches of time,
-    and `varies` says whether any two of them differ.
+    `explored` says why there must be no verdict. `stretches` counts the units if they are stretches of time, and
+    `varies` says whether any two units differ.
     """
 
     effect: Effect
@@ -36,7 +36,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
-    """Return the verdict, why in a few words, and the doubts that the layout leaves."""
+    """Return the verdict, the reason in a few words, and the doubts about the layout."""
     findings = tuple(layout_doubts(case))
     if (obstacle := _obstacle(case)) is not None:
         return "inconclusive", obstacle, findings
@@ -45,48 +45,48 @@ def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
     if (doubt := _doubt(case)) is not None:
         return "inconclusive", doubt, findings
     if is_equivalent(case):
-        below = ": real, but below it" if case.effect.excludes_zero else ""
+        below = ": a real difference, but smaller than the margin" if case.effect.excludes_zero else ""
         return "equivalent", f"the interval lies within the margin{below}", findings
-    return "better" if case.effect.estimate > 0 else "worse", "the interval does not hold zero", findings
+    return "better" if case.effect.estimate > 0 else "worse", "the interval excludes zero", findings
 
 
 def _obstacle(case: Case) -> str | None:
-    """Return why nothing can be said whatever the data."""
+    """Return why no verdict is possible; None if one is."""
     if case.floor_adjusted > case.alpha:
         return _too_small(case)
     if not is_equivalent(case) and case.effect.low == case.effect.high == 0:
-        return _MOSTLY if case.varies else "nothing varies: a difference below the tool's step would not be seen"
+        return _MOSTLY if case.varies else "all values are equal: a difference below the tool's resolution stays hidden"
     return case.explored
 
 
-_NO_DIRECTION = "which way is better is not known"
-_MOSTLY = "so many values are equal that what is typical does not differ; it tells nothing of what is rare"
+_NO_DIRECTION = "it is unknown whether higher or lower is better"
+_MOSTLY = "most values are equal, so the typical values do not differ; rare values may"
 
 
 def _cause(case: Case) -> str | None:
-    """Return why a difference, or none, may not be the arm's doing."""
+    """Return why the arm may not be the cause of what is seen; None if nothing else can be."""
     if cause := _confounded(case):
         return cause
     return _NO_DIRECTION if case.direction is None and not is_equivalent(case) else None
 
 
 def _observed_verdict(case: Case, cause: str) -> tuple[Verdict, str]:
-    """Return what is true of the two sets of runs, whatever the cause."""
+    """Return the verdict on the two sets of runs, which says nothing about the cause."""
     if case.effect.low is None:
         return "inconclusive", f"there is no interval ({cause})"
     if not case.effect.excludes_zero:
-        return "no difference seen", f"the interval holds zero ({cause})"
+        return "no difference seen", f"the interval includes zero ({cause})"
     if case.p_adjusted > case.alpha:
         return "no difference seen", f"{_chance(case)} ({cause})"
-    return "different", cause if cause == _NO_DIRECTION else f"cause open: {cause}"
+    return "different", cause if cause == _NO_DIRECTION else f"cause unknown: {cause}"
 
 
 def _doubt(case: Case) -> str | None:
-    """Return why these data tell neither better from worse nor that both are equal."""
+    """Return why these data show neither a difference nor equivalence; None if they do."""
     if is_equivalent(case):
         return None
     if not case.effect.excludes_zero:
-        return "the interval holds both zero and effects beyond the margin"
+        return "the interval includes both zero and effects beyond the margin"
     return _chance(case) if case.p_adjusted > case.alpha else None
 
 
@@ -96,7 +96,10 @@ def _chance(case: Case) -> str:
 
 
 def is_equivalent(case: Case) -> bool:
-    """Whether the interval, widened by the step of the tool, is inside the margin; one without width tells nothing."""
+    """Return whether the interval, widened by the tool's resolution, lies within the margin.
+
+    An interval without width shows nothing unless the resolution is known.
+    """
     low, high = case.effect.low, case.effect.high
     if low is None or high is None or (low == high and not case.resolution):
         return False
@@ -104,7 +107,7 @@ def is_equivalent(case: Case) -> bool:
 
 
 def worth(effect: Effect, margin: float) -> WorthIt:
-    """Whether a difference that is real also matters; a margin of nothing (of a control around 0) tells it of none."""
+    """Return whether a real difference also matters; unclear if the margin is 0, as for a control around 0."""
     if not margin:
         return "unclear"
     near = min(abs(effect.low or 0.0), abs(effect.high or 0.0)) if effect.excludes_zero else 0.0
@@ -114,9 +117,9 @@ def worth(effect: Effect, margin: float) -> WorthIt:
 
 
 def _too_small(case: Case) -> str:
-    sentence = f"too few independent runs to tell: the smallest p that they can reach is {case.floor:.2g}"
+    sentence = f"too few independent runs: the smallest p that they can reach is {case.floor:.2g}"
     if case.stretches is not None:
-        sentence = f"runs are alike over so long that they are {case.stretches} stretches of time: {sentence}"
+        sentence = f"consecutive runs are alike and form only {case.stretches} stretches of time: {sentence}"
     if case.floor <= case.alpha:
         return f"{sentence}, and {case.floor_adjusted:.2g} after correction for {case.family} comparisons"
     return f"{sentence}, above {case.alpha:g}"
@@ -127,15 +130,15 @@ def _confounded(case: Case) -> str | None:
         return f"{case.confounded_by} and arm are confounded"
     if case.order == "sequence":
         return "time and arm are confounded"
-    return "in which order the arms were measured is not known" if case.order == "unknown" else None
+    return "the order in which the arms were measured is unknown" if case.order == "unknown" else None
 
 
 _SEEN = "difference seen, cause not identified"
 _WHY = {
-    "sequence": "the arms were measured one after the other: whatever changed meanwhile is counted to the arm",
-    "unknown": "the order of the runs is not known: whether the arms were interleaved cannot be told",
-    "boot": "an arm has a single boot of its own: what differs between boots is counted to the arm",
-    "machine": "an arm has a machine or host name of its own alone: what differs between machines is counted to it",
+    "sequence": "the arms were measured one after the other: whatever changed meanwhile is attributed to the arm",
+    "unknown": "the order of the runs is unknown: the arms may not have been interleaved",
+    "boot": "an arm ran in a single boot of its own: differences between boots are attributed to the arm",
+    "machine": "an arm ran on one machine (or host name) of its own: differences between machines are attributed to it",
 }
 _KIND = {
     "sequence": "time-and-arm-confounded",
@@ -146,7 +149,7 @@ _KIND = {
 
 
 def layout_doubts(case: Case) -> list[Finding]:
-    """Return what keeps the layout from telling the arm from something else."""
+    """Return a finding for each thing that the layout cannot separate from the arm."""
     found = []
     for what in (case.confounded_by, None if case.order == "interleaved" else case.order):
         if what is not None:
@@ -158,11 +161,6 @@ def layout_doubts(case: Case) -> list[Finding]:
 
 
 def order_check(order: Order) -> Check:
-    """Return whether time and arm were kept apart."""
-    sentence = {
-        "interleaved": "the arms were measured in turns",
-        "sequence": _WHY["sequence"],
-        "unknown": _WHY["unknown"],
-    }
     holds = {"interleaved": True, "sequence": False, "unknown": None}[order]
-    return Check(name="interleaved", holds=holds, value=None, sentence=sentence[order])
+    sentence = _WHY.get(order, "the arms were measured in turns")
+    return Check(name="interleaved", holds=holds, value=None, sentence=sentence)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes beside the primary one: secondaries and guards as families, exploratory ones with adjusted p."""
+"""The judge of the other outcomes: secondaries and guards as families, exploratory ones with an adjusted p."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ktrial.judge.stats.signflip import sign_flip_p
 
 Found = TypeVar("Found")
 
-#: Exploratory outcomes: the share of false ones among those that are named.
+#: False discovery rate of exploratory outcomes.
 EXPLORATORY_RATE = 0.10
 
 
 def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> tuple[Found | None, ...]:
-    """Holm's method over sequential tables: all are read at row `members`; each one found lets the rest be read wider.
+    """Apply Holm's method to sequential tables: read all at row `members`, then the rest at a wider row for each find.
 
-    `read(member, row)` is what one member shows at 0.05/row, None if nothing. Rows are nested, so that what was
-    found once stays found.
+    `read(member, row)` returns what one member shows at an error of 0.05/row, None if nothing. Rows are nested, so
+    that a result once found stays found.
     """
     found: list[Found | None] = [None] * members
     row = members
@@ -43,7 +43,7 @@ def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> 
 
 
 class Member(NamedTuple):
-    """One outcome of one contrast. `over` says that no block of it will follow."""
+    """One outcome of one contrast. `over` says that no more blocks follow for it."""
 
     outcome: str
     arm: str
@@ -54,7 +54,7 @@ class Member(NamedTuple):
 
 
 class MemberAnswer(NamedTuple):
-    """What a family says of one member."""
+    """The result of one member after the correction for its family."""
 
     reading: OutcomeReading
     guard: Guard | None = None
@@ -67,7 +67,7 @@ def family_size(protocol: Protocol, role: Role) -> int:
 
 
 def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: int) -> tuple[MemberAnswer, ...]:
-    """Return all secondaries, all guards or all exploratory outcomes, each with what the others leave to it."""
+    """Return an answer for each member of one role, corrected for the whole family."""
     if role == "exploratory":
         return _exploratory(protocol, members, cap)
     found = _by_holm(protocol, role, members, cap, shifted=False)
@@ -82,7 +82,7 @@ def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: 
 def _by_holm(
     protocol: Protocol, role: Role, members: Sequence[Member], cap: int, *, shifted: bool
 ) -> tuple[Verdict | None, ...]:
-    # What cannot be judged still counts: its values were seen before it was left out.
+    # An outcome that cannot be judged still counts: its values were seen before it was left out.
     unjudged = family_size(protocol, role) - len(members)
 
     def read(place: int, row: int) -> Verdict | None:
@@ -94,7 +94,7 @@ def _by_holm(
 
 
 def _side_of(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
-    """On which side of -shift the member lies at 0.05/row; None if neither is sure."""
+    """Return on which side of -shift the member lies at an error of 0.05/row; None if neither is certain."""
     if member.rule.scale == "log":
         return first_exclusion(member.pairs.differences + shift, cap, row)
     reading = _count_reading(member, cap, row)
@@ -130,7 +130,7 @@ def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Outco
 
 
 def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Guard, ...]:
-    """Return each holds by its own interval; that one is broken is a claim, and shares the error with the others."""
+    """Return the state of each guard. It holds by its own interval; `broken` is a claim and shares the error."""
     broken = _by_holm(protocol, "guard", members, cap, shifted=True)
     alone = row_of(protocol.alpha, 1)
     return tuple(
@@ -144,7 +144,7 @@ def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Gu
 
 
 def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[MemberAnswer, ...]:
-    """P of every member and adjusted for all of them; never a verdict."""
+    """Return p and adjusted p of every member, never a verdict."""
     p_values = [_p_of(member) for member in members]
     adjusted = benjamini_hochberg(p_values).tolist()
     alone = row_of(protocol.alpha, 1)
@@ -160,7 +160,7 @@ def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tup
 
 
 def _p_of(member: Member) -> float:
-    from ktrial.judge.stats.blocked import signed_rank_p  # scipy, which a trial that explores nothing does without
+    from ktrial.judge.stats.blocked import signed_rank_p  # loads scipy, which only exploratory outcomes need
 
     test = sign_flip_p if member.rule.scale == "count" else signed_rank_p
     return test(member.pairs.differences)

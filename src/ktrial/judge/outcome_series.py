@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is true of all runs of one outcome, whichever arms are compared: doubts, analyses of variance, all pairs."""
+"""Analyses of all runs of one outcome, whichever arms are compared: doubts, analyses of variance, all pairs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from ktrial.kit.outcome import Direction
 
 
 class SeriesSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Of finite values only. `spread` is (maximum - minimum) / median; null where the median is zero, as is `cv`."""
+    """A summary of finite values. `spread` is (maximum - minimum) / median, null if the median is zero.
+
+    `cv` is null if the mean is zero.
+    """
 
     n: int
     mean: float
@@ -34,13 +37,13 @@ class SeriesSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(values: Iterable[float]) -> SeriesSummary | None:
-    """None if no value is a number."""
+    """Return the summary of the finite values; None if there are none."""
     kept = sorted(value for value in values if math.isfinite(value))
     if not kept:
         return None
     finite = np.array(kept, dtype=np.float64)
     minimum, maximum = float(kept[0]), float(kept[-1])
-    # Squares of what is left are no larger than one, whatever the unit.
+    # After division by this no square exceeds one, whatever the unit.
     unit = max(abs(minimum), abs(maximum)) or 1.0
     mean = float((finite / unit).mean()) * unit
     median = kept[(len(kept) - 1) // 2] / 2 + kept[len(kept) // 2] / 2
@@ -62,12 +65,12 @@ def _share(size: float, middle: float) -> float | None:
     return share if math.isfinite(share) else None
 
 
-#: With more arms than this all pairs are no table that anybody reads.
+#: With more arms than this, a table of all pairs is too long to read.
 PAIRED_ARMS = 30
 
 
 class OfArm(msgspec.Struct, frozen=True, kw_only=True):
-    """Drift, dependence and span of the runs of one arm by itself: beside another arm's they can vanish."""
+    """Drift, dependence and span of the runs of one arm; together with another arm they may not show."""
 
     drift: diagnostics.Drift | None
     dependence: Check | None
@@ -75,7 +78,7 @@ class OfArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """Drift and dependence over the runs of all arms; the mean place of each arm by block where the order is known."""
+    """Drift and dependence over the runs of all arms, and the mean place of each arm by block if the order is known."""
 
     drift: diagnostics.Drift | None
     dependence: Check | None
@@ -83,19 +86,22 @@ class OutcomeSeries(msgspec.Struct, frozen=True, kw_only=True):
     alone: Mapping[str, OfArm] = {}
 
     def dependence_of(self, arm: str, control: str) -> Check | None:
-        """Of the two arms by themselves where one of them shows any, else of all runs together."""
+        """Return the check of dependence: that of an arm which shows some by itself, otherwise that of all runs."""
         found = (self.alone[name].dependence for name in (arm, control) if name in self.alone)
         alike = next((check for check in found if check is not None and not check.holds), None)
         return self.dependence if self.dependence is None or not self.dependence.holds else alike or self.dependence
 
 
 _UNKNOWN = OutcomeSeries(drift=None, dependence=None, places={})
-#: Two arms by themselves and all runs together are looked at: each by so small a part of the rate.
+#: Two single arms and all runs together are checked; each check gets this part of the error rate.
 _LOOKS = 3
 
 
 def read_series(runs: Mapping[str, Runs]) -> OutcomeSeries:
-    """Only where the place of every run is known. With blocks within them: what differs between hosts is no drift."""
+    """Return drift and dependence, unknown unless the place of every run is known.
+
+    With blocks both are computed within blocks, because a difference between hosts is no drift.
+    """
     everything = [place for of_arm in runs.values() for place in of_arm.places]
     if None in everything or not everything or len(set(everything)) < len(everything):
         return _UNKNOWN
@@ -129,7 +135,7 @@ def _in_order(held: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
 
 
 def _residuals(ordered: Sequence[tuple[Array, Array]]) -> Array:
-    """Return what is left of the scores without the middle of each series, in the order of all runs."""
+    """Return the scores minus the median of their series, in the order of all runs."""
     residuals = np.concatenate([scores - np.median(scores) for _, scores in ordered])
     return np.asarray(residuals[np.argsort(np.concatenate([places for places, _ in ordered]))], dtype=np.float64)
 
@@ -143,7 +149,7 @@ def _of_arm(arm: str, mine: Sequence[tuple[Array, Array]]) -> OfArm:
 
 
 def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) -> Check | None:
-    """Return how much of an effect the drift alone would make, from how far apart in the order the two arms lie."""
+    """Return the check of drift: its share of the effect, from the distance of the two arms in the order of runs."""
     if series.drift is None:
         return None
     of_arm, of_control = series.places[arm], series.places[control]
@@ -154,39 +160,39 @@ def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) 
     if series.drift.p >= 0.05:
         if (found := _drift_alone(series, (arm, control), estimate)) is not None:
             return found
-        sentence = f"no drift over the runs was seen (Theil-Sen, p = {series.drift.p:.2g})"
+        sentence = f"the runs show no drift (Theil-Sen, p = {series.drift.p:.2g})"
         return Check(name="no drift", holds=True, value=made, sentence=sentence)
     share = abs(made / estimate) if estimate else math.inf
-    size = f"{share:.2g} times this effect" if math.isfinite(share) else "what no effect is left of"
-    sentence = f"the runs drifted (Theil-Sen, p = {series.drift.p:.2g}): that alone makes {size}"
+    size = f"explains {share:.2g} times this effect" if math.isfinite(share) else "exceeds the effect, which is zero"
+    sentence = f"the runs drifted (Theil-Sen, p = {series.drift.p:.2g}): the drift alone {size}"
     return Check(name="no drift", holds=share < 0.25, value=made, sentence=sentence)
 
 
 def _drift_alone(series: OutcomeSeries, arms: tuple[str, str], estimate: float) -> Check | None:
-    """Drift of one arm by itself, where all runs together show none: what it changed by, beside the effect."""
+    """Return the check of drift of one arm by itself, for runs that show none together; None if no arm drifted."""
     for name in arms:
         found = series.alone.get(name)
         if found is None or found.drift is None or found.drift.p >= 0.05 / len(arms):
             continue
         made = found.drift.slope * found.span
         share = abs(made / estimate) if estimate else math.inf
-        size = f"by {share:.2g} times this effect" if math.isfinite(share) else "and no effect is left"
+        size = f"by {share:.2g} times this effect" if math.isfinite(share) else "but the effect is zero"
         sentence = (
-            f"the runs of {name} drifted, those of all arms together did not (Theil-Sen, p = {found.drift.p:.2g})"
+            f"the runs of {name} drifted, although all arms together did not (Theil-Sen, p = {found.drift.p:.2g})"
         )
         return Check(name="no drift", holds=share < 0.25, value=made, sentence=f"{sentence}: {size}, first to last")
     return None
 
 
 def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: float) -> list[Finding]:
-    """Return findings on the values of this outcome."""
+    """Return the findings on the values of one outcome."""
     found = _missing(question, runs)
     if scale == "difference":
         sentence = "values of zero or below: effects are differences, not ratios"
         found.append(Finding(kind="difference-scale", level="note", sentence=sentence))
         found.extend(_count_findings(question, runs))
     if question.direction is None:
-        sentence = "nobody said which way is better: a difference is not a verdict; above zero means more"
+        sentence = "it is unknown whether higher or lower is better: differences get no verdict; above zero means more"
         found.append(Finding(kind="no-direction", level="note", sentence=sentence))
     found.extend(_of_values(question, runs, swing))
     scores = within_blocks(
@@ -201,7 +207,7 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
     }
     if modes:
         sentence = (
-            f"two modes in {_join_arms(modes)}: what differs may be how often each occurs (share of the worse mode)"
+            f"two modes in {_join_arms(modes)}: arms may differ in how often each occurs (share of the worse mode)"
         )
         found.append(Finding(kind="two-modes", level="suspect", sentence=sentence, values=modes))
     if scale == "log":
@@ -209,12 +215,15 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
     return found
 
 
-#: Near values no farther apart than so many steps of their tool lie in groups whatever they are.
+#: Values that span at most this many steps of their tool always form groups.
 _STEPS = 3
 
 
 def _is_within_steps(question: Question, arm: str) -> bool:
-    """Whether an arm's values differ by a few steps of the tool only: by its resolution, else the least difference."""
+    """Return whether an arm's values differ by only a few steps of the tool.
+
+    A step is the resolution of the tool or, if that is unknown, the smallest difference between values.
+    """
     values = np.array([run.value for run in question.arms[arm] if is_usable(run.value)])
     steps = np.diff(np.unique(values))
     if (
@@ -227,33 +236,35 @@ def _is_within_steps(question: Question, arm: str) -> bool:
 
 
 def _apart(scores: Mapping[str, Array], direction: Direction | None) -> Iterator[Finding]:
-    """Too few runs for a mixture, of which some lie apart: it may be a second mode, and leaving them out hides it."""
+    """Yield a finding for each arm with too few runs for a mixture of which some lie apart from the others."""
     logs = {arm: -of_arm if direction == "lower" else of_arm for arm, of_arm in scores.items()}
     seen = {arm: found for arm, of_arm in logs.items() if (found := apart(of_arm)) is not None}
     for arm, few in seen.items():
-        told = f"{few.runs} of {few.of} runs {'lies' if few.runs == 1 else 'lie'} apart"
-        sentence = f"two modes in {arm}, or a disturbance: {told}, at {few.factor:.2g} times the others; more runs tell"
+        runs = f"{few.runs} of {few.of} runs {'lies' if few.runs == 1 else 'lie'} apart"
+        sentence = (
+            f"two modes in {arm}, or a disturbance: {runs}, at {few.factor:.2g} times the others; run it more often"
+        )
         yield Finding(kind="two-modes", level="suspect", sentence=sentence, values={arm: few.factor})
 
 
-#: So many arms are told with their counts.
-_TOLD_COUNTS = 6
+#: With more arms than this the finding on counts is left out.
+_COUNTED_ARMS = 6
 
 
 def _count_findings(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
-    """Of values that are zero or above, how many there are in all, and how often there is none: what a mean hides."""
-    held = {arm: [run.value for run in question.arms[arm] if is_usable(run.value)] for arm in runs}
-    if len(held) > _TOLD_COUNTS or min(min(values) for values in held.values()) < 0:
+    """Return totals by arm and how many runs have none, which a mean hides; only for values of zero or above."""
+    values_by_arm = {arm: [run.value for run in question.arms[arm] if is_usable(run.value)] for arm in runs}
+    if len(values_by_arm) > _COUNTED_ARMS or min(min(values) for values in values_by_arm.values()) < 0:
         return []
-    rates = {arm: sum(values) / len(values) for arm, values in held.items()}
+    rates = {arm: sum(values) / len(values) for arm, values in values_by_arm.items()}
     base = rates.get(question.control)
-    told = [
+    counts = [
         f"{arm}: {sum(values):g} in {len(values)} runs"
-        + (f", {rates[arm] / base:.3g} times as many a run" if base and arm != question.control else "")
+        + (f", {rates[arm] / base:.3g} times as many per run" if base and arm != question.control else "")
         + f", none in {values.count(0.0)}"
-        for arm, values in held.items()
+        for arm, values in values_by_arm.items()
     ]
-    return [Finding(kind="counts", level="note", sentence=f"in all, {'; '.join(told)}", values=rates)]
+    return [Finding(kind="counts", level="note", sentence=f"in all, {'; '.join(counts)}", values=rates)]
 
 
 def _join_arms(arms: Mapping[str, float]) -> str:
@@ -269,13 +280,13 @@ def _missing(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
     }
     found = []
     if lost:
-        sentence = f"{sum(lost.values()):g} values are no numbers that anything measures and are left out"
+        sentence = f"{sum(lost.values()):g} values are not finite or implausibly large and are left out"
         found.append(Finding(kind="not-finite", level="suspect", sentence=sentence, values=lost))
     if question.control not in runs:
-        sentence = f"the control {question.control} has no value: nothing can be compared with it"
+        sentence = f"the control {question.control} has no value, so nothing can be compared with it"
         found.append(Finding(kind="no-control", level="suspect", sentence=sentence))
     if len(question.arms) < 2:
-        sentence = "there is one group only: nothing to compare"
+        sentence = "there is only one group, and nothing to compare it with"
         found.append(Finding(kind="one-group", level="suspect", sentence=sentence))
     return found
 
@@ -302,11 +313,11 @@ def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> li
         elif diagnostics.coarse(values, question.resolution):
             steps[arm] = float(len(np.unique(values)))
     kinds: tuple[tuple[str, FindingLevel, dict[str, float], str], ...] = (
-        ("single-run", "suspect", single, "one run tells nothing of its spread"),
+        ("single-run", "suspect", single, "a single run shows no spread"),
         ("swing", "note", swings, f"(max - min) / median is above {100 * swing:g} %"),
-        ("swing", "note", endless, "the median is 0, and (max - min) / median beyond any bound"),
-        ("no-spread", "suspect", equal, "all values are equal: either nothing varies or the tool cannot tell"),
-        ("quantised", "note", steps, "the steps of the tool are as large as the differences of the runs"),
+        ("swing", "note", endless, "the median is 0, so (max - min) / median has no bound"),
+        ("no-spread", "suspect", equal, "all values are equal: either nothing varies or the tool is too coarse"),
+        ("quantised", "note", steps, "the steps of the tool are as large as the differences between runs"),
     )
     return [
         Finding(kind=kind, level=level, sentence=f"{_join_arms(arms)}: {sentence}", values=arms)
@@ -316,7 +327,7 @@ def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> li
 
 
 def _widest(question: Question, arm: str) -> float | None:
-    """Return the widest (max - min) / median of one machine."""
+    """Return the largest (max - min) / median within one machine."""
     held: dict[str | None, list[float]] = {}
     for run in question.arms[arm]:
         if is_usable(run.value):
@@ -328,13 +339,16 @@ def _widest(question: Question, arm: str) -> float | None:
 def analyse(
     runs: Mapping[str, Runs], control: str, scale: Scale, alpha: float, with_pairs: bool
 ) -> tuple[tuple[Anova, ...], tuple[Pairwise, ...], tuple[Finding, ...]]:
-    """With blocks a two-way analysis and Tukey after it, else a one-way one and every usual table of pairs."""
+    """Return analyses of variance, tables of pairs, and findings.
+
+    With blocks that is a two-way analysis with Tukey's pairs, otherwise a one-way analysis with all usual tables.
+    """
     names = list(runs)
     if len(names) < 2:
         return (), (), ()
     model, why_not = _in_blocks(list(runs.values()))
     if why_not is not None:
-        # Without its blocks an arm would be charged with what differs between them.
+        # Without blocks, differences between them would be attributed to the arms.
         return (), (), (Finding(kind="left-out", level="note", sentence=why_not),)
     analysed = model or factors.one_way([of_arm.scores for of_arm in runs.values()])
     if analysed is None:
@@ -354,17 +368,17 @@ def analyse(
     return (analysed.anova,), tuple(table for table in tables if table is not None), found
 
 
-#: Arms do not do the same in every block where chance makes it so in fewer cases than this.
+#: Arms behave differently from block to block if the p of the interaction is below this.
 _INTERACTS = 0.01
 
 
 def _interaction(anova: Anova) -> tuple[Finding, ...]:
-    """Return arms whose difference is another one from block to block."""
+    """Return a finding if the difference between arms changes from block to block."""
     row = next((one for one in anova.rows if one.source == factors.INTERACTION), None)
     if row is None or row.f is None or row.p is None or row.p >= _INTERACTS:
         return ()
-    told = f"F({row.df:g}, {anova.rows[-1].df:g}) = {row.f:.3g}, p = {row.p:.2g}"
-    sentence = f"what the arms differ by is another amount in each block, beyond the noise within blocks ({told})"
+    test = f"F({row.df:g}, {anova.rows[-1].df:g}) = {row.f:.3g}, p = {row.p:.2g}"
+    sentence = f"the difference between arms changes from block to block by more than the noise within blocks ({test})"
     return (Finding(kind="interaction", level="suspect", sentence=sentence, values={"f": row.f, "p": row.p}),)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a trial that goes on will probably be decided. A guess for people who wait: nothing is decided by it."""
+"""An estimate of when a running trial will be decided, for people who wait; no decision depends on it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ktrial.judge.sequential import FAST_BLOCKS, call, looks
 
 
 def expected_stop(protocol: Protocol, judgement: Judgement) -> int | None:
-    """The block after which nothing is open any more, if estimates stay and intervals close in as 1/sqrt(blocks).
+    """Return the block after which everything is decided, if estimates stay and intervals shrink as 1/sqrt(blocks).
 
-    None if nothing is open, or there is no interval yet of something that is.
+    None if nothing is open, or something open has no interval yet.
     """
     rule = protocol.outcomes[protocol.primary]
     primaries = [one for one in judgement.judged if one.role == "primary"]
-    asked = [one for one in primaries if not one.placebo] or primaries
-    undecided = [one for one in asked if one.verdict is None]
+    deciding = [one for one in primaries if not one.placebo] or primaries
+    undecided = [one for one in deciding if one.verdict is None]
     if judgement.cap is None or rule.scale == "count" or not undecided:
         return judgement.cap if undecided else None
     steps = [blocks for blocks in looks(judgement.cap, table_row(protocol)) if blocks > judgement.blocks]
@@ -43,7 +43,7 @@ def _expected(judged: OutcomeJudgement, steps: list[int], cap: int, margin: floa
 
 
 def deciding_blocks(protocol: Protocol, cap: int | None) -> frozenset[int]:
-    """The numbers of blocks after which a verdict on the primary outcome may fall; none while no cap is planned."""
+    """Return the numbers of blocks after which the primary outcome may be decided; none before the cap is planned."""
     if cap is None:
         return frozenset()
     if protocol.outcomes[protocol.primary].scale == "count":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial will cost and what it can see, from a noise profile, before its first run."""
+"""Planning: from a noise profile, what a trial will cost and which effects it can detect."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from ktrial.judge.sequential import as_array, looks
 from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
 
-#: Blocks of a trial when nobody says otherwise, by name.
+#: Default numbers of blocks, by name.
 BUDGETS = {"quick": 9, "default": 20, "thorough": 40}
 FEWEST_BLOCKS = 7
-#: A pilot is short and quieter than the trial: its spread is taken larger by this.
+#: A pilot is short and quieter than the trial, so its spread is multiplied by this.
 _PILOT_FACTOR = 1.25
 _MAD = 1.4826
 #: Normal quantiles for 5 % two-sided and 90 % power, and for showing equivalence.
 _DETECT_Z, _EQUIVALENT_Z = 3.24, 3.60
-#: Blocks that looking early costs: so many times as many, and so many more.
+#: The price of early looks: the number of blocks times the factor, plus the extra blocks.
 _LOOKING_FACTOR, _LOOKING_BLOCKS = 1.15, 3
 _MOST_RUNS_PER_VISIT = 4
-#: Warm-up: a run is warm within so many robust sd of the median of the next ones; so many are dropped at most.
+#: Warm-up: a run is warm if it lies within this many robust sd of the median of the next runs; at most six are dropped.
 _WARM_SD, WARM_NEXT, WARM_MOST = 2.0, 3, 6
-#: Runs that are dropped where no profile exists yet.
+#: Runs that are dropped as warm-up if no profile exists yet.
 WARM_WITHOUT_PROFILE = 2
-
-
-#: What simulated trials took on average: an effect in sd of a block's difference, and blocks.
+#: Average length of simulated trials: the effect in sd of a block's difference, and the blocks.
 _MEAN_BLOCKS = ((0.5, 35.0), (0.6, 23.0), (0.8, 15.0), (1.0, 10.5), (1.2, 8.4), (1.5, 7.5), (2.0, 7.0))
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """`needed` and `needed_equivalent` are blocks; `cap` is what the budget allows of the first, rounded to the table.
+    """What a trial needs and what it can detect.
 
-    `smallest_effect` is what `cap` blocks detect with 90 % power, relative: 0.05 is 5 %.
+    `needed` and `needed_equivalent` are blocks; `cap` is the first, limited by the budget and rounded to the tables.
+    `smallest_effect` is the relative effect (0.05 is 5 %) that `cap` blocks detect with 90 % power.
     """
 
     sd: float
@@ -48,47 +47,47 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def within_budget(self) -> bool:
-        """Whether the effect that is asked for can be seen at all."""
+        """Whether the budget suffices to detect the requested effect."""
         return self.needed <= self.cap
 
 
 def block_sd(differences: Sequence[float]) -> float:
-    """Return the spread of a block's difference to plan with, from A/A blocks. Raises BadInput below two of them."""
+    """Return the spread of block differences for planning, from at least two A/A blocks (both arms the same)."""
     values = as_array(differences)
     if len(values) < 2 or not np.isfinite(values).all():
-        raise BadInput(f"{len(values)} A/A blocks tell no spread", hint="a noise profile has ten blocks")
+        raise BadInput(f"cannot compute a spread from {len(values)} A/A blocks", hint="measure ten blocks")
     return _PILOT_FACTOR * max(float(values.std(ddof=1)), _MAD * float(np.median(np.abs(values))))
 
 
 def blocks_to_detect(sd: float, effect: float) -> int:
-    """Return blocks that find a relative effect with 90 % power."""
+    """Return how many blocks detect a relative effect with 90 % power."""
     return _blocks(_DETECT_Z, sd, _log_of(effect, "effect to detect"))
 
 
 def blocks_to_show_equivalence(sd: float, margin: float) -> int:
-    """Return blocks that show equal arms to differ by less than a relative margin."""
+    """Return how many blocks show that equal arms differ by less than a relative margin."""
     return _blocks(_EQUIVALENT_Z, sd, _log_of(margin, "margin"))
 
 
 def smallest_effect(sd: float, cap: int) -> float:
-    """Return the relative effect that so many blocks find with 90 % power; infinite where they are too few for any."""
+    """Return the relative effect that `cap` blocks detect with 90 % power; infinite if they are too few for any."""
     if cap <= _LOOKING_BLOCKS:
         return math.inf
     return math.expm1(_DETECT_Z * sd / math.sqrt((cap - _LOOKING_BLOCKS) / _LOOKING_FACTOR))
 
 
 def affordable_cap(needed: int, comparisons: int = 1) -> int | None:
-    """Return the cap in the tables that has so many blocks; None if they end before it."""
+    """Return the smallest cap of the tables with at least the needed blocks; None if there is none."""
     return next((cap for cap in LOOKS if cap >= needed and _has_look(cap, comparisons)), None)
 
 
 def expected_blocks(sd: float, effect: float, cap: int) -> int:
-    """About where a trial ends that has this relative effect in it."""
+    """Return about how many blocks a trial takes if this is the true relative effect."""
     if sd == 0:
         return min(cap, FEWEST_BLOCKS)
     sizes, blocks = zip(*_MEAN_BLOCKS, strict=True)
     size = _log_of(effect, "effect to detect") / sd
-    # Far below what the table has, it goes on to its cap.
+    # With an effect below the table's range, a trial runs to its cap.
     return cap if size < sizes[0] else min(cap, math.ceil(float(np.interp(size, sizes, blocks))))
 
 
@@ -100,7 +99,7 @@ def forecast(
     budget: int = BUDGETS["default"],
     comparisons: int = 1,
 ) -> Forecast:
-    """Return what a trial needs and gets. Raises BadInput if the budget holds no look at all."""
+    """Return the forecast of a trial. Raises BadInput if the budget allows no look at all."""
     sd = block_sd(differences)
     needed = blocks_to_detect(sd, detect)
     affordable = [cap for cap in LOOKS if cap <= budget]
@@ -120,9 +119,9 @@ def forecast(
 
 
 def cap_from_first_blocks(first: Sequence[Sequence[float]], detect: float, budget: int, comparisons: int = 1) -> int:
-    """Return the cap of a trial that has no profile, from the first blocks of each comparison.
+    """Return the cap of a trial without a noise profile, from the first blocks of each comparison.
 
-    Only the sizes of the differences count, never their signs: so the choice cannot lean towards a claim.
+    Only the sizes of the differences count, never their signs, so the choice cannot favour a claim.
     """
     spread = max(math.sqrt(float(np.mean(as_array(values) ** 2))) for values in first)
     needed = blocks_to_detect(_PILOT_FACTOR * spread, detect)
@@ -141,27 +140,30 @@ def _has_look(cap: int, comparisons: int) -> bool:
 
 
 def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, visit_sd: float | None = None) -> int:
-    """How many runs a visit is worth, from the cost of switching and running; spreads not known count as equal."""
+    """Return the best number of runs per visit for these costs of switching and running.
+
+    Unknown spreads count as equal.
+    """
     if switch_s < 0 or run_s <= 0:
-        raise BadInput(f"a switch of {switch_s:g} s and a run of {run_s:g} s cannot be planned with")
+        raise BadInput(f"cannot plan with a switch of {switch_s:g} s and a run of {run_s:g} s")
     ratio = 1.0 if run_sd is None or visit_sd is None else math.inf if visit_sd == 0 else run_sd / visit_sd
     wanted = math.sqrt(switch_s / run_s) * ratio
     return _MOST_RUNS_PER_VISIT if wanted >= _MOST_RUNS_PER_VISIT else max(1, round(wanted))
 
 
 def is_warm(score: float, following: Sequence[float], robust_sd: float) -> bool:
-    """Return whether a run before the first block already looks like those after it."""
+    """Return whether a run before the first block is already similar to those after it."""
     return abs(score - float(np.median(as_array(following)))) <= _WARM_SD * robust_sd
 
 
 def _blocks(z: float, sd: float, log_effect: float) -> int:
     if not math.isfinite(sd) or sd < 0:
-        raise BadInput(f"{sd} is not a spread to plan with")
-    # A hair below, so that rounding alone never costs a block.
+        raise BadInput(f"cannot plan with a spread of {sd}")
+    # Slightly less, so that rounding alone never costs a block.
     return max(FEWEST_BLOCKS, math.ceil(_LOOKING_FACTOR * (z * sd / log_effect) ** 2 + _LOOKING_BLOCKS - 1e-9))
 
 
 def _log_of(relative: float, what: str) -> float:
     if not relative > 0 or not math.isfinite(relative):
-        raise BadInput(f"{what} {relative:g}: it must be above 0", hint="for example 5%")
+        raise BadInput(f"{what}: expected a value above 0, got {relative:g}", hint="for example 5%")
     return math.log1p(relative)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on the primary outcome of one arm against another, before any check."""
+"""The verdict on the primary outcome of one arm against another, before any validity check."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DIFFERENCE = "mean difference per block, interval by sign flips"
 
 
 class OutcomeReading(NamedTuple):
-    """What the numbers alone say. `blocks` are those that it rests on."""
+    """The verdict from the numbers alone. `blocks` is how many blocks it rests on."""
 
     verdict: Verdict | None
     why: Why
@@ -48,7 +48,7 @@ def log_margin(rule: OutcomeRule) -> float:
 
 
 def read_primary(protocol: Protocol, pairs: Pairs, cap: int | None) -> OutcomeReading:
-    """Return the verdict, or none yet. `cap` is null while it is not planned."""
+    """Return the reading of the primary outcome. `cap` is None until it is planned."""
     rule = protocol.outcomes[protocol.primary]
     row = table_row(protocol)
     if rule.scale == "count":
@@ -62,12 +62,11 @@ def read_primary(protocol: Protocol, pairs: Pairs, cap: int | None) -> OutcomeRe
 
 
 def table_row(protocol: Protocol) -> int:
-    """The row of the tables for the primary outcome; a trial that may be extended spends half the error there."""
+    """Return the table row of the primary outcome; a trial that may be extended spends half its error there."""
     return row_of(protocol.alpha, protocol.comparisons * (2 if protocol.extend else 1))
 
 
 def sequential_rule(protocol: Protocol, pairs: Pairs, cap: int) -> Rule:
-    """Return how the primary outcome is decided."""
     rule = protocol.outcomes[protocol.primary]
     profile = None if protocol.pooled else protocol.profile.get(protocol.primary)
     return Rule(
@@ -81,7 +80,7 @@ def sequential_rule(protocol: Protocol, pairs: Pairs, cap: int) -> Rule:
 
 
 def _log_resolution(rule: OutcomeRule, scores: Array) -> float:
-    """Return the step of the tool on the log scale, at the typical value of these scores of the control."""
+    """Return the resolution of the tool on the log scale, at the median of these scores of the control."""
     if rule.resolution is None or not len(scores):
         return 0.0
     typical = math.exp(abs_score(float(np.median(scores)), rule))
@@ -118,9 +117,9 @@ def _confidence(row: int) -> float:
 
 
 def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int) -> OutcomeReading | None:
-    """Return what the e-value decides after the tables gave up; its half of the error, at any block."""
+    """Return what the e-value decides after the tables ended inconclusive, at any block, with its half of the error."""
     margin = log_margin(protocol.outcomes[protocol.primary])
-    # Both halves share the error: each rejects at 2/alpha, so that the two-sided value is at 1/alpha at least.
+    # Each half rejects at 2/alpha, so the two-sided e-value is at least 1/alpha.
     bound = 2 * row / 0.05
     spread = evalue.scales(differences, protocol.profile.get(protocol.primary))
     for blocks in range(ended.blocks + 1, len(differences) + 1):
@@ -142,7 +141,7 @@ def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int)
 
 
 def e_values(protocol: Protocol, differences: Array) -> EValues | None:
-    """Evidence that later trials and other people may multiply with theirs."""
+    """Return evidence that later trials and other people may multiply with theirs."""
     if not len(differences):
         return None
     margin = log_margin(protocol.outcomes[protocol.primary])
@@ -155,7 +154,7 @@ def e_values(protocol: Protocol, differences: Array) -> EValues | None:
 
 
 def read_counter(rule: OutcomeRule, pairs: Pairs, alpha: float, *, done: bool) -> OutcomeReading:
-    """Return a counter, looked at once, when all its blocks are there."""
+    """Return the reading of a counter, which is looked at once, after all its blocks."""
     blocks = len(pairs.arm)
     if not done or not blocks:
         return OutcomeReading(None, "open", blocks, None)
@@ -173,7 +172,7 @@ def read_counter(rule: OutcomeRule, pairs: Pairs, alpha: float, *, done: bool) -
 
 
 def _count_effect(found: Counter, sign: float, differences: Array, alpha: float) -> Effect:
-    """Return the log ratio of scores; where an arm has no event at all, the difference per block."""
+    """Return the log ratio of rates, or the difference per block if an arm has no event at all."""
     if found.ratio:
         ends = [sign * math.log(end) if end else None for end in (found.low, found.high)]
         low, high = ends if sign > 0 else ends[::-1]
@@ -191,7 +190,7 @@ def _count_effect(found: Counter, sign: float, differences: Array, alpha: float)
 
 
 def family_effect(differences: Array, cap: int, row: int) -> Effect | None:
-    """Estimate and interval of an outcome that is one of several, at its share of the error."""
+    """Return estimate and interval of one outcome of a family, at its share of the error."""
     if not len(differences):
         return None
     low, high = interval_at(differences, cap, row) or (None, None)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of many settings did it: foldover screening.
+"""Foldover screening: finds which of many settings causes a difference.
 
-Each block runs a configuration that has about half of the settings on, and its complement. The difference of the two is
-the sum of all effects, each with the sign of its setting: every block measures every setting, and drift and
-interactions of two settings fall out.
+Each block runs a configuration with about half of the settings on, and its complement. The difference between the two
+is the sum of all effects, each with the sign of its setting. Every block thus measures every setting, and drift and
+interactions of two settings cancel out.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from numpy.typing import NDArray
 from ktrial.judge.stats.arrays import Array
 from ktrial.kit.startup import load_special
 
-#: How the arms of a screening are called: this and, in hexadecimal, which of its settings are on, the first lowest.
+#: Names of arms are this prefix and a hexadecimal bit mask of the settings that are on; the first is the lowest bit.
 ARM_PREFIX = "on-"
-
-#: The screening is looked at after this block, then each `LOOK_EACH` blocks, up to the cap.
+#: The first look comes after this block, the next ones after every `LOOK_EACH` blocks, up to the cap.
 FIRST_LOOK, LOOK_EACH, CAP = 12, 4, 72
 #: One-sided error of naming a setting, shared by all settings.
 _ERROR = 0.02
 _MOST_NAMED = 4
-#: Blocks beyond the coefficients that the noise is told from.
+#: Blocks beyond the number of coefficients, which are needed to estimate the noise.
 _SPARE = 3
 
 Signs = NDArray[np.int8]
-#: Whether the whole set is known to help, to harm, or neither.
+#: Whether all settings together are known to help (1), to harm (-1), or neither (0).
 Direction = Literal[1, -1, 0]
 
 
 class Screening(NamedTuple):
-    """`named` are places of settings, the clearest first, with their `effects` on the score; `over` when it may stop.
+    """The result of a look: `named` are the places of the suspected settings, the clearest first.
 
-    An effect is that of turning the setting on, on the scale of the differences.
+    `effects` are the effects of turning them on, on the scale of the differences. `over` says that it may stop.
     """
 
     named: tuple[int, ...]
@@ -47,7 +46,7 @@ class Screening(NamedTuple):
 
 
 def configuration(settings: int, seed: int, block: int) -> Signs:
-    """1 for each setting that is on in the block's first configuration, -1 in its complement; blocks count from 1."""
+    """Return 1 for each setting that is on in the block's first configuration, -1 for the others; blocks start at 1."""
     order = 1 << max(1, math.ceil(math.log2(settings + 1)))
     deck, place = divmod(block - 1, order - 1)
     generator = np.random.default_rng((seed, deck))
@@ -70,34 +69,34 @@ def arm_of(signs: Signs) -> str:
 
 
 def on_in(arm: str, settings: int) -> tuple[int, ...]:
-    """Return which settings are on in an arm: their places."""
+    """Return the places of the settings that are on in an arm."""
     bits = int(arm.removeprefix(ARM_PREFIX), 16)
     return tuple(place for place in range(settings) if bits >> place & 1)
 
 
 def arms_of(settings: int, seed: int, blocks: int) -> tuple[str, ...]:
-    """Return every arm that the first blocks need, each once."""
+    """Return the distinct arms that the first blocks need."""
     rows = [configuration(settings, seed, block + 1) for block in range(blocks)]
     return tuple(dict.fromkeys(name for row in rows for name in (arm_of(row), arm_of(-row))))
 
 
 def design(settings: int, seed: int, blocks: int) -> Signs:
-    """Return the configurations of the first blocks, one a row."""
+    """Return the configurations of the first blocks, one per row."""
     return np.array([configuration(settings, seed, block + 1) for block in range(blocks)]).reshape(blocks, settings)
 
 
 def last_look(blocks: int) -> int:
-    """Return the newest number of blocks, up to this one, at which is looked; 0 before the first."""
+    """Return the number of blocks at the latest look; 0 before the first."""
     return 0 if blocks < FIRST_LOOK else blocks - (blocks - FIRST_LOOK) % LOOK_EACH
 
 
 def screen(
     configurations: Signs, differences: Sequence[float] | Array, direction: Direction, outcomes: int = 1
 ) -> Screening:
-    """What the blocks so far name: score of each configuration less that of its complement, one difference a block.
+    """Return the settings that the blocks so far point to.
 
-    Settings are looked for whose effect goes in the known direction of the whole set; in either for 0. The error of
-    naming one is shared by so many outcomes.
+    `differences` holds for each block the score of its configuration minus that of the complement. Only effects in
+    `direction` count, for 0 those in either. `outcomes` share the error of naming a setting.
     """
     score = np.asarray(differences, dtype=np.float64)
     blocks, settings = len(score), configurations.shape[1]
@@ -133,7 +132,10 @@ def coefficients(
     direction: Direction,
     outcomes: int = 1,
 ) -> list[tuple[float, float, float]]:
-    """Effect of every setting with its interval, which has the error of naming; beside those that are named."""
+    """Return effect, low and high of every setting, each fitted together with the named ones.
+
+    The intervals have the error of naming a setting.
+    """
     special = load_special()
 
     score = np.asarray(differences, dtype=np.float64)
@@ -154,7 +156,10 @@ def coefficients(
 
 
 def _last_coefficient(signs: Array, score: Array, direction: Direction) -> _Fit | None:
-    """Least squares; the one-sided p of the last column's effect (two-sided for 0), None if it cannot be told."""
+    """Return a least-squares fit with the p of the last column, one-sided unless `direction` is 0.
+
+    None if the columns are linearly dependent.
+    """
     special = load_special()
 
     solved, _, rank, _ = np.linalg.lstsq(signs, score, rcond=None)

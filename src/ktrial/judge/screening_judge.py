@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of a trial that looks for the setting that did it: what is suspected so far, and the next block."""
+"""The judge of a screening, a trial that searches for the responsible setting: suspects so far and the next block."""
 
 from __future__ import annotations
 
@@ -30,42 +30,42 @@ from ktrial.judge.screening import (
 from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
 
-#: A screening ends when so many blocks have a run that failed, and half of all blocks do.
+#: A screening ends when at least this many blocks, and at least half of them, have a failed run.
 _FAILED_BLOCKS = 6
 _MOST_BLOCKS = 1.5
 _DIRECTIONS: Mapping[str, Direction] = {"better": 1, "worse": -1, "either": 0}
 
 
 class _Halves(NamedTuple):
-    """The blocks that have both halves of an outcome: which settings were on, and the difference."""
+    """The blocks with both halves of an outcome: which settings were on, and the difference."""
 
     signs: Signs
     differences: list[float]
 
 
 def screened_arms(settings: int, seed: int, cap: int) -> tuple[str, ...]:
-    """Return every arm that a screening may need, blocks that are repeated among them."""
+    """Return every arm that a screening may need, repeated blocks included."""
     return arms_of(settings, seed, math.ceil(_MOST_BLOCKS * cap))
 
 
 def refuse_screening(protocol: Protocol) -> None:
-    """Raise BadInput for a screening that could not go on at some block, or not name anything."""
+    """Raise BadInput for a screening that would get stuck at some block or could not name a setting."""
     screening = _screen_of(protocol)
     cap = protocol.cap
     if cap is None or not FIRST_LOOK <= cap <= CAP:
-        raise BadInput(f"cap = {cap} of a screening", hint=f"from {FIRST_LOOK} to {CAP} blocks")
+        raise BadInput(f"cap: expected {FIRST_LOOK} to {CAP} blocks for a screening, got {cap}")
     if protocol.outcomes[protocol.primary].scale == "count":
-        hint = "take an outcome that is a time or a rate"
-        raise BadInput(f"{protocol.primary} is a counter that may be zero: blame cannot be told by it", hint=hint)
+        hint = "choose an outcome that is a time or a rate"
+        raise BadInput(f"blame cannot use {protocol.primary}: it is a counter that may be zero", hint=hint)
     if len(screening.settings) < 2:
-        raise BadInput("one setting is not a choice", hint="`ktrial try` tells what it does")
+        raise BadInput("blame needs at least two settings", hint="use `ktrial try` for a single one")
     missing = set(screened_arms(len(screening.settings), protocol.seed, cap)) - {arm.name for arm in protocol.arms}
     if missing:
-        raise BadInput(f"the arm {min(missing)} of the screening is not there", hint="`ktrial blame` writes them all")
+        raise BadInput(f"the screening lacks the arm {min(missing)}", hint="create the protocol with `ktrial blame`")
 
 
 def judge_screening(trial: Trial) -> Judgement:
-    """Return what its blocks name, outcome by outcome; the primary decides when to stop."""
+    """Return the suspected settings by outcome; the primary outcome decides when to stop."""
     protocol = trial.protocol
     screened = tuple(_screened(trial, outcome) for outcome in protocol.outcomes)
     findings = _findings(trial)
@@ -136,7 +136,7 @@ def _findings(trial: Trial) -> list[Finding]:
 
 
 def _fails_with(trial: Trial) -> Finding | None:
-    """Settings that are on in every run that failed, and in no other."""
+    """Return the settings that are on in every failed run and in no other."""
     settings = _screen_of(trial.protocol).settings
     primary = trial.protocol.primary
     failed = [set(on_in(run.arm, len(settings))) for run in trial.runs if primary not in run.measurements]
@@ -145,8 +145,8 @@ def _fails_with(trial: Trial) -> Finding | None:
     fine = [set(on_in(run.arm, len(settings))) for run in trial.runs if primary in run.measurements]
     guilty = sorted(set.intersection(*failed) - set.union(set(), *fine))
     names = ", ".join(settings[place] for place in guilty)
-    told = f"they have {names} on, and no other run has" if names else "no setting is on in just those"
-    return Finding(kind="fails-with", level="suspect", sentence=f"{len(failed)} runs failed: {told}")
+    common = f"all of them, and no other runs, have {names} on" if names else "no setting is on in exactly these"
+    return Finding(kind="fails-with", level="suspect", sentence=f"{len(failed)} runs failed: {common}")
 
 
 def _next_step(trial: Trial, screened: tuple[Screened, ...], findings: list[Finding]) -> NextStep:
@@ -166,7 +166,7 @@ def _next_step(trial: Trial, screened: tuple[Screened, ...], findings: list[Find
     elif blocks - failed >= cap or block > math.ceil(_MOST_BLOCKS * cap):
         reason = "the cap was reached"
     elif failed >= _FAILED_BLOCKS and 2 * failed >= blocks:
-        reason = f"{failed} of {blocks} blocks have a run that failed"
+        reason = f"{failed} of {blocks} blocks have a failed run"
     if reason is not None:
         return NextStep(action="stop", reason=reason)
     if trial.unfinished is not None:

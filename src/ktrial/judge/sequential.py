@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision of one comparison: block differences in, verdict out, looked at after 7, 9, 12, … blocks.
+"""The sequential decision of one comparison, from block differences, with looks after 7, 9, 12, … blocks.
 
-Under "no difference" the sign of each block's difference is a fair coin, because the order inside the block was drawn.
-Nothing else is assumed of the noise.
+Under "no difference" the sign of each block's difference is a fair coin, because the order within the block was drawn.
+Nothing else is assumed about the noise.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from ktrial.kit.errors import BadInput
 Array: TypeAlias = NDArray[np.float64]
 Why = Literal["open", "fast path", "boundary", "cap", "futility"]
 
-#: The error of the whole procedure for which the tables were made.
+#: The error of the whole procedure that the tables were computed for.
 ALPHA = 0.05
 MOST_COMPARISONS = ROWS[-1]
-#: The fast path is looked at once, after this block.
+#: The fast path may decide once, after this block.
 FAST_BLOCKS = 4
-#: A profile below this many A/A blocks does not open the fast path.
+#: The fast path needs a noise profile of at least this many A/A blocks.
 PROFILE_BLOCKS = 10
-#: How far beyond the profile's largest difference the fast path needs each block: of one comparison, of several.
+#: The fast path needs each block beyond the profile's largest difference by this factor, for one comparison or several.
 _FAST_FACTOR, _FAST_FACTOR_SEVERAL = 1.5, 2.0
 _FAST_MOST_COMPARISONS = 4
-#: A trial is given up from this look on, when the chance of any verdict at the cap is below this.
+#: From this look on a trial is given up if the chance of any verdict at the cap is below this.
 _FUTILE_FROM, _FUTILE_CHANCE = 12, 0.10
-#: Half width of the last look's interval in standard errors, and the quartile distance of Walsh averages per sd.
+#: Half width of the last look's interval in standard errors, and the interquartile range of Walsh averages per sd.
 _LAST_LOOK_Z, _WALSH_IQR = 2.25, 0.95
-#: Differences closer than this are ties: what is left of rounding when values are multiplied by a constant.
+#: Differences that agree to this many digits are ties; multiplying values by a constant leaves such rounding errors.
 TIE_DIGITS = 12
 
 
 class Rule(NamedTuple):
-    """How one comparison is decided; all but the counts are on the scale of the differences.
+    """How one comparison is decided. `margin`, `profile` and `resolution` are on the scale of the differences.
 
-    `row` is the row of the table: its error is 0.05/row. `comparisons` is how many are asked together.
-    `profile` holds differences of A/A blocks, None if the fast path is not to be taken.
+    `row` is the row of the table, whose error is 0.05/row. `comparisons` is how many share the trial.
+    `profile` holds differences of A/A blocks; None disables the fast path.
     """
 
     cap: int
@@ -56,7 +56,7 @@ class Rule(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What one comparison came to: `verdict` is None while it is open, `low` and `high` before its first look."""
+    """The state of one comparison: `verdict` is None while it is open, `low` and `high` before the first look."""
 
     verdict: Verdict | None
     why: Why
@@ -67,29 +67,29 @@ class Decision(NamedTuple):
 
 
 def cap_of(blocks: int) -> int:
-    """Return the smallest cap of the table that holds so many blocks. Raises BadInput above the largest."""
+    """Return the smallest cap of the table with at least this many blocks. Raises BadInput above the largest."""
     for cap in LOOKS:
         if cap >= blocks:
             return cap
-    raise BadInput(f"{blocks} blocks are more than a trial may have", hint=f"at most {LOOKS[-1]}, or declare `extend`")
+    raise BadInput(f"{blocks} blocks are too many (maximum {LOOKS[-1]})", hint="use fewer, or declare `extend`")
 
 
 def row_of(alpha: float, comparisons: int) -> int:
-    """Return the row of the table that makes at most the error `alpha` over all comparisons."""
+    """Return the row of the table whose error over all comparisons is at most `alpha`."""
     if not 0 < alpha <= ALPHA:
-        raise BadInput(f"alpha = {alpha:g} is not offered", hint=f"any value above 0 and up to {ALPHA}")
+        raise BadInput(f"alpha: expected a value above 0 and up to {ALPHA}, got {alpha:g}")
     return math.ceil(comparisons * ALPHA / alpha - 1e-9)
 
 
 def looks(cap: int, row: int = 1) -> Mapping[int, int]:
-    """Number of blocks at each look that can decide, with its critical index. Raises BadInput if there is none."""
+    """Return the number of blocks at each deciding look, with its critical index. Raises BadInput if there is none."""
     if cap not in CRITICAL:
-        raise BadInput(f"{cap} is not a cap", hint=f"caps are {', '.join(map(str, LOOKS))}")
+        raise BadInput(f"cap: expected one of {', '.join(map(str, LOOKS))}, got {cap}")
     found = _looks(cap, row)
     if not found:
         raise BadInput(
             f"{cap} blocks cannot decide {row} comparisons at once",
-            hint=f"more blocks or fewer comparisons (at most {MOST_COMPARISONS})",
+            hint=f"use more blocks or fewer comparisons (at most {MOST_COMPARISONS})",
         )
     return found
 
@@ -100,7 +100,7 @@ def _looks(cap: int, row: int) -> Mapping[int, int]:
 
 
 def block_differences(control: Array, arm: Array) -> Array:
-    """Score of the arm less score of the control, block by block, with ties made equal."""
+    """Return the score of the arm minus that of the control, block by block, rounded so that ties are equal."""
     return np.round(arm - control, TIE_DIGITS)
 
 
@@ -111,7 +111,7 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def walsh(differences: Array) -> Array:
-    """Return all means of two differences, each with itself too, sorted."""
+    """Return the sorted means of all pairs of differences, each paired with itself too."""
     first, second = _pairs(len(differences))
     means = (differences[first] + differences[second]) * 0.5
     means.sort()
@@ -124,12 +124,12 @@ def median_of_sorted(values: Array) -> float:
 
 
 def hodges_lehmann(differences: Array) -> float:
-    """Return the median of the Walsh averages."""
+    """Return the median of all Walsh averages."""
     return median_of_sorted(walsh(differences))
 
 
 def call(low: float, high: float, margin: float) -> Verdict | None:
-    """Return the verdict that an interval supports, None if it supports none."""
+    """Return the verdict that an interval supports; None if it supports none."""
     if -margin < low and high < margin:
         return "equivalent"
     if low > 0:
@@ -138,7 +138,7 @@ def call(low: float, high: float, margin: float) -> Verdict | None:
 
 
 def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, margin: float) -> WorthIt | None:
-    """Return whether a difference that is real also matters; None if no difference was found."""
+    """Return whether a real difference also matters; None without a difference."""
     if verdict not in {"better", "worse"}:
         return None
     near = low if verdict == "better" else -high
@@ -148,12 +148,12 @@ def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, 
 
 
 def decide(differences: Array, rule: Rule) -> Decision:
-    """Return the decision after all these blocks; of a comparison that was decided earlier, what it was then."""
+    """Return the decision after all these blocks; an earlier decision stands."""
     return fast_path(differences, rule) or _looked_at(differences, rule)
 
 
 def fast_path(differences: Array, rule: Rule) -> Decision | None:
-    """Return the early decision after four blocks, where the profile allows one and the effect is huge."""
+    """Return the early decision after four blocks, if the profile allows one and the effect is huge."""
     reach = _fast_reach(rule)
     if reach is None or len(differences) < FAST_BLOCKS:
         return None
@@ -177,7 +177,7 @@ def _fast_reach(rule: Rule) -> float | None:
 
 
 class LookSeen(NamedTuple):
-    """One look: the intersected interval of all so far, and the sorted Walsh averages of the blocks up to it."""
+    """One look: the intersection of the intervals so far, and the sorted Walsh averages of the blocks up to it."""
 
     blocks: int
     low: float
@@ -186,7 +186,7 @@ class LookSeen(NamedTuple):
 
 
 def intervals(differences: Array, cap: int, row: int) -> Iterator[LookSeen]:
-    """Yield all looks so far, whatever is decided at them."""
+    """Yield all looks so far, whatever their verdicts."""
     low, high = -math.inf, math.inf
     for blocks, index in looks(cap, row).items():
         if blocks > len(differences):
@@ -217,13 +217,13 @@ def _is_futile(seen: LookSeen, rule: Rule) -> bool:
 
 
 def interval_at(differences: Array, cap: int, row: int) -> tuple[float, float] | None:
-    """Return the intersected interval of all looks so far; None before the first."""
+    """Return the intersection of the intervals of all looks so far; None before the first."""
     ends = [(seen.low, seen.high) for seen in intervals(differences, cap, row)]
     return ends[-1] if ends else None
 
 
 def first_exclusion(differences: Array, cap: int, row: int) -> Verdict | None:
-    """Better or worse at the first look whose interval excludes zero."""
+    """Return better or worse by the first look whose interval excludes zero; None if there is none."""
     for seen in intervals(differences, cap, row):
         if seen.low > 0 or seen.high < 0:
             return "better" if seen.low > 0 else "worse"
@@ -231,13 +231,13 @@ def first_exclusion(differences: Array, cap: int, row: int) -> Verdict | None:
 
 
 def _intersected(low: float, high: float, newest_low: float, newest_high: float) -> tuple[float, float]:
-    """Return the intersection of the intervals of all looks; the newest one where they have nothing in common."""
+    """Return the intersection of two intervals; the newest one if they are disjoint."""
     both = max(low, newest_low), min(high, newest_high)
     return both if both[0] <= both[1] else (newest_low, newest_high)
 
 
 def chance_of_verdict(means: Array, blocks: int, rule: Rule) -> float:
-    """Return how likely any verdict at the cap is, from the sorted Walsh averages now."""
+    """Return the chance of any verdict at the cap, from the current sorted Walsh averages."""
     spread = (_quantile(means, 0.75) - _quantile(means, 0.25)) / _WALSH_IQR
     if spread <= 0:
         return 1.0
@@ -248,7 +248,7 @@ def chance_of_verdict(means: Array, blocks: int, rule: Rule) -> float:
 
 
 def _above(z: float) -> float:
-    """Return the chance that a standard normal number is larger."""
+    """Return the upper tail probability of the standard normal distribution."""
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
@@ -259,5 +259,4 @@ def _quantile(ordered: Array, share: float) -> float:
 
 
 def as_array(values: Sequence[float] | Any) -> Array:
-    """Return numbers as an array of floats."""
     return np.asarray(values, dtype=np.float64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a trial: each is a rule with a number. What refuses makes it `not comparable`, the rest are doubts."""
+"""Validity checks of a trial, each with a fixed limit. A finding of level `refuse` makes it `not comparable`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ktrial.kit.outcome import ANOTHER
 from ktrial.kit.startup import load_special
 from ktrial.machine.gates import Readings
 
-#: So many failures in one arm and none in the other decide the trial; fewer happen by chance with a flaky tool.
+#: This many failures in one arm and none in the other decide the trial; a flaky tool causes fewer by chance.
 DECIDING_FAILURES = 6
 _MOST_VOID = 0.20
-#: Knobs that did not hold so often make the trial not comparable.
+#: This many blocks voided by a knob that changed make the trial not comparable.
 _KNOB_VOIDS = 2
 _P_VOIDS, _P_CARRY = 0.01, 0.01
 _HOTTER_C = 5.0
@@ -28,17 +28,17 @@ _MAD = 1.4826
 
 
 def fisher_p(first: int, of_first: int, second: int, of_second: int) -> float:
-    """Two-sided exact p that two shares are equal."""
+    """Return the two-sided p of Fisher's exact test that two shares are equal."""
     total, hits = of_first + of_second, first + second
     low, high = max(0, hits - of_second), min(hits, of_first)
     ways = [math.comb(of_first, k) * math.comb(of_second, hits - k) for k in range(low, high + 1)]
     seen = math.comb(of_first, first) * math.comb(of_second, second)
-    # Whole numbers: what is as likely as the table that was seen counts exactly.
+    # Integers compare exactly, so tables as likely as the observed one are counted.
     return sum(one for one in ways if one <= seen) / math.comb(total, hits)
 
 
 def failures(arm: str, against: str, failed: Mapping[str, int]) -> Finding | None:
-    """Return runs that failed in one arm only."""
+    """Return a finding if runs failed in only one of two arms."""
     ours, theirs = failed[arm], failed[against]
     if bool(ours) == bool(theirs):
         return None
@@ -53,13 +53,13 @@ def failures(arm: str, against: str, failed: Mapping[str, int]) -> Finding | Non
 
 
 def voids(by_arm: Mapping[str, int], visits: Mapping[str, int], drawn: int, cap: int | None) -> list[Finding]:
-    """Too many voided blocks, or voids that go with one arm. `cap` is given while the trial may still go on."""
+    """Return findings on too many void blocks and on voids that depend on the arm. `cap` is None after the trial."""
     count = sum(by_arm.values())
     found = []
     share = count / (cap + count) if cap is not None else count / drawn if drawn else 0.0
     if share > _MOST_VOID:
-        told = f"{count} of {drawn} blocks are void"
-        found.append(Finding(kind="voids", level="refuse", sentence=f"{told} (limit {_MOST_VOID:.0%})", values=by_arm))
+        sentence = f"{count} of {drawn} blocks are void (limit {_MOST_VOID:.0%})"
+        found.append(Finding(kind="voids", level="refuse", sentence=sentence, values=by_arm))
     names = sorted(visits)
     for name in names:
         rest = [other for other in names if other != name]
@@ -67,38 +67,36 @@ def voids(by_arm: Mapping[str, int], visits: Mapping[str, int], drawn: int, cap:
         ours = by_arm.get(name, 0)
         is_more = ours * other_visits > others * visits[name]
         if is_more and (p := fisher_p(ours, visits[name], others, other_visits)) < _P_VOIDS:
-            sentence = f"blocks were voided when it was the turn of {name} more often than by chance (p = {p:.2g})"
+            sentence = f"visits to {name} voided their block more often than by chance (p = {p:.2g})"
             found.append(Finding(kind="voids-by-arm", level="refuse", sentence=sentence, values=by_arm))
     return found
 
 
 def knob_voids(reasons: Sequence[str]) -> Finding | None:
-    """Settings that did not hold more than once; `reasons` say which, block by block."""
+    """Return a finding if settings changed in more than one block; `reasons` name the setting of each."""
     if len(reasons) < _KNOB_VOIDS:
         return None
-    sentence = f"settings did not hold in {len(reasons)} blocks (limit {_KNOB_VOIDS - 1}), the last: {reasons[-1]}"
+    sentence = f"settings changed in {len(reasons)} blocks (limit {_KNOB_VOIDS - 1}), the last: {reasons[-1]}"
     return Finding(kind="arm-not-in-force", level="refuse", sentence=sentence)
 
 
 def identity(runs: Sequence[tuple[str, Mapping[str, str]]], varies: Sequence[str]) -> list[Finding]:
-    """Return what must be equal in all runs and was not. `runs` are (arm, identity)."""
+    """Return a finding for each identity that must be equal in all runs and differs. `runs` are (arm, identity)."""
     seen: dict[str, dict[str, set[str]]] = {}
     for arm, known in runs:
         for key, value in known.items():
             seen.setdefault(key, {}).setdefault(arm, set()).add(value)
     found = []
     for key in sorted(set(seen) - set(varies)):
-        if len({value for values in seen[key].values() for value in values}) > 1:
-            told = {arm: ", ".join(sorted(values)) for arm, values in sorted(seen[key].items())}
-            shown = "; ".join(f"{value} in {arm}" for arm, value in told.items())
-            found.append(
-                Finding(kind="identity", level="refuse", sentence=f"{key} is not the same: {shown}", values=told)
-            )
+        if len(set().union(*seen[key].values())) > 1:
+            by_arm = {arm: ", ".join(sorted(values)) for arm, values in sorted(seen[key].items())}
+            shown = "; ".join(f"{value} in {arm}" for arm, value in by_arm.items())
+            found.append(Finding(kind="identity", level="refuse", sentence=f"{key} differs: {shown}", values=by_arm))
     return found
 
 
 def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
-    """Return runs of a tool that says it measured something else than was asked for. They are (arm, failure)."""
+    """Return a finding if a tool reports that it measured something else. `failures_of` are (arm, failure)."""
     found = [(arm, why.partition(ANOTHER)[2]) for arm, why in failures_of if why is not None and ANOTHER in why]
     if not found:
         return None
@@ -113,7 +111,7 @@ def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
 
 
 def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
-    """Return arms that start at different temperatures although they alternate: the arm itself changes the heat."""
+    """Return a finding if runs of the arms start at different temperatures: arms alternate, so an arm causes it."""
     medians = {}
     for arm, rows in readings.items():
         known = [float(value) for row in rows if isinstance(value := row.get("temperature_c"), int | float)]
@@ -125,14 +123,14 @@ def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
     apart = medians[high] - medians[low]
     if apart <= _HOTTER_C:
         return None
-    sentence = f"runs of {high} start {apart:.1f} °C hotter than those of {low}: the arm changes the heat"
+    sentence = f"runs of {high} start {apart:.1f} °C hotter than those of {low}: the arm changes the temperature"
     return Finding(kind="heat", level="suspect", sentence=sentence, values=medians)
 
 
 def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> float | None:
-    """P that nothing of an arm's effect reaches into the next run; None if too few runs tell.
+    """Return the p of "the effect of an arm ends with its run"; None if there are too few runs.
 
-    Least squares of successive differences on the change of arm now and one run earlier.
+    It is a least-squares fit of successive differences on the change of arm now and one run earlier.
     """
     others = sorted(set(arms) - {control, arm})
     states = np.array([[name == one for one in (arm, *others)] for name in arms], dtype=np.float64)
@@ -156,38 +154,38 @@ def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> 
 
 
 def carry_over(scores: Array, arms: Sequence[str], arm: str, control: str) -> Finding | None:
-    """Return an effect that lasts into the next run."""
+    """Return a finding if the effect of an arm lasts into the next run."""
     p = carry_over_p(scores, arms, arm, control)
     if p is None or p >= _P_CARRY:
         return None
     return Finding(
         kind="carry-over",
         level="suspect",
-        sentence=f"runs after a run of {arm} still show its effect (p = {p:.2g}): the estimate is too close to zero, "
-        "double the settle time and run again",
+        sentence=f"runs after a run of {arm} still show its effect (p = {p:.2g}), so the estimate is too close to "
+        "zero: double the settle time and repeat the trial",
         values={"p": p},
     )
 
 
 def noise(differences: Array, profile: Sequence[float] | None) -> Finding | None:
-    """Return a trial that is much noisier than its profile."""
+    """Return a finding if the trial is much noisier than its noise profile."""
     if not profile or not len(differences):
         return None
     now = robust_sd(differences - np.median(differences))
     before = robust_sd(np.asarray(profile, dtype=np.float64))
     if now <= _NOISIER * before:
         return None
-    sentence = f"blocks differ by {now:.1%} (robust sd), {before:.1%} in the noise profile, which must be made anew"
+    sentence = f"blocks differ by {now:.1%} (robust sd), but by {before:.1%} in the noise profile: measure it again"
     return Finding(kind="noise", level="suspect", sentence=sentence, values={"trial": now, "profile": before})
 
 
 def robust_sd(centred: Array) -> float:
-    """1.4826 times the median size."""
+    """Return 1.4826 times the median absolute value, which estimates the sd of normal values around zero."""
     return _MAD * float(np.median(np.abs(centred)))
 
 
 def modes(logs_by_arm: Mapping[str, Array], blocks: Mapping[str, Sequence[int]]) -> Finding | None:
-    """Runs of an arm that fall into two groups beyond what their blocks explain, with the share of the lower one."""
+    """Return a finding if values of an arm fall into two groups that blocks don't explain, with shares of the lower."""
     logs_by_arm = within_blocks(logs_by_arm, blocks)
     found = {arm: seen for arm, logs in logs_by_arm.items() if (seen := two_modes(logs)) is not None and seen.clear}
     if not found:
@@ -195,7 +193,7 @@ def modes(logs_by_arm: Mapping[str, Array], blocks: Mapping[str, Sequence[int]])
     clearest = max(found, key=lambda arm: found[arm].gain)
     cut = (found[clearest].low + found[clearest].high) / 2
     shares = {arm: float((logs < cut).mean()) for arm, logs in logs_by_arm.items() if len(logs)}
-    told = ", ".join(f"{share:.0%} in {arm}" for arm, share in shares.items())
+    listed = ", ".join(f"{share:.0%} in {arm}" for arm, share in shares.items())
     factor = math.exp(found[clearest].high - found[clearest].low)
-    sentence = f"values fall into two groups, {factor:.3g} times apart; in the lower one {told}: pin the CPUs"
+    sentence = f"values fall into two groups, {factor:.3g} times apart (in the lower one: {listed}): pin the CPUs"
     return Finding(kind="two-modes", level="suspect", sentence=sentence, values=shares)

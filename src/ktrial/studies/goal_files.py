@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads goals from `goals/*.toml` and checks that all they name is there."""
+"""Reads goals from `goals/*.toml` and checks that everything they name exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ktrial.tuning.knobs.value import kernel_text
 
 
 def load_goals(folders: Iterable[Path], catalog: Catalog, measurable: Iterable[str]) -> dict[str, Goal]:
-    """Return the built-in goals and those of `goals/*.toml` in each folder. `measurable` are suites and benchmarks."""
+    """Return the built-in goals and those in each folder. `measurable` are the names of suites and benchmarks."""
     known = tuple(measurable)
     goals: dict[str, Goal] = {}
     for folder in (BUILT_IN, *folders):
@@ -28,14 +28,16 @@ def load_goals(folders: Iterable[Path], catalog: Catalog, measurable: Iterable[s
             except KtrialError as error:
                 raise BadInput(error.message, file=str(path), hint=error.hint) from None
             if goal.name in goals:
-                raise BadInput(f"a goal called {goal.name} exists already", file=str(path), hint="rename it")
+                raise BadInput(f"a goal named {goal.name} already exists", file=str(path), hint="rename it")
             goals[goal.name] = goal
     return goals
 
 
 def _check(goal: Goal, catalog: Catalog, measurable: tuple[str, ...]) -> None:
     if not goal.measure:
-        raise BadInput(f"the goal {goal.name} has no [[measure]]", hint="nothing would tell whether it is reached")
+        raise BadInput(
+            f"the goal {goal.name} has no [[measure]]", hint="add a [[measure]] that its candidates can improve"
+        )
     for name in goal.profiles:
         if name not in catalog.profiles:
             raise UnknownName("profile", name, catalog.profiles, hint="`ktrial profiles` lists them")
@@ -44,9 +46,9 @@ def _check(goal: Goal, catalog: Catalog, measurable: tuple[str, ...]) -> None:
             raise UnknownName("suite or benchmark", measure.suite, measurable, hint="`ktrial bench --list` lists them")
         for pattern in measure.knobs:
             if not any(fnmatchcase(knob, pattern) for knob in catalog.knobs):
-                raise BadInput(f"no knob is meant by {pattern!r}", hint="`ktrial knobs` lists them")
+                raise BadInput(f"no knob matches {pattern!r}", hint="`ktrial knobs` lists them")
     for one in goal.candidate:
         knob = find_knob(one.knob, catalog.knobs)
         kernel_text(knob, one.value)
         if goal.measure_of(parse_address(one.knob).knob) is None:
-            raise BadInput(f"no [[measure]] of {goal.name} is for {one.knob}", hint="add its knob to one of them")
+            raise BadInput(f"no [[measure]] of {goal.name} covers {one.knob}", hint="add the knob to one of them")

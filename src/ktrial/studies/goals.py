@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goals: what a machine is to be good at, where candidates for it come from, and what tells whether they help."""
+"""Goals: what a machine should be good at, where candidate settings come from, and how to measure whether they help."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.tuning.knobs.knob import Evidence, Risk
 
 
 class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What tells values of knobs apart: the first measure with a pattern of the knob's id."""
+    """How to measure values of knobs. The first measure with a pattern that matches a knob's id applies to it."""
 
     knobs: tuple[str, ...]
     suite: str
@@ -21,7 +21,7 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GoalSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A setting that is worth a try though no profile holds it."""
+    """A setting that is worth a try although no profile contains it."""
 
     knob: str
     value: Any
@@ -29,7 +29,7 @@ class GoalSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`goals/<name>.toml`. Candidates are its own, and settings of its profiles as far as a measure is for them."""
+    """A goal, `goals/<name>.toml`. Candidates are its own and those settings of its profiles that a measure covers."""
 
     name: str
     what: str
@@ -38,14 +38,15 @@ class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     candidate: tuple[GoalSetting, ...] = ()
 
     def measure_of(self, knob: str) -> Measure | None:
-        """Return what tells values of the knob apart for this goal; None if it has no bearing on it."""
+        """Return the measure for a knob; None if the knob is irrelevant to this goal."""
         return next((one for one in self.measure if any(fnmatchcase(knob, pattern) for pattern in one.knobs)), None)
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A knob that could be set otherwise on this machine: all its instances that would change, with the same value.
+    """A knob that could be changed on this machine, with all instances that would change, to the same value.
 
-    `sources` are the profiles or the goal that propose it. `settings` are address -> value, `now` what is in force.
+    `sources` are the profiles or the goal that propose it. `settings` maps addresses to new values, `now` to current
+    ones.
     """
 
     knob: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidates for a goal on this machine: what its profiles would set otherwise, and what the goal itself proposes."""
+"""Candidates for a goal on this machine: settings that its profiles would change, and the goal's own proposals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from ktrial.kit.errors import Refused
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
-from ktrial.studies.goals import Candidate, Goal, GoalSetting
+from ktrial.studies.goals import Candidate, Goal
 from ktrial.studies.ledger.model import LedgerEntry
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.knob import INSTANCE_FACTS
@@ -25,7 +25,7 @@ _STATUSES = ("supported", "claimed", "none", "never took effect", "superseded", 
 
 
 class Suggestions(NamedTuple):
-    """`not_here` are profiles that are not for this machine as it is -> why; `inert` settings that do nothing here."""
+    """Candidates, and what was left out with the reason: `not_here` by profile, `inert` by knob without effect here."""
 
     candidates: tuple[Candidate, ...]
     not_here: Mapping[str, str]
@@ -33,7 +33,7 @@ class Suggestions(NamedTuple):
 
 
 def candidates_of(goals: Iterable[Goal], machine: Machine, catalog: Catalog) -> Suggestions:
-    """Return what could be tried, the best supported and safest first; dangerous settings are not proposed."""
+    """Return the settings worth a trial, the safest and best supported first; dangerous ones are not proposed."""
     found: dict[tuple[str, ...], Candidate] = {}
     not_here: dict[str, str] = {}
     inert: dict[str, str] = {}
@@ -62,14 +62,15 @@ def _proposals(
         except Refused as error:
             not_here[name] = error.message
     if goal.candidate:
-        own = Profile(name=f"goal {goal.name}", summary=goal.what, setting=tuple(map(_setting, goal.candidate)))
+        settings = tuple(Setting(knob=one.knob, value=one.value, why=one.why) for one in goal.candidate)
+        own = Profile(name=f"goal {goal.name}", summary=goal.what, setting=settings)
         larger = msgspec.structs.replace(catalog, profiles={**catalog.profiles, own.name: own})
         plan, facts = make_plan(machine, larger, (own.name,))
         yield own.name, _of_real_devices(plan.changes, facts, catalog), facts
 
 
 def _of_real_devices(changes: Iterable[Change], facts: FactBook, catalog: Catalog) -> list[Change]:
-    """Without loop devices, zram and the like: what they do is that of the disk or memory below."""
+    """Return the changes without those of virtual devices (loop, zram), which perform like the device below them."""
     found = []
     for change in changes:
         knob = catalog.knobs[change.knob]
@@ -79,10 +80,6 @@ def _of_real_devices(changes: Iterable[Change], facts: FactBook, catalog: Catalo
         if source is None or near.value("device.virtual") is not True:
             found.append(change)
     return found
-
-
-def _setting(one: GoalSetting) -> Setting:
-    return Setting(knob=one.knob, value=one.value, why=one.why)
 
 
 def _by_knob(changes: Iterable[Change]) -> dict[str, list[Change]]:
@@ -120,13 +117,13 @@ def _join_candidates(one: Candidate, other: Candidate) -> Candidate:
 
 
 def rank(one: Candidate) -> tuple[int, int, int, str]:
-    """Safe before risky, supported before claimed before refuted, proposed by many before proposed by one."""
+    """Return the sort key: by risk, then evidence (supported, claimed, refuted), then number of sources."""
     best = min((_STATUSES.index(claim.status) for claim in one.evidence), default=_STATUSES.index("none"))
     return (_RISKS.index(one.risk), best, -len(one.sources), one.knob)
 
 
 def tried_here(one: Candidate, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
-    """Return the newest own trial of just this setting by this measure, where there is one."""
+    """Return the first ledger entry of exactly this setting with this suite; None if there is none."""
     return next(
         (
             entry

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What could be tried on this machine, as text."""
+"""The candidates of `ktrial suggest`, as text."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def suggestions_text(
     *,
     width: int,
 ) -> str:
-    """Return each candidate with its price, its evidence, and the line that would test it."""
+    """Return each candidate with its price, its evidence, and the command that tests it."""
     lines = []
     for goal in dict.fromkeys(one.goal for one, _ in found):
         own = [(one, entry) for one, entry in found if one.goal == goal]
-        title = f"{goal}: {len(own)} candidates (none proven here unless it says so)"
+        title = f"{goal}: {len(own)} candidates (unproven on this machine unless a verdict follows `here`)"
         lines += [paragraph(title, width=width), ""]
         for one, entry in own:
             lines += [*_candidate(one, entry, sources, width), ""]
     if not found:
-        lines += ["Nothing is proposed that is not in force already.", ""]
+        lines += ["No candidates: every proposed setting is in force already or does not apply here.", ""]
     for why in dict.fromkeys(inert.values()):
-        names = ", ".join(name for name, told in inert.items() if told == why)
-        lines.append(paragraph(f"inert here: {names}: {why}", width=width))
-    lines += [paragraph(f"not for this machine as it is: {name}: {why}", width=width) for name, why in not_here.items()]
+        names = ", ".join(name for name, reason in inert.items() if reason == why)
+        lines.append(paragraph(f"no effect here: {names}: {why}", width=width))
+    lines += [paragraph(f"not for this machine: {name}: {why}", width=width) for name, why in not_here.items()]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of a bisection by verdict."""
+"""The result of a bisection of commits by verdict."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 from ktrial.judge.model.verdict import Effect, Verdict
 from ktrial.kit.commits import Commit
 
-#: On which side of half the difference a commit lies; `between` is about half, `unclear` was not told by all boots.
+#: On which side of half the difference a commit lies; `between` is about half, `unclear` undecided after all boots.
 Standing = Literal["good", "bad", "between", "unclear"]
 Why = Literal["found", "several steps", "untold", "unconfirmed", "spent"]
 
 
 class BisectStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit that was looked at: where it stands, after how many boots, their median; or why it could not be told."""
+    """A tested commit: its side after `runs` boots and their median, or `why` it could not be tested."""
 
     commit: Commit
     standing: Standing | None
@@ -26,10 +26,10 @@ class BisectStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BisectAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`suspects` is one commit where `why` is `found`; `effect` and `verdict` are its own, against its parent.
+    """The result of a bisection.
 
-    `ends` is what BAD is against GOOD. `confidence` is what the whole answer has: the error of all comparisons that
-    were made for it, together.
+    `suspects` is one commit if `why` is `found`; `effect` and `verdict` compare it with its parent. `ends` is the
+    effect of BAD against GOOD. `confidence` is that of the whole answer, over all comparisons that led to it.
     """
 
     outcome: str

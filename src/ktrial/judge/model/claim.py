@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody claims: a change of an outcome in a few words, read as the range of changes that it can mean.
+"""Claims: a change of an outcome in a few words, read as the range of changes that it can mean.
 
-A printed number stands for all that rounds to it, and `~` doubles that.
+A printed number stands for every value that rounds to it; `~` doubles that range.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _UP = frozenset(("more", "higher", "longer"))
 
 
 class Range(NamedTuple):
-    """Natural logarithms of new value / old value, and how the words were read."""
+    """A range of natural logarithms of new value / old value; `reading` says how the text was understood."""
 
     low: float
     high: float
     reading: str
 
     def overlaps(self, low: float, high: float) -> bool:
-        """Return whether a change in it lies between these."""
         return self.low <= high and low <= self.high
 
 
 class Stated(msgspec.Struct, frozen=True, kw_only=True):
-    """A claimed change: any of `ranges` makes it true. `wrong_base` is what it says when percent of the new value.
+    """A claimed change, true if the change lies in any of `ranges`.
 
-    `sized` says that it names an amount, `sign` the way it goes (0: nowhere).
+    `wrong_base` is its range if the percentage is taken of the new value. `sized` says that the claim names an
+    amount, `sign` whether it is more (1), less (-1) or no change (0).
     """
 
     text: str
@@ -65,7 +65,7 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One claim on data: an outcome as the claim names it, and a change."""
+    """One claim about data: an outcome as the claim names it, and a change."""
 
     text: str
     arm: str | None
@@ -74,7 +74,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one claim. `recomputed` is the figure in words, `why` what led to the status."""
+    """The result of one claim. `recomputed` is the figure in words, `why` the reason for the status."""
 
     claim: str
     status: Status
@@ -83,7 +83,7 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimedNumber(msgspec.Struct, frozen=True, kw_only=True):
-    """A number as it was printed, and the least and greatest that it can stand for."""
+    """A number as printed, and the smallest and largest value that it can stand for."""
 
     text: str
     value: float
@@ -93,14 +93,14 @@ class ClaimedNumber(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_claim(text: str) -> Claim:
-    """`OUTCOME CHANGE` or `ARM: OUTCOME CHANGE`; raises BadInput with examples."""
+    """Parse `OUTCOME CHANGE` or `ARM: OUTCOME CHANGE`. Raises BadInput with examples."""
     arm, colon, rest = text.partition(": ")
-    said = rest if colon else text
+    statement = (rest if colon else text).strip()
     found = None
-    for match in re.finditer(r"\s+", said.strip()):
-        change = said.strip()[match.end() :]
-        if _CHANGE.fullmatch(change.strip()):
-            found = said.strip()[: match.start()], change.strip()
+    for match in re.finditer(r"\s+", statement):
+        change = statement[match.end() :]
+        if _CHANGE.fullmatch(change):
+            found = statement[: match.start()], change
             break
     if found is None:
         raise BadInput(f"cannot read the claim {text!r}", hint=f"write {GRAMMAR}")
@@ -108,10 +108,10 @@ def parse_claim(text: str) -> Claim:
 
 
 def parse_printed(text: str | float) -> ClaimedNumber:
-    """`4,808 us`, `900K`, `79.800 sec`, `~12` with what it can stand for."""
+    """Parse a number such as `4,808 us`, `900K`, `79.800 sec` or `~12`."""
     found = _PRINTED.fullmatch(str(text).strip())
     if found is None:
-        raise BadInput(f"{text!r} is not a printed number", hint="write it as it was printed, for example '4,808 us'")
+        raise BadInput(f"expected a printed number, got {text!r}", hint="write it as printed, for example '4,808 us'")
     plain = found["number"].replace(",", "")
     factor = _FACTORS[found["factor"]]
     half = _half(plain, about=found["about"] is not None) * factor
@@ -122,7 +122,7 @@ def parse_printed(text: str | float) -> ClaimedNumber:
 
 
 def parse_change(text: str, unit: Unit | None, direction: Direction | None, margin: float = 0.02) -> Stated:
-    """Return the ranges of changes that a text can mean for an outcome of this unit. Raises BadInput with examples."""
+    """Parse a change into the ranges that it can mean for an outcome of this unit. Raises BadInput with examples."""
     found = _CHANGE.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"cannot read the change {text!r}", hint=f"write {GRAMMAR}")
@@ -144,17 +144,17 @@ def parse_change(text: str, unit: Unit | None, direction: Direction | None, marg
     stated = _percent(text, found["percent"], sign, about=about)
     if word not in ("faster", "slower") or unit not in ("s", None):
         return stated
-    # Of a time, "9 % faster" is read as 9 % more speed and as 9 % less time.
+    # For a time, "9 % faster" can mean 9 % more speed or 9 % less time.
     speed = _percent(text, found["percent"], -sign, about=about).ranges
     other = tuple(Range(-one.high, -one.low, "as a change of speed") for one in speed)
     return msgspec.structs.replace(stated, ranges=(*other, *stated.ranges), wrong_base=None)
 
 
 def change_range(old: ClaimedNumber, new: ClaimedNumber) -> tuple[float, float, float]:
-    """Return the logarithm of new / old, and the least and greatest that the printed numbers allow."""
+    """Return the logarithm of new / old, and the smallest and largest that the printed numbers allow."""
     for one in (old, new):
         if one.value <= 0:
-            raise BadInput(f"{one.text}: a ratio needs numbers above zero", hint="leave this claim out")
+            raise BadInput(f"{one.text}: a ratio needs numbers above zero", hint="omit this claim")
     low = math.log(max(new.low, 5e-324) / old.high)
     high = math.log(new.high / old.low) if old.low > 0 else math.inf
     return math.log(new.value / old.value), low, high
@@ -165,7 +165,7 @@ def _stated(text: str, ranges: tuple[Range, ...], wrong: Range | None, *, sized:
 
 
 def _half(plain: str, *, about: bool) -> float:
-    """Half a unit of the last digit; the whole of it when only about is meant."""
+    """Return half a unit of the last digit, or a whole one for an approximate number."""
     decimals = len(plain.partition(".")[2])
     return (1.0 if about else 0.5) * 10.0**-decimals
 
@@ -174,9 +174,9 @@ def _percent(text: str, number: str, sign: int, *, about: bool) -> Stated:
     plain = number.replace(",", "")
     half, size = _half(plain, about=about), float(plain)
     if sign < 0 and size - half >= 100:
-        raise BadInput(f"change {text!r}: nothing becomes less by 100 % or more", hint=f"write {GRAMMAR}")
+        raise BadInput(f"change {text!r}: a value cannot decrease by 100 % or more", hint=f"write {GRAMMAR}")
     ends = sorted(_log(sign * part) for part in (size - half, size + half))
-    # The same figure as a share of the new value: "43 % lower" for what is 1 / 1.43.
+    # The same figure as a share of the new value: some write "43 % lower" for 1 / 1.43.
     wrong = sorted(-_log(-sign * part) for part in (size - half, size + half))
     base = Range(wrong[0], wrong[1], "in percent of the new value") if math.isfinite(wrong[1]) else None
     return _stated(text, (Range(ends[0], ends[1], "in percent of the old value"),), base, sized=True, sign=sign)
@@ -204,7 +204,7 @@ def _times(
 
 
 def _sign(word: str, unit: Unit | None, direction: Direction | None, text: str) -> int:
-    """Return whether a value becomes more (1) or less (-1)."""
+    """Return 1 if the word means more of the value, -1 if less."""
     if word in _DOWN:
         return -1
     if word in _UP:
@@ -212,6 +212,6 @@ def _sign(word: str, unit: Unit | None, direction: Direction | None, text: str) 
     way = direction or ("lower" if unit == "s" else "higher" if unit in ("1/s", "B/s") else None)
     if way is None:
         raise BadInput(
-            f"change {text!r}: which way {word} is cannot be told of this outcome", hint="write lower or higher"
+            f"change {text!r}: it is unknown whether {word} means lower or higher here", hint="write lower or higher"
         )
     return 1 if (word in ("better", "faster")) == (way == "higher") else -1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison of arms, `ktrial.comparison/1`: what the data support, with all that a reader needs to check it."""
+"""A comparison of arms, `ktrial.comparison/1`: what the data support, with everything needed to check it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Role = Literal["primary", "secondary", "guard", "exploratory"]
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement. `place` is its run's place in the order of all runs, from 1, or null where no order is known.
+    """One measurement. `place` is its run's place in the order of all runs, from 1, or null if the order is unknown.
 
-    `run` is how `ktrial show` calls its run, or the file and number it was read from. `conditions` are readings
-    of it by their names, only those that are known.
+    `run` names the run for `ktrial show`, or the file and number it was read from. `conditions` holds the known
+    readings of the run by name.
     """
 
     value: float
@@ -47,7 +47,7 @@ class ArmValues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """An assumption that was looked at: `holds` is null where the data cannot tell."""
+    """A tested assumption; `holds` is null if the data cannot decide."""
 
     name: str
     holds: bool | None
@@ -56,9 +56,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A named test. `floor` is the smallest p that this layout can reach at all.
+    """A named test. `floor` is the smallest p that this layout can reach.
 
-    `p_adjusted` and `floor_adjusted` are after the correction for all that was asked.
+    `p_adjusted` and `floor_adjusted` are corrected for all comparisons that were asked for.
     """
 
     name: str
@@ -72,7 +72,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine by itself. `why` says why it has no effect, and no part in what all machines say together."""
+    """The effect on one machine. `why` says why there is none and the machine is not pooled."""
 
     machine: str
     blocks: int
@@ -81,10 +81,10 @@ class MachineEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pooled(msgspec.Struct, frozen=True, kw_only=True):
-    """What several machines say: each by itself, and between which bounds the effect on one more machine is expected.
+    """The effects on several machines, and the bounds within which the effect on one more machine is expected.
 
-    `tau` is the spread between machines (a standard deviation of logarithms), `i_squared` its share of the scatter. All
-    are null where machines are shown side by side and not pooled.
+    `tau` is the spread between machines (a standard deviation of logarithms), `i_squared` its share of the scatter.
+    All are null if the machines are shown side by side and not pooled.
     """
 
     machines: tuple[MachineEffect, ...]
@@ -95,14 +95,14 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def together(self) -> tuple[MachineEffect, ...]:
-        """Those that the whole rests on."""
+        """The machines that are pooled."""
         return tuple(one for one in self.machines if one.effect is not None) if self.tau is not None else ()
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
-    """One arm against the control in one outcome. `why` says in a few words what led to the verdict.
+    """One arm against the control in one outcome. `why` gives the reason for the verdict in a few words.
 
-    `pooled` is of comparisons over several machines, where `effect` is the mean over them.
+    `pooled` is set for comparisons over several machines; `effect` is then their mean.
     """
 
     arm: str
@@ -124,7 +124,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two arms against each other, of all pairs: `effect` is of `second` against `first`."""
+    """Two arms out of all pairs; `effect` compares `second` with `first`."""
 
     first: str
     second: str
@@ -143,7 +143,7 @@ class Pairwise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnovaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One source of variation; `f` and `p` are null of the residual."""
+    """One source of variation; `f` and `p` are null for the residual."""
 
     source: str
     df: float
@@ -162,12 +162,12 @@ class Anova(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome of one benchmark. `margin` is the relative difference below which none matters (0.02 is 2 %).
+    """One outcome of one benchmark. `margin` is the smallest relative difference that matters (0.02 is 2 %).
 
-    `direction` is null where nobody said which way is better: then there are differences, and no verdict on them.
-    `steps` are of tiers: each against the one before it, the first one against the control.
-    `same_as` names outcomes that say the same in other words (a reciprocal, a fixed multiple) and are not shown.
-    `better`, `worse` and `blind_spots` are the outcome's plain sentences, empty if none are known.
+    `direction` is null if it is unknown which way is better; differences then get no verdict.
+    `steps` compare each tier with the one before it, the first one with the control.
+    `same_as` names outcomes with the same information (a reciprocal, a fixed multiple), which are not shown.
+    `better`, `worse` and `blind_spots` are the catalog's sentences on the outcome, empty if there are none.
     """
 
     benchmark: str
@@ -189,19 +189,18 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """`benchmark.outcome`."""
         return f"{self.benchmark}.{self.outcome}"
 
     @property
     def judged(self) -> tuple[Contrast, ...]:
-        """All contrasts, those of tiers with the one before them included, each once."""
+        """All contrasts, including each tier against the one before it, each once."""
         return (*self.contrasts, *(step for step in self.steps if step not in self.contrasts))
 
 
 class ArmSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the runs of an arm come from, and what is known of it by name: kernel, machine, tool, start conditions.
+    """Where the runs of an arm come from, and known facts by name: kernel, machine, tool, start conditions.
 
-    `missing` are benchmarks that were wanted and have no value in it, and why.
+    `missing` holds requested benchmarks that have no value in this arm, and why.
     """
 
     arm: str
@@ -216,7 +215,7 @@ class ArmSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference of the tunable state between the control and an arm; `declared` says by what, null: by nobody."""
+    """One difference in tunable state between the control and an arm; `declared` says what declared it, if anything."""
 
     arm: str
     name: str
@@ -226,9 +225,9 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs that were left out after they had been seen.
+    """Runs that were excluded after their values were known.
 
-    `changed` names the outcomes whose verdict depends on it, `moved` those of which an interval does.
+    `changed` names the outcomes whose verdict depends on the exclusion, `moved` those with an interval that does.
     """
 
     what: str
@@ -239,13 +238,13 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one comparison.
+    """A whole comparison.
 
-    `answer` is the sentence that a careful person would sign, `scope` what the replication allows to speak of.
-    `accepted` is the user's reason for comparing what was refused. `without` is the same comparison with the
-    exclusions undone, null where nothing was excluded. `reproduce` are the commands that give it again. `protocol` is
-    what was fixed before the first run, and `protocol_sha256` its hash; both are empty if there was none. `asked` is
-    the question with its digest, which `ktrial recheck` puts again. `trial` is what else a trial tells, null of others.
+    `answer` is the sentence that a careful person would sign, `scope` how far the result holds. `accepted` is the
+    user's reason for comparing despite a refusal. `without` is the same comparison without exclusions, null if
+    nothing was excluded. `reproduce` are commands that compute it again. `protocol` is what was fixed before the first
+    run, `protocol_sha256` its hash; both are empty without a protocol. `asked` is the question, with its digest, that
+    `ktrial recheck` asks again. `trial` holds the details of a trial, null for other data.
     """
 
     schema: Literal["ktrial.comparison/1"] = "ktrial.comparison/1"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the judge says of a trial, `ktrial.judgement/1`: verdicts, doubts, and what to do next."""
+"""The judgement of a trial, `ktrial.judgement/1`: verdicts, doubts and the next step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.judge.model.comparison import Role
 from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
 from ktrial.kit.finding import Finding
 
-#: What led to a verdict. `open` has none yet.
+#: The reason for a verdict; `open` means that there is none yet.
 Why = Literal[
     "open",
     "fast path",
@@ -26,12 +26,12 @@ Why = Literal[
     "holm",
     "ended",
 ]
-#: A guard holds when the arm is surely not worse than allowed, is broken when it surely is.
+#: A guard `holds` if the arm is certainly not worse than allowed, and is `broken` if it certainly is.
 Guard = Literal["holds", "broken", "open"]
 
 
 class EValues(msgspec.Struct, frozen=True, kw_only=True):
-    """Evidence that may be watched for ever: against no difference, and for lying above -margin and below margin."""
+    """Evidence that stays valid at any look: against no difference, and for lying above -margin and below margin."""
 
     no_difference: float
     above_minus_margin: float
@@ -39,10 +39,10 @@ class EValues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counter(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of control and arm in paired blocks. `ratio` is arm over control, null where the control has no event.
+    """Counts of control and arm in paired blocks. `ratio` is arm over control, null if the control has no event.
 
-    `low` and `high` are its interval, null where there is no bound. `bound` is the most events per block that fit to
-    none in either arm.
+    `low` and `high` are its interval, null where there is no bound. If neither arm has an event, `bound` is the
+    highest rate per block that is compatible with that.
     """
 
     p: float
@@ -59,8 +59,8 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 class OutcomeJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome of one arm against another.
 
-    `verdict` is null while it is open, and of exploratory outcomes, which have `p` and `p_adjusted`. `blocks` are those
-    that the verdict rests on, `needed` how many would detect what the protocol asks for, with the noise found here.
+    `verdict` is null while it is open, and for exploratory outcomes, which have `p` and `p_adjusted`. `blocks` is how
+    many blocks the verdict rests on, `needed` how many would detect the requested effect with the noise of this trial.
     """
 
     outcome: str
@@ -83,9 +83,9 @@ class OutcomeJudgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
-    """What turning one setting on does to the score (larger is better), after those that are named are taken out.
+    """The effect of turning one setting on, on the score (larger is better), adjusted for the named settings.
 
-    The interval has the error of naming: a setting whose interval holds zero is not named.
+    The interval has the error of naming: a setting whose interval includes zero is not named.
     """
 
     setting: str
@@ -96,7 +96,7 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Screened(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome of a screening; `blocks` are those up to its last look."""
+    """One outcome of a screening; `blocks` counts those up to its last look."""
 
     outcome: str
     role: Role
@@ -105,15 +105,15 @@ class Screened(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> tuple[Coefficient, ...]:
-        """What is suspected, the largest effect first."""
+        """The suspected settings, the largest effect first."""
         return tuple(sorted((one for one in self.coefficients if one.named), key=lambda one: -abs(one.effect)))
 
 
 class NextStep(msgspec.Struct, frozen=True, kw_only=True):
-    """`go on` with this block and these arms, `repeat` a voided one under this number, or `stop`.
+    """What to do next: `go on` with this block and these arms, `repeat` a void block under this number, or `stop`.
 
-    `drawn` says that the block's order is drawn already and `arms` are what is left of it. `look` is the number of
-    blocks at which the next verdict may fall.
+    `drawn` says that the order of the block is drawn already and `arms` are the remaining ones. `look` is the number
+    of blocks at which the next verdict is possible.
     """
 
     action: Literal["go on", "repeat", "stop"]
@@ -125,9 +125,9 @@ class NextStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a trial, as far as it has come. `dropped` are arms of which nothing is left to decide.
+    """The judgement of a trial so far. `dropped` are the arms that have nothing left to decide.
 
-    `screened` is of trials that look for the setting that did it; those judge nothing.
+    `screened` is filled for screenings (trials that search for the responsible setting), which have no `judged`.
     """
 
     schema: Literal["ktrial.judgement/1"] = "ktrial.judgement/1"
@@ -143,7 +143,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def primary_verdicts(self) -> dict[str, Verdict | None]:
-        """Return the verdicts of the primary outcome, by `arm:against`."""
+        """The verdicts on the primary outcome, by `arm:against`."""
         return {f"{one.arm}:{one.against}": one.verdict for one in self.judged if one.role == "primary"}
 
     def of(self, outcome: str, arm: str, against: str) -> OutcomeJudgement:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trial as an append-only log of events, `ktrial.trial-log/1`: the protocol first, then what happened, in order.
 
-Nothing that was written is ever changed. The verdict is a pure function of these events.
+No event is ever changed. The verdict is a pure function of these events.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ktrial.kit.outcome import Direction
 from ktrial.machine.gates import GateLimits, Reading
 
 SCHEMA = "ktrial.trial-log/1"
-#: A counter is not looked at before the end, and needs so many blocks.
+#: A counter is looked at only once, at the end, and needs at least this many blocks.
 FEWEST_COUNTER_BLOCKS = 20
 
 Questions = Literal["control", "ladder"]
 
 
 class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A trial that asks which of its settings did it: each block runs a configuration of them, and its complement.
+    """A screening, which searches for the responsible setting: each block runs a configuration and its complement.
 
-    `known` is what all of them together are to the control; with `either` each is looked for on both sides.
+    `known` says how all settings together compare with the control; `either` searches for effects in both directions.
     """
 
     settings: tuple[str, ...]
@@ -36,17 +36,17 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class TrialArm(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration. A placebo is the control under another name, and is not counted among the comparisons."""
+    """One configuration. A placebo is the control under another name and does not count as a comparison."""
 
     name: str
     placebo: bool = False
 
 
 class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How one outcome is judged. `margin` is relative; of a guard it is what the arm may be worse at most.
+    """How one outcome is judged. `margin` is relative; for a guard it is how much worse the arm may be.
 
     On the scale `log` values must be above zero; `count` is for counters that may be zero, per unit of work.
-    `resolution` is the step of the tool in the outcome's unit, `quantile` the percentile that it is (0.99), if one.
+    `resolution` is the step of the tool in the outcome's unit, `quantile` is 0.99 if the outcome is a p99.
     """
 
     direction: Direction
@@ -58,13 +58,13 @@ class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="protocol"):
-    """What was fixed before the first run. The order of `arms` is that of the ladder, the control first there.
+    """What was fixed before the first run. In a ladder `arms` are in the order of the tiers, the control first.
 
-    `questions`: each arm against the control, or of a ladder each tier against the one before and the control.
-    `cap` null: it is planned from the first seven blocks, up to `budget`. `profile` holds differences of A/A blocks by
-    outcome. `varies` are identities that the arms may change (the kernel). `until_all_decided` goes on for
-    secondaries and guards, `extend` allows to go on after the cap at the price of half the error, `pooled` is part of
-    several machines' trial. With `screen` the arms are configurations of its settings, and nothing is compared.
+    `questions` compares each arm with the control, or in a ladder each tier with the one before and the control.
+    A null `cap` is planned from the first seven blocks, up to `budget`. `profile` holds differences of A/A blocks (both
+    arms the same) by outcome. `varies` are identities that arms may change, such as the kernel. `until_all_decided`
+    continues for secondaries and guards, `extend` allows more blocks after the cap at the price of half the error,
+    `pooled` marks one machine's part of a trial on several. With `screen` arms are configurations of its settings.
     """
 
     schema: Literal["ktrial.trial-log/1"] = "ktrial.trial-log/1"
@@ -94,19 +94,18 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
         return next(name for name, rule in self.outcomes.items() if rule.role == "primary")
 
     def of_role(self, role: Role) -> tuple[str, ...]:
-        """Return outcomes of one role, in their order."""
         return tuple(name for name, rule in self.outcomes.items() if rule.role == role)
 
     @property
     def contrasts(self) -> tuple[tuple[str, str], ...]:
-        """(arm, against) of every question; placebos are last."""
+        """Every comparison as (arm, against); placebos are last."""
         placebos = [(arm.name, self.control) for arm in self.arms if arm.placebo and arm.name != self.control]
         pairs = [(arm, self.control) for arm in self._tried]
         return (*pairs, *(step for step in self.steps if step not in pairs), *placebos)
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
-        """Of a ladder, each tier with the one before it; that of the first one is the control."""
+        """Each tier of a ladder with the one before it, the first one with the control."""
         tiers = self._tried if self.questions == "ladder" else ()
         return tuple(zip(tiers, (self.control, *tiers), strict=False))
 
@@ -116,13 +115,13 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
     @property
     def comparisons(self) -> int:
-        """How many questions share the error: placebos do not count, unless there is nothing else."""
+        """The number of comparisons that share the error; placebos count only if there is nothing else."""
         placebos = {arm.name for arm in self.arms if arm.placebo}
         return sum(arm not in placebos for arm, _ in self.contrasts) or len(self.contrasts)
 
 
 class BlockDrawn(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="block"):
-    """The order of the arms in one block, as it was drawn. `repeats` is the voided block that it stands in for."""
+    """The drawn order of the arms in one block. `repeats` is the void block that it replaces."""
 
     block: int
     order: tuple[str, ...]
@@ -130,10 +129,10 @@ class BlockDrawn(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class ArmFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="found"):
-    """An arm that a person brings about was in force at the beginning of a visit.
+    """An arm that a person sets up by hand was in force at the beginning of a visit.
 
-    `by` says who found it so: the facts that the protocol names, or a person where they tell nothing. `facts` are those
-    that were looked at; of a list of words the ones that were looked for.
+    `by` says what confirmed it: the facts that the protocol names, or a person if they don't decide. `facts` are the
+    facts that were read; of a fact that is a list of words, only the words in question.
     """
 
     block: int
@@ -143,7 +142,7 @@ class ArmFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class ArmBuilt(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="built"):
-    """What a visit measures was made anew for it: the file and the SHA-256 of its bytes."""
+    """The file that was built for a visit, and the SHA-256 of its bytes."""
 
     block: int
     arm: str
@@ -152,7 +151,7 @@ class ArmBuilt(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class ReadingsTaken(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="readings"):
-    """What was read of the machine before a run."""
+    """Readings of the machine before a run."""
 
     block: int
     arm: str
@@ -160,9 +159,9 @@ class ReadingsTaken(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"
 
 
 class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
-    """One run: its measurements in base units, or why there are none. `block` is null of a warm-up.
+    """One run: its measurements in base units, or why there are none. `block` is null for a warm-up.
 
-    `events` are how many single events a percentile rests on, by outcome; `identity` what must be equal in all runs.
+    `events` holds how many single events a percentile rests on, by outcome; `identity` must be equal in all runs.
     """
 
     run: int
@@ -175,7 +174,7 @@ class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="void"):
-    """A block that does not count, by a rule that looked at no measurement. `arm` is whose turn it was."""
+    """A block that does not count, by a rule that never looks at measurements. `arm` is the one being visited."""
 
     block: int
     arm: str
@@ -184,20 +183,20 @@ class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", 
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="look"):
-    """What the judge said of the primary outcome after so many blocks, by `arm:against`; null where it was open."""
+    """The verdicts on the primary outcome after this many blocks, by `arm:against`; null if open."""
 
     blocks: int
     verdicts: Mapping[str, str | None]
 
 
 class TrialEnd(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="end"):
-    """Nothing follows but an extension. What was open then stays inconclusive."""
+    """The end of a trial; only an extension may follow. What is open stays inconclusive."""
 
     reason: str
 
 
 class Extended(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="extend"):
-    """The trial goes on up to so many blocks in all, as its protocol declared: the e-value decides from here on."""
+    """The trial continues up to this many blocks in all, as its protocol declared; the e-value decides from here on."""
 
     blocks: int
 
@@ -216,31 +215,30 @@ def encode(log: Iterable[Event]) -> bytes:
 
 
 def decode(data: bytes, file: str) -> tuple[Event, ...]:
-    """Return the events of a log. A last line without its end was cut off while it was written and never happened."""
+    """Return the events of a log. A last line without a newline was interrupted while it was written and is ignored."""
     lines = data.split(b"\n")
     events: list[Event] = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
             events.append(decode_as(line, _DECODER))
         except msgspec.DecodeError as error:
-            hint = f"every line is an event of {SCHEMA}"
-            raise BadInput(f"no event of a trial: {error}", file=file, line=number, hint=hint) from None
+            hint = f"every line must be an event of {SCHEMA}"
+            raise BadInput(f"cannot read an event of a trial: {error}", file=file, line=number, hint=hint) from None
         if isinstance(events[-1], Protocol) != (number == 1):
-            raise BadInput("the protocol is the first event, and there is one", file=file, line=number)
+            raise BadInput("expected one protocol, as the first event", file=file, line=number)
     if not events:
-        raise BadInput("a trial without a protocol", file=file, hint="its log is empty")
+        raise BadInput("the log of the trial is empty", file=file)
     return tuple(events)
 
 
 def protocol_in(log: Sequence[Event]) -> Protocol:
-    """Return the protocol, which is the first event of every log."""
     first = log[0]
     assert isinstance(first, Protocol), "a log begins with its protocol"
     return first
 
 
 def block_order(seed: int, block: int, arms: Sequence[str]) -> tuple[str, ...]:
-    """Return the order of arms in a block: an independent fair draw that seed and block number alone decide."""
+    """Return the order of arms in a block: an independent fair draw that depends only on seed and block number."""
     import numpy as np
 
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, block))))
@@ -248,21 +246,21 @@ def block_order(seed: int, block: int, arms: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_protocol(protocol: Protocol) -> None:
-    """Raise BadInput for a protocol that says nothing that can be judged."""
+    """Raise BadInput for a protocol that cannot be judged."""
     names = [arm.name for arm in protocol.arms]
     if len(set(names)) != len(names):
-        raise Contradiction(f"two arms have one name: {', '.join(sorted(names))}")
+        raise Contradiction(f"two arms have the same name: {', '.join(sorted(names))}")
     if protocol.control not in names:
         raise UnknownName("arm", protocol.control, names, hint=f"arms are {', '.join(names) or 'none'}")
     if len(names) < 2:
-        raise BadInput("a trial has two arms at least", hint="add a placebo to look at the noise alone")
-    if len(protocol.of_role("primary")) != 1:
-        raise BadInput("one outcome is primary, neither none nor several", hint="it alone decides when to stop")
+        raise BadInput("a trial needs at least two arms", hint="add a placebo to measure the noise alone")
+    if (primaries := len(protocol.of_role("primary"))) != 1:
+        raise BadInput(f"expected one primary outcome, got {primaries}", hint="it alone decides when to stop")
     for name, rule in protocol.outcomes.items():
         if not math.isfinite(rule.margin) or rule.margin < 0:
-            raise BadInput(f"margin of {name}: {rule.margin:g} is none", hint='for example "2%"')
+            raise BadInput(f"margin of {name}: expected 0 or more, got {rule.margin:g}", hint='for example "2%"')
     if not protocol.detect > 0 or protocol.seed < 0 or protocol.runs_per_visit < 1:
-        raise BadInput("detect is above 0, the seed not negative, runs per visit 1 or more")
+        raise BadInput("expected detect above 0, a seed of 0 or more, and at least 1 run per visit")
     if protocol.outcomes[protocol.primary].scale == "count":
         _check_counter(protocol)
 
@@ -274,4 +272,4 @@ def _check_counter(protocol: Protocol) -> None:
             hint=f"--budget {FEWEST_COUNTER_BLOCKS}, or cap = {FEWEST_COUNTER_BLOCKS} in the protocol",
         )
     if protocol.extend:
-        raise Contradiction("a counter as primary cannot be extended: it is looked at once")
+        raise Contradiction("cannot extend a trial whose primary outcome is a counter: it is looked at only once")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one benchmark does on one machine when nothing is changed: A/A blocks, measured once, used by later trials."""
+"""Noise profiles: how much A/A blocks (both arms the same) differ on one machine, measured once for later trials."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-#: A profile older than this is made anew.
+#: A profile older than this is measured again.
 OLDEST_DAYS = 30
 _MS_PER_DAY = 86_400_000
 
 
 class ProfileKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What a profile holds for. `visits` is what was done between the halves of a block: run, boot or build."""
+    """The conditions that a profile is valid for. `visits` separate the halves of a block: run, boot or build."""
 
     machine: str
     suite: str
@@ -24,12 +24,13 @@ class ProfileKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """`differences` are the scores of the second half of each A/A block less those of the first, by outcome.
+    """The noise of one benchmark on one machine.
 
-    `events` are how many events its percentiles rest on in a typical run, where that is known.
-    `run_sd` and `visit_sd` are the spreads of scores between the runs of one visit and between visits, where known.
-    `run_s` is about how long one run of all benchmarks takes, without the wait to settle; null in older profiles.
-    `build_s` is about how long it takes to make what a visit measures, where that is made anew.
+    `differences` holds the score of the second half of each A/A block minus that of the first, by outcome.
+    `events` is how many events the percentiles of a typical run rest on, if known.
+    `run_sd` and `visit_sd` are the spreads of scores between runs of one visit and between visits, if known.
+    `run_s` is about how long one run of all benchmarks takes, without the settle time; null in older profiles.
+    `build_s` is about how long a build for a visit takes, if visits are builds.
     """
 
     key: ProfileKey
@@ -42,7 +43,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     events: Mapping[str, int] = {}
 
     def why_stale(self, key: ProfileKey, now_unix_ms: int) -> tuple[str, ...]:
-        """Return why it cannot be used for a trial with this key now; empty if it can."""
+        """Return why this profile cannot serve a trial with this key now; empty if it can."""
         reasons = [
             f"{field.replace('_', ' ')} was {_as_text(before)}, is {_as_text(now)}"
             for field in ProfileKey.__struct_fields__
@@ -57,4 +58,4 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
 def _as_text(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {version}" for name, version in sorted(value.items())) or "none"
-    return "not known" if value is None else str(value)
+    return "unknown" if value is None else str(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial would need to see an effect, and what it can see at all."""
+"""Power: how many blocks a trial needs to detect an effect, and which effects it can detect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 
 
 class PowerAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect that is worth finding, the margin (None: each outcome's own), and the blocks one is ready to spend."""
+    """The effect worth detecting, the margin (None for each outcome's own), and the maximum number of blocks."""
 
     detect: float
     margin: float | None
@@ -15,11 +15,11 @@ class PowerAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Power(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome. `pairs` of successive runs stand for A/A blocks; the figures are null with the reason in `why`.
+    """The power of one outcome. `pairs` of successive runs stand for A/A blocks; if figures are null, `why` says why.
 
-    `block_sd` is the spread of a block's difference on the log scale, to plan with. `needed` blocks find the effect
-    with 90 % power, `needed_equivalent` show that there is none beyond the margin. `smallest_effect` is what `cap`
-    blocks, the most that the budget allows of what is needed, find.
+    `block_sd` is the spread of block differences on the log scale. `needed` blocks detect the effect with 90 % power,
+    `needed_equivalent` blocks show that there is none beyond the margin. `cap` is `needed` within the budget, and
+    `smallest_effect` is what `cap` blocks detect.
     """
 
     arm: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The question of a comparison as it is kept with the answer, so that somebody else can put it again."""
+"""The question of a comparison, stored with the answer so that anybody can ask it again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ktrial.kit.outcome import Direction
 
 
 class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user says of a file.
+    """What the user says about a file.
 
-    `below_fps` applies to logs of frames. `by`, `block` and `where` name columns of a table, else what the runs of a
-    file tell beside their values. All others but `label` apply to tables: columns by name, and what the file lacks.
-    What is newer than the digests of published questions is absent unless it was given, so that they still fit.
+    `below_fps` applies to logs of frames. `by`, `block` and `where` name columns of a table, or other facts about the
+    runs of a file. All others but `label` apply to tables: they name columns and supply what the file lacks.
+    Options added later are absent unless given, so that the digests of published questions stay valid.
     """
 
     label: str | None = None
@@ -33,17 +33,17 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def given(options: Mapping[str, Any]) -> ImportOptions:
-        """Options by name, None if one was not given."""
+        """Return the options, without those that are None or empty."""
         return ImportOptions(**{name: value for name, value in options.items() if value not in (None, ())})
 
     @property
     def of_frames(self) -> tuple[str, ...]:
-        """The options of logs of frames that were given, likewise."""
+        """The given options that apply only to logs of frames, as spelled on the command line."""
         return () if self.below_fps is msgspec.UNSET else ("--below-fps",)
 
     @property
     def of_tables(self) -> tuple[str, ...]:
-        """The options of tables alone that were given, as they are spelled on the command line."""
+        """The given options that apply only to tables, as spelled on the command line."""
         given = {
             "--value": self.values,
             "--groups": self.groups,
@@ -55,16 +55,16 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A result file by the name that was given, which its runs are called by, and the digest of its bytes."""
+    """A result file by its given name, which also names its runs, and the digest of its bytes."""
 
     path: str
     sha256: str
 
 
 class AskedSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One word of the question: sessions, the oldest first, or files.
+    """One argument of the question: sessions, the oldest first, or files.
 
-    Without a name the groups of a file, or the arms of a trial, are the arms.
+    Without a name, the groups of a file or the arms of a trial are the arms.
     """
 
     name: str | None
@@ -73,10 +73,10 @@ class AskedSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskedComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a comparison was told, beside the data. Fields are those of the options of `ktrial compare`.
+    """All input of a comparison besides the data; the fields match the options of `ktrial compare`.
 
-    `pool` is absent where it was not asked. `declared` is as it was written, `excluded` are runs with their reasons,
-    `margin` and `spread` are relative.
+    `pool` is absent unless requested. `declared` is verbatim, `excluded` maps runs to reasons, `margin` and `spread`
+    are relative.
     """
 
     sources: tuple[AskedSource, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of data that nobody collected in random blocks: one outcome, several arms, one control."""
+"""A question about observational data (not collected in random blocks): one outcome, several arms, one control."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ktrial.kit.outcome import Direction
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One value with what is known of its run; null where nothing tells.
+    """One value with the known facts about its run; null if unknown.
 
     `place` is the run's place in the order of all runs. `block` is what it shares with runs of other arms (a round, a
-    host). `boot` and `machine` say what was re-randomised between runs. `covariate` is a number that may explain the
-    value (the temperature at the start).
+    host). `boot` and `machine` show what was repeated between runs. `covariate` is a number that may explain the
+    value, such as the temperature at the start.
     """
 
     value: float
@@ -29,10 +29,10 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome in all arms. `margin` is relative: 0.02 is 2 %. `resolution` is the step of its tool, if known.
+    """One outcome in all arms. `margin` is relative (0.02 is 2 %), `resolution` the step of the tool, if known.
 
-    `tiers` are arms that build on each other: each is also asked about against the one before it. `pooled` asks every
-    machine by itself, and all together. `explored` says why it is not judged even where nothing else was named.
+    `tiers` are arms that build on each other; each is also compared with the one before it. `pooled` compares on each
+    machine and over all of them. `explored` says why the outcome is exploratory even if no primary one is named.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
-        """Each tier with the one before it; that of the first one is the control."""
+        """Each tier with the one before it, the first one with the control."""
         return tuple(zip(self.tiers, (self.control, *self.tiers), strict=False))
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the data say to one question, in numbers; the contrasts have no sentences yet. `steps` are of the tiers."""
+    """The answer to one question in numbers, without sentences. `steps` compare each tier with the one before."""
 
     name: str
     contrasts: tuple[Contrast, ...]

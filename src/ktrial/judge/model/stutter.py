@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a frame is a stutter."""
+"""The definition of a stutter: a frame that takes much longer than its neighbours."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-#: A stutter takes more than so many times what was usual. One missed refresh of the screen takes twice as long, so
-#: the limit lies below 2: else chance would decide whether it counts.
+#: A stutter takes more than this many times the usual time. A frame that misses one refresh of the screen takes twice
+#: as long, so the limit lies below 2; at 2, chance would decide whether it counts.
 STUTTER_FACTOR = 1.75
-
-#: And longer than this: at hundreds of frames a second nobody sees one of 5 ms.
+#: A stutter also takes longer than this: at hundreds of frames a second nobody sees one of 5 ms.
 STUTTER_S = 0.010
-
-#: Frames on each side of one that say what was usual around it.
+#: Number of frames on each side that define the usual time.
 NEIGHBOURS = 15
 
 
 def usual(times_s: Sequence[float]) -> list[float]:
-    """For each frame the median of its neighbours on both sides, itself not among them; one alone is what is usual."""
+    """Return for each frame the median of its neighbours on both sides, without itself; a single frame is its own."""
     if len(times_s) == 1:
         return list(times_s)
     found: list[float] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison that is a trial tells beside its figures: the protocol, how it went, how it came to its verdict."""
+"""Details of a trial in a comparison: the protocol, the blocks, and how the verdict developed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ktrial.judge.model.verdict import Verdict
 
 
 class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
-    """What an arm came to on the machine: what it set, what was in force already, what was refused and why.
+    """An arm on the machine: what it set, what was in force already, what was refused and why.
 
-    `manual` is what a person did to bring it about, `expect` by which facts it was recognised.
+    `manual` is what a person did to set it up, `expect` holds the facts that identify it.
     """
 
     arm: str
@@ -30,7 +30,7 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sets(self) -> dict[str, str]:
-        """Everything that it changes: what a person did, settings, variables, parameters and commands alike."""
+        """All changes of the arm: actions by hand, settings, variables, parameters and commands."""
         by_hand = {} if self.manual is None else {"by hand": self.manual}
         variables = {f"environment {name}": value for name, value in self.environment.items()}
         parameters = {f"parameter {name}": _plain(value) for name, value in self.parameters.items()}
@@ -39,12 +39,12 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The same a line each, and by what it was recognised."""
-        told = tuple(f"{name}{': ' if self._is_told(name) else ' = '}{value}" for name, value in self.sets.items())
-        return (*told, *(f"recognised by {name} = {_plain(value)}" for name, value in self.expect.items()))
+        """All changes of the arm and the facts that identify it, one per line."""
+        changes = tuple(f"{name}{': ' if self._is_text(name) else ' = '}{value}" for name, value in self.sets.items())
+        return (*changes, *(f"recognised by {name} = {_plain(value)}" for name, value in self.expect.items()))
 
-    def _is_told(self, name: str) -> bool:
-        """Return whether it is words of a person or a command, and no setting that has a value."""
+    def _is_text(self, name: str) -> bool:
+        """Return whether a change is a person's text or a command, not a setting with a value."""
         return name not in self.changes and name.startswith(("by hand", "command "))
 
 
@@ -53,7 +53,7 @@ def _plain(value: Any) -> str:
 
 
 class ToldBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """A block as it was drawn: arms in their order, why it is void, arms whose run failed in it."""
+    """A block: its arms in the drawn order, why it is void, and the arms whose run failed in it."""
 
     block: int
     order: tuple[str, ...]
@@ -62,9 +62,9 @@ class ToldBlock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToldLook(msgspec.Struct, frozen=True, kw_only=True):
-    """The primary outcome of one arm after so many blocks, on the scale of its effect; `decides`: a verdict could fall.
+    """The primary outcome of one arm after this many blocks, on the scale of its effect.
 
-    Before the first look there is no interval; between looks it stays.
+    `decides` says that a verdict was possible here. The interval is null before the first look and changes at looks.
     """
 
     blocks: int
@@ -78,7 +78,7 @@ class ToldLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToldTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial. `text` is its protocol as a file; `ended` is why no further run follows, null while it goes on."""
+    """A trial. `text` is its protocol as a file; `ended` says why it ended, null while it runs."""
 
     trial: str
     text: str

@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts, and the effect that a verdict is about."""
 
-# Annotations are not put off: msgspec would compile each of them anew at every start.
+# No `from __future__ import annotations`: msgspec would evaluate every string annotation at each start.
 from typing import Literal
 
 import msgspec
 
-#: Of fewer moments no order is rare enough to tell a change of level.
+#: With fewer values than this, no order is rare enough to show a change of level.
 NEEDED = 10
-
-
-#: `different` and `no difference seen` are of data that cannot tell the arm from another cause.
+#: `different` and `no difference seen` are for data that cannot separate the arm from other causes.
 Verdict = Literal["better", "worse", "equivalent", "different", "no difference seen", "inconclusive", "not comparable"]
-#: Whether a difference that is real also matters: the near end of its interval is beyond the margin, its estimate is.
+#: Whether a real difference also matters: `yes` if the near end of its interval exceeds the margin, `likely` if only
+#: its estimate does.
 WorthIt = Literal["yes", "likely", "unclear"]
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """How much better an arm is than the control: above zero is better, whichever way the outcome points.
+    """How much better an arm is than the control: above zero is better, whatever the direction of the outcome.
 
-    On the scale `log` it is the natural logarithm of the ratio of scores; on `difference`, where values may be zero or
-    negative, the difference of scores in the outcome's unit. `low` and `high` are its interval at `confidence`, null
-    where the data allow none. `method` names how it was estimated.
+    On the scale `log` it is the natural logarithm of the ratio of scores; on `difference`, for values that may be zero
+    or negative, the difference of scores in the outcome's unit. `low` and `high` are its interval at `confidence`,
+    null if the data allow none. `method` names how it was estimated.
     """
 
     estimate: float
@@ -33,5 +32,4 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval lies on one side of no effect."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)

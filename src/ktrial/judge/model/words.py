@@ -2,7 +2,7 @@
 """Effects in words: every percentage and every "times" in the program comes from here.
 
 All start from one number, the natural logarithm of new value / old value. "35 % less" and "1.54 times as fast" are two
-readings of it and so cannot disagree, and a percentage is always of the old value: of the control's.
+readings of it and therefore cannot disagree. A percentage always refers to the old value, that of the control.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ktrial.judge.model.verdict import Effect
     from ktrial.kit.outcome import Direction, Unit
 
-#: What an outcome of this unit is an amount of.
+#: The noun for an amount in each unit.
 _NOUNS: Mapping[str, str] = {
     "s": "time",
     "1/s": "rate",
@@ -29,25 +29,25 @@ _NOUNS: Mapping[str, str] = {
     "J": "energy",
     "W": "power",
 }
-#: From this factor on a percentage says less than the factor alone.
+#: Above this factor, the factor is easier to read than a percentage.
 _LARGE = 11.0
-#: Logarithms beyond which a factor is not a number any more.
+#: Beyond this logarithm a factor overflows.
 _LARGEST = 700.0
 _SMALLEST_PERCENT = 0.01
 
 
 def value_log_ratio(score_log: float, direction: Direction | None) -> float:
-    """Of a score, which is better when it is more, the logarithm of the ratio of values."""
+    """Convert a log ratio of scores, where larger is better, to one of values."""
     return -score_log if direction == "lower" else score_log
 
 
 def percent_change(log_ratio: float) -> float:
-    """By how many percent of the old value the new one is more (or, below zero, less)."""
+    """Return by how many percent of the old value the new one is larger; negative if it is smaller."""
     return 100 * math.expm1(min(log_ratio, _LARGEST))
 
 
 def percent_text(log_ratio: float, *, fine: bool = False) -> str:
-    """`-35 %`, `+54 %`: the change in percent of the old value; `fine` with four digits."""
+    """Return the change in percent of the old value: `-35 %`, `+54 %`; with `fine` in four digits."""
     size = _percent_size(log_ratio, fine=fine)
     if size is None:
         return "0 %"
@@ -55,14 +55,14 @@ def percent_text(log_ratio: float, *, fine: bool = False) -> str:
 
 
 def figure_text(log_ratio: float) -> str:
-    """`-98.9 % (0.0108 times as much)`: a change with three digits, of something whose unit is not known."""
+    """Return a change of unknown unit with three digits: `-98.9 % (0.0108 times as much)`."""
     percent = percent_change(log_ratio)
     size = _percent_size(log_ratio) if percent < -99 else f"{abs(percent):.3g}"
     return f"{'-' if percent < 0 else '+'}{size or 0} % ({_times(log_ratio)} times as much)"
 
 
 def change_words(log_ratio: float, unit: Unit) -> str:
-    """`35 % less time`, `54 % higher rate`: the change in percent of the old value, with what it is a change of."""
+    """Return the change in percent of the old value, with its noun: `35 % less time`, `54 % higher rate`."""
     size = _percent_size(log_ratio)
     noun = _NOUNS[unit]
     if size is None:
@@ -75,14 +75,14 @@ def change_words(log_ratio: float, unit: Unit) -> str:
 
 
 def times_words(log_ratio: float, unit: Unit) -> str:
-    """`1.54 times as fast`, `1.54 times as long`, `0.65 times the rate`: the same change as a factor."""
+    """Return the change as a factor: `1.54 times as fast`, `1.54 times as long`, `0.65 times the rate`."""
     if unit == "s":
         return f"{_times(abs(log_ratio))} times as {'fast' if log_ratio <= 0 else 'long'}"
     return f"{_times(log_ratio)} times the {_NOUNS[unit]}"
 
 
 def range_words(low: float, high: float) -> str:
-    """`30 % to 39 % less`, `2 % less to 4 % more`, `378 to 431 times as much`: an interval of log ratios."""
+    """Return an interval of log ratios: `30 % to 39 % less`, `2 % less to 4 % more`, `378 to 431 times as much`."""
     if max(low, high) > math.log(_LARGE):
         return f"{_times(min(low, high))} to {_times(max(low, high))} times as much"
     ends = sorted((low, high), key=abs) if low * high >= 0 else sorted((low, high))
@@ -98,13 +98,13 @@ def range_words(low: float, high: float) -> str:
 
 
 def range_text(low: float, high: float) -> str:
-    """`-39 % to -30 %`: an interval of log ratios, signed, from low to high."""
+    """Return a signed interval of log ratios, from low to high: `-39 % to -30 %`."""
     is_fine = _look_alike(low, high)
     return " to ".join(percent_text(end, fine=is_fine) for end in sorted((low, high)))
 
 
 def effect_text(effect: Effect | None, unit: Unit, direction: Direction | None) -> tuple[str, str]:
-    """Return the estimate and the interval of an effect, both of values and signed, for the cells of a table."""
+    """Return the signed estimate and interval of an effect, in values, for the cells of a table."""
     if effect is None:
         return "-", "-"
     low, high = _ends(effect, direction)
@@ -121,12 +121,12 @@ def effect_text(effect: Effect | None, unit: Unit, direction: Direction | None) 
 
 
 def _factors(change: float, low: float | None, high: float | None) -> tuple[str, str]:
-    """`403x` and `378x to 431x`, where a percentage says less."""
+    """Return estimate and interval as factors: `403x` and `378x to 431x`."""
     return f"{_times(change)}x", "-" if low is None or high is None else f"{_times(low)}x to {_times(high)}x"
 
 
 def effect_phrase(effect: Effect, unit: Unit, direction: Direction | None) -> str:
-    """`35 % less time (1.54 times as fast)`, or on the scale of differences `3 ms less time`."""
+    """Return an effect as `35 % less time (1.54 times as fast)`, or on the scale of differences `3 ms less time`."""
     change = value_log_ratio(effect.estimate, direction)
     if effect.scale == "difference":
         if change == 0:
@@ -137,7 +137,7 @@ def effect_phrase(effect: Effect, unit: Unit, direction: Direction | None) -> st
 
 
 def interval_phrase(effect: Effect, unit: Unit, direction: Direction | None) -> str:
-    """`95 % interval 30 % to 39 % less`; empty if there is none."""
+    """Return the interval as `95 % interval 30 % to 39 % less`; empty if there is none."""
     low, high = _ends(effect, direction)
     if low is None or high is None:
         return ""
@@ -156,14 +156,14 @@ def _ends(effect: Effect, direction: Direction | None) -> tuple[float | None, fl
 
 
 def _look_alike(low: float, high: float) -> bool:
-    """Return whether two ends are not the same and would be shown as if they were."""
+    """Return whether two different ends would be shown as equal."""
     return low != high and percent_text(low) == percent_text(high)
 
 
 def _percent_size(log_ratio: float, *, fine: bool = False) -> str | None:
-    """The size of the change in percent; None if none would be seen in it. What is less never becomes 100 %."""
+    """Return the size of the change in percent, None if it rounds to nothing. A decrease is never shown as 100 %."""
     if math.isnan(log_ratio):
-        raise ValueError("no number is no effect")
+        raise ValueError("an effect must be a number")
     size = abs(percent_change(log_ratio))
     if size < _SMALLEST_PERCENT / 2:
         return None
@@ -185,13 +185,12 @@ def _percent_size(log_ratio: float, *, fine: bool = False) -> str | None:
 
 
 def _times(log_ratio: float) -> str:
-    """Return a factor with three digits, without an exponent where it can be read without."""
+    """Return a factor with three digits, without an exponent below a million."""
     factor = math.exp(max(min(log_ratio, _LARGEST), -_LARGEST))
     return f"{factor:.0f}" if 1000 <= factor < 1e6 else f"{factor:.3g}"
 
 
 def _amount(value: float, unit: Unit, *, signed: bool = False) -> str:
-    """Return a difference in the outcome's unit."""
     sign = ("-" if value < 0 else "+" if value > 0 else "") if signed else ""
     size = abs(value)
     if unit == "s":
@@ -205,7 +204,7 @@ def _amount(value: float, unit: Unit, *, signed: bool = False) -> str:
 
 
 def p_text(p: float | None) -> str:
-    """Return a p-value, in words where it is too small to be told."""
+    """Return a p-value as text, `< 0.0001` for a smaller one."""
     if p is None:
         return "-"
     if p < 0.0001:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the questions share: the type of an array, and sorted positions that need not be built to be found."""
+"""Shared array helpers: types, ranks, and order statistics of collections that are too large to build."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 Truth = npt.NDArray[np.bool_]
-#: How many numbers one step holds at most.
+#: One step of a computation holds at most this many numbers.
 STEP = 4_000_000
 
 
 def steps(rows: int, width: int) -> Iterator[slice]:
-    """Slices of rows such that one slice of that width fits into a step."""
+    """Yield slices of rows of this width, each small enough for one step."""
     size = max(1, STEP // max(1, width))
     for begin in range(0, rows, size):
         yield slice(begin, min(rows, begin + size))
 
 
 def without_dust(values: Array) -> Array:
-    """Return rows rounded to 12 digits of their largest value: what differs by the rounding of a logarithm is a tie."""
+    """Return rows rounded to 12 digits of their largest value, so that rounding errors of logarithms become ties."""
     largest = np.max(np.abs(values), axis=1, keepdims=True)
     largest[largest == 0] = 1.0
     return np.asarray(np.round(values / largest, 12))
 
 
 def mean_ranks(values: Array) -> Array:
-    """Ranks within each row, from 1; equal values have the mean of the ranks that they share."""
+    """Return ranks within each row, from 1; equal values get the mean of their ranks."""
     order = np.argsort(values, axis=1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=1)
     last = values.shape[1] - 1
@@ -44,7 +44,10 @@ def mean_ranks(values: Array) -> Array:
 
 
 def find_sorted(count: Callable[[float], int], position: int, low: float, high: float) -> float:
-    """The value at a position of a sorted collection between two bounds; `count` tells how many are not above one."""
+    """Return the value at a position of a sorted collection, by bisection between two bounds.
+
+    `count` returns how many values are not above its argument.
+    """
     for _ in range(200):
         middle = low + (high - low) / 2
         if middle in {low, high}:

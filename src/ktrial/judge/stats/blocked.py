@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two arms that share blocks: is the typical difference zero? Each row is one comparison, all with as many blocks."""
+"""Tests and intervals for two arms that share blocks. Each row is one comparison; all have equally many blocks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ktrial.kit.startup import load_special
 
 special = load_special()
 
-#: Up to this many blocks the distribution of signed ranks is exact; beyond it the normal one is closer than any data.
+#: Up to this many blocks the distribution of signed ranks is exact; beyond it a normal approximation is good enough.
 EXACT_BLOCKS = 100
 #: Up to this many blocks all 2^n sign patterns are tried.
 ALL_SIGNS = 13
-#: Beyond this many blocks Walsh averages are searched instead of listed.
+#: Beyond this many blocks the median of Walsh averages is found without listing them.
 LISTED_BLOCKS = 2_000
 
 
 @functools.lru_cache(maxsize=256)
 def _at_most(weights: tuple[int, ...]) -> Array:
-    """P(sum of a random half of the weights <= s) for each s."""
+    """Return P(sum of a random subset of the weights <= s) for each s."""
     chance = np.zeros(sum(weights) + 1)
     chance[0] = 1.0
     for weight in weights:
@@ -39,7 +39,7 @@ def _plain_ranks(blocks: int) -> Array:
 
 
 def signed_rank(differences: Array) -> tuple[Array, Array]:
-    """Wilcoxon's sums of positive ranks and their two-sided p. Zeros keep their ranks (Pratt); exact also with ties."""
+    """Return Wilcoxon's sums of positive ranks and two-sided p, exact even with ties; zeros keep ranks (Pratt)."""
     rows, blocks = differences.shape
     clean = without_dust(differences)
     ranks = mean_ranks(np.abs(clean))
@@ -63,12 +63,12 @@ def signed_rank(differences: Array) -> tuple[Array, Array]:
 
 
 def signed_rank_p(differences: Array) -> float:
-    """Return the p of one comparison; that nothing was measured is no evidence."""
+    """Return the two-sided p of one comparison; 1 without blocks."""
     return float(signed_rank(differences[np.newaxis])[1][0]) if len(differences) else 1.0
 
 
 def one_look(differences: Array, alpha: float = 0.05) -> tuple[float, float, float] | None:
-    """Estimate and interval of one comparison: (estimate, low, high); None if so few blocks allow none."""
+    """Return (estimate, low, high) of one comparison; None if there are too few blocks for an interval."""
     middle, low, high = hodges_lehmann(differences[np.newaxis], alpha) if len(differences) else (None, None, None)
     if middle is None or low is None or high is None:
         return None
@@ -76,7 +76,7 @@ def one_look(differences: Array, alpha: float = 0.05) -> tuple[float, float, flo
 
 
 def hodges_lehmann(differences: Array, alpha: float) -> tuple[Array, Array | None, Array | None]:
-    """Median of Walsh averages, and the exact interval; no interval where so few blocks allow none."""
+    """Return the median of Walsh averages and its exact interval; no interval if there are too few blocks."""
     rows, blocks = differences.shape
     averages = blocks * (blocks + 1) // 2
     cut = critical_rank(blocks, alpha)
@@ -95,11 +95,11 @@ def hodges_lehmann(differences: Array, alpha: float) -> tuple[Array, Array | Non
 
 
 def critical_rank(blocks: int, alpha: float) -> int | None:
-    """Return the largest sum of ranks that is rare enough (two-sided), None if even 0 is not."""
+    """Return the largest sum of ranks that is significant (two-sided); None if even 0 is not."""
     if blocks > EXACT_BLOCKS:
         deviation = math.sqrt(blocks * (blocks + 1) * (2 * blocks + 1) / 24)
         return int(blocks * (blocks + 1) / 4 + float(special.ndtri(alpha / 2)) * deviation - 0.5)
-    # The margin holds alpha itself, which sums of halves do not always meet in the last digit.
+    # The factor includes alpha itself, which sums of halves can miss in the last digit.
     rare = int(np.searchsorted(_plain_ranks(blocks), alpha / 2 * (1 + 1e-12), side="right"))
     return rare - 1 if rare else None
 
@@ -118,7 +118,7 @@ def _search_walsh(differences: Array, places: list[int]) -> list[float]:
 
 @functools.lru_cache(maxsize=16)
 def _flips(blocks: int) -> tuple[Array, bool]:
-    """Which differences change sign, one pattern a column, without the pattern that changes none; whether all."""
+    """Return sign patterns, one per column, without the one that changes nothing, and whether they are complete."""
     if blocks <= ALL_SIGNS:
         patterns = np.arange(1, 2**blocks)
         return ((patterns[np.newaxis, :] >> np.arange(blocks)[:, np.newaxis]) & 1).astype(np.float64), True
@@ -128,12 +128,12 @@ def _flips(blocks: int) -> tuple[Array, bool]:
 
 
 def sign_flip_floor(blocks: int) -> float:
-    """Return the smallest p of the sign-flip test as it is done here."""
+    """Return the smallest p that `sign_flip` can give."""
     return blocked_floor(blocks) if blocks <= ALL_SIGNS else max(blocked_floor(blocks), 2 / (RESAMPLES + 1))
 
 
 def sign_flip(differences: Array) -> tuple[Array, Array]:
-    """Sums of the differences and the two-sided p of their signs: all patterns up to 13 blocks, else drawn ones."""
+    """Return sums of differences and the two-sided p of their signs; above 13 blocks, patterns are sampled."""
     patterns, _ = _flips(differences.shape[1])
     clean = without_dust(differences)
     p = np.empty(len(clean))
@@ -146,7 +146,7 @@ def sign_flip(differences: Array) -> tuple[Array, Array]:
 
 
 def typical_values(differences: Array, alpha: float) -> tuple[Array, Array | None, Array | None]:
-    """Mean difference with the interval that belongs to the sign-flip test: sorted means of subsets (Hartigan)."""
+    """Return the mean difference and the interval that matches the sign-flip test (Hartigan's subset means)."""
     patterns, _ = _flips(differences.shape[1])
     subsets = patterns.shape[1]
     rare = math.floor(alpha / 2 * (subsets + 1) * (1 + 1e-12)) - 1
@@ -162,7 +162,7 @@ def typical_values(differences: Array, alpha: float) -> tuple[Array, Array | Non
 
 
 def paired_t(differences: Array) -> tuple[Array, Array]:
-    """Student's t of the differences and its p; not a number where there is no spread."""
+    """Return Student's t of the differences and its p; NaN without spread."""
     blocks = differences.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         t = differences.mean(axis=1) / (differences.std(axis=1, ddof=1) / math.sqrt(blocks))

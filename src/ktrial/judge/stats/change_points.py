@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a series of values in time changes its level.
+"""Change points: where a time series changes its level.
 
 Candidates are the cuts of the best piecewise constant fit by least squares, where each cut costs 3 s^2 log n (exact
-dynamic programming, as in Jackson et al. 2005, "optimal partitioning"; s^2 from differences of neighbours, which a few
-changes of level hardly touch). They count only where the whole series departs from one level more than its values do
-in random order (the greatest step, or stretch that lies elsewhere): so without any change one is seen with a chance of
-`alpha` at most, if sessions are independent. Each is then checked alike: the greatest step in the two pieces beside it.
-The weakest goes, and the rest is checked again, until all stand at `alpha`, corrected for their number.
+dynamic programming, "optimal partitioning", Jackson et al. 2005; s^2 comes from differences of neighbours, which a few
+changes of level hardly affect). They count only if the series departs from one level more than its values do in random
+order (by the largest step, or a stretch at another level). Without a change, the chance of finding one is therefore at
+most `alpha` if sessions are independent. Each cut is then tested by the largest step in the two pieces beside it. The
+weakest is removed and the rest tested again, until all are significant at `alpha`, corrected for their number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from ktrial.judge.model.verdict import NEEDED
 from ktrial.judge.stats.arrays import Array, steps
 
-#: No level is told from fewer values.
+#: A level needs at least this many values.
 FEWEST = 3
 _PENALTY = 3.0
 _ORDERS = 1999
@@ -27,14 +27,14 @@ _SEED = 20261121
 
 
 class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The level changes before the value at `place` (from 0); `p` is that of the check, not corrected."""
+    """A change of level before the value at `place` (from 0); `p` is not corrected."""
 
     place: int
     p: float
 
 
 def change_points(values: Array, alpha: float = 0.05) -> tuple[ChangePoint, ...]:
-    """In order of place; none if all values are equal or too few."""
+    """Return the change points in order of place; none if all values are equal or too few."""
     if len(values) < NEEDED or np.ptp(values) <= 1e-12 * float(np.max(np.abs(values))):
         return ()
     centred = values - np.median(values)
@@ -52,14 +52,14 @@ def change_points(values: Array, alpha: float = 0.05) -> tuple[ChangePoint, ...]
 
 
 def _noise(values: Array) -> float:
-    """Variance of one value, from steps between neighbours: by their median, by their mean where most are equal."""
+    """Return the variance of one value from the median step between neighbours, or the mean step if most are equal."""
     between = np.diff(values)
     robust = float(np.median(np.abs(between)) / 0.6744897501960817) ** 2 / 2
     return robust or float(np.mean(between**2)) / 2
 
 
 def _best_cuts(values: Array, penalty: float) -> list[int]:
-    """Cuts of the cheapest partition into pieces of at least FEWEST values."""
+    """Return the cuts of the cheapest partition into pieces of at least FEWEST values."""
     n = len(values)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     squares = np.concatenate([[0.0], np.cumsum(values**2)])
@@ -81,7 +81,7 @@ def _best_cuts(values: Array, penalty: float) -> list[int]:
 
 
 def _chance(values: Array, statistic: Callable[[Array], Array]) -> float:
-    """Return how often values in random order reach what was seen; the order that was seen counts as one."""
+    """Return how often values in random order reach the observed statistic; the observed order counts as one."""
     generator = np.random.default_rng(_SEED)
     seen = float(statistic(values[np.newaxis])[0]) * (1 - 1e-9)
     reached = 1
@@ -92,7 +92,7 @@ def _chance(values: Array, statistic: Callable[[Array], Array]) -> float:
 
 
 def _greatest_step(rows: Array) -> Array:
-    """The greatest difference of means before and after a place, over its standard error for noise of one size."""
+    """Return the largest difference of means before and after a place, over its standard error for unit noise."""
     n = rows.shape[1]
     before = np.arange(FEWEST, n - FEWEST + 1)
     sums = np.cumsum(rows, axis=1)
@@ -103,7 +103,7 @@ def _greatest_step(rows: Array) -> Array:
 
 
 def _greatest_departure(rows: Array) -> Array:
-    """The greatest step, or the greatest difference of a stretch from all else, over lengths that grow by a half."""
+    """Return the largest step, or the largest difference of a stretch from the rest, over lengths growing by half."""
     n = rows.shape[1]
     found = _greatest_step(rows)
     sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(rows, axis=1)], axis=1)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which causes stutters fall together with, more than by chance.
+"""Coincidence: which causes overlap stutters more often than by chance.
 
-Chance: all stutters of a phase are moved by one random time, round the phase as on a circle. So their own rhythm and
-the cause's stay as they are, and only what binds the one to the other is broken. Causes are taken one by one, the one
-that stands out most first; the others must then explain stutters that those taken do not. At each step p-values are
-corrected by Holm for all causes that are still open.
+Chance is simulated by shifting all stutters of a phase by one random time, around the phase as on a circle. The rhythms
+of stutters and cause stay intact; only the link between them is broken. Causes are named one by one, the clearest
+first; each further cause must explain stutters that the named ones do not. At each step p-values are corrected by Holm
+for all causes that are still open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ktrial.judge.stats.arrays import Array, Truth
 from ktrial.judge.stats.multiplicity import holm
 
 SHIFTS = 1999
-#: With more stutters than this fewer shifts tell chance well enough.
+#: With more stutters than this, fewer shifts are enough.
 _MANY = 2000
 _FEW_SHIFTS = 499
 _SEED = 20261123
@@ -27,17 +27,17 @@ FEWEST = 3
 
 
 class Activity(msgspec.Struct, frozen=True):
-    """When a cause was at work: rising intervals that do not touch."""
+    """The times at which a cause was active: sorted intervals that do not touch."""
 
     begins_s: Array
     ends_s: Array
 
 
 class Coincidence(msgspec.Struct, frozen=True, kw_only=True):
-    """How many stutters overlap a cause, and how many would by chance (mean, and the 95 % point).
+    """Which stutters overlap a cause, and how many would by chance (mean and 95 % quantile).
 
-    `p` is of all stutters; `p_adjusted` at the step in which it was named or given up, on the stutters open then.
-    `with_cause` is the named cause that explains what it overlaps.
+    `p` is for all stutters; `p_adjusted` for the stutters still open at the step that named or rejected the cause.
+    `with_cause` is the named cause that explains most of what this one overlaps.
     """
 
     cause: str
@@ -51,7 +51,7 @@ class Coincidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merged(begins_s: Array, ends_s: Array) -> Activity:
-    """Intervals in any order as ones that rise and do not touch."""
+    """Return the union of intervals in any order as sorted intervals that do not touch."""
     if len(begins_s) == 0:
         return Activity(np.empty(0), np.empty(0))
     order = np.argsort(begins_s, kind="stable")
@@ -79,10 +79,10 @@ def coincidences(
     last: Collection[str] = (),
     makes: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Coincidence, ...]:
-    """Return each cause that was active at all: those named first, in the order in which they were taken.
+    """Return each cause that was active at all, named ones first, in the order in which they were named.
 
-    What is in `last` may follow from a stutter: it is taken only where no other cause stands. `makes` says which causes
-    one brings about: it is taken before them, where it stands and overlaps most of what they do.
+    Causes in `last` may be consequences of a stutter and are named only if no other cause is significant. `makes`
+    maps a cause to its effects: it is named before them if it is significant and overlaps most of what they do.
     """
     made_by = {effect: cause for cause, effects in (makes or {}).items() for effect in effects}
     seen = {name: overlaps(one, begins_s, ends_s) for name, one in activities.items() if len(one.begins_s)}
@@ -141,7 +141,7 @@ class _Against(msgspec.Struct, frozen=True):
 
 
 def _against(seen: Truth, moved: Truth, counted: Truth) -> _Against:
-    """Return the number seen beside those under the shifts, of the stutters that count."""
+    """Compare the observed number of overlaps with those under the shifts, among the counted stutters."""
     here = int(np.sum(seen & counted))
     chance = np.sum(moved & counted, axis=1)
     spread = float(np.std(chance)) or 0.5
@@ -154,11 +154,11 @@ def _against(seen: Truth, moved: Truth, counted: Truth) -> _Against:
 
 
 def _by_chance(activity: Activity, begins_s: Array, ends_s: Array, phases: Sequence[tuple[float, float]]) -> Truth:
-    """Shift by stutter: whether it overlaps. Each phase goes round by itself, under the same shifts for all causes."""
+    """Return by shift and stutter whether it overlaps. Phases rotate separately, by the same shifts for all causes."""
     generator = np.random.default_rng(_SEED)
     shifts = SHIFTS if len(begins_s) <= _MANY else _FEW_SHIFTS
     found = np.zeros((shifts, len(begins_s)), dtype=bool)
-    # A stutter that began before what was recorded is one of the first phase: what it overlaps counts here as there.
+    # A stutter that began before the recording belongs to the first phase.
     starts = np.array([begin_s for begin_s, _ in phases])
     phase_of = np.clip(np.searchsorted(starts, begins_s, side="right") - 1, 0, len(phases) - 1)
     for number, (begin_s, end_s) in enumerate(phases):
@@ -174,7 +174,7 @@ def _by_chance(activity: Activity, begins_s: Array, ends_s: Array, phases: Seque
 
 
 def _twice(activity: Activity, begin_s: float, end_s: float) -> Activity:
-    """The activity within a phase, from 0, and once more behind it: what goes over the end goes on at the begin."""
+    """Return the activity within a phase, from 0, followed by a copy, so that shifts can wrap around the end."""
     inside = (activity.ends_s >= begin_s) & (activity.begins_s < end_s)
     begins = np.clip(activity.begins_s[inside], begin_s, end_s) - begin_s
     ends = np.clip(activity.ends_s[inside], begin_s, end_s) - begin_s

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The effect that is left when a number that may explain it (the start temperature) is held equal."""
+"""The effect after correction for a covariate that may explain it (the start temperature)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ktrial.kit.startup import load_special
 
 special = load_special()
 
-#: What the covariate of an observation is.
+#: What `Observation.covariate` measures.
 NAME = "start temperature"
 
 
 def adjusted(layout: Layout, scale: Scale, alpha: float) -> Effect | None:
-    """By regression; None if the covariate is not known of every unit, never varies, or too few units are left."""
+    """Return the effect by regression; None if a covariate is unknown, none varies, or there are too few units."""
     if layout.covariates is None:
         return None
     control, arm = layout.covariates
@@ -29,7 +29,7 @@ def adjusted(layout: Layout, scale: Scale, alpha: float) -> Effect | None:
 
 
 def _of_arms(layout: Layout, control: Array, arm: Array, scale: Scale, alpha: float) -> Effect | None:
-    """Return one line: score = arm + slope * covariate, one slope for both arms."""
+    """Fit score = arm + slope * covariate, with one slope for both arms."""
     x = np.concatenate([control - control.mean(), arm - arm.mean()])
     y = np.concatenate([layout.control - layout.control.mean(), layout.arm - layout.arm.mean()])
     freedom, spread = len(x) - 3, float(x @ x)
@@ -44,7 +44,7 @@ def _of_arms(layout: Layout, control: Array, arm: Array, scale: Scale, alpha: fl
 
 
 def _of_differences(differences: Array, apart: Array, scale: Scale, alpha: float) -> Effect | None:
-    """Difference of scores = effect + slope * difference of covariates."""
+    """Fit difference of scores = effect + slope * difference of covariates."""
     x, freedom = apart - apart.mean(), len(apart) - 2
     spread = float(x @ x)
     if freedom < 1 or spread <= 1e-12 * max(float(apart @ apart), 1e-300):

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Critical indices of the group-sequential signed-rank procedure.
 
-`CRITICAL[cap]` has a row for each of `ROWS`, and a row one index for each look up to that cap: the interval at a look
+`CRITICAL[cap]` has a row for each of `ROWS`, and each row an index for each look up to that cap. The interval at a look
 goes from the index-th smallest to the index-th largest Walsh average, from 0; None if nothing can be decided yet.
 The rows spend `0.042 / row * (blocks / cap) ** 0.7` of the error and are nested: a smaller error never decides more.
-They were found by simulating the joint distribution of the signed-rank sums when nothing differs, and tests recompute
-them.
+They come from a simulation of the joint distribution of signed-rank sums under no difference; tests recompute them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Every cap is also a look; the looks of a trial are all caps up to its own.
+#: Every cap is also a look: a trial looks at all caps up to its own.
 LOOKS = (7, 9, 12, 16, 20, 25, 30, 40, 50, 60)
-#: Row -> its error is 0.05/row. What has no row of its own is read at the next stricter one.
+#: The error of a row is 0.05/row. A number without its own row uses the next stricter one.
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20)
-#: The error that a table row for one comparison may make; with the fast path it is 0.05 in all.
+#: The error of the table row for one comparison; together with the fast path it is 0.05.
 SPENT_BY_TABLE = 0.042
 
 _NO = None
@@ -165,6 +164,6 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
 
 
 def indices(cap: int, row: int) -> tuple[int | None, ...]:
-    """One index for each look, at an error of 0.05/row or the next smaller one there is; none beyond the last row."""
+    """Return an index for each look, at an error of 0.05/row or the next smaller one; empty beyond the last row."""
     place = next((place for place, one in enumerate(ROWS) if one >= row), None)
     return () if place is None or row < 1 else CRITICAL[cap][place]

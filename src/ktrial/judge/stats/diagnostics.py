@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs look like beside their middle: drift, dependence, two modes, steps, and what t-tests assume."""
+"""Diagnostics of runs: drift, dependence, coarse values, and the assumptions of t-tests."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ktrial.kit.startup import load_special
 
 special = load_special()
 
-#: Of longer series so many runs, evenly spaced, tell the drift.
+#: The drift of a longer series is computed from this many evenly spaced runs.
 DRIFT_RUNS = 400
 
 
 def normality(name: str, values: Array) -> Check | None:
-    """Shapiro-Wilk; None below 3 values, where all are equal, and above 5,000."""
+    """Return the Shapiro-Wilk test; None for fewer than 3 values, more than 5,000, or equal ones."""
     if not 3 <= len(values) <= 5000 or np.ptp(values) <= 1e-12 * np.max(np.abs(values)):
         return None
-    from scipy import stats  # takes longer to import than a comparison to make
+    from scipy import stats  # its import takes longer than a comparison
 
     p = float(stats.shapiro(values).pvalue)
     seen = "do not look normal" if p < 0.05 else "may well be normal"
@@ -33,7 +33,7 @@ def normality(name: str, values: Array) -> Check | None:
 
 
 def equal_variance(groups: Sequence[Array]) -> Check | None:
-    """Levene's test about medians; None if no group varies or one is too small."""
+    """Return Levene's test around medians; None if no group varies or one is too small."""
     if len(groups) < 2 or min(len(group) for group in groups) < 3:
         return None
     deviations = [np.abs(group - np.median(group)) for group in groups]
@@ -50,14 +50,14 @@ def equal_variance(groups: Sequence[Array]) -> Check | None:
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """Change of the score from one run to the next within arms, and the chance that there is none."""
+    """The change of the score from one run to the next within arms, and its p."""
 
     slope: float
     p: float
 
 
 def drift(series: Sequence[tuple[Array, Array]]) -> Drift | None:
-    """Theil-Sen and Kendall over (places, scores) of each arm by itself, so that a difference of arms is no drift."""
+    """Return drift by Theil-Sen and Kendall over (places, scores) within each arm, so that arms may differ."""
     alike: dict[int, list[tuple[Array, Array]]] = {}
     for places, scores in series:
         if len(places) > DRIFT_RUNS:
@@ -81,7 +81,10 @@ def drift(series: Sequence[tuple[Array, Array]]) -> Drift | None:
 
 
 def autocorrelation(residuals: Array, what: str = "runs", *, looks: int = 1) -> Check | None:
-    """Of each run with the next, in order, after the arms' medians are taken away; one of several `looks`."""
+    """Return the check of lag-1 autocorrelation; `residuals` are scores minus the median of their arm, in order.
+
+    The limit is corrected for `looks` checks.
+    """
     if len(residuals) < 8:
         return None
     centred = residuals - residuals.mean()
@@ -90,13 +93,13 @@ def autocorrelation(residuals: Array, what: str = "runs", *, looks: int = 1) -> 
         return None
     r = float(centred[1:] @ centred[:-1]) / total
     limit = float(special.ndtri(1 - 0.025 / looks)) / math.sqrt(len(residuals))
-    seen = "are alike" if r > limit else "are not alike beyond chance"
-    sentence = f"{what} that follow each other {seen} (lag-1 autocorrelation {r:.2f}, limit {limit:.2f})"
+    seen = "are alike" if r > limit else "are not more alike than by chance"
+    sentence = f"consecutive {what} {seen} (lag-1 autocorrelation {r:.2f}, limit {limit:.2f})"
     return Check(name="independent runs", holds=r <= limit, value=r, sentence=sentence)
 
 
 def coarse(values: Array, resolution: float | None) -> bool:
-    """Return whether the tool's steps hide what is measured: many runs on few values, or a step above the spread."""
+    """Return whether the tool is too coarse: many runs share few values, or a step exceeds the spread."""
     if len(values) < 6:
         return False
     if resolution is not None and resolution > float(values.std(ddof=1)):

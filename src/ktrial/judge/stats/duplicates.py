@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes that say the same in other words: one is a fixed multiple, or the reciprocal, of another."""
+"""Duplicate outcomes: one is a fixed multiple, or the reciprocal, of another."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ktrial.judge.model.question import Question
 from ktrial.judge.observational_layout import LARGEST
 from ktrial.judge.stats.arrays import Array, steps
 
-#: How far two outcomes may be apart, as a share of their spread: what rounding to three digits does.
+#: How far two outcomes may differ, as a share of their spread: as much as rounding to three digits causes.
 ROUNDING = 0.005
 
 
 def duplicates(questions: Sequence[Question]) -> Mapping[str, str]:
-    """Outcome -> the outcome it repeats: the declared one of its kind, else the first. Others are not in it."""
+    """Map each duplicate outcome to the one that it repeats: the declared one of its kind, otherwise the first."""
     shapes: dict[tuple[tuple[str, int], ...], list[Question]] = {}
     for question in questions:
         shape = tuple((arm, len(runs)) for arm, runs in question.arms.items())
@@ -52,14 +52,14 @@ def _among(questions: Sequence[Question]) -> dict[str, str]:
 
 
 def _comparable(values: Array) -> Array | None:
-    """Centred logarithms; where values are not all above zero, the values as they are. None if nothing varies."""
+    """Return centred logarithms, or scaled values if some are zero or below; None below three distinct values."""
     if not np.all(np.abs(values) < LARGEST) or len(np.unique(values)) < 3:
         return None
     if np.all(values > 0):
         logs = np.log(values)
         centred = np.asarray(logs - logs.mean())
         return centred if np.ptp(centred) > 1e-9 else None
-    # Marked by a size that no logarithm has, so that the two kinds never look alike.
+    # Scaled to a size that no logarithm has, so that the two kinds never match.
     return np.asarray(values / np.max(np.abs(values)) * 1e6)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evidence that may be looked at after every block, for ever: e-values of block differences.
+"""E-values of block differences: evidence that may be checked after every block, without limit.
 
-If the differences lie symmetrically around `theta`, an e-value has the mean 1 however long it is watched, so that it
-reaches 1/alpha with a chance of at most alpha. E-values of independent trials multiply.
+If the differences lie symmetrically around `theta`, an e-value has the mean 1 at every block, so its chance of ever
+reaching 1/alpha is at most alpha. E-values of independent trials multiply.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 from ktrial.judge.sequential import Array
 
-#: The bets that are mixed, in units of the scale.
+#: The sizes of the bets that are averaged, in units of the scale.
 BETS = (0.3, 0.6, 1.2, 2.4, 5.0)
 _BETS = np.array(BETS)
-#: Without a profile nothing is bet until so many earlier blocks give a scale.
+#: Without a profile there is no bet until this many earlier blocks give a scale.
 _FIRST_SCALED = 4
 _MAD = 1.4826
 _HALVINGS = 80
@@ -36,7 +36,7 @@ class Halves(NamedTuple):
 
 
 def scales(differences: Array, profile: tuple[float, ...] | None) -> Array:
-    """Return the scale of each block, fixed by the profile or else by the blocks before it; infinite means no bet."""
+    """Return the scale of each block, from the profile or otherwise from earlier blocks; infinite means no bet."""
     if profile is not None and (fixed := _spread(np.asarray(profile))) > 0:
         return np.full(len(differences), fixed)
     found = np.full(len(differences), math.inf)
@@ -48,7 +48,7 @@ def scales(differences: Array, profile: tuple[float, ...] | None) -> Array:
 
 
 def e_value(differences: Array, scale: Array | float, theta: float = 0.0) -> Halves:
-    """Evidence against `theta`, by direction."""
+    """Return the evidence against `theta`, by direction."""
     bets = np.outer(_BETS, (differences - theta) / scale)
     cost = (np.logaddexp(bets, -bets) - math.log(2)).sum(axis=1)
     gain = bets.sum(axis=1)
@@ -56,7 +56,7 @@ def e_value(differences: Array, scale: Array | float, theta: float = 0.0) -> Hal
 
 
 def e_interval(differences: Array, scale: Array | float, bound: float) -> tuple[float, float] | None:
-    """Return the values of theta against which neither half reaches `bound`; None if there is no bet yet."""
+    """Return the interval of theta for which neither half reaches `bound`; None if there is no bet or no end."""
     if not len(differences) or not np.isfinite(scale).any():
         return None
     reach = float(np.abs(differences).max()) + 1.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do arms differ at all, and which of them? Analyses of variance on the scale of the effects."""
+"""Analyses of variance on the scale of the effects, which show whether arms differ at all."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ktrial.kit.startup import load_special
 special = load_special()
 
 Labels = npt.NDArray[np.int64]
-#: What arms do in one block and not in another.
+#: The source of variation that makes arms differ from block to block.
 INTERACTION = "arm x block"
-#: With more arms and blocks than this, unequal cells are not solved.
+#: With more arms and blocks than this, unequal cells take too long to solve.
 SOLVED_LEVELS = 400
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """An analysis with what pairs of arms are compared with: means by arm where cells are equal, and the noise.
+    """An analysis with the input of pairwise comparisons: means by arm (if cells are equal) and the noise.
 
-    Where cells hold several runs, that is what the arms do from block to block: blocks are the units, not runs.
+    If cells hold several runs, the noise is that between blocks: blocks are the units, not runs.
     """
 
     anova: Anova
@@ -36,7 +36,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_way(groups: Sequence[Array]) -> Model | None:
-    """Return arms without blocks, with Kruskal-Wallis as note; None if no arm was measured twice."""
+    """Return the analysis of arms without blocks, with Kruskal-Wallis as note; None if no arm has two runs."""
     sizes = np.array([len(group) for group in groups], dtype=np.int64)
     freedom = int(sizes.sum()) - len(groups)
     if len(groups) < 2 or freedom < 1:
@@ -70,9 +70,9 @@ def _kruskal(scores: Array, labels: Labels, sizes: Labels) -> str:
 
 
 def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
-    """Return arms and blocks; with their interaction where cells hold several runs. A sentence says why there is none.
+    """Return the analysis of arms and blocks, with interaction if cells hold several runs, or a sentence why not.
 
-    Unequal cells: each sum of squares is what the factor adds to the other one (type II).
+    With unequal cells each sum of squares is what the factor adds to the other one (type II).
     """
     n_arms, n_blocks = int(arms.max()) + 1, int(blocks.max()) + 1
     cells = np.bincount(arms * n_blocks + blocks, minlength=n_arms * n_blocks)
@@ -101,15 +101,15 @@ def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
         terms.append((INTERACTION, (n_arms - 1) * (n_blocks - 1), additive - within))
         freedom, residual = len(scores) - n_arms * n_blocks, within
     elif not complete:
-        note = "some arms are missing in some blocks: without interaction"
+        note = "some arms are missing in some blocks, so there is no interaction"
     if freedom < 1:
-        return "no two-way analysis: no run is left to tell the noise from"
+        return "no two-way analysis: too few runs to estimate the noise"
     if not equal:
         note = "; ".join(filter(None, [note, "cells hold unequal numbers of runs: sums of squares of type II"]))
     rows = _rows(terms, freedom, residual, float(np.sum(centred**2)))
     noise = next((row for row in rows if equal and row.source == INTERACTION), rows[-1])
     if noise.source == INTERACTION and n_arms > 2:
-        note = f"pairs of arms are held against {INTERACTION}"
+        note = f"pairs of arms are tested against {INTERACTION}"
     return Model(
         anova=Anova(name="two-way analysis of variance", rows=rows, note=note),
         means=np.bincount(arms, scores) / np.bincount(arms) if equal else None,
@@ -120,13 +120,13 @@ def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
 
 
 def _within(scores: Array, labels: Labels) -> float:
-    """Return the sum of squares that is left within the groups."""
+    """Return the sum of squares within the groups."""
     sizes = np.maximum(np.bincount(labels), 1)
     return float(np.sum((scores - (np.bincount(labels, scores) / sizes)[labels]) ** 2))
 
 
 def _additive(scores: Array, arms: Labels, blocks: Labels) -> float | None:
-    """Return what arms and blocks together leave; None if they cannot be told apart."""
+    """Return the residual sum of squares of arms plus blocks; None if they cannot be separated."""
     n_arms, n_blocks = int(arms.max()) + 1, int(blocks.max()) + 1
     columns = np.zeros((len(scores), n_arms + n_blocks - 1))
     columns[np.arange(len(scores)), arms] = 1.0
@@ -139,7 +139,7 @@ def _additive(scores: Array, arms: Labels, blocks: Labels) -> float | None:
 
 
 def _rows(terms: Sequence[tuple[str, int, float]], freedom: int, residual: float, total: float) -> tuple[AnovaRow, ...]:
-    # Squares below this are what rounding leaves of equal values.
+    # Smaller sums of squares are rounding errors of equal values.
     residual = residual if residual > 1e-24 * total else 0.0
     noise = residual / freedom
     rows = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On which side of half the difference between two kernels a third one lies: the judge, asked about shifted values."""
+"""The side of a third kernel: whether it lies nearer to the good or the bad one, by judging shifted values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
 from ktrial.judge.sequential import cap_of
 
-#: Of the difference: closer than that to its half is neither side.
+#: A kernel closer than this share of the difference to its half is on neither side.
 _BETWEEN = 0.25
 _GOOD, _OTHER = "good", "other"
 
 
 class SideQuestion(NamedTuple):
-    """What is compared. `alpha` is the error of one answer; `events` rest on a percentile, where the outcome is one."""
+    """What is compared. `alpha` is the error of one answer; `quantile` is set if the outcome is a percentile."""
 
     outcome: str
     alpha: float
@@ -29,7 +29,7 @@ class SideQuestion(NamedTuple):
 
 
 class SideAnswer(NamedTuple):
-    """Of one comparison: None of `standing` asks for more runs."""
+    """The answer of one comparison; more runs are needed if `standing` is None."""
 
     standing: Standing | None
     judged: OutcomeJudgement
@@ -38,7 +38,7 @@ class SideAnswer(NamedTuple):
 def compare(
     question: SideQuestion, control: Sequence[float], other: Sequence[float], margin: float = 0.02
 ) -> OutcomeJudgement:
-    """Return one kernel against another, run by run; above zero is less of the outcome."""
+    """Return the judgement of one kernel against another, run by run; an effect above zero is less of the outcome."""
     rule = OutcomeRule(direction="lower", role="primary", margin=margin, quantile=question.quantile)
     protocol = Protocol(
         name="bisect",
@@ -58,7 +58,7 @@ def compare(
 def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> SideAnswer:
     """Return where `other` lies; `difference` is the effect of bad against good, on the scale of logarithms.
 
-    Half the difference is taken from its scores: what is left lies on the side of good or of bad.
+    Its scores are shifted by half the difference; the rest of the effect is on the side of good or bad.
     """
     shifted = [value * math.exp(difference / 2) for value in other]
     judged = compare(question, good[: len(other)], shifted, math.expm1(abs(difference) * _BETWEEN))

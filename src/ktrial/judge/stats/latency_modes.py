@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modes of a histogram of latencies: heaps of requests with a valley between them."""
+"""Modes of a histogram of latencies: peaks ("heaps") of requests with a valley between them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from ktrial.judge.stats.arrays import Array
 
-#: Bars to each doubling of the histograms.
+#: Bars per doubling in the histograms.
 _BARS = 4
 #: A valley is no higher than this share of the lower heap beside it.
 _VALLEY = 0.5
-#: A heap of less than this share, or so few requests, is none.
+#: A heap needs at least this share of the requests, and this many of them.
 _LEAST_SHARE, _FEWEST = 0.002, 5
 
 
@@ -28,7 +28,7 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def modes(histogram: Sequence[tuple[float, int]]) -> tuple[Mode, ...]:
-    """Return the heaps, shortest latency first. `histogram` holds ends of bars and counts, empty bars left out."""
+    """Return the modes, shortest latency first. `histogram` holds (end of bar, count) without empty bars."""
     total = sum(count for _, count in histogram)
     if total == 0:
         return ()
@@ -50,7 +50,7 @@ def modes(histogram: Sequence[tuple[float, int]]) -> tuple[Mode, ...]:
 
 
 def _place(end_s: float) -> int:
-    """Return the number of a bar: four of equal width in each doubling."""
+    """Return the number of a bar; each doubling has four of equal width."""
     begin = end_s * (1 - 1e-9)
     doubling = floor(log2(begin))
     return doubling * _BARS + min(int((begin / 2.0**doubling - 1) * _BARS), _BARS - 1)
@@ -62,7 +62,7 @@ def _smooth(counts: Array) -> Array:
 
 
 def _heaps(heights: Array) -> list[tuple[int, int]]:
-    """Return stretches between valleys; neighbours whose valley is too shallow are one."""
+    """Return the stretches between valleys; a valley that is too shallow does not separate its neighbours."""
     cuts = [at for at in range(1, len(heights) - 1) if heights[at] <= heights[at - 1] and heights[at] < heights[at + 1]]
     edges = [0, *cuts, len(heights)]
     heaps = list(pairwise(edges))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several machines: what each says by itself of two arms, what holds on average, what to expect on one more."""
+"""Pooling over machines: the effect on each, the average, and what to expect on one more."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
 from ktrial.kit.startup import load_special
 
-#: Fewer machines are shown side by side and not pooled.
+#: Fewer machines than this are shown side by side, not pooled.
 FEWEST_MACHINES = 3
 
 
 class PooledMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect on one machine with the standard error that its one-look interval amounts to."""
+    """The effect on one machine, with the standard error derived from its one-look interval."""
 
     machine: str
     blocks: int
@@ -37,9 +37,10 @@ class PooledMachine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PooledEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean effect over machines with its interval; `tau` is the sd between machines, `i_squared` their share.
+    """The mean effect over machines with its interval.
 
-    `predicted_low` and `predicted_high` bound the effect on one more machine. All but `i_squared` are logarithms.
+    `tau` is the sd between machines, `i_squared` their share of the scatter. `predicted_low` and `predicted_high`
+    bound the effect on one more machine. All but `i_squared` are logarithms.
     """
 
     machines: tuple[PooledMachine, ...]
@@ -54,30 +55,34 @@ class PooledEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
-    """One machine's part, from all its blocks. Raises BadInput below seven of them, or where they have no spread."""
+    """Return the effect on one machine from all its blocks. Raises BadInput for fewer than seven, or without spread."""
     stdtrit = load_special().stdtrit
 
     values = as_array(differences)
     found = one_look(values)
     if found is None or len(values) < 7:
         raise BadInput(
-            f"{machine}: {len(values)} blocks give no interval to pool",
-            hint="a trial that is part of a pool runs on to seven blocks",
+            f"{machine}: cannot pool {len(values)} blocks: they give no interval",
+            hint="run at least seven blocks on each machine",
         )
     estimate, low, high = found
     if not high > low:
-        raise BadInput(f"{machine}: all blocks show the same difference, so that its weight is not known")
+        raise BadInput(f"{machine}: cannot pool it: all blocks show the same difference, so its weight is unknown")
     error = (high - low) / (2 * float(stdtrit(len(values) - 1, 0.975)))
     return PooledMachine(machine=machine, blocks=len(values), estimate=estimate, error=error, low=low, high=high)
 
 
 def pool(machines: Sequence[PooledMachine], confidence: float = 0.95) -> PooledEffect:
-    """Random effects: DerSimonian-Laird between machines, Hartung-Knapp-Sidik-Jonkman never below it, prediction."""
+    """Return the pooled effect by a random-effects model, with a prediction interval.
+
+    The variance between machines is DerSimonian-Laird's; the error is Hartung-Knapp-Sidik-Jonkman's, but never below
+    that of the plain model.
+    """
     stdtrit = load_special().stdtrit
 
     count = len(machines)
     if count < FEWEST_MACHINES:
-        raise BadInput(f"{count} machines are shown side by side, not pooled", hint="three machines can be pooled")
+        raise BadInput(f"cannot pool {count} machines (minimum {FEWEST_MACHINES})")
     effects = np.array([one.estimate for one in machines])
     variances = np.array([one.error for one in machines]) ** 2
     tau_squared, i_squared = _between(effects, variances)
@@ -102,7 +107,7 @@ def pool(machines: Sequence[PooledMachine], confidence: float = 0.95) -> PooledE
 
 
 def _between(effects: np.ndarray, variances: np.ndarray) -> tuple[float, float]:
-    """DerSimonian and Laird's variance between machines, and the share of the scatter that it explains."""
+    """Return DerSimonian and Laird's variance between machines, and the share of the scatter that it explains."""
     weights = 1 / variances
     mean = (weights * effects).sum() / weights.sum()
     scatter = float((weights * (effects - mean) ** 2).sum())
@@ -118,7 +123,7 @@ _WORST: tuple[Order, ...] = ("sequence", "unknown", "interleaved")
 
 
 class Together(NamedTuple):
-    """What is known of every machine; the whole where there are enough to pool, else why not."""
+    """The effects on all machines, and the pooled contrast or, in `why`, the reason that there is none."""
 
     pooled: Pooled
     layout: Layout | None
@@ -127,7 +132,7 @@ class Together(NamedTuple):
 
 
 def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Together:
-    """Return one contrast over the machines of its runs, of which all must be known."""
+    """Return one contrast pooled over the machines of its runs; every run must have a machine."""
     shown: list[MachineEffect] = []
     kept: list[PooledMachine] = []
     layouts: list[Layout] = []
@@ -138,8 +143,8 @@ def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Toget
             kept.append(effect)
             layouts.append(layout)
     if len(kept) < FEWEST_MACHINES:
-        count = f"{len(kept)} machine{'s'[: len(kept) != 1]} of {len(shown)} can be pooled"
-        why = f"{count}, and at least {FEWEST_MACHINES} are needed: they are shown side by side"
+        count = f"{len(kept)} of {len(shown)} machine{'s'[: len(shown) != 1]} can be pooled"
+        why = f"{count}, but at least {FEWEST_MACHINES} are needed: they are shown side by side"
         return Together(Pooled(machines=tuple(shown)), None, None, why)
     found = pool(kept, 1 - alpha)
     whole = Pooled(
@@ -153,7 +158,7 @@ def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Toget
 
 
 def within_machines(runs: Runs) -> Array:
-    """Scores less the median of their machine: that machines differ is not a mode."""
+    """Return scores minus the median of their machine, because a difference between machines is not a mode."""
     names = np.array([str(machine) for machine in runs.machines])
     scores = runs.scores.copy()
     for name in np.unique(names):
@@ -169,12 +174,12 @@ def _of(runs: Runs, machine: str | None) -> Runs:
 def _alone(
     name: str, control: Runs, arm: Runs, scale: Scale
 ) -> tuple[MachineEffect, Layout | None, PooledMachine | None]:
-    """Return one machine, and its part of the whole where it can have one."""
+    """Return one machine by itself, and its layout and effect if it can be pooled."""
     if not len(control.scores) or not len(arm.scores):
         return MachineEffect(machine=name, blocks=0, why="it has not measured both arms"), None, None
     layout = lay_out(control, arm)
     if layout is None or not layout.blocked:
-        why = "its runs are not in blocks: what a machine tells by itself needs them"
+        why = "its runs are not in blocks, which the effect on one machine needs"
         return MachineEffect(machine=name, blocks=0, why=why), None, None
     blocks = len(layout.control)
     if scale != "log":
@@ -190,7 +195,7 @@ def _alone(
 
 
 def _layout(layouts: Sequence[Layout], kept: Sequence[PooledMachine]) -> Layout:
-    """Return the machines as units; what is doubtful of one of them is doubtful of all."""
+    """Return the layout with machines as units; a doubt about one machine applies to the whole."""
     order = next(one for one in _WORST if any(layout.order == one for layout in layouts))
     confounded = next((layout.confounded_by for layout in layouts if layout.confounded_by is not None), None)
     findings: dict[str, Finding] = {one.sentence: one for layout in layouts for one in layout.findings}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether values fall into two groups."""
+"""Two modes: whether values fall into two groups."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ import numpy as np
 
 from ktrial.judge.stats.arrays import Array
 
-#: Two modes are told from one by this much of BIC, with their middles so many standard deviations apart.
+#: Two modes need this gain in BIC over one, centres this many standard deviations apart, and this many runs.
 _GAIN, _GAP, _RUNS = 10.0, 3.0, 12
 _EM_STEPS, _EM_STOP = 60, 1e-7
-#: Each mode holds this share of the runs at least, and is not narrower than this share of the whole spread.
+#: Each mode has at least this share of the runs, and at least this share of the whole spread.
 _LEAST_SHARE, _LEAST_SD = 0.02, 0.05
-#: Equal values have a spread of rounding only.
+#: A relative spread below this is rounding of equal values.
 _DUST = 1e-12
-
-#: Blocks explain values where these go with those of the other arms beyond chance: one side of 1 %.
+#: Blocks explain the values of an arm if they correlate with those of the other arms (one-sided 1 %).
 _BEYOND_CHANCE = 2.326
-#: With fewer blocks nothing tells what they explain.
+#: With fewer blocks than this, nothing shows how much they explain.
 _FEWEST_BLOCKS = 6
 
 
 class Modes(NamedTuple):
-    """Two modes of log values: what they gain over one (BIC), their centres, the sd within, the share of the lower."""
+    """Two modes of log values: their gain over one (BIC), their centres, the sd within, the share of the lower one."""
 
     gain: float
     low: float
@@ -40,7 +39,7 @@ class Modes(NamedTuple):
 
 
 def two_modes(values: Array) -> Modes | None:
-    """Return the best mixture of two normals; None if there are too few values, no spread, or no gap to speak of."""
+    """Return the best mixture of two normals; None if there are too few values, no spread, or no clear gap."""
     count = len(values)
     spread = float(values.std()) if count else 0.0
     if count < _RUNS or spread <= _DUST * float(np.abs(values).max()) or not _may_be_two(np.sort(values)):
@@ -80,14 +79,14 @@ def two_modes(values: Array) -> Modes | None:
     )
 
 
-#: Of so many runs of one mode the widest gap is more than so many times as wide as either side in 1 of 100 cases.
+#: By number of runs: how many times the wider side the widest gap exceeds in 1 of 100 cases with a single mode.
 _APART = {4: 15.0, 5: 6.3, 6: 3.8, 7: 2.8, 8: 2.2, 9: 1.8, 10: 1.6, 11: 1.4}
-#: Groups are apart from this factor on.
+#: Groups lie apart if their values differ by at least this factor.
 APART_FACTOR = 1.5
 
 
 class Apart(NamedTuple):
-    """Runs that a gap parts from the others: how many of how many, and how many times the others' middle theirs is."""
+    """Runs separated from the others by a gap: how many of how many, and the ratio of their medians."""
 
     runs: int
     of: int
@@ -95,7 +94,7 @@ class Apart(NamedTuple):
 
 
 def apart(logs: Array) -> Apart | None:
-    """Return the few runs that lie apart from the others, where there are too few for a mixture; None if none do."""
+    """Return the few runs that lie apart from the others, for series too short for a mixture; None if none do."""
     count = len(logs)
     if count < min(_APART):
         return None
@@ -111,10 +110,10 @@ def apart(logs: Array) -> Apart | None:
 
 
 def within_blocks(scores: Mapping[str, Array], blocks: Mapping[str, Sequence[Hashable | None]]) -> dict[str, Array]:
-    """Return the scores of each arm without what their blocks explain: that is not a mode, for both arms have it.
+    """Return the scores of each arm without the part that blocks explain, which all arms share and is not a mode.
 
-    What the other arms show in the same block explains a score as far as the two go together over all blocks. Scores
-    are as they were where blocks are not known of all runs, or an arm shares too few of them to tell.
+    That part is the regression on the mean of the other arms in the same block. Scores are unchanged if some runs have
+    no block, or an arm shares too few blocks with the others.
     """
     names = list(dict.fromkeys(block for of_arm in blocks.values() for block in of_arm))
     if len(scores) < 2 or len(names) < _FEWEST_BLOCKS or None in names:
@@ -142,7 +141,7 @@ def within_blocks(scores: Mapping[str, Array], blocks: Mapping[str, Sequence[Has
 
 
 def _unexplained(scores: Array, beside: Array, blocks: int) -> Array:
-    """Return what is left of scores after the line through them and the mean of the other arms in their blocks."""
+    """Return the residuals of scores after regression on the mean of the other arms in their blocks."""
     centred, beside = scores - scores.mean(), beside - beside.mean()
     square, product = float(beside @ beside), float(centred @ beside)
     if product <= _BEYOND_CHANCE / math.sqrt(blocks) * math.sqrt(square * float(centred @ centred)):
@@ -151,7 +150,7 @@ def _unexplained(scores: Array, beside: Array, blocks: int) -> Array:
 
 
 def _starts(standard: Array) -> tuple[Array, Array, Array]:
-    """Weights, centres and sds to begin with: the values split at three places."""
+    """Return initial weights, centres and sds from splits at three quantiles."""
     centres = []
     for share in (0.25, 0.5, 0.75):
         cut = np.quantile(standard, share)
@@ -161,7 +160,7 @@ def _starts(standard: Array) -> tuple[Array, Array, Array]:
 
 
 def _may_be_two(ordered: Array) -> bool:
-    """Whether the best cut leaves two groups far enough apart, were no run in doubt: seldom so, and soon told."""
+    """Return whether the best cut leaves two groups far enough apart: a fast test that most data fail."""
     n = len(ordered)
     cuts = np.arange(2, n - 1)
     centred = ordered - ordered.mean()
@@ -172,7 +171,7 @@ def _may_be_two(ordered: Array) -> bool:
     spread = max(math.sqrt(max(float(within[best]), 0.0) / n), 1e-3 * float(centred.std()))
     if float(right[best] - left[best]) <= _GAP * spread:
         return False
-    # What two modes gain when each run belongs to one for certain; the mixture gains little more where they are apart.
+    # The gain of two modes if each run surely belongs to one; if the modes lie apart, a mixture gains little more.
     share = float(cuts[best]) / n
     sure = n * (share * math.log(share) + (1 - share) * math.log(1 - share)) - n * math.log(spread / centred.std())
     return 2 * sure - 2 * math.log(n) > 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest p that a layout can reach at all, and what remains of p-values when several questions were asked."""
+"""Corrections of p-values for several comparisons, and the smallest p that a layout can reach."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 
 from ktrial.judge.stats.arrays import Array
 
-#: Random relabellings of a test that cannot try all of them; p is at least 1 / (this + 1).
+#: Random relabellings for a test that cannot try all; p is at least 1 / (this + 1).
 RESAMPLES = 9_999
 
 
 def unpaired_floor(n_control: int, n_arm: int) -> float:
-    """Two-sided, of every test on labels that could be exchanged: two of all ways to pick the arm's units."""
+    """Return the smallest two-sided p of a permutation test: two of all ways to choose the arm's units."""
     return min(1.0, 2 / math.comb(n_control + n_arm, n_arm))
 
 
 def blocked_floor(blocks: int) -> float:
-    """Two-sided, of every test on the signs of block differences."""
+    """Return the smallest two-sided p of a test on the signs of block differences."""
     return min(1.0, math.ldexp(2.0, -blocks))
 
 
 def holm(p: Sequence[float]) -> Array:
-    """Adjusted by Holm: the chance of any false claim in the family stays below alpha."""
+    """Return p-values adjusted by Holm, which limits the chance of any false claim in the family."""
     given = np.asarray(p, dtype=np.float64)
     order = np.argsort(given, kind="stable")
     stepped = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
@@ -35,7 +35,7 @@ def holm(p: Sequence[float]) -> Array:
 
 
 def benjamini_hochberg(p: Sequence[float]) -> Array:
-    """Adjusted by Benjamini and Hochberg: the share of false claims among all claims stays below alpha."""
+    """Return p-values adjusted by Benjamini and Hochberg, which limits the share of false claims among all claims."""
     given = np.asarray(p, dtype=np.float64)
     order = np.argsort(given, kind="stable")[::-1]
     stepped = np.minimum.accumulate(given[order] * len(given) / np.arange(len(given), 0, -1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which arms differ, of all pairs or from the control, with one error rate for all of them together."""
+"""Pairwise comparisons of arms, all pairs or each with the control, with one error rate for all."""
 
 from __future__ import annotations
 
@@ -19,21 +19,17 @@ from ktrial.kit.startup import load_special
 
 special = load_special()
 
-#: What 1 - P can tell from nothing; a smaller p is given as this.
+#: The resolution of 1 - P; a smaller p is reported as this.
 SMALLEST = 1e-15
-
 _STEP = 0.2
-
 _NODES: Array = np.arange(-8.6, 8.6 + _STEP / 2, _STEP)
-
 _DENSITY: Array = np.exp(-(_NODES**2) / 2) * (_STEP / math.sqrt(2 * math.pi))
-
 _BELOW: Array = np.asarray(special.ndtr(_NODES), dtype=np.float64)
 
 
 @functools.lru_cache(maxsize=512)
 def _deviations(freedom: float) -> tuple[Array, Array]:
-    """Estimated over true standard deviation: nodes, and their weights."""
+    """Return nodes and weights of the distribution of estimated over true standard deviation."""
     from scipy import optimize
 
     def decline(u: float) -> float:
@@ -49,7 +45,7 @@ def _deviations(freedom: float) -> tuple[Array, Array]:
 
 
 def range_sf(q: Sequence[float], arms: int, freedom: float) -> Array:
-    """P(studentised range of so many means > q)."""
+    """Return P(studentised range of `arms` means > q) for each q."""
     deviations, weights = _deviations(freedom)
     found = np.empty(len(q))
     for index, value in enumerate(q):
@@ -60,7 +56,7 @@ def range_sf(q: Sequence[float], arms: int, freedom: float) -> Array:
 
 
 def dunnett_sf(t: Sequence[float], n_control: int, n_arms: Sequence[int], freedom: float) -> Array:
-    """P(largest |t| of all arms against one control > t), the arms being related by the control only."""
+    """Return P(largest |t| of all arms against one control > t) for each t; arms share only the control."""
     deviations, weights = _deviations(freedom)
     found = np.empty(len(t))
     for index, value in enumerate(t):
@@ -96,7 +92,7 @@ def _root(excess: Callable[[float], float]) -> float:
 
 
 def tukey(model: Model, arms: Sequence[str], scale: Scale, alpha: float) -> Pairwise | None:
-    """All pairs against the noise of the whole analysis (Tukey-Kramer where arms are unequal); None without noise."""
+    """Return all pairs against the noise of the whole analysis (Tukey-Kramer for unequal arms); None without noise."""
     if model.means is None or model.noise <= 0:
         return None
     pairs = list(itertools.combinations(range(len(arms)), 2))

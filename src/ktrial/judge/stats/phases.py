@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases of a recording: where the rate of reclaim, allocation and faults changes its level."""
+"""Phases of a recording, separated by changes in the level of reclaim, allocation and faults."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.change_points import change_points
 
-#: Change points are looked for among so many stretches of equal length.
+#: A recording is cut into this many stretches of equal length, and changes are sought between them.
 _STRETCHES = 60
-#: A recording shorter than this shows no steady state, a last phase shorter than that share of it is none.
+#: A steady state needs a recording of at least this length, and a last phase of at least this share of it.
 SHORTEST_S = 600.0
 _STEADY_SHARE = 0.2
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch with one level of activity; `level` is the mean of what the phases were told by, in its own spread."""
+    """A phase with one level of activity; `level` is the mean of the rates in units of their spread."""
 
     name: Literal["warm-up", "ramp-up", "steady state", "whole"]
     begin_s: float
@@ -30,7 +30,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
-    """In order of time. `doubt` says why there is no steady state among them, None if there is one."""
+    """Phases in order of time, and the rates that show them. `doubt` says why none is a steady state, if so."""
 
     phases: tuple[Phase, ...]
     told_by: tuple[str, ...]
@@ -38,7 +38,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_phases(rates: Sequence[tuple[str, Array, Array]], begin_s: float, end_s: float) -> Phases:
-    """`rates` are name, moments and growth a second up to each, NaN where it cannot be told."""
+    """Return the phases of a recording. `rates` are (name, times, growth per second before each, NaN if unknown)."""
     edges = np.linspace(begin_s, end_s, _STRETCHES + 1)
     rows, names = [], []
     for name, times_s, values in rates:
@@ -47,7 +47,7 @@ def find_phases(rates: Sequence[tuple[str, Array, Array]], begin_s: float, end_s
             rows.append(row)
             names.append(name)
     if not rows:
-        silent = "nothing tells phases: no rate of reclaim, allocation or faults varies in it"
+        silent = "cannot find phases: no rate of reclaim, allocation or faults varies"
         return Phases(phases=(_whole(begin_s, end_s),), told_by=(), doubt=silent)
     activity = np.mean(rows, axis=0)
     cuts = [point.place for point in change_points(activity)]
@@ -55,9 +55,9 @@ def find_phases(rates: Sequence[tuple[str, Array, Array]], begin_s: float, end_s
     levels = [float(np.mean(activity[start:stop])) for start, stop in pairwise(bounds)]
     doubt: str | None = None
     if end_s - begin_s < SHORTEST_S:
-        doubt = f"{end_s - begin_s:.0f} s are too short to see a steady state: {SHORTEST_S / 60:.0f} minutes at least"
+        doubt = f"{end_s - begin_s:.0f} s are too short to show a steady state (minimum {SHORTEST_S / 60:.0f} minutes)"
     elif cuts and (bounds[-1] - bounds[-2] < _STEADY_SHARE * _STRETCHES or levels[-1] > min(levels[:-1])):
-        doubt = "it ends before a steady state is seen"
+        doubt = "it ends before a steady state"
     steady = doubt is None
     phases = [
         Phase(
@@ -84,7 +84,7 @@ def _whole(begin_s: float, end_s: float) -> Phase:
 
 
 def _by_stretch(times_s: Array, values: Array, edges: Array) -> Array | None:
-    """Means of log rates over stretches, in units of their spread; None if they are missing or do not vary."""
+    """Return means of log rates over stretches, in units of their spread; None if any is missing or none varies."""
     known = np.isfinite(values)
     times, logs = times_s[known], np.log1p(np.maximum(values[known], 0))
     places = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, len(edges) - 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tukey's test again from printed means, deviations and numbers: what Q and p can be, given how they were rounded."""
+"""Tukey's test recomputed from printed means, deviations and counts, with the bounds that their rounding allows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.judge.model.claim import ClaimedNumber
 
 
 class PrintedGroup(NamedTuple):
-    """One printed row."""
+    """One printed row: mean, standard deviation and number of values."""
 
     mean: ClaimedNumber
     sd: ClaimedNumber
@@ -19,7 +19,7 @@ class PrintedGroup(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """A figure from the printed values themselves, and the least and greatest that their rounding allows."""
+    """A figure computed from the printed values, and the smallest and largest that their rounding allows."""
 
     value: float
     low: float
@@ -27,7 +27,7 @@ class Bounds(NamedTuple):
 
 
 def q_of(groups: Mapping[str, PrintedGroup], first: str, second: str) -> Bounds:
-    """Return the studentised range statistic of a pair (Tukey-Kramer where the numbers differ)."""
+    """Return the studentised range statistic of a pair (Tukey-Kramer if the counts differ)."""
     one, other = groups[first], groups[second]
     gap = abs(one.mean.value - other.mean.value)
     slack = (one.mean.high - one.mean.low + other.mean.high - other.mean.low) / 2
@@ -40,7 +40,7 @@ def q_of(groups: Mapping[str, PrintedGroup], first: str, second: str) -> Bounds:
 
 
 def p_of(q: Bounds, groups: Mapping[str, PrintedGroup]) -> Bounds:
-    """Return the p that belongs to such a Q: the greater Q is, the less."""
+    """Return the bounds of p for bounds of Q; a larger Q means a smaller p."""
     from scipy import stats
 
     count, df = len(groups), sum(group.n for group in groups.values()) - len(groups)

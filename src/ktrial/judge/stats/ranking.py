@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All pairs of several arms, for a ranking: a fixed number of random blocks, looked at once."""
+"""All pairs of several arms, for a ranking from a fixed number of random blocks, with one look."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from ktrial.kit.errors import BadInput
 
 
 def all_pairs(scores: Mapping[str, Array], alpha: float = ALPHA) -> Pairwise:
-    """Every two arms by the exact signed-rank test, with Holm's correction; `scores` are by block, larger is better.
+    """Compare every two arms by the exact signed-rank test with Holm's correction.
 
-    Intervals are at alpha over the number of pairs. Raises BadInput if no pair could ever be told apart.
+    `scores` are by block, larger is better. Intervals are at alpha divided by the number of pairs. Raises BadInput if
+    there are too few blocks to distinguish any pair.
     """
     pairs = list(combinations(scores, 2))
     counts = {len(values) for values in scores.values()}
     if not pairs or len(counts) != 1:
-        raise BadInput("a ranking needs two arms or more, all in every block")
+        raise BadInput("a ranking needs at least two arms, all of them in every block")
     blocks = counts.pop()
     if blocked_floor(blocks) * len(pairs) > alpha:
         raise BadInput(
-            f"{blocks} blocks cannot tell {len(pairs)} pairs apart",
-            hint="more blocks, or compare with the control only",
+            f"{blocks} blocks cannot decide {len(pairs)} pairs",
+            hint="use more blocks, or compare only with the control",
         )
     differences = [block_differences(scores[first], scores[second]) for first, second in pairs]
     p_values = [signed_rank_p(values) for values in differences]

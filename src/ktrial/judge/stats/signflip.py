@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters that may be zero: sign-flip test of paired counts, and the ratio of rates by inverting it.
+"""Counters that may be zero: a sign-flip test of paired counts, and the ratio of rates by inverting it.
 
-No logarithm and no distribution: under "no difference" control and arm of a block may be exchanged by the coin that
-chose their order. The number of blocks is fixed beforehand; there is one look, at the end.
+It needs no logarithm and assumes no distribution: under "no difference", control and arm of a block are exchangeable
+because a coin chose their order. The number of blocks is fixed beforehand; there is one look, at the end.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from ktrial.judge.model.judgement import Counter
 from ktrial.judge.sequential import Array
 
-#: All sign patterns are tried up to here; above, so many random ones.
+#: Up to this many blocks all sign patterns are tried; above, this many random ones.
 EXACT_BLOCKS = 13
 FLIPS = 10_000
-#: The drawn flips are always the same, so that a verdict can be recomputed.
+#: A fixed seed for the random patterns, so that a verdict can be recomputed.
 _FLIP_SEED = 20
-#: No event in n blocks: with this over n the rate is bounded at 95 %.
+#: Rule of three: with no event in n blocks, this divided by n bounds the rate at 95 %.
 _NO_EVENT = 3.0
 _HALVINGS = 60
 #: Sums closer than this share of their size are equal.
@@ -29,14 +29,14 @@ _SAME = 1e-9
 
 
 def sign_flip_p(differences: Array) -> float:
-    """Two-sided p of the sum of differences; zeros stay in. Exact up to 13 blocks, else with 10,000 drawn flips."""
+    """Return the two-sided p of the sum of differences, zeros included; above 13 blocks from 10,000 random flips."""
     if not len(differences):
         return 1.0
     return _p_of(differences, _signs(len(differences)))
 
 
 def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
-    """Return the whole answer of a counter, with the interval of the ratio at 1 - alpha."""
+    """Return the result of a counter, with the interval of the ratio at 1 - alpha."""
     blocks = len(control)
     signs = _signs(blocks)
     control_total, arm_total = float(control.sum()), float(arm.sum())
@@ -56,12 +56,12 @@ def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
 
 
 def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float] | None:
-    """Return the shifts that the sign-flip test does not reject; None if so few blocks reject nothing."""
+    """Return the interval of shifts that the sign-flip test does not reject; None if there are too few blocks."""
     signs = _signs(len(differences))
     middle = float(differences.mean())
-    # Blocks that are all equal spread nowhere, and still have an interval around them.
+    # Equal differences have no spread, but still need an interval around them.
     reach = float(np.abs(differences - middle).max()) or abs(middle) or 1.0
-    # Beyond all differences every one has the same sign: the smallest p there is.
+    # Shifted this far, all differences have the same sign, which gives the smallest possible p.
     far = middle - 2 * len(differences) * reach, middle + 2 * len(differences) * reach
     ends = []
     for end in far:
@@ -72,7 +72,7 @@ def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float,
 
 
 def _ratio_interval(control: Array, arm: Array, alpha: float, signs: Array) -> tuple[float | None, float | None]:
-    """Return the ratios of rates that the test does not reject: low and high, None if there is no bound."""
+    """Return the interval of ratios of rates that the test does not reject; None for an end without bound."""
 
     def accepts(ratio: float) -> bool:
         return _p_of(ratio * control - arm, signs) > alpha
@@ -93,7 +93,7 @@ def _ratio_interval(control: Array, arm: Array, alpha: float, signs: Array) -> t
 
 
 def _edge(accepts: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Return where acceptance ends between a value that is accepted and one that is not, by bisection."""
+    """Return the end of acceptance between an accepted and a rejected value, by bisection."""
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         if middle in {inside, outside}:
@@ -110,7 +110,7 @@ def _p_of(differences: Array, signs: Array) -> float:
     sums = np.abs(signs @ differences)
     slack = _SAME * float(np.abs(differences).sum())
     hits = int((sums >= total - slack).sum())
-    # A drawn set of flips counts the pattern that was seen as one of its own; the full set holds it anyway.
+    # The full set contains the observed pattern; a random sample must count it as one more.
     exact = len(differences) <= EXACT_BLOCKS
     return hits / len(signs) if exact else (1 + hits) / (1 + len(signs))
 

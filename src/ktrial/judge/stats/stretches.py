@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that follow each other and are alike are no units: how many of them in a row make one."""
+"""Stretches of time: how many consecutive runs form one unit if neighbours are alike."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ktrial.kit.startup import load_special
 
 special = load_special()
 
-#: A stretch is so many times as long as runs stay alike.
+#: A stretch is this many times as long as runs stay correlated.
 TIMES = 4
-#: In fewer runs nothing is seen of their likeness.
+#: Correlation needs at least this many runs.
 FEWEST = 8
 
 
 def stretches(scores: Array) -> list[list[int]] | None:
-    """Return places of scores in their order, by stretch; None if each run is a unit of its own."""
+    """Return the indexes of scores, given in order, by stretch; None if each run is a unit."""
     runs = len(scores)
     length = _length(scores) if runs >= FEWEST else 1
     if length == 1:
@@ -29,12 +29,12 @@ def stretches(scores: Array) -> list[list[int]] | None:
     return [part.tolist() for part in np.array_split(np.arange(runs), max(1, runs // length))]
 
 
-#: Values that lie sorted by luck alone do so in fewer cases than this.
+#: Values count as sorted if the chance of that order is below this.
 _LUCK = 0.001
 
 
 def lie_sorted(series: Sequence[Sequence[float]]) -> bool:
-    """Whether all of them lie sorted in one direction, as in a table that was: then rows are in no order of time."""
+    """Return whether all series are sorted in one direction, as in a sorted table, which has lost the order in time."""
     luck, rises, falls = 2.0, True, True
     for values in series:
         luck /= math.factorial(min(len(set(values)), 20))
@@ -44,7 +44,7 @@ def lie_sorted(series: Sequence[Sequence[float]]) -> bool:
 
 
 def _length(scores: Array) -> int:
-    """By the time over which ranks stay correlated: autocorrelations, two by two, as long as they are above zero."""
+    """Return the length of a stretch, from the autocorrelation time of ranks (sums of two lags while positive)."""
     runs = len(scores)
     ranks = mean_ranks(scores[np.newaxis, :])[0]
     centred = ranks - ranks.mean()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stutters among frames or wake-ups: which they are, what share of the time they take, and how sure that is."""
+"""Stutters among frames or wake-ups: when they happen, their share of the time with its interval, their recurrence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEED = 20261122
 
 
 class Stutters(msgspec.Struct, frozen=True, kw_only=True):
-    """Begin and end of each stutter, and by how much it was late; `share` of the time, `per_hour` how many."""
+    """Begin, end and lateness of each stutter; `share` is late time over all time, `per_hour` the number per hour."""
 
     definition: str
     begins_s: Array
@@ -39,14 +39,14 @@ def late_frames(
     *,
     stands_for: Array | None = None,
 ) -> Stutters:
-    """Return what took longer than `limit_s`; without a limit, what a frame is called a stutter for.
+    """Return the frames longer than `limit_s`, or without a limit those that meet the definition of a stutter.
 
-    The late time of sampled frames is that of all for which each stands.
+    For sampled frames `stands_for` is how many frames each represents; late time is multiplied by it.
     """
     if limit_s is None:
         around_s = np.array(usual(durations_s.tolist())) if len(durations_s) else durations_s
         late = (durations_s > STUTTER_FACTOR * around_s) & (durations_s > STUTTER_S)
-        definition = f"longer than {STUTTER_FACTOR:g} times the median around it and than {STUTTER_S * 1e3:g} ms"
+        definition = f"longer than {STUTTER_FACTOR:g} times the median around it and longer than {STUTTER_S * 1e3:g} ms"
         excess_s = (durations_s - around_s)[late]
     else:
         late = durations_s > limit_s
@@ -67,12 +67,12 @@ def late_frames(
 
 
 def within(stutters: Stutters, begin_s: float, end_s: float) -> Stutters:
-    """Return those that end in a stretch of time, and their share of it."""
+    """Return the stutters that end within a period, with their share of it."""
     return choose_stutters(stutters, (stutters.ends_s >= begin_s) & (stutters.ends_s < end_s), begin_s, end_s)
 
 
 def choose_stutters(stutters: Stutters, keep: Truth, begin_s: float, end_s: float) -> Stutters:
-    """Some of them, out of a stretch of time."""
+    """Return the stutters in `keep`, with their share of a period."""
     ends_s, excess_s = stutters.ends_s[keep], stutters.excess_s[keep]
     share, per_hour = _shares(ends_s, excess_s, begin_s, end_s)
     return Stutters(
@@ -86,7 +86,7 @@ def choose_stutters(stutters: Stutters, keep: Truth, begin_s: float, end_s: floa
 
 
 def _shares(ends_s: Array, excess_s: Array, begin_s: float, end_s: float) -> tuple[Interval, Interval]:
-    """Late time over all time and stutters an hour, with intervals from blocks of time drawn again in a circle."""
+    """Return late time over all time and stutters per hour, with intervals from a circular block bootstrap."""
     length_s = end_s - begin_s
     if length_s <= 0:
         return Interval(estimate=0.0), Interval(estimate=0.0)
@@ -106,7 +106,7 @@ def _shares(ends_s: Array, excess_s: Array, begin_s: float, end_s: float) -> tup
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
-    """Stutters with less than a gap between them."""
+    """A group of stutters with no gap between them."""
 
     begin_s: float
     end_s: float
@@ -114,7 +114,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """The median time from one episode's begin to the next, and the chance of distances that are so even."""
+    """The median time from the begin of one episode to the next, and the chance that distances are this regular."""
 
     period_s: float
     p: float
@@ -133,7 +133,7 @@ def episodes(begins_s: Array, ends_s: Array, gap_s: float) -> tuple[Episode, ...
 
 
 def recurrence(found: tuple[Episode, ...], begin_s: float, end_s: float, gap_s: float) -> Recurrence | None:
-    """Return whether episodes come at more even distances than as many at random, no closer than a gap; None of few."""
+    """Return how regularly episodes recur, against random ones at least a gap apart; None if there are too few."""
     if len(found) < _FEWEST_EPISODES:
         return None
     starts = np.array([one.begin_s for one in found])

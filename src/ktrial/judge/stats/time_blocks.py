@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sure a figure of one recording is: blocks of its time drawn again, in a circle."""
+"""Intervals for figures of one recording, by a circular block bootstrap over its time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from ktrial.judge.stats.arrays import Array
 
-#: What happens together comes in a moment: the blocks that are drawn again are so long, or a sixtieth of all.
+#: The length of resampled blocks, at least a sixtieth of the recording: events within it may be related.
 BLOCK_S = 10.0
 _FEWEST_BLOCKS = 6
-#: Where a block may begin.
+#: Cells per block; a block may begin at any cell.
 _CELLS = 4
 _DRAWS = 1999
 _SEED = 20261122
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate and its 95 % interval; None if there is too little to tell one."""
+    """An estimate and its 95 % interval, None if there are too few data."""
 
     estimate: float
     low: float | None = None
@@ -26,7 +26,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cells_of(length_s: float) -> int | None:
-    """Into how many cells a time is cut; None if it is too short for blocks."""
+    """Return into how many cells a recording is cut; None if it is too short for blocks."""
     blocks = int(length_s / max(BLOCK_S, length_s / 60)) if length_s > 0 else 0
     return blocks * _CELLS if blocks >= _FEWEST_BLOCKS else None
 
@@ -36,14 +36,14 @@ def cell_of_each(at_s: Array, begin_s: float, length_s: float, cells: int) -> Ar
 
 
 def drawn_again(table: Array) -> Array:
-    """Sums over as much time as there was, a row for each draw; `table` has a row for each cell."""
+    """Return resampled sums over the length of the recording, a row per draw; `table` has a row per cell."""
     cells = len(table)
     begins = np.random.default_rng(_SEED).integers(0, cells, size=(_DRAWS, cells // _CELLS))
     return np.asarray(sum(table[(begins + step) % cells].sum(axis=1) for step in range(_CELLS)))
 
 
 def mean_over(times_s: Array, values: Array, begin_s: float, end_s: float) -> Interval:
-    """Return the mean of what was read, and how far it might lie elsewhere in another stretch of the same."""
+    """Return the mean of the readings with its interval."""
     estimate = float(values.mean())
     cells = cells_of(end_s - begin_s)
     if cells is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two arms without blocks: are their values exchangeable? Each row is one comparison, all of equally many units."""
+"""Tests and intervals for two arms without blocks. Each row is one comparison; all have equally many units."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ktrial.kit.startup import load_special
 
 special = load_special()
 
-#: Up to this many pairs the distribution of rank sums is exact without ties, up to so many units also with ties.
+#: The distribution of rank sums is exact up to this many pairs without ties, and up to this many units with ties.
 EXACT_PAIRS = 10_000
 EXACT_TIED_UNITS = 80
-#: Up to this many ways to pick the arm's units all are tried.
+#: Up to this many ways to choose the arm's units, all are tried.
 ALL_PICKS = 20_000
-#: Beyond this many units relabelling at random is left out: Welch's test then says the same.
+#: Beyond this many units the permutation test is left out: Welch's test then gives the same.
 RELABELLED_UNITS = 400
 
 
 @functools.lru_cache(maxsize=256)
 def _pairs_at_most(control: int, arm: int) -> Array:
-    """P(U <= u) for each u without ties."""
+    """Return P(U <= u) for each u, without ties."""
     previous: list[Array] = [np.ones(1) for _ in range(arm + 1)]
     for first in range(1, control + 1):
         row = [np.ones(1)]
         for second in range(1, arm + 1):
             chance = np.zeros(first * second + 1)
-            # The largest value is the arm's with chance second / (first + second), and then above all of the control.
+            # The largest value belongs to the arm with chance second / (first + second); it then exceeds all controls.
             from_arm = row[second - 1] * (second / (first + second))
             from_control = previous[second] * (first / (first + second))
             chance[first : first + len(from_arm)] += from_arm
@@ -44,7 +44,7 @@ def _pairs_at_most(control: int, arm: int) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def _tied_sums(doubled: tuple[int, ...], arm: int) -> Array:
-    """P(sum of the arm's doubled ranks = s) over all ways to pick that many of them."""
+    """Return P(sum of the arm's doubled ranks = s) for each s, over all ways to choose them."""
     ways = np.zeros((arm + 1, sum(doubled) + 1))
     ways[0, 0] = 1.0
     for rank in doubled:
@@ -53,7 +53,7 @@ def _tied_sums(doubled: tuple[int, ...], arm: int) -> Array:
 
 
 def rank_sum(control: Array, arm: Array) -> tuple[Array, Array]:
-    """Mann-Whitney's U of the arm and its two-sided p; exact also with ties unless there are very many units."""
+    """Return Mann-Whitney's U of the arm and its two-sided p, exact also with ties unless there are many units."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     units = n_control + n_arm
     ranks = mean_ranks(without_dust(np.concatenate([control, arm], axis=1)))
@@ -85,7 +85,7 @@ def _normal_rank_sum(ranks: Array, smaller: float, n_control: int, n_arm: int) -
 
 
 def critical_pairs(n_control: int, n_arm: int, alpha: float) -> int | None:
-    """Return the largest U that is rare enough (two-sided), None if even 0 is not."""
+    """Return the largest U that is significant (two-sided); None if even 0 is not."""
     pairs = n_control * n_arm
     if pairs > EXACT_PAIRS:
         deviation = math.sqrt(pairs * (n_control + n_arm + 1) / 12)
@@ -96,7 +96,7 @@ def critical_pairs(n_control: int, n_arm: int, alpha: float) -> int | None:
 
 
 def hodges_lehmann(control: Array, arm: Array, alpha: float) -> tuple[Array, Array | None, Array | None]:
-    """Median of all differences arm - control, and the exact interval; none if so few units allow none."""
+    """Return the median of all differences arm - control and its exact interval, None if there are too few units."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     pairs = n_control * n_arm
     cut = critical_pairs(n_control, n_arm, alpha)
@@ -126,7 +126,7 @@ def _search_differences(control: Array, arm: Array, places: list[int]) -> list[f
 
 @functools.lru_cache(maxsize=16)
 def _picks(n_control: int, n_arm: int) -> tuple[Array, bool]:
-    """Weights that give the difference of means for each way to pick the arm's units; whether these are all ways."""
+    """Return weights that give the difference of means for each choice of the arm's units, and whether all choices."""
     units = n_control + n_arm
     if math.comb(units, n_arm) <= ALL_PICKS:
         picked = np.array(list(itertools.combinations(range(units), n_arm)), dtype=np.int64)
@@ -141,13 +141,13 @@ def _picks(n_control: int, n_arm: int) -> tuple[Array, bool]:
 
 
 def permutation_floor(n_control: int, n_arm: int) -> float:
-    """Return the smallest p of the permutation test of means as it is done here."""
+    """Return the smallest p that `permutation` can give."""
     floor = unpaired_floor(n_control, n_arm)
     return floor if math.comb(n_control + n_arm, n_arm) <= ALL_PICKS else max(floor, 2 / (RESAMPLES + 1))
 
 
 def permutation(control: Array, arm: Array) -> tuple[Array, Array] | None:
-    """Return differences of means and the two-sided p of relabelling: all ways where they are few, else drawn ones."""
+    """Return differences of means and the two-sided p of relabelling, of all ways if they are few, else of a sample."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     if n_control + n_arm > RELABELLED_UNITS:
         return None
@@ -165,7 +165,7 @@ def permutation(control: Array, arm: Array) -> tuple[Array, Array] | None:
 
 
 def welch(control: Array, arm: Array) -> tuple[Array, Array]:
-    """Welch's t and its p; not a number where there is no spread or a single value."""
+    """Return Welch's t and its p; NaN without spread or with a single value."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         share_control = np.var(control, axis=1, ddof=1) / n_control if n_control > 1 else np.full(len(control), np.nan)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bisect by verdict: each commit is built, booted and measured until it is surely good or surely bad."""
+"""Bisection by verdict: builds, boots and measures each commit until it is certainly good or certainly bad."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ T = TypeVar("T")
 #: The judge's first look.
 _FIRST_RUNS = 7
 _ALPHA = 0.05
-#: Answers beside those of the search: the two ends, and the commit against its parent; and some to spare.
+#: Answers besides those of the search: good against bad, and the commit against its parent; then some spare ones.
 _BESIDE, _TO_SPARE = 2, 3
 
 
 class Measures(Protocol):
-    """Builds a commit where it is not built yet, boots it and measures the outcome."""
+    """Builds a commit unless it is built already, boots it and measures the outcome."""
 
     def __call__(self, commit: str, run: int) -> float:
-        """Return the value of the boot of this number. Raises Untellable."""
+        """Return the value of this boot, counted from 1. Raises Untellable if the commit cannot be measured."""
 
 
 Say = Callable[[str], None]
 
 
 class BisectRequest(NamedTuple):
-    """What is looked for: `commits` are those after `good` up to `bad`, each booted `most_runs` times at most."""
+    """A bisection: `commits` are those after `good` up to `bad`; each is booted at most `most_runs` times."""
 
     good: str
     bad: str
@@ -45,7 +45,7 @@ class BisectRequest(NamedTuple):
 
 
 def bisect(wanted: BisectRequest, measure: Measures, say: Say) -> BisectAnswer:
-    """Raises Refused if good and bad do not differ, or cannot be told apart."""
+    """Find the commit that causes the difference. Raises Refused if good and bad show none."""
     return _Bisect(wanted, measure, say).run()
 
 
@@ -54,7 +54,7 @@ class _Bisect:
         self._good, self._bad = wanted.good, wanted.bad
         self._search = Search(wanted.commits)
         self._measure, self._say = measure, say
-        #: So many answers share the error.
+        #: This many answers share the error.
         self._answers = min(self._search.steps_left + _BESIDE + _TO_SPARE, MOST_COMPARISONS)
         self._asked = 0
         self._question = SideQuestion(wanted.outcome, _ALPHA / self._answers, wanted.most_runs, wanted.seed)
@@ -69,13 +69,13 @@ class _Bisect:
             if self._look_at(commit, ends.estimate) == "between":
                 return self._conclude("several steps", ends)
             left = len(self._search.suspects)
-            self._say(f"{left} commit{'s'[: left != 1]} left, about {self._search.steps_left} more to look at")
+            self._say(f"{left} commit{'s'[: left != 1]} left, about {self._search.steps_left} more to test")
         if len(self._search.suspects) > 1:
             return self._conclude("untold", ends)
         return self._confirmed(self._search.suspects[0], ends)
 
     def _ends(self) -> Effect:
-        """Return the difference that is looked for. Raises Refused if there is none."""
+        """Return the difference between good and bad. Raises Refused if there is none."""
         judged = self._decided(self._good, self._bad, lambda: self._verdict(self._good, self._bad))
         self._asked += 1
         outcome, boots = self._question.outcome, f"after {self._runs(self._bad)} boots of each"
@@ -83,16 +83,16 @@ class _Bisect:
         if judged is not None and judged.effect is not None and verdict in ("better", "worse"):
             return judged.effect
         if verdict == "equivalent":
-            raise Refused(f"good and bad do not differ in {outcome} {boots}: there is nothing to look for")
+            raise Refused(f"nothing to bisect: good and bad do not differ in {outcome} {boots}")
         if verdict == "not comparable":
-            raise Refused(f"{outcome} cannot be compared: it is zero, negative or not finite")
+            raise Refused(f"cannot compare {outcome}: it is zero, negative or not finite")
         raise Refused(
-            f"good and bad cannot be told apart in {outcome} {boots}",
-            hint="--runs gives it more boots; a longer run or another outcome may show more",
+            f"cannot bisect: no difference in {outcome} between good and bad is shown {boots}",
+            hint="allow more boots with --runs, or use a longer run or another outcome",
         )
 
     def _look_at(self, commit: Commit, difference: float) -> Standing | None:
-        """Return boots a commit until it is told; what it is goes to the search."""
+        """Boot a commit until its side is decided, and pass that to the search."""
         self._say(f"{commit.id[:12]} {commit.subject}"[:100])
         try:
             standing: Standing | None = self._decided(
@@ -104,18 +104,18 @@ class _Bisect:
             self._steps.append(BisectStep(commit=commit, standing=None, runs=runs, value=None, why=error.message))
             return None
         self._asked += 1
-        told: Standing = standing or "unclear"
+        decided: Standing = standing or "unclear"
         values = self._values[commit.id]
-        self._steps.append(BisectStep(commit=commit, standing=told, runs=len(values), value=median(values)))
-        self._say(f"{commit.id[:12]} is {told} after {len(values)} boots")
-        if told == "unclear":
+        self._steps.append(BisectStep(commit=commit, standing=decided, runs=len(values), value=median(values)))
+        self._say(f"{commit.id[:12]} is {decided} after {len(values)} boots")
+        if decided == "unclear":
             self._search.leave_out(commit.id)
-        elif told != "between":
-            self._search.tell(commit.id, told)
-        return told
+        elif decided != "between":
+            self._search.tell(commit.id, decided)
+        return decided
 
     def _confirmed(self, found: Commit, ends: Effect) -> BisectAnswer:
-        """Return the commit against its first parent: what it changes by itself."""
+        """Compare the commit with its first parent, and conclude."""
         parent = found.parents[0]
         try:
             judged = self._decided(parent, found.id, lambda: self._verdict(parent, found.id))
@@ -136,7 +136,7 @@ class _Bisect:
         return side(self._question, difference, self._values[self._good], self._values[commit]).standing
 
     def _decided(self, one: str, other: str, answer: Callable[[], T | None]) -> T | None:
-        """Return boots both in turn until there is an answer; None if all boots that there may be gave none."""
+        """Boot both in turn until there is an answer; return None if there is none after the most boots."""
         for number in range(1, self._question.most_runs + 1):
             for commit in (one, other):
                 values = self._values.setdefault(commit, [])

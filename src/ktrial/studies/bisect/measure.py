@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The value of a commit: built once, booted in exact guests that differ in a word that means nothing.
+"""The value of a commit, built once and booted in exact guests that differ only in a dummy boot parameter.
 
-A program in a guest ends with it: a plain number, or a result in the agent's reply to a load.
+The last line of the program's output is the value: a plain number, or a result in the agent's reply to a load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _NumberReply(msgspec.Struct, frozen=True):
 
 
 def read_number(output: bytes, outcome: str) -> float:
-    """Return the outcome in the last line: a number, or of a reply the result called so. Raises UnreadableOutput."""
+    """Return the outcome in the last line: a number, or the reply's result of that name. Raises UnreadableOutput."""
     lines = [line for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else b""
     shown = last[:60].decode(errors="replace")
@@ -49,14 +49,15 @@ def read_number(output: bytes, outcome: str) -> float:
     return float(value)
 
 
-#: Gives the kernel of a commit. Raises Untellable.
+#: Returns the kernel of a commit. Raises Untellable.
 Image = Callable[[str], bytes]
-#: Boots a kernel with one more word on its command line, twice where told; both runs must be the same then.
+#: Boots a kernel with one more word on its command line. If the last argument is true it boots twice, and both runs
+#: must be identical.
 Boot = Callable[[bytes, str, bool], GuestRun]
 
 
 class BisectMeasure:
-    """Measures `outcome` of commits; a kernel's first boot is made twice, to see that its guests are exact."""
+    """Measures `outcome` of commits. The first boot of a kernel is repeated to check that its guests are exact."""
 
     def __init__(self, outcome: str, image: Image, boot: Boot, seed: int) -> None:
         self._outcome = outcome
@@ -69,9 +70,9 @@ class BisectMeasure:
         if found.failure is not None:
             raise Untellable(f"{commit[:12]}: {found.failure}")
         if found.exit_status != 0:
-            said = found.stderr.decode(errors="replace").strip()[-200:]
+            errors = found.stderr.decode(errors="replace").strip()[-200:]
             raise Untellable(
-                f"{commit[:12]}: the program ended with status {found.exit_status}: {said or 'it says nothing'}"
+                f"{commit[:12]}: the program exited with status {found.exit_status}: {errors or 'no error output'}"
             )
         try:
             return read_number(found.stdout, self._outcome)
@@ -80,6 +81,6 @@ class BisectMeasure:
 
 
 def perturbation(seed: int, commit: str, run: int) -> str:
-    """A word of the kernel's command line that means nothing, another for each boot, always of the same length."""
+    """Return a dummy boot parameter, different for each boot but always of the same length."""
     digest = hashlib.sha256(f"{seed} {commit} {run}".encode()).hexdigest()
     return f"ktrial.visit={digest[:12]}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of a bisection, as text and as JSON."""
+"""The result of a bisection, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _MOST_SUSPECTS = 10
 
 
 def bisected_json(found: BisectAnswer) -> dict[str, Any]:
-    """`ktrial.kernel-bisect/1`."""
+    """Return the result as `ktrial.kernel-bisect/1`."""
     return {"schema": "ktrial.kernel-bisect/1", **msgspec.to_builtins(found), "clock": EXACT_CLOCK}
 
 
 def bisected_text(found: BisectAnswer, *, width: int) -> str:
-    """Return the commits that were looked at, and the answer."""
+    """Return the tested commits and the answer."""
     rows = [
         (
             step.commit.id[:_SHORT],
             step.commit.subject,
-            step.standing or "not told",
+            step.standing or "untestable",
             str(step.runs),
             "-" if step.value is None else f"{step.value:g}",
         )
         for step in found.steps
     ]
-    heads = ("commit", "", "is", "boots", found.outcome)
+    heads = ("commit", "", "side", "boots", found.outcome)
     parts = [table(heads, rows, width=width, whole=1)] if rows else []
     parts += [paragraph(f"{step.commit.id[:_SHORT]}: {step.why}", width=width) for step in found.steps if step.why]
     parts += [paragraph(text, width=width) for text in (_ends(found), _answer(found))]
@@ -63,21 +63,21 @@ def _answer(found: BisectAnswer) -> str:
     if found.why == "several steps":
         middle = found.steps[-1].commit.id[:_SHORT]
         return (
-            f"No single commit made the difference: {middle} lies between good and bad. Bisect up to it and from it on "
-            "by themselves."
+            f"No single commit makes the difference: {middle} lies between good and bad. Bisect the commits up to it "
+            "and those after it separately."
         )
     if found.why == "unconfirmed":
         return (
-            f"All that was measured leads to {first}, and against its parent it shows no such difference: "
-            "no commit is named. Was something else changed with it, as by a merge?"
+            f"All measurements lead to {first}, but compared with its parent it shows no such difference, so no commit "
+            "is named. Perhaps something else changed with it, as in a merge."
         )
     count = len(suspects)
-    why = "the others cannot be told" if found.why == "untold" else "no more looks share the error"
+    why = "ktrial could not test those between" if found.why == "untold" else "the error rate allows no more tests"
     return f"It is one of these {count} commits; {why}:"
 
 
 def _change(effect: Effect) -> str:
-    """Return how much more or less of the outcome there is."""
+    """Return the change of the outcome as `5.0% less (3.0% to 7.0%)`."""
 
     def percent(score: float) -> str:
         return f"{abs(math.expm1(-score)):.1%}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several settings did it: screen, confirm, see whether the suspects act alone, look at the rest.
+"""The course of a blame: screen the settings, confirm the suspects, test whether each acts alone, then check the rest.
 
-The course of a blame is a pure function of its trials, so it goes on from the store alone.
+The course is a pure function of its trials, so it can be resumed from the store alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
 
 def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
-    """Return each outcome of the trial that confirms, with the arms `all` and `without`; explored ones are left out."""
+    """Return the recovery of each outcome of the confirming trial, except exploratory ones."""
     by = {(one.outcome, one.arm, one.against): one for one in judgement.judged}
     found = []
     for outcome in dict.fromkeys(one.outcome for one in judgement.judged if one.role != "exploratory"):
@@ -36,7 +36,10 @@ def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
 
 
 def fate_of(whole: OutcomeJudgement, rest: OutcomeJudgement, step: OutcomeJudgement) -> Fate:
-    """`whole` and `rest` are to the control, with and without the culprits; `step` is the second to the first."""
+    """Return what removing the culprits did to an outcome.
+
+    `whole` (with the culprits) and `rest` (without them) are against the control, `step` is the rest against the whole.
+    """
     if whole.verdict == "worse":
         if step.verdict == "better":
             return "recovered in part" if rest.verdict == "worse" else "recovered"
@@ -49,9 +52,9 @@ def fate_of(whole: OutcomeJudgement, rest: OutcomeJudgement, step: OutcomeJudgem
     return "unchanged" if whole.verdict == "equivalent" and rest.verdict == "equivalent" else "unclear"
 
 
-#: Rounds of screening, confirming, and looking at the rest.
+#: Rounds of screening, confirming, and checking the rest.
 ROUNDS = 3
-#: What does not matter: this share of the whole effect, and of the least that was named.
+#: Shares of the whole effect, and of the smallest named one, below which an effect does not matter.
 _NEGLIGIBLE, _REST = 0.5, 0.85
 ALL, WITHOUT = "all", "without"
 ONLY, LESS = "only-", "less-"
@@ -62,27 +65,27 @@ Course = Generator[TrialFile, BlamePart, Blame]
 
 
 def follow(question: BlameQuestion, parts: Iterable[BlamePart]) -> TrialFile | Blame:
-    """Return the trial that comes after these, or the answer."""
+    """Return the trial that follows these, or the answer."""
     course = _BlameCourse(question).run()
-    wanted = next(course)
+    following = next(course)
     for part in parts:
         try:
-            wanted = course.send(part)
+            following = course.send(part)
         except StopIteration as end:
             answer: Blame = end.value
             return answer
-    return wanted
+    return following
 
 
 class _BlameCourse:
-    """Walks through the trials of a blame, and keeps what they said."""
+    """Walks through the trials of a blame and collects their results."""
 
     def __init__(self, question: BlameQuestion) -> None:
         self._question = question
         self._known: KnownFacts | None = question.known
-        #: What the whole set does to the score, as far as is known; 0 before anything was seen.
+        #: The effect of the whole set on the score, as far as it is known; 0 before the first trial.
         self._effect = 0.0
-        #: What the least of those named by the newest screening does.
+        #: The smallest effect that the latest screening named.
         self._least = 0.0
         self._pool = tuple(one.name for one in question.factors)
         self._culprits: list[Culprit] = []
@@ -105,10 +108,13 @@ class _BlameCourse:
             reason, held = yield from self._round(number, held)
             if reason is not None:
                 return self._answer(reason)
-        return self._answer(f"{ROUNDS} rounds are over, and the rest still differs from the control")
+        return self._answer(f"all {ROUNDS} rounds are done, but the rest still differs from the control")
 
     def _round(self, number: int, held: Names) -> Generator[TrialFile, BlamePart, tuple[str | None, Names]]:
-        """Screen, confirm, each alone. Why nothing more is to be done, and what must stay on in the next screening."""
+        """Screen, confirm, and test each suspect alone.
+
+        Return why the search ends, if it does, and the settings that must stay on in the next screening.
+        """
         named = yield from self._suspected(number, held)
         if not named:
             return self._unnamed(held), ()
@@ -118,7 +124,7 @@ class _BlameCourse:
         if cure.verdict != _OPPOSITE[str(self._known)]:
             self._suspects += named
             self._lonely(held)
-            return f"without {_join_names(named)} the set is not shown to be {_OPPOSITE[str(self._known)]}", ()
+            return f"removing {_join_names(named)} was not shown to make the set {_OPPOSITE[str(self._known)]}", ()
         self._confirmed = confirm
         whole = _of(confirm, ALL, CONTROL).effect
         self._effect = self._effect if whole is None else abs(whole.estimate)
@@ -134,7 +140,7 @@ class _BlameCourse:
             return _what_is_left(rest), ()
         if len(self._pool) == 1:
             self._culprits.append(_culprit(self._pool, "by removal", rest))
-            return "one setting is left, and it still differs from the control", ()
+            return "only one setting is left, and it still differs from the control", ()
         return None, ()
 
     def _suspected(self, number: int, held: Names) -> Generator[TrialFile, BlamePart, Names]:
@@ -153,9 +159,9 @@ class _BlameCourse:
     def _unnamed(self, held: Names) -> str:
         self._lonely(held)
         if held:
-            return f"{_join_names(held)} does it only with something else, and no partner could be named"
-        more = " more" if self._culprits else ""
-        return f"no{more} setting could be named: the effects that are left are too small, or too many share them"
+            return f"{_join_names(held)} acts only together with another setting, which could not be identified"
+        further = " further" if self._culprits else ""
+        return f"no{further} setting could be identified: the remaining effects are too small, or too many share them"
 
     def _lonely(self, held: Names) -> None:
         if held:
@@ -163,14 +169,14 @@ class _BlameCourse:
 
     @staticmethod
     def _alone_arms(named: Names, held: Names) -> dict[str, Names]:
-        """Return each that was named by itself; with what is held it is known already to be less than the whole."""
+        """Return an arm for each named setting by itself, and one for all of them with the held ones."""
         arms = {f"{ONLY}{place}": (one,) for place, one in enumerate(named, start=1)}
         return arms | ({"together": (*held, *named)} if len(held) + len(named) > 1 else {})
 
     def _sorted_out(
         self, number: int, part: BlamePart, named: Names, held: Names
     ) -> Generator[TrialFile, BlamePart, Names]:
-        """Yield who acts alone, and who together; those that want a partner which is not among them."""
+        """Record which settings act alone or together; return those that need a partner which is not among them."""
         self._note(part)
         group = (*held, *named)
         found = {one: _of(part, f"{ONLY}{place}", CONTROL) for place, one in enumerate(named, start=1)}
@@ -194,7 +200,7 @@ class _BlameCourse:
     def _those_needed(
         self, number: int, group: Names, together: OutcomeJudgement
     ) -> Generator[TrialFile, BlamePart, tuple[Names, OutcomeJudgement]]:
-        """Of a group that acts together only, those without whom it does not: a screening may name one too many."""
+        """Reduce a group that acts only together to the settings that it needs; a screening may name one too many."""
         while len(group) > 2:
             arms = {f"{LESS}{place}": tuple(one for one in group if one != out) for place, out in enumerate(group, 1)}
             part = yield self._trial(f"needed-{number}-{len(group)}", arms)
@@ -218,13 +224,13 @@ class _BlameCourse:
                 self._culprits.append(_culprit((one,), "alone", judged))
             else:
                 self._suspects.append(one)
-        return self._answer("each was tried alone; either direction was looked for")
+        return self._answer("each suspect was tried alone, for effects in either direction")
 
     def _note(self, part: BlamePart) -> None:
         self._parts.append(part)
 
     def _noted(self, part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
-        """Return a contrast of a trial, whichever way round it was asked; the trial is noted once."""
+        """Return a contrast of a trial, in either order of the arms, and record the trial once."""
         if part not in self._parts:
             self._note(part)
         judged = _of(part, arm, against)
@@ -233,9 +239,9 @@ class _BlameCourse:
         return judged
 
     def _confirming(self, number: int, without: Names) -> TrialFile:
-        """Return all, all without those named, and the control.
+        """Return a trial of all settings, all without the named ones, and the control.
 
-        What is left without them matters where it is as large as the least of them, and a part of the whole.
+        The rest matters if it is about as large as the smallest named effect, and a fair part of the whole.
         """
         matters = min(self._least, max(_REST * self._least, _NEGLIGIBLE * self._effect))
         return self._trial(f"confirm-{number}", {ALL: self._pool, WITHOUT: without}, ladder=True, negligible=matters)
@@ -251,7 +257,7 @@ class _BlameCourse:
     ) -> TrialFile:
         """Return a trial of sets of factors against the control; an empty set is the control.
 
-        It is to see an effect of that size, the whole set's where it is not given; less than `negligible` is nothing.
+        It is planned to detect an effect of `size`, by default that of the whole set; the margin is `negligible`.
         """
         made = {name: self._question.arm(names) for name, names in arms.items() if names}
         given = self._question.trial
@@ -282,7 +288,7 @@ class _BlameCourse:
         for name in screened_arms(len(candidates), seed, cap):
             on = tuple(candidates[place] for place in on_in(name, len(candidates)))
             arms[name] = question.arm((*held, *on))
-        assert self._known is not None, "what the set does is known before it is screened"
+        assert self._known is not None, "the effect of the set is known before a screening"
         given = question.trial
         return msgspec.structs.replace(
             given,
@@ -312,14 +318,14 @@ class _BlameCourse:
 
 def _what_is_left(rest: OutcomeJudgement | None) -> str:
     if rest is not None and rest.verdict == "inconclusive":
-        return "whether anything of the effect is left without them could not be told: more blocks (--budget)"
-    return "nothing of the effect is left without them"
+        return "it is undecided whether some of the effect remains without them: allow more blocks with --budget"
+    return "nothing of the effect remains without them"
 
 
 def _nothing_shown(verdict: Verdict | None) -> str:
     if verdict == "equivalent":
-        return "all of them together are equivalent to the control: there is nothing to blame anybody for"
-    return "what all of them together do could not be told: more blocks, a longer benchmark, or --known"
+        return "all of them together are equivalent to the control: there is nothing to blame"
+    return "the effect of all of them together is undecided: use more blocks, a longer benchmark, or --known"
 
 
 def _primary_of(part: BlamePart) -> Screened:
@@ -327,7 +333,7 @@ def _primary_of(part: BlamePart) -> Screened:
 
 
 def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
-    """Return the primary outcome of one arm against another, turned round where it was asked the other way."""
+    """Return the primary outcome of one arm against another, reversed if the trial compared them the other way."""
     judged = [one for one in part.judgement.judged if one.role == "primary"]
     for one in judged:
         if (one.arm, one.against) == (arm, against):
@@ -338,7 +344,7 @@ def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
 
 
 def _is_little(judged: OutcomeJudgement, effect: float) -> bool:
-    """Return whether an arm that is not decided as the whole set is does surely less than the set, or seems to."""
+    """Return whether the effect of an arm is, or seems to be, clearly smaller than that of the whole set."""
     if judged.verdict == "equivalent":
         return True
     return judged.effect is not None and abs(judged.effect.estimate) < _NEGLIGIBLE * effect

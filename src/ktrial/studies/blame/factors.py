@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a person names to factors that can be switched on and off one by one on this machine."""
+"""Factors: turns what a person names into settings that can be switched on and off one by one on this machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from ktrial.trial.record import ArmSettings
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.plans.model import Change, Plan, ZramStep
 
-#: Below this there is no choice.
 _FEWEST = 2
 _MOST = 127
-#: Of so many sets of symbols every combination is built: 16 kernels.
+#: Every combination of this many sets of symbols is built: 16 kernels.
 _MOST_SYMBOLS = 4
 _LONGEST = 60
 
@@ -31,10 +30,10 @@ def factors_of(
     boots: Sequence[str] = (),
     symbols: Sequence[str] = (),
 ) -> tuple[Factor, ...]:
-    """Each knob that the plan changes, all its instances together, each variable, each of `boots` and of `symbols`.
+    """Return a factor for each knob that the plan changes, each variable, and each item of `boots` and `symbols`.
 
-    Knobs that the kernel changes with each other are one factor: switched one by one, neither keeps its value. So is a
-    zram device, which is set up as a whole.
+    All instances of a knob are one factor. Knobs that the kernel changes together are one factor too, because neither
+    keeps its value when switched alone, and so is a zram device, which is set up as a whole.
     """
     groups: list[list[Change]] = []
     for change in plan.changes:
@@ -54,20 +53,24 @@ def factors_of(
     made += [Factor(name=f"boot:{text}", boot=tuple(text.split())) for text in boots]
     made += symbol_factors(symbols)
     if len(made) < _FEWEST:
-        told = f"only {made[0].name} changes anything here" if made else "nothing of it changes anything here"
-        raise BadInput(f"{told}: there is nobody else to blame", hint="`ktrial try` tells what it does")
+        which = f"only {made[0].name} changes" if made else "no setting changes"
+        raise BadInput(
+            f"{which} anything here, but blame needs two settings", hint="test a single one with `ktrial try`"
+        )
     if len(made) > _MOST:
-        raise BadInput(f"{len(made)} settings are more than {_MOST}", hint="name fewer, or a part of the profile")
+        raise BadInput(
+            f"{len(made)} settings are too many (maximum {_MOST})", hint="name fewer, or part of the profile"
+        )
     return tuple(made)
 
 
 def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
-    """Return each of `--set`, of one symbol or several. Raises where they cannot be switched one by one."""
+    """Return a factor for each `--set`, which may hold several symbols. Raises if they are too many or overlap."""
     if len(symbols) > _MOST_SYMBOLS:
         raise BadInput(
-            f"{len(symbols)} times --set: up to {2 ** len(symbols)} kernels would have to be built",
-            hint=f"{_MOST_SYMBOLS} at most; several symbols in one --set 'A=y B=n' are switched as one, and "
-            "`ktrial ladder --tree` takes a tier for each",
+            f"{len(symbols)} --set options are too many (maximum {_MOST_SYMBOLS}): they need up to "
+            f"{2 ** len(symbols)} kernels",
+            hint="switch several symbols as one with --set 'A=y B=n', or use `ktrial ladder --tree`",
         )
     found = []
     for text in symbols:
@@ -75,12 +78,12 @@ def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
         found.append(Factor(name=f"kconfig:{text}", symbols={wish.symbol: wish.value for wish in wishes}))
     names = [name for one in found for name in one.symbols]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Contradiction(f"--set says {twice} twice", hint="one value of each; `ktrial kernel trial` tries several")
+        raise Contradiction(f"--set names {twice} twice", hint="compare several values with `ktrial kernel trial`")
     return found
 
 
 def combinations_of(symbols: Sequence[str], template: TrialFile) -> TrialFile:
-    """Return a trial with every kernel that a blame of these may need: for planning only."""
+    """Return a trial with every kernel that a blame of these symbols may need, for planning only."""
     factors = symbol_factors(symbols)
     arms = {"control": ArmFile()}
     for number in range(1, 2 ** len(factors)):
@@ -92,13 +95,11 @@ def combinations_of(symbols: Sequence[str], template: TrialFile) -> TrialFile:
 
 
 def _refuse_twice(words: Sequence[str]) -> None:
-    """Raise where the last of two words would win, whichever of them is on."""
+    """Raise Contradiction if a boot parameter appears twice: the kernel would use only the last one."""
     for at, word in enumerate(words):
         name = word.partition("=")[0]
         if name in (other.partition("=")[0] for other in words[:at]):
-            raise Contradiction(
-                f"--boot says {name} twice", hint="one value of each; `ktrial kernel trial` tries several"
-            )
+            raise Contradiction(f"--boot names {name} twice", hint="compare several values with `ktrial kernel trial`")
 
 
 def _device(step: ZramStep) -> Factor:
@@ -116,13 +117,13 @@ def _belong(one: Change, other: Change, knobs: Mapping[str, Knob]) -> bool:
 
 
 def left_out_of(plan: Plan) -> dict[str, str]:
-    """Return what is named and cannot have done it: it is in force already, or cannot be set here."""
-    told = {change.address: "in force already" for change in plan.same}
-    return told | {refusal.address: refusal.reason for refusal in plan.refusals}
+    """Return the settings that cannot be responsible, with the reason: already in force, or impossible here."""
+    in_force = {change.address: "in force already" for change in plan.same}
+    return in_force | {refusal.address: refusal.reason for refusal in plan.refusals}
 
 
 def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[str, ArmSettings]) -> None:
-    """Raise Refused if some combination of factors does not come to what each of them comes to in the whole set."""
+    """Raise Refused if some combination of factors sets a value differently than the whole set does."""
     for name, arm in file.arms.items():
         for address, wanted in arm.set.items():
             is_device = address.startswith("zram:")
@@ -133,11 +134,11 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
             others = ", ".join(one.name for one in question.factors if not set(one.set) & set(arm.set))
             why = arms[name].refused.get(address) or (f"it would be {found}" if found else "it would change nothing")
             raise Refused(
-                f"{owner} cannot be combined freely: without {others or 'the others'}, {address} = {wanted}: {why}",
-                hint="leave it out here, and try it by itself: `ktrial try`",
+                f"cannot switch {owner} separately: {address} = {wanted} without {others or 'the others'}: {why}",
+                hint="leave it out, and test it separately with `ktrial try`",
             )
 
 
 def whole(words_arm: ArmFile, template: TrialFile) -> TrialFile:
-    """Return a trial whose one arm is all that was named: for planning only."""
+    """Return a trial whose single arm has all named settings, for planning only."""
     return msgspec.structs.replace(template, arms={"control": ArmFile(), "all": words_arm})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several settings did it: what is asked, and what came of it, `ktrial.blame/1`."""
+"""Blame: the question which of several settings is responsible, and the answer, `ktrial.blame/1`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ktrial.judge.model.verdict import Effect, Verdict
 from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import ArmFile, TrialFile, Value
 
-#: What the whole set is to the machine as it is.
+#: How the whole set compares with the unchanged machine.
 KnownFacts = Literal["better", "worse", "either"]
-#: How a culprit acts.
+#: How a culprit acts; `by removal` means that only its removal was tested.
 Kind = Literal["alone", "together", "needs a partner", "by removal"]
-#: What taking the culprits away did to an outcome that the whole set had changed.
+#: What removing the culprits did to an outcome.
 Fate = Literal["recovered", "recovered in part", "not recovered", "retained", "lost", "unchanged", "unclear"]
 
 
 class Factor(msgspec.Struct, frozen=True, kw_only=True):
-    """What is switched on and off as one: settings that cannot be told apart, a variable of the environment, or words.
+    """What is switched on and off as one: settings that belong together, or an environment variable.
 
-    Those are of the kernel's command line, in guests; there it may also be symbols of the kernel's configuration.
+    In guests it may also be words of the kernel's command line (`boot`) or symbols of its configuration.
     """
 
     name: str
@@ -35,10 +35,10 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of the factors did it. `trial` says what is measured; its arms are not used.
+    """The question which of the factors is responsible. `trial` says what is measured; its arms are not used.
 
-    `known` null: it is shown first what the whole set does. `cap` and `budget` are blocks, of a screening and of a
-    trial that confirms.
+    If `known` is null, a first trial tests the whole set. `cap` and `budget` are blocks, of a screening and of a
+    confirming trial.
     """
 
     name: str
@@ -63,7 +63,7 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlamePart(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial of a question that several answer, as far as it has come; `directions` are of its outcomes."""
+    """One trial of a question that takes several, with its judgement so far; `directions` are by outcome."""
 
     trial: str
     file: TrialFile
@@ -73,9 +73,9 @@ class BlamePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
-    """What did it: a factor `alone`, several that act `together` only, or one that needs a partner nobody named.
+    """The responsible factors: one acting `alone`, several only `together`, or some that need an unknown partner.
 
-    `effect` is what it does without all the others.
+    `effect` is their effect without all the others.
     """
 
     factors: tuple[str, ...]
@@ -85,7 +85,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome in the trial that confirms: the whole set, and the set without the culprits, to the control."""
+    """One outcome of the confirming trial: the whole set, and the set without the culprits, against the control."""
 
     outcome: str
     fate: Fate
@@ -94,7 +94,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer. `suspects` were named by a screening and not confirmed; `reason` is why no more is looked for."""
+    """The answer. `suspects` were named by a screening but not confirmed; `reason` says why the search ended."""
 
     schema: Literal["ktrial.blame/1"] = "ktrial.blame/1"
     name: str

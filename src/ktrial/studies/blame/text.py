@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several settings did it, as text."""
+"""A blame as text: the question, the answer, and single screenings."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ _KINDS: Mapping[str, str] = {
     "alone": "alone",
     "together": "only together",
     "needs a partner": "not alone",
-    "by removal": "its removal is the cure",
+    "by removal": "shown by its removal",
 }
 
 
 def question_text(question: BlameQuestion, left_out: Mapping[str, str], *, width: int) -> str:
-    """Return what is told apart, and what is not."""
-    lines = [f"{len(question.factors)} settings are told apart; the answer is kept as {question.name}"]
+    """Return the number of settings to test, those that count as one, and those that are skipped."""
+    lines = [f"{len(question.factors)} settings to test; the answer is saved as {question.name}"]
     joined = [one.name for one in question.factors if len({name.partition("@")[0] for name in one.set}) > 1]
     lines += [
-        paragraph(f"{name}: the kernel changes one with the other, so they are one", width=width) for name in joined
+        paragraph(f"{name}: the kernel changes these together, so they count as one", width=width) for name in joined
     ]
     lines += [paragraph(f"skipped: {name}: {why}", width=width, indent="  ") for name, why in left_out.items()]
     return "\n".join(lines) + "\n"
 
 
 def blame_text(blame: Blame, *, width: int) -> str:
-    """Return the answer: who did it, what confirms it, what it rests on."""
+    """Return the answer: the responsible settings, how they were confirmed, and the trials."""
     lines = [paragraph(_headline(blame), width=width), ""]
     if blame.culprits:
         rows = [_culprit(one) for one in blame.culprits]
         lines += [table(("setting", "acts", "score", "interval"), rows, width=width, whole=1), ""]
     if blame.recoveries:
         rows = [(one.outcome, _estimate(one.all), _estimate(one.without), one.fate) for one in blame.recoveries]
-        lines += [table(("outcome", "all", "without them", "so it is"), rows, width=width, whole=1), ""]
+        lines += [table(("outcome", "all", "without them", "result"), rows, width=width, whole=1), ""]
     if blame.suspects:
-        lines.append(paragraph(f"suspected, and not confirmed: {', '.join(blame.suspects)}", width=width))
-    lines.append(paragraph(f"it ended because {blame.reason}", width=width))
+        lines.append(paragraph(f"suspected but not confirmed: {', '.join(blame.suspects)}", width=width))
+    lines.append(paragraph(f"ended: {blame.reason}", width=width))
     lines.append(paragraph(f"{blame.runs} runs in {', '.join(blame.trials)}", width=width))
-    lines.append("Changes are of the score, of which more is better. `ktrial trial show TRIAL` shows each trial.")
+    lines.append("Changes are in the score, where higher is better. `ktrial trial show TRIAL` shows each trial.")
     return "\n".join(lines) + "\n"
 
 
 def _headline(blame: Blame) -> str:
     if not blame.culprits:
-        return f"{blame.name}: none of {len(blame.factors)} settings can be named"
+        return f"{blame.name}: none of {len(blame.factors)} settings was found responsible"
     names = "; ".join(" and ".join(one.factors) for one in blame.culprits)
-    return f"{blame.name}: of {len(blame.factors)} settings it is {names}"
+    return f"{blame.name}: responsible out of {len(blame.factors)} settings: {names}"
 
 
 def _culprit(one: Culprit) -> tuple[str, str, str, str]:
@@ -67,8 +67,8 @@ def _estimate(effect: Effect | None) -> str:
 
 
 def screening_text(name: str, screened: Sequence[Screened], ended: str | None, *, width: int) -> str:
-    """Return a screening by itself: the coefficients of every outcome, the largest first."""
-    lines = [paragraph(f"{name}: {'ended: ' + ended if ended else 'not over yet'}", width=width)]
+    """Return a single screening: the coefficients of every outcome, suspects and large effects first."""
+    lines = [paragraph(f"{name}: {'ended: ' + ended if ended else 'not finished'}", width=width)]
     for outcome in weightiest(screened):
         lines += ["", f"{outcome.outcome} after {outcome.blocks} blocks"]
         rows = [
@@ -77,5 +77,5 @@ def screening_text(name: str, screened: Sequence[Screened], ended: str | None, *
         ]
         if rows:
             lines.append(table(("setting", "score", "interval", ""), rows, width=width, whole=1))
-    lines.append("Only a trial confirms what is suspected here.")
+    lines.append("Suspects are not proven; only a trial confirms them.")
     return "\n".join(lines) + "\n"

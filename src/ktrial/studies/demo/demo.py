@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trial of `ktrial demo`: four arms of which it is known what they do, chosen from what this machine allows."""
+"""The trial of `ktrial demo`: four arms with known effects, chosen from what this machine allows."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from ktrial.tuning.plans.resolve import make_plan
 
 #: Share of false claims that the whole demo may make.
 ALPHA = 0.01
-#: Smaller differences do not matter. Wide, because the demo has to end soon on any machine.
+#: The smallest difference that matters; wide, because the demo must end soon on any machine.
 MARGIN = "5%"
-#: Blocks at most; arms that are decided leave earlier.
+#: Maximum number of blocks; arms leave once they are decided.
 CAP = 40
 _SETTLE = "0.1s"
 _READ_AHEAD = "queue:read_ahead_kb"
 _HUGE_PAGES = "thp:enabled"
 _DIRECTORY = "/var/tmp"
+_FRESH_MEMORY = "how fast a program gets fresh memory, for half of which it requests huge pages"
 
 Settings = Mapping[str, Value]
 Plans = Callable[[Settings], Plan]
 
 
 class DemoArm(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm and why it must do what it is there for, unless the catalog says so.
+    """An arm, and why it must have its effect; if `why` is empty, the catalog says why.
 
-    `also` are other values, where the first is in force already.
+    `also` are other values, for the case that the first is in force already.
     """
 
     set: Settings = {}
@@ -46,7 +47,7 @@ class DemoArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Size(NamedTuple):
-    """Seconds of a run, blocks at most, and the seed if it is given."""
+    """The seconds per run, the maximum number of blocks, and the seed, if given."""
 
     run_s: float
     cap: int
@@ -54,7 +55,7 @@ class Size(NamedTuple):
 
 
 class Showpiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A load, and settings that help it, hurt it, or cannot matter to it. `what` is what the load measures."""
+    """A load, and settings that help it, hurt it, or cannot matter to it. `what` says what the load measures."""
 
     what: str
     suite: str
@@ -75,33 +76,28 @@ def _system_copium(where: str) -> tuple[DemoArm, ...]:
         DemoArm(
             set={"kernel.sched_rr_timeslice_ms": "10"},
             also=({"kernel.sched_rr_timeslice_ms": "50"},),
-            why=f"it is for real-time tasks of the policy SCHED_RR, and {where} is none",
+            why=f"it affects only real-time tasks with the policy SCHED_RR, and {where} is not one",
         ),
     )
 
 
 _HUGE = Showpiece(
-    what="how fast a program gets fresh memory, half of which it asks huge pages for",
+    what=_FRESH_MEMORY,
     suite="agent-pagefault-mixed",
     primary="page-rate",
     parameters={"bytes": 32 << 20},
     control={_HUGE_PAGES: "madvise"},
-    help=DemoArm(
-        set={_HUGE_PAGES: "always"}, why="the other half gets huge pages too, so that one fault serves many pages"
-    ),
-    hurt=DemoArm(set={_HUGE_PAGES: "never"}, why="nothing gets huge pages, so that each page costs a fault"),
+    help=DemoArm(set={_HUGE_PAGES: "always"}, why="the other half gets huge pages too, so one fault serves many pages"),
+    hurt=DemoArm(set={_HUGE_PAGES: "never"}, why="nothing gets huge pages, so each page costs a fault"),
     copium=_system_copium("the load"),
 )
 _OWN_HUGE = Showpiece(
-    what="how fast a program gets fresh memory, half of which it asks huge pages for",
+    what=_FRESH_MEMORY,
     suite="agent-pagefault-mixed",
     primary="page-rate",
     parameters={"bytes": 32 << 20},
-    help=DemoArm(
-        parameters={"huge_pages": "always"},
-        why="the program asks huge pages for all of it",
-    ),
-    hurt=DemoArm(parameters={"huge_pages": "never"}, why="the program declines them"),
+    help=DemoArm(parameters={"huge_pages": "always"}, why="the program requests huge pages for all of it"),
+    hurt=DemoArm(parameters={"huge_pages": "never"}, why="the program declines huge pages"),
     copium=(
         DemoArm(parameters={"io_priority": 0}, why="the best I/O priority, for a load that reads and writes no file"),
     ),
@@ -124,19 +120,19 @@ _OWN_BLOCKS = Showpiece(
 def _reading(device: str) -> Showpiece:
     knob = f"{_READ_AHEAD}@{device}"
     return Showpiece(
-        what=f"how fast a program reads a fresh file on {device} in order",
+        what=f"how fast a program reads an uncached file on {device} sequentially",
         suite="agent-fileio-read-sequential-cold",
         primary="bandwidth",
         parameters={"bytes": 32 << 20, "block_bytes": 4096},
         control={knob: "16"},
-        help=DemoArm(set={knob: "512"}, why="one request to the disk fetches 512 KiB"),
-        hurt=DemoArm(set={knob: "0"}, why="nothing is read ahead, so that each page is a request to the disk"),
+        help=DemoArm(set={knob: "512"}, why="one disk request fetches 512 KiB"),
+        hurt=DemoArm(set={knob: "0"}, why="nothing is read ahead, so each page needs a disk request"),
         copium=_system_copium("the reader"),
     )
 
 
 def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
-    """Return the first showpiece that this session can show here, with what spoke against those before it."""
+    """Return a demo of the first showpiece that works in this session, with the reasons against those before it."""
 
     def plan(settings: Settings) -> Plan:
         return make_plan(machine, catalog, [f"{knob}={value}" for knob, value in settings.items()])[0]
@@ -148,14 +144,14 @@ def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = 
             copium = _copium(one, plan)
             if copium is not None:
                 return _demo(one, copium, plan, tuple(passed), Size(run_s, cap, seed))
-            why_not = "no setting that cannot matter was found"
+            why_not = "no setting is known that surely has no effect here"
         passed.append(f"{', '.join(one.control) or one.what}: {why_not}")
     own = _OWN_HUGE if _has_huge_pages(machine, catalog) else _OWN_BLOCKS
     return _demo(own, own.copium[0], plan, tuple(passed), Size(run_s, cap, seed))
 
 
 def _showpieces(machine: Machine, catalog: Catalog) -> Sequence[Showpiece]:
-    """Return those that write knobs, the clearest first."""
+    """Return the showpieces that write knobs, the clearest first."""
     mounts = machine.read([MOUNTS])[MOUNTS]
     device = device_of(_DIRECTORY, (mounts.text if mounts is not None else None) or "") or ""
     queues = observe(machine, [catalog.knobs[_READ_AHEAD]])[_READ_AHEAD].instances
@@ -164,13 +160,13 @@ def _showpieces(machine: Machine, catalog: Catalog) -> Sequence[Showpiece]:
 
 
 def _has_huge_pages(machine: Machine, catalog: Catalog) -> bool:
-    """Return whether a program that asks for them gets huge pages."""
+    """Return whether a program that requests huge pages gets them."""
     found = observe(machine, [catalog.knobs[_HUGE_PAGES]])[_HUGE_PAGES].instances
     return bool(found) and "[never]" not in (found[0].reading.text or "[never]")
 
 
 def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
-    """Return why its settings cannot be made in this session; None if they can."""
+    """Return why its settings cannot be applied in this session; None if they can."""
     try:
         refused = [refusal for arm in (one.control, one.help.set, one.hurt.set) for refusal in plan(arm).refusals]
     except KtrialError as error:
@@ -181,7 +177,7 @@ def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
 
 
 def _copium(one: Showpiece, plan: Plans) -> DemoArm | None:
-    """Return the first that changes something here and cannot matter: by its own reason, or as the catalog says."""
+    """Return the first copium that changes something here and cannot matter, by its own reason or the catalog's."""
     for arm in one.copium:
         for settings in (arm.set, *arm.also):
             found = plan(settings)
@@ -220,7 +216,7 @@ def _demo(one: Showpiece, copium: DemoArm, plan: Plans, passed: tuple[str, ...],
     return Demo(
         file=file,
         what=one.what,
-        why={PLACEBO: "nothing is changed", **{name: arm.why for name, arm in arms.items()}},
+        why={PLACEBO: "changes nothing", **{name: arm.why for name, arm in arms.items()}},
         paths=tuple(sorted({path for change in changes.values() for path in (change.path, *change.couples)})),
         found={change.address: change.old_text or "" for change in in_force},
         passed=passed,

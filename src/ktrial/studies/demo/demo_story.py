@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a demo came to, and what single measurements before and after would have said of the same runs."""
+"""The results of a demo, and what single before/after measurements would have shown with the same runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: a trial of four arms of which we know beforehand what they do."""
+"""The demo: a trial of four arms whose effects are known beforehand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ktrial.judge.model.verdict import Effect, Verdict
 from ktrial.trial.protocol.file import TrialFile
 
 PLACEBO, COPIUM, HELP, HURT = "placebo", "copium", "help", "hurt"
-#: What each arm is there to show; where nothing differs, either verdict claims no difference.
+#: The verdicts that each arm should get; without a difference, both verdicts are right.
 EXPECTED: dict[str, tuple[Verdict, ...]] = {
     PLACEBO: ("equivalent", "inconclusive"),
     COPIUM: ("equivalent", "inconclusive"),
@@ -22,7 +22,7 @@ EXPECTED: dict[str, tuple[Verdict, ...]] = {
 
 
 class DemoArmFound(msgspec.Struct, frozen=True, kw_only=True):
-    """One arm against the control. `as_expected` is null where the trial was not over."""
+    """One arm against the control. `as_expected` is null while the arm is undecided."""
 
     arm: str
     verdict: Verdict | None
@@ -32,9 +32,9 @@ class DemoArmFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinglePairs(msgspec.Struct, frozen=True, kw_only=True):
-    """Pairs of one run with the control and one with an arm that cannot differ, neighbours in time.
+    """Pairs of a run of the control and one of an arm that cannot differ, both from the same block.
 
-    `apart` are those whose runs differ by more than the margin, `largest` is the log ratio of the worst of them.
+    `apart` counts the pairs that differ by more than the margin, `largest` is the log ratio of the worst pair.
     """
 
     pairs: int
@@ -43,12 +43,12 @@ class SinglePairs(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def share(self) -> float:
-        """Of all pairs, those that would have been believed."""
+        """The share of pairs that would have looked like a real effect."""
         return self.apart / self.pairs if self.pairs else 0.0
 
 
 class DemoFound(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `refused` is why nothing can be compared, null where it can."""
+    """The results of a demo. `refused` says why nothing can be compared, null if it can."""
 
     arms: tuple[DemoArmFound, ...]
     single: SinglePairs
@@ -59,7 +59,11 @@ class DemoFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """What will be tried. `why` is by arm, `paths` are the files that are written, `passed` what is not possible."""
+    """The plan of a demo.
+
+    `why` gives reasons by arm, `paths` are the files to write, `found` the current values of what the control sets,
+    and `passed` says which better demos are impossible here and why.
+    """
 
     file: TrialFile
     what: str
@@ -70,7 +74,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A demo that is over, for programs. `report` is null of an interrupted one; `before` and `after` are by path."""
+    """A finished demo as JSON. `report` is null if it was interrupted; `before` and `after` are values by path."""
 
     schema: Literal["ktrial.demo/1"] = "ktrial.demo/1"
     trial: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial demo` tells: what is about to be tried, what was found, and how to see that nothing stayed."""
+"""The output of `ktrial demo`: what it will try, what it found, and how to check that everything is restored."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _LABEL_COLUMNS = 11
 
 
 def demo_plan(demo: Demo, *, width: int) -> str:
-    """Return what is about to be done, and why each arm must do what it is there for."""
-    lines = [paragraph(f"Measured is {demo.what}.", width=width)]
+    """Return what the demo measures, and why each arm must have its effect."""
+    lines = [paragraph(f"The demo measures {demo.what}.", width=width)]
     for arm, why in demo.why.items():
-        said = changes_of(demo, arm)
-        text = f"{said}: {why}" if said else why
+        changes = changes_of(demo, arm)
+        text = f"{changes}: {why}" if changes else why
         lines.append(labelled(f"  {arm}", text, width=width, label_columns=_LABEL_COLUMNS))
     control = demo.file.arms[CONTROL].set
     for knob, found in demo.found.items():
-        lines.append(paragraph(f"{knob} is {found} here; for the demo the control has {control[knob]}.", width=width))
+        lines.append(paragraph(f"{knob} is {found} here; the control of the demo has {control[knob]}.", width=width))
     return "\n".join(lines) + "\n"
 
 
 def changes_of(demo: Demo, arm: str) -> str:
-    """`vm.swappiness=10`: what an arm has and the control has not."""
+    """Return the settings in which an arm differs from the control: `vm.swappiness=10`."""
     control, own = demo.file.arms[CONTROL], demo.file.arms[arm]
     different = {name: value for name, value in own.set.items() if control.set.get(name) != value}
     return ", ".join(f"{name}={value}" for name, value in {**different, **own.parameters}.items())
@@ -55,43 +55,43 @@ def _interval(one: DemoArmFound) -> str:
 
 
 def story(demo: Demo, found: DemoFound) -> str:
-    """Return what was tried, what was found, and what a measurement before and after would have said."""
+    """Return what was tried, what was found, and what single before/after measurements would have shown."""
     by_arm = {one.arm: one for one in found.arms}
     rounds = f"We measured {demo.what}, in {found.blocks} rounds of random order."
     if found.refused is not None:
         return (
-            f"{rounds} Nothing of it can be compared: {found.refused}. Let nothing else change the machine meanwhile."
+            f"{rounds} The arms cannot be compared: {found.refused}. Change nothing else on the machine during a demo."
         )
     real = [_of_real(demo, by_arm[arm], wanted) for arm, wanted in ((HELP, "better"), (HURT, "worse"))]
     return " ".join([rounds, *real, *_of_nothing(demo, by_arm, found.margin), _of_single_pairs(found)])
 
 
 def _of_real(demo: Demo, one: DemoArmFound, wanted: str) -> str:
-    said, why = changes_of(demo, one.arm), demo.why[one.arm]
+    changes, why = changes_of(demo, one.arm), demo.why[one.arm]
     if one.verdict == wanted and one.effect is not None:
         word = "helps" if wanted == "better" else "hurts"
-        return f"{said} {word} ({percent_text(one.effect.estimate)}): {why}."
-    return f"{said} ought to be {wanted} ({why}), but here it is {one.verdict or 'not decided'}."
+        return f"{changes} {word} ({percent_text(one.effect.estimate)}): {why}."
+    return f"{changes} should be {wanted} ({why}), but here it is {one.verdict or 'undecided'}."
 
 
 def _of_nothing(demo: Demo, by_arm: Mapping[str, DemoArmFound], margin: float) -> list[str]:
-    """Return what was found of the arms that do nothing: in one sentence where it is the same."""
-    told = {
+    """Return the results of the arms that do nothing, in one sentence if they are equal."""
+    claims = {
         COPIUM: f"{changes_of(demo, COPIUM)} cannot matter ({demo.why[COPIUM]})",
         PLACEBO: "The placebo changes nothing",
     }
     if by_arm[COPIUM].verdict == by_arm[PLACEBO].verdict:
-        both = f"{told[COPIUM]}, and the placebo changes nothing: "
+        both = f"{claims[COPIUM]}, and the placebo changes nothing: "
         return [both + _nothing_found(by_arm[COPIUM], margin)]
-    return [f"{what}: {_nothing_found(by_arm[arm], margin)}" for arm, what in told.items()]
+    return [f"{claim}: {_nothing_found(by_arm[arm], margin)}" for arm, claim in claims.items()]
 
 
 def _nothing_found(one: DemoArmFound, margin: float) -> str:
     if one.verdict == "equivalent":
-        return f"shown, any difference is below {100 * margin:g} %."
+        return f"the trial shows that any difference is below {100 * margin:g} %."
     if one.verdict in {"better", "worse"}:
-        return f"and yet found {one.verdict}, a false claim as one demo in a hundred may make."
-    return f"no difference was claimed, though the noise here does not let one of {100 * margin:g} % be ruled out."
+        return f"yet the verdict is {one.verdict}, a false claim that one demo in a hundred may make."
+    return f"the trial claims no difference, but the noise here does not rule out one of {100 * margin:g} %."
 
 
 def _of_single_pairs(found: DemoFound) -> str:
@@ -101,25 +101,21 @@ def _of_single_pairs(found: DemoFound) -> str:
     largest = f"the worst by {percent_text(single.largest)}"
     if not single.apart:
         return (
-            f"On this quiet machine none of the {single.pairs} single before/after pairs of placebo and copium is off "
+            f"On this quiet machine none of the {single.pairs} single before/after pairs of placebo and copium differs "
             f"by more than {100 * found.margin:g} % ({largest})."
         )
     return (
         f"Yet of the {single.pairs} single before/after pairs of these two with the control, {single.apart} "
-        f"({100 * single.share:.0f} %) are off by more than {100 * found.margin:g} %, {largest}: "
-        "whoever runs a benchmark once before and once after believes such a number."
+        f"({100 * single.share:.0f} %) differ by more than {100 * found.margin:g} %, {largest}: "
+        "anyone who runs a benchmark once before and once after a change would believe such a number."
     )
 
 
 def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None], *, width: int) -> str:
-    """Return every file that was written, before and after, and how to look for oneself."""
+    """Return every written file with its value before and after, and commands to check them."""
     if not before:
-        return (
-            paragraph(
-                "Nothing of the system was changed: the arms differ in what the load itself asks for.", width=width
-            )
-            + "\n"
-        )
+        text = "No system setting was changed: the arms differ only in what the load itself requests."
+        return paragraph(text, width=width) + "\n"
     rows = [(path, before[path] or "?", after.get(path) or "?") for path in before]
     changed = [path for path in before if before[path] != after.get(path)]
     head = f"NOT restored: {', '.join(changed)}" if changed else "Everything has been restored:"
@@ -128,14 +124,10 @@ def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None],
 
 
 def without_root(demo: Demo, *, asked: bool, width: int) -> str:
-    """Return what root would add; empty if settings of the kernel were tried."""
+    """Return what root would add; empty if the demo tried kernel settings."""
     if demo.paths or not demo.passed:
         return ""
     missed = "; ".join(demo.passed)
     more = "With root (sudo ./ktrial demo) the arms are" if asked else "Elsewhere the arms may be"
-    return (
-        paragraph(
-            f"{more} settings of the kernel instead, put back afterwards. Not possible here: {missed}.", width=width
-        )
-        + "\n"
-    )
+    text = f"{more} kernel settings instead, which are restored afterwards. Not possible here: {missed}."
+    return paragraph(text, width=width) + "\n"

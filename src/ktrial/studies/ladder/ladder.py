@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ladder as a trial: its tiers stacked, each an arm, those that this kernel cannot take left out with the reason.
+"""A ladder as a trial: each tier, stacked on those below, is an arm; tiers that this kernel cannot run are left out.
 
-In guests a tier may also be a kernel of its own, named or built, and words for its command line.
+In guests a tier may also have its own kernel, named or built, and words for its command line.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from ktrial.tuning.knobs.profile import Profile, Tier
 from ktrial.tuning.plans.model import Plan, Refusal
 from ktrial.tuning.plans.resolve import make_plan
 
-_HINT = "`ktrial profiles` lists all; docs/ladder.md shows how one is written"
+_HINT = "`ktrial profiles` lists them; docs/ladder.md shows how to write one"
 _SHOWN_REASONS = 3
 
 
 class Ladder(NamedTuple):
-    """What a ladder comes to: `control` is the lowest tier, or the machine (or the guest) as it is found."""
+    """A ladder on this machine: `control` is the lowest tier, or the unchanged machine or guest."""
 
     name: str
-    #: All of its tiers, run or not.
+    #: All tiers, run or not.
     tiers: tuple[str, ...]
     control: str
     baseline: Literal["found", "stock", "distro"]
     arms: Mapping[str, ArmFile]
-    #: Tier -> why it is not run: it needs a boot or a build, or changes nothing here.
+    #: Why each other tier is not run: it needs a boot or a build, or changes nothing here.
     not_run: Mapping[str, str]
 
 
 class BuiltTiers(NamedTuple):
-    """Tiers with fragments are built: `patches` are those that a person brings for tiers."""
+    """How tiers with fragments of a kernel configuration are built: `patches` are the user's files by tier."""
 
     patches: Mapping[str, tuple[str, ...]]
     exact: bool
@@ -49,7 +49,7 @@ class BuiltTiers(NamedTuple):
 def ladder_of(
     name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None, built: BuiltTiers | None = None
 ) -> Ladder:
-    """The tiers of a profile, each stacked on those before it; in guests `kernels` are those that tiers bring."""
+    """Return the tiers of a profile, each stacked on those before it; in guests, `kernels` are kernels by tier."""
     if name not in catalog.profiles:
         ladders = [profile.name for profile in catalog.profiles.values() if profile.tier]
         raise UnknownName("ladder", name, ladders, hint=_HINT)
@@ -66,8 +66,8 @@ def ladder_of(
     run = [tier for tier in tiers if tier.name not in not_run]
     arms = {control: ArmFile()} | dict(_stacked(run, kernels or {}, built))
     if len(arms) == 1:
-        hint = "--kernel TIER=KERNEL names the kernel of one, for a guest, and --tree builds those that it can"
-        raise BadInput(f"{name} has no tier that a running kernel takes", hint=hint)
+        hint = "in a guest, name the kernel of a tier with --kernel TIER=KERNEL, or build it with --tree"
+        raise BadInput(f"no tier of {name} works without another kernel", hint=hint)
     return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
 
 
@@ -79,7 +79,7 @@ def _check_kernels(profile: Profile, control: str, named: Iterable[str]) -> None
 
 
 def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: BuiltTiers | None) -> str | None:
-    """Return what keeps a tier from being run; in guests only a kernel that nobody named and that cannot be built."""
+    """Return why a tier cannot run; in guests only because its kernel is neither named nor can be built."""
     if built is not None and tier.fragments:
         return _why_not_built(tier, built)
     if kernels is None or (tier.build is not None and tier.name not in kernels):
@@ -92,11 +92,11 @@ def _why_not_built(tier: Tier, built: BuiltTiers) -> str | None:
     fragments = with_extended([one for one in tier.fragments if one in known], known)
     asked = [f"{what} {value}" for one in fragments for what, value in one.build.asked.items()]
     if built.exact and asked:
-        told = ", ".join(dict.fromkeys(asked))
-        return f"it asks for {told}, of which an exact guest says nothing; --mode emulated or kvm runs it"
-    patches = [f"{symbol} comes with {patch}" for one in fragments for symbol, patch in one.patches.items()]
+        listed = ", ".join(dict.fromkeys(asked))
+        return f"it asks for {listed}, on which an exact guest shows nothing; use --mode emulated or kvm"
+    patches = [f"{symbol} needs {patch}" for one in fragments for symbol, patch in one.patches.items()]
     if patches and tier.name not in built.patches:
-        return f"{'; '.join(patches)}: --patch {tier.name}=FILE brings it"
+        return f"{'; '.join(patches)}: add it with --patch {tier.name}=FILE"
     return None
 
 
@@ -120,7 +120,7 @@ def _stacked(
 
 
 def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
-    """The same where a tier of whose fragments no other kernel comes (`keys` tell them apart) has the one below it."""
+    """Return the ladder in which a tier with the same kernel (by `keys`) as the tier below uses that one's kernel."""
     arms: dict[str, ArmFile] = {}
     below = ladder.control
     for name, arm in ladder.arms.items():
@@ -131,7 +131,7 @@ def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
 
 
 def surely_run(ladder: Ladder) -> Ladder:
-    """The ladder without tiers that may yet turn out to add nothing: those with the kernel and the words below them."""
+    """Return the ladder without tiers that may add nothing: those with the kernel and the words of the tier below."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     for name, arm in ladder.arms.items():
@@ -142,7 +142,7 @@ def surely_run(ladder: Ladder) -> Ladder:
 
 
 def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False) -> dict[str, Plan]:
-    """Return what each tier changes here, and what of it cannot be set."""
+    """Return the plan of each tier on this machine."""
     prefix = () if ladder.baseline == "found" else (ladder.baseline,)
     nothing = Plan(title=ladder.name, changes=(), same=(), refusals=())
     return {
@@ -154,7 +154,7 @@ def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dang
 
 
 def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
-    """Return the ladder without tiers that add nothing here to the one before."""
+    """Return the ladder without tiers that add nothing to the one before. Raises BadInput if none is left."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     not_run = dict(ladder.not_run)
@@ -168,22 +168,22 @@ def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
         arms[name] = below = arm
         before = plans[name]
     if len(arms) == 1:
-        told = "; ".join(f"{name}: {why}" for name, why in not_run.items())
-        raise BadInput(f"no tier of {ladder.name} changes anything on this machine as it runs", hint=told)
+        reasons = "; ".join(f"{name}: {why}" for name, why in not_run.items())
+        raise BadInput(f"no tier of {ladder.name} changes anything on this machine", hint=reasons)
     return ladder._replace(arms=arms, not_run={name: not_run[name] for name in ladder.tiers if name in not_run})
 
 
 def left_out(ladder: Ladder, plans: Mapping[str, Plan]) -> dict[str, str]:
-    """Tier -> what of it is not set, of tiers that are run and add such a refusal to the control's."""
-    told = {}
+    """Return for each tier that runs what it cannot set, except what a lower tier could not set either."""
+    skipped = {}
     before = {one.address for one in plans[ladder.control].refusals}
     for name in ladder.arms:
         refused = {one.address: one for one in plans[name].refusals}
         new = [one for address, one in refused.items() if address not in before]
         if new:
-            told[name] = _join_refusals(new)
+            skipped[name] = _join_refusals(new)
         before |= set(refused)
-    return told
+    return skipped
 
 
 def _values(plan: Plan) -> tuple[object, ...]:
@@ -203,7 +203,7 @@ def _join_refusals(refusals: list[Refusal]) -> str:
 
 
 def ladder_trial(ladder: Ladder, template: TrialFile) -> TrialFile:
-    """Return the trial: every tier against the one before it and against the control, in the same blocks."""
+    """Return the trial of all tiers, each against the one before and the control, in the same blocks."""
     return msgspec.structs.replace(
         template, control=ladder.control, baseline=ladder.baseline, questions="ladder", arms=ladder.arms
     )

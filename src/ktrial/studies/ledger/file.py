@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger as a file beside the store: small, so that it is read where opening the store would take too long."""
+"""The ledger as a small file beside the store, for commands that cannot wait for the store to open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.kit.errors import KtrialError
 
 
 class LedgerFile:
-    """Written whole, or not at all."""
+    """A file that is replaced as a whole."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From trials to the ledger."""
+"""Turns stored trials into entries of the ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def entries_of(
     state: MachineState | None,
     knobs: Mapping[str, Knob],
 ) -> tuple[LedgerEntry, ...]:
-    """Return what a trial says of each of its arms against the control; a screening says nothing by itself."""
+    """Return an entry for each arm of a trial against the control; a screening has none."""
     from ktrial.judge.judge import judge
 
     protocol = protocol_in(log)
@@ -72,7 +72,7 @@ def entries_of(
 
 
 def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:
-    """Boots that nobody drew anew replicate nothing, however many there were, and builds of the same bytes neither."""
+    # Boots in an order that was not drawn replicate nothing, however many there are; nor do builds of the same bytes.
     if trial.file.guest is not None:
         return f"in {trial.file.guest.mode} guests"
     if protocol.replicate == "build" and repeated(builds_that_count(log)):
@@ -83,15 +83,15 @@ def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:
 
 
 def workload_of(trial: StoredTrial) -> str:
-    """Return what was measured: two trials have the same when they can supersede each other."""
+    """Return the workload as name and digest; only trials with the same workload can supersede each other."""
     file = trial.file
-    said = (file.suite, file.command, file.metrics, file.parameters, file.cpus)
-    digest = hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:8]
+    measured = (file.suite, file.command, file.metrics, file.parameters, file.cpus)
+    digest = hashlib.sha256(msgspec.json.encode(measured, order="deterministic")).hexdigest()[:8]
     return f"{file.suite or file.command[0].rpartition('/')[2]} {digest}"
 
 
 def held_values(changes: Iterable[str], state: MachineState | None, knobs: Mapping[str, Knob]) -> dict[str, str]:
-    """Return values of the knobs that interact with those changed, as the control had them."""
+    """Return the values that the control had for knobs that interact with the changed ones."""
     if state is None:
         return {}
     near = interacting(changes, knobs)
@@ -105,7 +105,7 @@ def held_values(changes: Iterable[str], state: MachineState | None, knobs: Mappi
 
 
 def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
-    """Return knobs that the catalog says to interact with these, or that the kernel changes with them."""
+    """Return the knobs that interact with these according to the catalog, or that the kernel changes with them."""
     changed = {address.partition("@")[0] for address in changes}
     near = {name for knob in changed if knob in knobs for name in (*knobs[knob].interacts, *knobs[knob].couples)}
     return (near & set(knobs)) - changed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine as it is now, to hold the ledger against."""
+"""Reads the current state of the machine, to compare the ledger with."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MACHINE_FACTS = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.ki
 
 
 def now_of(machine: Machine, entries: Sequence[LedgerEntry], knobs: Mapping[str, Knob]) -> Now:
-    """Return the machine as it is, as far as these entries ask."""
+    """Return the current machine, kernel and values of the knobs in these entries."""
     facts = machine.facts(_MACHINE_FACTS)
     addresses = {address for entry in entries for address in (*entry.changes, *entry.held)}
-    wanted = {name for address in addresses if (name := address.partition("@")[0]) in knobs and knobs[name].files}
-    meant = [address.partition("@")[2] for address in addresses]
-    states = observe(machine, [knobs[name] for name in sorted(wanted)], meant) if wanted else {}
+    names = {name for address in addresses if (name := address.partition("@")[0]) in knobs and knobs[name].files}
+    instances = [address.partition("@")[2] for address in addresses]
+    states = observe(machine, [knobs[name] for name in sorted(names)], instances) if names else {}
     values = {}
     for name, state in states.items():
         for instance in state.instances:

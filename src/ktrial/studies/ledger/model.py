@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: all that was tried on this machine, `ktrial.ledger/1`, and what of it still holds."""
+"""The ledger: everything that was tried on this machine, `ktrial.ledger/1`, and whether it still holds."""
 
-# Annotations are not put off: msgspec would compile each of them anew at every start.
+# No `from __future__ import annotations`: msgspec would evaluate every string annotation at each start.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -10,18 +10,18 @@ import msgspec
 from ktrial.judge.model.verdict import Effect, Verdict
 
 SCHEMA: Literal["ktrial.ledger/1"] = "ktrial.ledger/1"
-#: `kept` is in force now; `refused` was not shown to be better; `not applied` was, and is not in force.
+#: `kept` is in force now; `refused` was not shown to be better; `not applied` was, but is not in force.
 Standing = Literal["kept", "refused", "not applied", "untested", "unknown"]
 _SHOWN = 3
 _DECIDED = ("better", "worse", "equivalent")
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One arm of a trial, by the primary outcome.
+    """One arm of a trial, judged by the primary outcome.
 
-    `changes` are what it changed beside the control, `workload` what was measured, `held` the values of knobs that
-    interact with those, where they are known. `verdict` is null while the trial goes on. `superseded_by` is the later
-    trial of the same, `refuted` says that it found otherwise.
+    `changes` are its settings that differ from the control, `workload` is what was measured, `held` are known values of
+    knobs that interact with the changed ones. `verdict` is null while the trial runs. `superseded_by` is a later trial
+    of the same change, `refuted` says that its verdict differs.
     """
 
     trial: str
@@ -49,32 +49,32 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def what(self) -> str:
-        """`vm.swappiness=10, …`: what was tried, the first of many settings."""
-        told = [] if self.manual is None else [self.manual]
-        told += [f"{name}={value}" for name, value in {**self.changes, **self.environment}.items()]
-        if len(told) > _SHOWN + 1:
-            told[_SHOWN:] = [f"and {len(told) - _SHOWN} more"]
-        return ", ".join(told) or ("nothing: a placebo" if self.placebo else "nothing")
+        """The first changes of the arm, as text: `vm.swappiness=10, …`."""
+        parts = [] if self.manual is None else [self.manual]
+        parts += [f"{name}={value}" for name, value in {**self.changes, **self.environment}.items()]
+        if len(parts) > _SHOWN + 1:
+            parts[_SHOWN:] = [f"and {len(parts) - _SHOWN} more"]
+        return ", ".join(parts) or ("nothing (a placebo)" if self.placebo else "nothing")
 
     def is_about(self, knob: str) -> bool:
-        """Return whether it changed the knob, or one of its instances where an address is given."""
+        """Return whether the arm changed the knob; `knob` may also be the address of one instance."""
         return any(knob in {address, address.partition("@")[0]} for address in self.changes)
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """`trials` are the entries of each trial that is in it, of screenings none."""
+    """The whole ledger. `trials` maps each trial to its entries; a screening has none."""
 
     schema: Literal["ktrial.ledger/1"] = SCHEMA
     trials: Mapping[str, tuple[LedgerEntry, ...]] = {}
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """All entries, the newest first, each with the later one that stands in its place."""
+        """All entries, the newest first, each linked to the later trial that supersedes it."""
         return link_entries([entry for entries in self.trials.values() for entry in entries])
 
 
 class Now(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine as it is: what an entry is held against. `values` are shown texts by address."""
+    """The current state of the machine. `values` are the shown texts by address."""
 
     machine: str
     kernel: str | None
@@ -82,7 +82,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def link_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
-    """Return the newest first; of those that tried the same, each knows the next one that was decided."""
+    """Return the entries, newest first, each linked to the next decided trial of the same change."""
     later: dict[bytes, LedgerEntry] = {}
     found = []
     for entry in sorted(entries, key=lambda one: (-one.started_unix_ms, one.trial)):
@@ -105,21 +105,21 @@ def link_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
 
 
 def changed_since(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
-    """Return what is not as it was when it was measured: then it was measured under other settings."""
-    told = []
+    """Return which conditions have changed since the entry was measured."""
+    changes = []
     if entry.kernel is not None and now.kernel is not None and entry.kernel != now.kernel:
-        told.append(f"the kernel was {entry.kernel}, it is {now.kernel}")
+        changes.append(f"the kernel was {entry.kernel}, now it is {now.kernel}")
     if entry.machine != now.machine:
-        told.append(f"the machine was {entry.machine}")
+        changes.append(f"the machine was {entry.machine}")
     for address, before in entry.held.items():
         value = now.values.get(address)
         if value is not None and value != before and address not in entry.changes:
-            told.append(f"{address} was {before}, it is {value}")
-    return tuple(told)
+            changes.append(f"{address} was {before}, now it is {value}")
+    return tuple(changes)
 
 
 def standing(entry: LedgerEntry, now: Now) -> Standing:
-    """Return what came of it on this machine."""
+    """Return whether the change is in force on this machine, and if not, why."""
     if entry.verdict is None:
         return "untested"
     if entry.manual is not None:
@@ -134,6 +134,6 @@ def standing(entry: LedgerEntry, now: Now) -> Standing:
 
 
 def of_knob(entries: Sequence[LedgerEntry], knob: str) -> tuple[LedgerEntry, ...]:
-    """Return those that changed the knob, and nothing but it first."""
+    """Return the entries that changed the knob, those with the fewest other changes first."""
     about = [entry for entry in entries if entry.is_about(knob)]
     return tuple(sorted(about, key=lambda entry: len(entry.changes) + len(entry.environment)))

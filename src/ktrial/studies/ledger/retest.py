@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which trial is to be repeated, and with what."""
+"""Chooses the trial that `ktrial retest` repeats, and its protocol."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ktrial.trial.protocol.file import TrialFile
 
 
 def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
-    """Return the name of the trial that is meant. Raises BadInput if none is."""
+    """Return the name of a trial to repeat: of `what` (a trial or a knob), or the first outdated one."""
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]
         if not outdated:
-            hint = "`ktrial retest TRIAL` repeats one all the same; `ktrial ledger` lists them"
-            raise BadInput("nothing was measured under other settings than these", hint=hint)
+            hint = "`ktrial retest TRIAL` repeats any trial; `ktrial ledger` lists them"
+            raise BadInput("nothing to retest: no trial is out of date", hint=hint)
         return outdated[0].trial
     about = [one for one in entries if one.is_about(what)]
     if not about:
@@ -29,9 +29,9 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
 
 
 def again(file: TrialFile) -> TrialFile:
-    """Return the same protocol with a seed that is drawn anew. Raises BadInput for a screening."""
+    """Return the same protocol without its seed, so that a new one is drawn. Raises BadInput for a screening."""
     if file.screen is not None:
-        raise BadInput(f"{file.name} screens settings", hint="`ktrial blame … --fresh` begins anew")
+        raise BadInput(f"cannot repeat {file.name}: it is a screening", hint="start over with `ktrial blame … --fresh`")
     plain = {
         name: msgspec.structs.replace(arm, placebo=arm.placebo and arm.changes_nothing)
         for name, arm in file.arms.items()

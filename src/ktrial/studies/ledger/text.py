@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger as a table, as Markdown, and what of it is about one knob."""
+"""The ledger as a table and as Markdown, and the lines on one knob for `ktrial explain`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ktrial.judge.model.words import percent_text, range_text, value_log_ratio
 from ktrial.kit.tables import clean, labelled, paragraph, table
 from ktrial.studies.ledger.model import LedgerEntry, Now, changed_since, standing
 
-_HEADERS = ("date", "tried", "in", "verdict", "change", "interval", "now", "trial")
+_HEADERS = ("date", "tried", "outcome", "verdict", "change", "interval", "now", "trial")
 _SHOWN = 6
-#: From this width on the table can be read.
+#: The table needs at least this width to be readable.
 _WIDE = 120
 _DATE, _VERDICT = 12, 18
 
@@ -20,7 +20,7 @@ _DATE, _VERDICT = 12, 18
 def ledger_text(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> str:
     """Return all entries, the newest first."""
     if not entries:
-        return "Nothing was tried here yet. `ktrial try vm.swappiness=10` tries something.\n"
+        return "No trials on this machine yet. Start one, for example: ktrial try vm.swappiness=10\n"
     rows = [_row(entry, now) for entry in entries]
     if width >= _WIDE:
         return table(_HEADERS, rows, width=width, whole=1) + f"\n\n{_legend()}\n"
@@ -29,7 +29,7 @@ def ledger_text(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> str:
 
 
 def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
-    """Yield a row where the table would be too narrow to be read."""
+    """Yield a row as lines, for a terminal too narrow for the table."""
     date, tried, outcome, verdict, change, interval, standing_now, trial = row
     yield labelled(date, f"{verdict}: {tried}", width=width, label_columns=_DATE)
     yield labelled(
@@ -44,15 +44,15 @@ def ledger_markdown(entries: Sequence[LedgerEntry], now: Now) -> str:
 
 
 def measured_lines(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> list[str]:
-    """Return what `ktrial explain` says of own trials."""
+    """Return the lines of `ktrial explain` on trials of this machine."""
     if not entries:
         return []
     lines = ["", "measured here"]
     for entry in entries[:_SHOWN]:
-        told = f"{entry.what} in {entry.outcome} ({entry.workload.partition(' ')[0]}): {_effect_words(*_change(entry))}"
-        where = f"kernel {entry.kernel or '?'}, {entry.scope}, to {entry.control}"
+        where = f"kernel {entry.kernel or '?'}, {entry.scope}, against {entry.control}"
         label = f"  {entry.verdict or 'open'}"
-        text = f"{told} [{_date(entry)}, {entry.trial}; {where}]"
+        text = f"{entry.what} in {entry.outcome} ({entry.workload.partition(' ')[0]}): "
+        text += f"{_effect_words(*_change(entry))} [{_date(entry)}, {entry.trial}; {where}]"
         lines.append(labelled(label, text, width=width, label_columns=_VERDICT))
         lines += [labelled("", doubt, width=width, label_columns=_VERDICT) for doubt in _doubts(entry, now)]
     if len(entries) > _SHOWN:
@@ -68,7 +68,7 @@ def _doubts(entry: LedgerEntry, now: Now) -> list[str]:
         found.append(f"{'Refuted' if entry.refuted else 'Superseded'} by {entry.superseded_by}.")
     changed = changed_since(entry, now)
     if changed and entry.superseded_by is None:
-        found.append(f"Measured under other settings: {'; '.join(changed)}. `ktrial retest {entry.trial}`")
+        found.append(f"Measured under other conditions: {'; '.join(changed)}. Repeat: `ktrial retest {entry.trial}`")
     return found
 
 
@@ -77,12 +77,12 @@ def _row(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
     if entry.superseded_by is not None:
         verdict += " (refuted)" if entry.refuted else " (superseded)"
     elif changed_since(entry, now):
-        verdict += " (other settings)"
+        verdict += " (outdated)"
     return (_date(entry), entry.what, entry.outcome, verdict, *_change(entry), standing(entry, now), entry.trial)
 
 
 def _change(entry: LedgerEntry) -> tuple[str, str]:
-    """Of the value, not of the score: the estimate, and its interval."""
+    """Return estimate and interval, as changes of the value, not of the score."""
     effect = entry.effect
     if effect is None:
         return "-", "-"
@@ -95,7 +95,7 @@ def _change(entry: LedgerEntry) -> tuple[str, str]:
 
 
 def _effect_words(change: str, interval: str) -> str:
-    return "without an estimate" if change == "-" else f"{change} ({interval})" if interval != "-" else change
+    return "no estimate" if change == "-" else f"{change} ({interval})" if interval != "-" else change
 
 
 def _date(entry: LedgerEntry) -> str:
@@ -107,4 +107,4 @@ def _cell(text: str) -> str:
 
 
 def _legend() -> str:
-    return "kept: in force now; refused: not shown to be better; not applied: better, and not in force."
+    return "kept: in force now; refused: not shown to be better; not applied: better, but not in force."

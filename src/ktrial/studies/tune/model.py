@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning a machine by trials: what is asked, what is kept and why, `ktrial.receipt/1`."""
+"""Tuning a machine by trials: the question, and the receipt of what was kept and why, `ktrial.receipt/1`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.trial.protocol.file import TrialFile
 
 
 class TuneArm(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate as an arm: the knob and its settings, address -> value."""
+    """One candidate as an arm: the knob, and its values by address."""
 
     name: str
     knob: str
@@ -21,14 +21,14 @@ class TuneArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TuneGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Candidates that one workload tells apart. `trial` says what is measured; its arms are not used."""
+    """Candidates that share a workload. `trial` says what is measured; its arms are not used."""
 
     trial: TrialFile
     arms: tuple[TuneArm, ...]
 
 
 class TuneQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is tried for a goal or a profile."""
+    """Everything to try for a goal or a profile."""
 
     name: str
     groups: tuple[TuneGroup, ...]
@@ -36,7 +36,7 @@ class TuneQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one candidate; `reason` says why it is kept or not, `trial` is null of what was not tried."""
+    """The result of one candidate; `reason` says why it is kept or not, `trial` is null if it was not tried."""
 
     settings: Mapping[str, str]
     kept: bool
@@ -49,7 +49,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TuneReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was kept and refused, by which trials, and how to undo it. `transaction` null: nothing was applied."""
+    """What was kept and refused, by which trials, and how to undo it. `transaction` is null if nothing is applied."""
 
     schema: Literal["ktrial.receipt/1"] = "ktrial.receipt/1"
     name: str
@@ -64,5 +64,5 @@ class TuneReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def undo(self) -> str | None:
-        """The command that puts all of it back, and what was applied after it."""
+        """The command that reverts these settings, and everything that was applied later."""
         return None if self.transaction is None else f"ktrial revert --to {self.transaction - 1}"

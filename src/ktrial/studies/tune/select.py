@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From candidates to what is kept: those that a trial calls better, that break no guard, and that hold together.
+"""Selects the candidates to keep: those that a trial finds better, alone and together, and that break no guard.
 
-The course is a pure function of its trials, as that of a blame is, so it goes on from the store alone.
+The course is a pure function of its trials, as in a blame, so it can be resumed from the store alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ktrial.studies.goals import Candidate
 from ktrial.studies.tune.model import Tried, TuneArm, TuneGroup, TuneQuestion, TuneReceipt
 from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
-#: More arms make a block so long that the machine drifts inside it, and share the error of being wrong.
+#: More arms would make a block so long that the machine drifts within it, and leave each less of the error rate.
 MOST_ARMS = 8
 TOGETHER = "together"
 _UNNAMED = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -26,7 +26,7 @@ Course = Generator[TrialFile, BlamePart, TuneReceipt]
 
 
 def groups_of(candidates: Iterable[Candidate], template: TrialFile) -> tuple[TuneGroup, ...]:
-    """Candidates by what measures them, no more in a group than one trial takes."""
+    """Group candidates by measure, with no more in a group than one trial can hold."""
     by_measure: dict[tuple[str, str], list[Candidate]] = {}
     for one in candidates:
         by_measure.setdefault((one.measure.suite, one.measure.primary), []).append(one)
@@ -47,16 +47,16 @@ def _arm(number: int, one: Candidate) -> TuneArm:
 
 
 def follow(question: TuneQuestion, parts: Iterable[BlamePart]) -> TrialFile | TuneReceipt:
-    """Return the trial that comes after these, or what is to be kept."""
+    """Return the trial that follows these, or the receipt."""
     course = _course(question)
     try:
-        wanted = next(course)
+        following = next(course)
         for part in parts:
-            wanted = course.send(part)
+            following = course.send(part)
     except StopIteration as end:
         receipt: TuneReceipt = end.value
         return receipt
-    return wanted
+    return following
 
 
 def _course(question: TuneQuestion) -> Course:
@@ -72,7 +72,7 @@ def _course(question: TuneQuestion) -> Course:
             settings = {address: value for one in kept for address, value in one.settings.items()}
             part = yield _trial(question, group, f"{number}.{TOGETHER}", {TOGETHER: settings}, len(parts))
             parts.append(part)
-            found = _held_together(found, part)
+            found = _judge_together(found, part)
         tried += found
     return TuneReceipt(
         name=question.name,
@@ -96,17 +96,17 @@ def _trial(
 
 
 def _judge_arm(arm: TuneArm, part: BlamePart) -> Tried:
-    """Kept only where it is better by the primary outcome and no guard is broken."""
+    """Return the result of an arm, kept only if it is better by the primary outcome and breaks no guard."""
     of_arm = [one for one in part.judgement.judged if one.arm == arm.name and one.against == CONTROL]
     primary = next(one for one in of_arm if one.role == "primary")
     broken = [one.outcome for one in of_arm if one.guard == "broken"]
     is_better = primary.verdict == "better"
     if broken:
-        reason = f"{primary.verdict or 'open'}, and breaks the guard of {', '.join(broken)}"
+        reason = f"{primary.verdict or 'undecided'}, but breaks the guard {', '.join(broken)}"
     elif is_better:
         reason = "better, and breaks no guard"
     else:
-        reason = str(primary.verdict or "not decided")
+        reason = str(primary.verdict or "undecided")
     return _tried(arm.settings, primary, part, kept=is_better and not broken, reason=reason)
 
 
@@ -124,13 +124,13 @@ def _tried(settings: Mapping[str, str], judged: OutcomeJudgement, part: BlamePar
 
 
 def _one_value_each(arms: Sequence[TuneArm], found: Sequence[Tried]) -> list[Tried]:
-    """Of several values of a knob that are better, the one with the largest effect."""
+    """Keep only the value with the largest effect, out of several better values of a knob."""
     best: dict[str, Tried] = {}
     for arm, one in zip(arms, found, strict=True):
         if one.kept and _size(one) > _size(best.get(arm.knob)):
             best[arm.knob] = one
     return [
-        msgspec.structs.replace(one, kept=False, reason="better, and another value of the knob is better still")
+        msgspec.structs.replace(one, kept=False, reason="better, but another value of the knob is better still")
         if one.kept and best[arm.knob] is not one
         else one
         for arm, one in zip(arms, found, strict=True)
@@ -141,8 +141,8 @@ def _size(one: Tried | None) -> float:
     return float("-inf") if one is None or one.effect is None else one.effect.estimate
 
 
-def _held_together(found: Sequence[Tried], part: BlamePart) -> list[Tried]:
-    """Return all of them where they are better together too; else the best one alone."""
+def _judge_together(found: Sequence[Tried], part: BlamePart) -> list[Tried]:
+    """Keep all of them if they are better together too, otherwise only the best one."""
     together = _judge_arm(TuneArm(name=TOGETHER, knob="", settings={}), part)
     if together.kept:
         return [

@@ -11,7 +11,7 @@ from ktrial.studies.tune.model import Tried, TuneQuestion, TuneReceipt
 
 
 def receipt_text(receipt: TuneReceipt, *, width: int) -> str:
-    """Return what was kept and why, what was refused and why, and how to undo it."""
+    """Return what was kept, what was refused, the reasons, and how to undo it."""
     kept = [one for one in receipt.tried if one.kept]
     refused = [one for one in receipt.tried if not one.kept]
     lines = []
@@ -26,24 +26,24 @@ def receipt_text(receipt: TuneReceipt, *, width: int) -> str:
         lines += ["Nothing is kept: no candidate was shown to be better.", ""]
     elif receipt.transaction is None:
         settings = " ".join(f"{address}={value}" for address, value in receipt.kept.items())
-        lines += [f"Nothing is applied yet:  ktrial apply {settings}", ""]
+        lines += [f"Not applied yet. To apply:  ktrial apply {settings}", ""]
     else:
-        lines += [f"Applied as transaction {receipt.transaction}, until it is reverted or the machine boots.", ""]
+        lines += [f"Applied as transaction {receipt.transaction}, until it is reverted or the machine reboots.", ""]
         lines += [f"undo: {receipt.undo}", ""]
     lines.append(paragraph(f"{receipt.runs} runs in {', '.join(receipt.trials) or 'no trial'}", width=width))
     return "\n".join(lines) + "\n"
 
 
 def _row(one: Tried) -> tuple[str, str, str, str]:
-    told = ", ".join(f"{address}={value}" for address, value in one.settings.items())
+    settings = ", ".join(f"{address}={value}" for address, value in one.settings.items())
     effect = one.effect
     if effect is None or effect.scale != "log":
-        return told, "-", "-", one.reason
+        return settings, "-", "-", one.reason
     change = percent_text(value_log_ratio(effect.estimate, one.direction))
     if effect.low is None or effect.high is None:
-        return told, change, "-", one.reason
+        return settings, change, "-", one.reason
     ends = (value_log_ratio(end, one.direction) for end in (effect.low, effect.high))
-    return told, change, range_text(*ends), one.reason
+    return settings, change, range_text(*ends), one.reason
 
 
 def tune_text(question: TuneQuestion, left_out: Mapping[str, str], *, width: int) -> str:
@@ -52,7 +52,7 @@ def tune_text(question: TuneQuestion, left_out: Mapping[str, str], *, width: int
     for group in question.groups:
         settings = ", ".join(f"{name}={value}" for arm in group.arms for name, value in arm.settings.items())
         what = group.trial.suite or " ".join(group.trial.command)
-        told = f"by {group.trial.primary or 'the headline'} of {what}: {settings}"
-        lines.append(paragraph(told, width=width, indent="  "))
+        text = f"measured by {group.trial.primary or 'the headline'} of {what}: {settings}"
+        lines.append(paragraph(text, width=width, indent="  "))
     lines += [paragraph(f"skipped: {name}: {why}", width=width, indent="  ") for name, why in left_out.items()]
     return "\n".join(lines) + "\n"
