@@ -89,7 +89,7 @@ def test_the_tiers_of_arashi_are_built_on_top_of_each_other(sources: tuple[str, 
     assert any("lateness-p99*" in line for line in lines[at:])
     assert "in force already: mglru:enabled, kconfig:LRU_GEN, kconfig:LRU_GEN_ENABLED" in " ".join(done.stdout.split())
     assert "T2a not run: it asks for the compiler clang" in " ".join(done.stderr.split())
-    assert "T3b not run: SCHED_BORE comes with BORE" in " ".join(done.stderr.split())
+    assert "T3b not run: SCHED_BORE needs BORE" in " ".join(done.stderr.split())
     lowest, first, third = there(*words)
     assert [one["fragments"][:-1] for one in (lowest, first, third)] == [
         [],

@@ -160,7 +160,7 @@ def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) 
     if series.drift.p >= 0.05:
         if (found := _drift_alone(series, (arm, control), estimate)) is not None:
             return found
-        sentence = f"the runs show no drift (Theil-Sen, p = {series.drift.p:.2g})"
+        sentence = f"no drift over the runs (Theil-Sen, p = {series.drift.p:.2g})"
         return Check(name="no drift", holds=True, value=made, sentence=sentence)
     share = abs(made / estimate) if estimate else math.inf
     size = f"explains {share:.2g} times this effect" if math.isfinite(share) else "exceeds the effect, which is zero"

@@ -114,7 +114,7 @@ def test_a_log_is_judged_and_written_again() -> None:
     data = api.write_log(log)
     assert tuple(api.read_log(data)) == tuple(log)
     assert api.audit(log) == audit(log)
-    with pytest.raises(api.BadInput, match="a trial without a protocol"):
+    with pytest.raises(api.BadInput, match="the log of the trial is empty"):
         api.read_log(b"", "t.log")
 
 

@@ -56,7 +56,7 @@ def test_columns_that_are_groups_are_compared_and_checked_again(machine: FakeRoo
     ran = machine.run("import", str(COLUMNS), "--groups", "stock,tuned", "--value", "time_s", "--direction", "lower")
     assert ran.status == 0, ran.err
     compared = machine.run("compare", "stock", "tuned", "--json")
-    assert "order of the runs is not known" in compared.out
+    assert "order of the runs is unknown" in compared.out
     (tmp_path / "c.json").write_text(compared.out)
     bundle = str(tmp_path / "b.tar.zst")
     assert machine.run("bundle", bundle, "--comparison", str(tmp_path / "c.json")).status == 0

@@ -39,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("blame", "--known", "worse", "--", "true"), "nothing to try"),
         (("blame", "vm.swapiness=1", "--", "true"), "did you mean vm.swappiness?"),
         (("ledger", "--json", "--markdown"), "cannot combine --markdown with --json"),
-        (("retest",), "nothing was measured under other settings"),
+        (("retest",), "nothing to retest: no trial is out of date"),
         (("retest", "x"), "no trial was made here yet"),
     ],
 )
@@ -70,7 +70,7 @@ def test_proposals_are_of_the_machine_that_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_the_ledger_of_nothing_is_said() -> None:
-    assert "Nothing was tried here yet" in run("ledger")[1]
+    assert "No trials on this machine yet" in run("ledger")[1]
 
 
 def test_a_ladder_and_a_tuning_say_what_they_would_do() -> None:

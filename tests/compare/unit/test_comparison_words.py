@@ -48,7 +48,7 @@ def answer(*outcomes: OutcomeComparison, arms: tuple[str, ...] = ("b",), **field
         ("better", {"worth": "likely"}, ": better; it is likely to matter."),
         ("worse", {"worth": "unclear"}, ": worse; whether it matters is not clear."),
         ("equivalent", {}, ": within the margin of 2 %, a real difference, but below it."),
-        ("different", {"why": "cause open: x"}, "33 % to 37 % less: different, cause open: x."),
+        ("different", {"why": "cause unknown: x"}, "33 % to 37 % less: different, cause unknown: x."),
         (
             "no difference seen",
             {},

@@ -148,7 +148,7 @@ def test_voids_of_one_arm_refuse() -> None:
     assert validity_checks.voids({"case": 7}, visits, 100, None) == []
     # Of 12 against 1 it is 0.0027, and only the arm that has more is named.
     (found_more,) = validity_checks.voids({"case": 12, "control": 1}, visits, 100, None)
-    assert "the turn of case" in found_more.sentence
+    assert "visits to case voided their block" in found_more.sentence
 
 
 def test_an_arm_of_few_visits_is_named_by_more_than_one_chance_in_a_hundred() -> None:
@@ -203,5 +203,5 @@ def test_a_knob_may_fail_to_hold_once() -> None:
     assert validity_checks.knob_voids(["a is gone"]) is None
     found = validity_checks.knob_voids(["a is gone", "b is gone"])
     assert found is not None
-    assert found.sentence == "settings did not hold in 2 blocks (limit 1), the last: b is gone"
+    assert found.sentence == "settings changed in 2 blocks (limit 1), the last: b is gone"
     assert found.level == "refuse"

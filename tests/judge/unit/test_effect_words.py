@@ -100,7 +100,7 @@ def test_ends_that_look_alike_get_more_digits() -> None:
 
 
 def test_no_number_is_no_effect() -> None:
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="must be a number"):
         percent_text(math.nan)
 
 

@@ -184,7 +184,7 @@ def test_what_cannot_be_analysed_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     apart = labelled({(0, 0): [1.0, 2.0], (1, 1): [3.0, 4.0]})
     assert "share no block" in str(two_way(*apart))
     alone = labelled({(0, 0): [1.0], (0, 1): [2.0]})
-    assert "no run is left" in str(two_way(*alone))
+    assert "too few runs" in str(two_way(*alone))
     unequal = labelled({(0, 0): [1.0, 2.0], (0, 1): [3.0], (1, 0): [1.0], (1, 1): [2.0]})
     monkeypatch.setattr(factors, "SOLVED_LEVELS", 3)
     assert "too many" in str(two_way(*unequal))

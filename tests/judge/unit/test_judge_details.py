@@ -91,7 +91,7 @@ def test_a_planned_cap_is_no_larger_than_its_questions_need() -> None:
         (
             PRIMARY,
             0.0,
-            "values that are zero, negative or not finite: declare it as a counter, or take another outcome",
+            "values that are zero, negative or not finite: declare it as a counter, or choose another outcome",
         ),
         (COUNTED, -1.0, "values that are negative or not finite"),
     ],
@@ -207,7 +207,7 @@ def test_only_a_broken_guard_is_a_finding(scale: str, allowed: str) -> None:
             "g.kept": {"control": control, "case": control},
         },
     )
-    sentence = f"case is worse in g.broken by more than the {allowed} that is allowed"
+    sentence = f"case is worse in g.broken by more than the allowed {allowed}"
     assert only(log, "g.broken").findings == (Finding(kind="guard-broken", level="suspect", sentence=sentence),)
     assert of_kind(judge(log), "guard-broken") == list(only(log, "g.broken").findings)
 
@@ -269,7 +269,7 @@ def test_a_placebo_that_differs_convicts_the_set_up(mean: float, verdict: str) -
     scores = {TIME: {arm: noise(7, 0.005, seed, effects[arm]) for seed, arm in enumerate(effects)}}
     (found,) = of_kind(judge(log_of(protocol(arms=arms), scores)), "placebo")
     assert found.level == "suspect"
-    assert found.sentence == f"the placebo again is {verdict} than control in {TIME}: nothing differs"
+    assert found.sentence == f"the placebo again is {verdict} than control in {TIME}, but changes nothing"
     assert of_kind(judge(pair_log(protocol(), noise(7, mean=mean))), "placebo") == []
 
 

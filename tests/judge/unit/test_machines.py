@@ -104,8 +104,8 @@ def test_a_machine_that_tells_nothing_by_itself_is_named_and_left_out() -> None:
     assert found.pooled is not None
     told = {one.machine: one.why for one in found.pooled.machines if one.effect is None}
     assert told == {
-        "phone": "6 blocks give no interval to pool",
-        "cloud": "its runs are not in blocks: what a machine tells by itself needs them",
+        "phone": "cannot pool 6 blocks: they give no interval",
+        "cloud": "its runs are not in blocks, which the effect on one machine needs",
         "shelf": "it has not measured both arms",
     }
     assert [one.machine for one in found.pooled.together] == list(EFFECTS)

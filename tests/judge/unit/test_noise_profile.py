@@ -22,7 +22,7 @@ def test_what_changed_makes_it_stale() -> None:
     assert PROFILE.why_stale(now, 31 * DAY_MS) == (
         "tool versions was hackbench 2.5, is hackbench 2.6",
         "kernel release was 6.12, is 6.13",
-        "governor was performance, is not known",
+        "governor was performance, is unknown",
         "it is 31 days old (limit 30)",
     )
     assert PROFILE.why_stale(replace(KEY, visits="boot"), 0) == ("visits was run, is boot",)

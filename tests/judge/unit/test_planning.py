@@ -55,7 +55,7 @@ def test_smallest_effect_and_blocks_to_detect_are_inverse() -> None:
 
 @pytest.mark.parametrize("sd", [-0.01, math.inf, math.nan])
 def test_what_is_no_spread_plans_nothing(sd: float) -> None:
-    with pytest.raises(BadInput, match="is not a spread to plan with"):
+    with pytest.raises(BadInput, match="cannot plan with a spread of"):
         blocks_to_detect(sd, 0.05)
 
 
@@ -78,7 +78,7 @@ def test_a_forecast_says_when_the_budget_is_too_small() -> None:
         forecast(PILOT, detect=0.05, margin=0.02, budget=5)
     with pytest.raises(BadInput, match="effect to detect"):
         forecast(PILOT, detect=0, margin=0.02)
-    with pytest.raises(BadInput, match=r"^margin 0: it must be above 0"):
+    with pytest.raises(BadInput, match=r"^margin: expected a value above 0, got 0"):
         blocks_to_show_equivalence(0.03, 0)
 
 

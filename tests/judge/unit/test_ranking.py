@@ -30,7 +30,7 @@ def test_all_pairs_are_scipys_test_with_holm() -> None:
 
 
 def test_too_few_blocks_or_arms_are_refused() -> None:
-    with pytest.raises(BadInput, match="6 blocks cannot tell 3 pairs apart"):
+    with pytest.raises(BadInput, match="6 blocks cannot decide 3 pairs"):
         all_pairs({name: np.zeros(6) for name in "abc"})
     with pytest.raises(BadInput, match="two arms"):
         all_pairs({"a": np.zeros(12)})

@@ -123,10 +123,10 @@ def test_outcomes_beside_the_primary_one_share_the_error_among_them(count: int) 
 def test_a_setting_that_makes_runs_fail_is_told() -> None:
     found = judge(carried_out(protocol(), fails="e"))
     assert found.next.action == "stop"
-    assert "6 of 6 blocks have a run that failed" in found.next.reason
+    assert "6 of 6 blocks have a failed run" in found.next.reason
     (finding,) = found.findings
     assert (finding.kind, finding.level) == ("fails-with", "suspect")
-    assert "they have e on, and no other run has" in finding.sentence
+    assert "all of them, and no other runs, have e on" in finding.sentence
 
 
 def test_settings_that_do_not_hold_and_tools_that_measure_something_else_are_told() -> None:
@@ -142,7 +142,7 @@ def test_settings_that_do_not_hold_and_tools_that_measure_something_else_are_tol
         if isinstance(one, BlockDrawn) and one.block < 4
     ]
     (finding,) = judge([*log, *voids]).findings
-    assert finding.sentence == "settings did not hold in 2 blocks (limit 1), the last: 3 went wrong"
+    assert finding.sentence == "settings changed in 2 blocks (limit 1), the last: 3 went wrong"
     assert judge([*log, *voids[:2]]).findings == ()
     wrong = msgspec.structs.replace(log[-1], measurements={}, failure=f"tool: {ANOTHER}: asked for 4 threads")
     refused = judge([*log[:-1], wrong])
@@ -161,7 +161,7 @@ def test_a_block_with_a_run_that_failed_is_made_up_for() -> None:
 
 def test_six_blocks_with_a_run_that_failed_end_it_where_they_are_half_of_all() -> None:
     half = judge(carried_out(protocol(), culprit="nobody", noise=5, crashed=range(7, 13)))
-    assert half.next.reason == "6 of 12 blocks have a run that failed"
+    assert half.next.reason == "6 of 12 blocks have a failed run"
     fewer = judge(carried_out(protocol(), culprit="nobody", noise=5, crashed=range(9, 15), blocks=14))
     assert fewer.next.action == "go on"
 
@@ -199,10 +199,10 @@ def test_it_ends_at_the_cap_and_where_somebody_ended_it() -> None:
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"cap": None}, "cap = None"),
-        ({"cap": 73}, "cap = 73"),
-        ({"screen": Screen(settings=("a",))}, "one setting is not a choice"),
-        ({"seed": 8}, "is not there"),
+        ({"cap": None}, "for a screening, got None"),
+        ({"cap": 73}, "for a screening, got 73"),
+        ({"screen": Screen(settings=("a",))}, "blame needs at least two settings"),
+        ({"seed": 8}, "the screening lacks the arm"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", scale="count")}}, "counter"),
     ],
 )
@@ -216,7 +216,7 @@ def test_two_settings_and_the_smallest_cap_are_enough() -> None:
     arms = tuple(TrialArm(name=name) for name in ("control", *screened_arms(len(settings), 7, FIRST_LOOK)))
     log = [protocol(arms=arms, cap=FIRST_LOOK, screen=Screen(settings=settings))]
     assert judge(log).next.action == "go on"
-    with pytest.raises(BadInput, match=f"cap = {FIRST_LOOK - 1} of a screening"):
+    with pytest.raises(BadInput, match=rf"cap: expected .* blocks for a screening, got {FIRST_LOOK - 1}"):
         judge([protocol(cap=FIRST_LOOK - 1)])
 
 

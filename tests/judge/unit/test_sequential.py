@@ -82,7 +82,7 @@ def test_looks_and_caps_are_those_of_the_tables() -> None:
     assert list(looks(20, 2)) == [9, 12, 16, 20]
     assert [cap_of(blocks) for blocks in (1, 7, 8, 9)] == [7, 7, 9, 9]
     assert cap_of(LOOKS[-1]) == LOOKS[-1]
-    with pytest.raises(BadInput, match=f"{LOOKS[-1] + 1} blocks are more than a trial may have"):
+    with pytest.raises(BadInput, match=f"{LOOKS[-1] + 1} blocks are too many"):
         cap_of(LOOKS[-1] + 1)
 
 

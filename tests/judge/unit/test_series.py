@@ -89,7 +89,7 @@ def test_runs_of_one_arm_that_depend_on_each_other_are_seen_beside_another_arm()
         check = series.dependence_of(*pair)
         assert check is not None
         assert check.holds is False
-        assert "runs of a that follow each other are alike (lag-1 autocorrelation 0." in check.sentence
+        assert "consecutive runs of a are alike (lag-1 autocorrelation 0." in check.sentence
 
 
 def test_independent_runs_are_seldom_taken_for_dependent_or_drifting() -> None:
@@ -115,7 +115,7 @@ def test_arms_that_drift_apart_are_seen_though_together_they_do_not() -> None:
     assert check is not None
     assert check.holds is False
     assert check.value == pytest.approx(-3.0, rel=0.15)
-    assert check.sentence.startswith("the runs of b drifted, those of all arms together did not")
+    assert check.sentence.startswith("the runs of b drifted, although all arms together did not")
 
 
 @pytest.mark.parametrize("arms", ["ab", "abc"])
@@ -138,7 +138,7 @@ def test_a_difference_that_changes_with_the_block_is_a_finding(arms: str) -> Non
     _, tables, found = analyse(runs, "a", "difference", 0.05, True)
     (finding,) = found
     assert (finding.kind, finding.level) == ("interaction", "suspect")
-    assert "another amount in each block, beyond the noise within blocks (F(" in finding.sentence
+    assert "changes from block to block by more than the noise within blocks (F(" in finding.sentence
     assert [pair.differs for table in tables for pair in table.pairs] == [False] * (3 if arms == "abc" else 0)
 
 

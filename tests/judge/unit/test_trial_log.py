@@ -61,18 +61,21 @@ def test_a_log_that_was_cut_off_holds_what_was_whole(size: int) -> None:
     if whole:
         assert decode(data, "log") == EVENTS[:whole]
     else:
-        with pytest.raises(BadInput, match="without a protocol"):
+        with pytest.raises(BadInput, match="is empty"):
             decode(data, "log")
 
 
 @pytest.mark.parametrize(
     "line,told",
     [
-        (b"{}", "log:3: no event of a trial"),
-        (b'{"event": "dance"}', "log:3: no event of a trial"),
-        (b'{"event": "run", "run": "x", "block": 1, "arm": "case"}', r"log:3: no event of a trial: .*\$\.run"),
-        (b"\xff", "log:3: no event of a trial"),
-        (encode(EVENTS[:1]).strip(), "log:3: the protocol is the first event"),
+        (b"{}", "log:3: cannot read an event of a trial"),
+        (b'{"event": "dance"}', "log:3: cannot read an event of a trial"),
+        (
+            b'{"event": "run", "run": "x", "block": 1, "arm": "case"}',
+            r"log:3: cannot read an event of a trial: .*\$\.run",
+        ),
+        (b"\xff", "log:3: cannot read an event of a trial"),
+        (encode(EVENTS[:1]).strip(), "log:3: expected one protocol, as the first event"),
     ],
 )
 def test_a_bad_line_is_named(line: bytes, told: str) -> None:
@@ -141,15 +144,15 @@ def test_a_ladder_asks_each_tier_twice() -> None:
     [
         ({"control": "contrl"}, "unknown arm: 'contrl'"),
         ({"arms": (TrialArm(name="control"),)}, "two arms"),
-        ({"arms": (TrialArm(name="control"), TrialArm(name="control"))}, "two arms have one name"),
-        ({"outcomes": {}}, "one outcome is primary"),
-        ({"outcomes": {TIME: COUNT, "b": COUNT}, "cap": 20}, "one outcome is primary"),
+        ({"arms": (TrialArm(name="control"), TrialArm(name="control"))}, "two arms have the same name"),
+        ({"outcomes": {}}, "expected one primary outcome"),
+        ({"outcomes": {TIME: COUNT, "b": COUNT}, "cap": 20}, "expected one primary outcome"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", margin=-0.1)}}, "margin of tool.time"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", margin=float("nan"))}}, "margin"),
-        ({"detect": 0.0}, "detect is above 0"),
+        ({"detect": 0.0}, "expected detect above 0"),
         ({"outcomes": {TIME: COUNT}, "cap": 12}, "needs at least 20 blocks"),
         ({"outcomes": {TIME: COUNT}, "cap": None}, "needs at least 20 blocks"),
-        ({"outcomes": {TIME: COUNT}, "extend": True}, "cannot be extended"),
+        ({"outcomes": {TIME: COUNT}, "extend": True}, "cannot extend"),
     ],
 )
 def test_a_protocol_that_says_nothing_is_refused(changes: dict[str, Any], told: str) -> None:

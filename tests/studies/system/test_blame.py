@@ -83,7 +83,7 @@ def test_what_was_killed_goes_on_with_the_same_command(home: Path) -> None:
     time.sleep(0.2)
     status, out, err = run(*argv)
     assert status == 0, err
-    assert "of 4 settings it is S1\n" in out
+    assert "responsible out of 4 settings: S1\n" in out
     trials = json.loads(run("trial", "list", "--json")[1])["trials"]
     assert sum(".screen-1" in one["trial"] for one in trials) == 1
 

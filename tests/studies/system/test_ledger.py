@@ -19,7 +19,7 @@ print("took", took * (1 + random.gauss(0, 0.005)))
 
 def test_a_trial_is_in_the_ledger_and_its_repetition_supersedes_it(home: Path) -> None:
     (home / "program.py").write_text(PROGRAM)
-    assert "Nothing was tried here yet" in run("ledger")[1]
+    assert "No trials on this machine yet" in run("ledger")[1]
     given = ["--metric", METRIC, "--primary", "took", "--no-profile", "--settle", "0s", "--name", "slow"]
     status, _, err = run("try", "--env", "SLOW=1", *given, "--", sys.executable, "-S", str(home / "program.py"))
     assert status == 0, err
@@ -35,7 +35,7 @@ def test_a_trial_is_in_the_ledger_and_its_repetition_supersedes_it(home: Path) -
     assert entries[1]["trial"] == trial
     assert "| worse (superseded) |" in run("ledger", "--markdown")[1]
     status, _, err = run("retest")
-    assert (status, "nothing was measured under other settings" in err) == (2, True)
+    assert (status, "nothing to retest: no trial is out of date" in err) == (2, True)
 
 
 def test_explain_tells_what_was_measured_here(home: Path) -> None:
@@ -59,7 +59,7 @@ def test_explain_tells_what_was_measured_here(home: Path) -> None:
     text = " ".join(run("explain", "vm.swappiness")[1].split())
     assert "measured here better vm.swappiness=10 in tool.time (quick)" in text
     assert "2023-11-14, old-1; kernel 3.2" in text
-    assert "Measured under other settings: the kernel was 3.2" in text
+    assert "Measured under other conditions: the kernel was 3.2" in text
     assert json.loads(run("explain", "vm.swappiness", "--json")[1])["measured"][0]["trial"] == "old-1"
     assert "measured here" not in run("explain", "vm.page-cluster")[1]
     (folder / "ledger.json").write_text("{")

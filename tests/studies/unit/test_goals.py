@@ -54,11 +54,11 @@ def test_users_have_goals_of_their_own(tmp_path: Path) -> None:
     [
         ('name = "mine"\nwhat = "x"\nmeasure = []\n', "has no"),
         (MINE.replace("quick", "quik"), "did you mean quick"),
-        (MINE.replace("vm.*", "vmm.*"), "no knob is meant by 'vmm.*'"),
+        (MINE.replace("vm.*", "vmm.*"), "no knob matches 'vmm.*'"),
         (MINE.replace('"Mine."', '"Mine."\nprofiles = ["ktweek"]'), "ktweek"),
-        (MINE.replace("mine", "gaming"), "exists already"),
+        (MINE.replace("mine", "gaming"), "already exists"),
         (MINE + '[[candidate]]\nknob = "vm.swappiness"\nvalue = 999\nwhy = "x"\n', "out of range"),
-        (MINE + '[[candidate]]\nknob = "kernel.watchdog"\nvalue = 0\nwhy = "x"\n', "is for kernel.watchdog"),
+        (MINE + '[[candidate]]\nknob = "kernel.watchdog"\nvalue = 0\nwhy = "x"\n', "covers kernel.watchdog"),
     ],
 )
 def test_what_cannot_be_meant_is_said_with_its_file(tmp_path: Path, text: str, said: str) -> None:

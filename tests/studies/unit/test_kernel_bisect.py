@@ -68,7 +68,7 @@ def test_noise_means_more_boots_and_no_guess() -> None:
 def test_good_and_bad_that_do_not_differ_are_refused() -> None:
     with pytest.raises(Refused, match=r"do not differ in x\.ms"):
         search(Kernels({}, noise=0.001))
-    with pytest.raises(Refused, match=r"cannot be told apart in x\.ms after \d+ boots of each"):
+    with pytest.raises(Refused, match=r"no difference in x\.ms between good and bad is shown after \d+ boots of each"):
         search(Kernels({23: 0.05}, noise=0.5))
     with pytest.raises(Refused, match="zero, negative or not finite"):
         bisect(BisectRequest("c-1", BAD, COMMITS, "x", 30, 3), lambda commit, run: 0.0, lambda text: None)
@@ -77,7 +77,7 @@ def test_good_and_bad_that_do_not_differ_are_refused() -> None:
 def test_a_difference_in_several_steps_is_said() -> None:
     found = search(Kernels({9: 0.2, 30: 0.2}))
     assert found.why == "several steps"
-    assert "No single commit made the difference" in bisected_text(found, width=80)
+    assert "No single commit makes the difference" in bisected_text(found, width=80)
 
 
 def test_what_does_not_build_is_left_out_and_may_leave_a_range() -> None:
@@ -86,7 +86,7 @@ def test_what_does_not_build_is_left_out_and_may_leave_a_range() -> None:
     assert [step.why for step in beside.steps if step.why] == ["c19 does not build"]
     around = search(Kernels({23: 0.3}, broken="c22 c23 c24"))
     assert (around.why, [commit.id for commit in around.suspects]) == ("untold", ["c22", "c23", "c24", "c25"])
-    assert "It is one of these 4 commits; the others cannot be told:" in bisected_text(around, width=80)
+    assert "It is one of these 4 commits; ktrial could not test those between:" in bisected_text(around, width=80)
 
 
 def test_the_same_numbers_give_the_same_answer() -> None:
@@ -128,7 +128,7 @@ def test_each_boot_differs_in_a_word_and_the_first_is_made_twice() -> None:
     "more, why",
     [
         ({"failure": "the kernel panicked"}, "abc: the kernel panicked"),
-        ({"ended": ProgramEnded(status=3), "stderr": b"oops\n"}, "the program ended with status 3: oops"),
+        ({"ended": ProgramEnded(status=3), "stderr": b"oops\n"}, "the program exited with status 3: oops"),
         ({"stdout": b"nothing"}, "a number, or the agent's reply"),
     ],
 )

@@ -117,7 +117,7 @@ def test_the_trial_asks_for_steps_and_for_the_whole_way() -> None:
     "tiers, said",
     [
         ((), "ladder has no tiers"),
-        ((tier("T0", "stock"), tier("T1", build="x")), "no tier that a running kernel takes"),
+        ((tier("T0", "stock"), tier("T1", build="x")), "no tier of ladder works without another kernel"),
     ],
 )
 def test_what_is_no_ladder_is_said(tiers: tuple[Tier, ...], said: str) -> None:
@@ -176,7 +176,7 @@ def test_tiers_are_built_on_those_below_them() -> None:
         "T5": ArmFile(profile=("calm",), kernel=last, boot=words),
     }
     assert ladder.not_run == {
-        "T2": "it asks for the compiler clang, of which an exact guest says nothing; --mode emulated or kvm runs it",
+        "T2": "it asks for the compiler clang, on which an exact guest shows nothing; use --mode emulated or kvm",
         "T6": "needs a build: nobody says of what",
     }
     template = msgspec.structs.replace(TEMPLATE, guest=GuestFile(kernel=KernelRecipe(tree="linux")))
@@ -184,7 +184,7 @@ def test_tiers_are_built_on_those_below_them() -> None:
     emulated = ladder_of("ladder", using, {}, BuiltTiers({}, exact=False))
     assert emulated.arms["T2"].kernel == KernelChange(fragments=("arashi-t1", "lto-thin"))
     assert emulated.not_run["T3"] == (
-        "SCHED_BORE comes with BORE, from firelzrd/bore-scheduler: --patch T3=FILE brings it"
+        "SCHED_BORE needs BORE, from firelzrd/bore-scheduler: add it with --patch T3=FILE"
     )
 
 

@@ -107,7 +107,7 @@ def test_what_is_to_be_repeated() -> None:
     assert choose_trial("vm.page-cluster", [both, old], NOW) == "c"
     assert choose_trial("c-name", [both, old], NOW) == "c-name"
     assert choose_trial(None, [both, old], NOW) == "a"
-    with pytest.raises(BadInput, match="nothing was measured under other settings"):
+    with pytest.raises(BadInput, match="nothing to retest: no trial is out of date"):
         choose_trial(None, [both], NOW)
 
 
@@ -120,5 +120,5 @@ def test_the_same_once_more_has_a_seed_of_its_own_and_is_part_of_nothing() -> No
     found = again(msgspec.structs.replace(FILE, part="blame-1", arms=marked))
     assert (found.part, found.design.seed, found.suite) == (None, None, FILE.suite)
     assert [arm.placebo for arm in found.arms.values()] == [False, False, True]
-    with pytest.raises(BadInput, match="screens settings"):
+    with pytest.raises(BadInput, match="it is a screening"):
         again(msgspec.structs.replace(FILE, screen=Screen(settings=("a", "b"))))

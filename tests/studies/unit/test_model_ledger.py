@@ -68,10 +68,10 @@ def test_two_arms_of_one_trial_do_not_supersede_each_other() -> None:
     "changes, told",
     [
         ({}, ()),
-        ({"kernel": "6.1"}, ("the kernel was 6.1, it is 6.12",)),
+        ({"kernel": "6.1"}, ("the kernel was 6.1, now it is 6.12",)),
         ({"kernel": None}, ()),
         ({"machine": "old"}, ("the machine was old",)),
-        ({"held": {"vm.page-cluster": "0"}}, ("vm.page-cluster was 0, it is 3",)),
+        ({"held": {"vm.page-cluster": "0"}}, ("vm.page-cluster was 0, now it is 3",)),
         ({"held": {"vm.page-cluster": "3"}}, ()),
         ({"held": {"vm.gone": "0"}}, ()),
         ({"held": {"vm.swappiness": "60"}}, ()),
@@ -108,7 +108,7 @@ def test_what_is_about_one_knob_has_the_knob_alone_first() -> None:
 def test_many_settings_are_cut_and_a_placebo_is_said() -> None:
     assert entry(changes={f"k{n}": "1" for n in range(9)}).what == "k0=1, k1=1, k2=1, and 6 more"
     assert entry(changes={f"k{n}": "1" for n in range(4)}).what.count("k") == 4
-    assert entry(changes={}, placebo=True).what == "nothing: a placebo"
+    assert entry(changes={}, placebo=True).what == "nothing (a placebo)"
 
 
 def test_the_file_reads_back_as_it_was() -> None:

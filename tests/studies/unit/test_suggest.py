@@ -134,5 +134,5 @@ def test_own_trials_of_just_this_by_this_measure_are_shown() -> None:
     assert "equivalent on 1970-01-01: a" in text
     assert "  refuted   c [s]" in text
     assert "  ktrial try vm.swappiness=10 --suite memory-pressure --primary frame-p99\n" in text
-    assert "inert here: vm.page-cluster: no swap" in text
-    assert "not for this machine as it is: phone: no" in text
+    assert "no effect here: vm.page-cluster: no swap" in text
+    assert "not for this machine: phone: no" in text

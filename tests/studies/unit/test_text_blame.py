@@ -36,7 +36,7 @@ BLAME = Blame(
     known="worse",
     culprits=(Culprit(factors=("b",), kind="alone", verdict="worse", effect=EFFECT),),
     suspects=("a",),
-    reason="nothing of the effect is left without them",
+    reason="nothing of the effect remains without them",
     recoveries=(Recovery(outcome="tool.time", fate="recovered", all=EFFECT, without=None),),
     screenings=((screened(), screened("tool.rate", "exploratory", "none")),),
     trials=("t-1", "t-2"),
@@ -46,25 +46,25 @@ BLAME = Blame(
 
 def test_the_answer_tells_who_how_much_and_what_it_rests_on() -> None:
     text = blame_text(BLAME, width=80)
-    assert text.startswith("blame-x-1: of 3 settings it is b\n")
+    assert text.startswith("blame-x-1: responsible out of 3 settings: b\n")
     # exp(-0.105) = 0.9003, exp(-0.139) = 0.8702, exp(-0.083) = 0.9204
     assert "b        alone  -10 %  -13 % to -8 %" in text
     assert "tool.time  -10 %  -             recovered" in text
-    assert "suspected, and not confirmed: a" in text
+    assert "suspected but not confirmed: a" in text
     assert "64 runs in t-1, t-2" in text
 
 
 def test_it_says_that_none_can_be_named() -> None:
     text = blame_text(msgspec.structs.replace(BLAME, culprits=(), recoveries=()), width=80)
-    assert text.startswith("blame-x-1: none of 3 settings can be named\n")
+    assert text.startswith("blame-x-1: none of 3 settings was found responsible\n")
 
 
 def test_what_is_left_out_or_taken_together_is_said_before_the_start() -> None:
     factors = (*question(2).factors, Factor(name="x + y", set={"x@sda": 1, "y@sda": 2}))
     asked = msgspec.structs.replace(question(2), factors=factors)
     text = question_text(asked, {"vm.swappiness": "in force already"}, width=100)
-    assert "3 settings are told apart" in text
-    assert "x + y: the kernel changes one with the other" in text
+    assert "3 settings to test" in text
+    assert "x + y: the kernel changes these together" in text
     assert "  skipped: vm.swappiness: in force already" in text
 
 

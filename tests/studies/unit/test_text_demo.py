@@ -66,21 +66,21 @@ def test_the_story_of_a_demo_that_went_as_it_ought_to() -> None:
     assert story(DEMO, found()) == (
         "We measured how fast it goes, in 12 rounds of random order. thp:enabled=always helps (+200 %): more huge "
         "pages. thp:enabled=never hurts (-40 %): no huge pages. vm.swappiness=10 cannot matter (no swap), and the "
-        "placebo changes nothing: shown, any difference is below 5 %. Yet of the 48 single before/after pairs of these "
-        "two with the control, 12 (25 %) are off by more than 5 %, the worst by +20 %: whoever runs a benchmark once "
-        "before and once after believes such a number."
+        "placebo changes nothing: the trial shows that any difference is below 5 %. Yet of the 48 single before/after "
+        "pairs of these two with the control, 12 (25 %) differ by more than 5 %, the worst by +20 %: anyone who runs a "
+        "benchmark once before and once after a change would believe such a number."
     )
 
 
 @pytest.mark.parametrize(
     "verdicts,said",
     [
-        ({COPIUM: "better"}, "vm.swappiness=10 cannot matter (no swap): and yet found better, a false claim"),
-        ({PLACEBO: "worse"}, "The placebo changes nothing: and yet found worse, a false claim"),
-        ({PLACEBO: "inconclusive"}, "The placebo changes nothing: no difference was claimed, though the noise"),
-        ({PLACEBO: None, COPIUM: None}, "the placebo changes nothing: no difference was claimed"),
-        ({HELP: "inconclusive"}, "ought to be better (more huge pages), but here it is inconclusive"),
-        ({HURT: None}, "ought to be worse (no huge pages), but here it is not decided"),
+        ({COPIUM: "better"}, "vm.swappiness=10 cannot matter (no swap): yet the verdict is better, a false claim"),
+        ({PLACEBO: "worse"}, "The placebo changes nothing: yet the verdict is worse, a false claim"),
+        ({PLACEBO: "inconclusive"}, "The placebo changes nothing: the trial claims no difference, but the noise"),
+        ({PLACEBO: None, COPIUM: None}, "the placebo changes nothing: the trial claims no difference"),
+        ({HELP: "inconclusive"}, "should be better (more huge pages), but here it is inconclusive"),
+        ({HURT: None}, "should be worse (no huge pages), but here it is undecided"),
     ],
 )
 def test_what_went_otherwise_is_said(verdicts: dict[str, Verdict | None], said: str) -> None:
@@ -96,7 +96,7 @@ def test_a_quiet_machine_misleads_nobody() -> None:
 def test_what_cannot_be_compared_tells_no_story() -> None:
     refused = msgspec.structs.replace(found(), refused="2 of 9 blocks are void: somebody wrote vm.page-cluster")
     said = story(DEMO, refused)
-    assert "can be compared: 2 of 9 blocks are void: somebody wrote vm.page-cluster." in said
+    assert "cannot be compared: 2 of 9 blocks are void: somebody wrote vm.page-cluster." in said
     assert "helps" not in said
     assert "pairs" not in said
 
@@ -122,13 +122,13 @@ def test_what_stayed_is_cried_out() -> None:
     text = as_before({"/a": "1", "/b": "2"}, {"/a": "1", "/b": "3"}, width=80)
     assert text.startswith("NOT restored: /b")
     assert "cat /a" in text
-    assert "Nothing of the system was changed" in as_before({}, {}, width=80)
+    assert "No system setting was changed" in as_before({}, {}, width=80)
 
 
 def test_the_plan_says_what_the_machine_had() -> None:
     other = msgspec.structs.replace(DEMO, found={"thp:enabled": "always"})
     text = demo_plan(other, width=100)
-    assert "thp:enabled is always here; for the demo the control has madvise." in text
+    assert "thp:enabled is always here; the control of the demo has madvise." in text
     assert "vm.swappiness=10: no swap" in text
     assert "here; for" not in demo_plan(DEMO, width=100)
 

@@ -84,7 +84,7 @@ def test_only_what_is_better_and_breaks_no_guard_is_kept() -> None:
     assert told["good"] == (True, "better, and breaks no guard")
     assert told["bad"] == (False, "worse")
     assert told["same"] in [(False, "equivalent"), (False, "inconclusive")]
-    assert told["greedy"] == (False, "better, and breaks the guard of tool.other")
+    assert told["greedy"] == (False, "better, but breaks the guard tool.other")
     assert receipt.kept == {"good": "1"}
 
 
@@ -100,7 +100,7 @@ def test_of_two_values_of_a_knob_the_better_one_is_kept() -> None:
     asked = question(candidate("knob", "1"), candidate("knob", "2"))
     receipt, parts = tuned(asked, {("knob", "1"): (0.1, 0.0), ("knob", "2"): (0.3, 0.0)})
     assert receipt.kept == {"knob": "2"}
-    assert receipt.tried[0].reason == "better, and another value of the knob is better still"
+    assert receipt.tried[0].reason == "better, but another value of the knob is better still"
     assert len(parts) == 1
 
 

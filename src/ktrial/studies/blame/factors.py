@@ -70,7 +70,7 @@ def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
         raise BadInput(
             f"{len(symbols)} --set options are too many (maximum {_MOST_SYMBOLS}): they need up to "
             f"{2 ** len(symbols)} kernels",
-            hint="switch several symbols as one with --set 'A=y B=n', or use `ktrial ladder --tree`",
+            hint="switch several symbols as one with --set 'A=y B=n'; `ktrial ladder --tree` takes a tier for each",
         )
     found = []
     for text in symbols:
