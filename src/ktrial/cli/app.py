@@ -267,7 +267,7 @@ class App:
 
     @cached_property
     def goals(self) -> dict[str, Goal]:
-        from ktrial.studies.goal_files import load_goals
+        from ktrial.studies.goals import load_goals
 
         measurable = (*self.suites, *self.benchmarks, *(one.name for one in self.faulty))
         return load_goals([config_folder(), *self._catalogs], self.catalog, measurable)

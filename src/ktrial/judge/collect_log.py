@@ -170,7 +170,6 @@ def _middle(scores: list[float]) -> float:
 
 
 def pairs_of(scores: Scores, arm: str, against: str) -> Pairs:
-    """Return the scores of two arms in the blocks that have both."""
     both = [(visits[arm], visits[against]) for visits in scores.values() if arm in visits and against in visits]
     values = as_array(both).reshape(-1, 2)
     return Pairs(values[:, 0], values[:, 1])

@@ -19,9 +19,6 @@ from ktrial.judge.stats.signflip import sign_flip_p
 
 Found = TypeVar("Found")
 
-#: False discovery rate of exploratory outcomes.
-EXPLORATORY_RATE = 0.10
-
 
 def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> tuple[Found | None, ...]:
     """Apply Holm's method to sequential tables: read all at row `members`, then the rest at a wider row for each find.

@@ -185,7 +185,6 @@ def _drift_alone(series: OutcomeSeries, arms: tuple[str, str], estimate: float) 
 
 
 def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: float) -> list[Finding]:
-    """Return the findings on the values of one outcome."""
     found = _missing(question, runs)
     if scale == "difference":
         sentence = "values of zero or below: effects are differences, not ratios"

@@ -47,7 +47,6 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def within_budget(self) -> bool:
-        """Whether the budget suffices to detect the requested effect."""
         return self.needed <= self.cap
 
 

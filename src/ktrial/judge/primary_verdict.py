@@ -43,7 +43,6 @@ class OutcomeReading(NamedTuple):
 
 
 def log_margin(rule: OutcomeRule) -> float:
-    """Return the margin on the scale of log scores."""
     return math.log1p(rule.margin)
 
 

@@ -69,19 +69,16 @@ def arm_of(signs: Signs) -> str:
 
 
 def on_in(arm: str, settings: int) -> tuple[int, ...]:
-    """Return the places of the settings that are on in an arm."""
     bits = int(arm.removeprefix(ARM_PREFIX), 16)
     return tuple(place for place in range(settings) if bits >> place & 1)
 
 
 def arms_of(settings: int, seed: int, blocks: int) -> tuple[str, ...]:
-    """Return the distinct arms that the first blocks need."""
     rows = [configuration(settings, seed, block + 1) for block in range(blocks)]
     return tuple(dict.fromkeys(name for row in rows for name in (arm_of(row), arm_of(-row))))
 
 
 def design(settings: int, seed: int, blocks: int) -> Signs:
-    """Return the configurations of the first blocks, one per row."""
     return np.array([configuration(settings, seed, block + 1) for block in range(blocks)]).reshape(blocks, settings)
 
 

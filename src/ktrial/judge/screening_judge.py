@@ -136,7 +136,6 @@ def _findings(trial: Trial) -> list[Finding]:
 
 
 def _fails_with(trial: Trial) -> Finding | None:
-    """Return the settings that are on in every failed run and in no other."""
     settings = _screen_of(trial.protocol).settings
     primary = trial.protocol.primary
     failed = [set(on_in(run.arm, len(settings))) for run in trial.runs if primary not in run.measurements]

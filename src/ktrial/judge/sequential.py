@@ -124,7 +124,6 @@ def median_of_sorted(values: Array) -> float:
 
 
 def hodges_lehmann(differences: Array) -> float:
-    """Return the median of all Walsh averages."""
     return median_of_sorted(walsh(differences))
 
 

@@ -38,7 +38,6 @@ def fisher_p(first: int, of_first: int, second: int, of_second: int) -> float:
 
 
 def failures(arm: str, against: str, failed: Mapping[str, int]) -> Finding | None:
-    """Return a finding if runs failed in only one of two arms."""
     ours, theirs = failed[arm], failed[against]
     if bool(ours) == bool(theirs):
         return None

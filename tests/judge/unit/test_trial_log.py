@@ -84,7 +84,7 @@ def test_a_bad_line_is_named(line: bytes, told: str) -> None:
 
 
 def test_a_log_begins_with_its_protocol() -> None:
-    with pytest.raises(BadInput, match="log:1: the protocol is the first"):
+    with pytest.raises(BadInput, match="log:1: expected one protocol, as the first"):
         decode(encode(EVENTS[1:]), "log")
 
 

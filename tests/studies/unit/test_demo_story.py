@@ -9,7 +9,7 @@ import pytest
 
 from ktrial.judge.judge import judge
 from ktrial.judge.model.log import BlockVoided, OutcomeRule, TrialArm, TrialEnd
-from ktrial.studies.demo.demo_story import found_in
+from ktrial.studies.demo.demo import found_in
 from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO
 from tests.support.trials import RATE, log_of, protocol
 

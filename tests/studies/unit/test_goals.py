@@ -10,7 +10,7 @@ from ktrial.bench.suite import Task
 from ktrial.bench.suite_files import load_suites
 from ktrial.bench.suites import find_suite
 from ktrial.kit.errors import BadInput
-from ktrial.studies.goal_files import load_goals
+from ktrial.studies.goals import load_goals
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.protocol.protocol import protocol_of
 from ktrial.tuning.catalog.loader import load_catalog

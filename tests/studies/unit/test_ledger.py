@@ -8,10 +8,9 @@ import pytest
 
 from ktrial.judge.model.log import Event, Screen, TrialArm, TrialEnd
 from ktrial.kit.errors import BadInput
-from ktrial.studies.ledger.ledger import entries_of, held_values, interacting
+from ktrial.studies.ledger.ledger import again, choose_trial, entries_of, held_values, interacting
 from ktrial.studies.ledger.ledger_now import now_of
 from ktrial.studies.ledger.model import Now
-from ktrial.studies.ledger.retest import again, choose_trial
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
 from ktrial.trial.record import ArmSettings, StoredTrial
 from ktrial.tuning.state.state import MachineState, StateValue

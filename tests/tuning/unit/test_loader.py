@@ -14,7 +14,7 @@ from ktrial.bench.adapters import all_benchmarks
 from ktrial.bench.suite_files import load_suites
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.toml_files import BUILT_IN
-from ktrial.studies.goal_files import load_goals
+from ktrial.studies.goals import load_goals
 from ktrial.tuning.catalog.cache import compiled_catalog
 from ktrial.tuning.catalog.loader import load_catalog, with_profile_file
 from ktrial.tuning.catalog.model import catalog_files

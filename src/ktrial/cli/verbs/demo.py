@@ -56,7 +56,7 @@ def _run(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_json
     from ktrial.agent.user_folders import reports_folder
     from ktrial.cli.shared.run_trial import part_of_question, write_report
     from ktrial.cli.shared.trial_outcome import load_comparison
-    from ktrial.studies.demo.demo_story import found_in
+    from ktrial.studies.demo.demo import found_in
     from ktrial.studies.demo.model import DemoResult
     from ktrial.trial.outcome.summary import judgement_of
     from ktrial.trial.run.progress import TrialProgress

@@ -26,8 +26,8 @@ def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, a
     """
     from ktrial.cli.shared.ledger import ledger_of
     from ktrial.cli.shared.run_trial import run_file
+    from ktrial.studies.ledger.ledger import again, choose_trial
     from ktrial.studies.ledger.ledger_now import now_of
-    from ktrial.studies.ledger.retest import again, choose_trial
 
     entries = ledger_of(app).entries
     now = now_of(app.user_session, entries, app.catalog.knobs)

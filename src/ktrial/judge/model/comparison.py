@@ -95,7 +95,6 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def together(self) -> tuple[MachineEffect, ...]:
-        """The machines that are pooled."""
         return tuple(one for one in self.machines if one.effect is not None) if self.tau is not None else ()
 
 

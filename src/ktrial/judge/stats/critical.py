@@ -20,20 +20,7 @@ SPENT_BY_TABLE = 0.042
 
 _NO = None
 CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
-    7: (
-        (1,),
-        (0,),
-        (_NO,),
-        (_NO,),
-        (_NO,),
-        (_NO,),
-        (_NO,),
-        (_NO,),
-        (_NO,),
-        (_NO,),
-        (_NO,),
-        (_NO,),
-    ),
+    7: ((1,), (0,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,)),
     9: (
         (1, 3),
         (0, 1),

@@ -120,7 +120,6 @@ def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
 
 
 def _within(scores: Array, labels: Labels) -> float:
-    """Return the sum of squares within the groups."""
     sizes = np.maximum(np.bincount(labels), 1)
     return float(np.sum((scores - (np.bincount(labels, scores) / sizes)[labels]) ** 2))
 

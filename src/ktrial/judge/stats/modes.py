@@ -150,7 +150,6 @@ def _unexplained(scores: Array, beside: Array, blocks: int) -> Array:
 
 
 def _starts(standard: Array) -> tuple[Array, Array, Array]:
-    """Return initial weights, centres and sds from splits at three quantiles."""
     centres = []
     for share in (0.25, 0.5, 0.75):
         cut = np.quantile(standard, share)

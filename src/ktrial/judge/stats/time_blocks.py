@@ -43,7 +43,6 @@ def drawn_again(table: Array) -> Array:
 
 
 def mean_over(times_s: Array, values: Array, begin_s: float, end_s: float) -> Interval:
-    """Return the mean of the readings with its interval."""
     estimate = float(values.mean())
     cells = cells_of(end_s - begin_s)
     if cells is None:

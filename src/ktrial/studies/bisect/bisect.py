@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import math
+import typing
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
+from ktrial.judge.judge import judge
 from ktrial.judge.model.bisect_answer import BisectAnswer, BisectStep, Standing, Why
 from ktrial.judge.model.judgement import OutcomeJudgement
+from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
 from ktrial.judge.model.verdict import Effect, Verdict
-from ktrial.judge.sequential import MOST_COMPARISONS
-from ktrial.judge.stats.halfway import SideQuestion, compare, side
+from ktrial.judge.sequential import MOST_COMPARISONS, cap_of
 from ktrial.kit.commits import Commit, Search, Untellable
 from ktrial.kit.errors import Refused
 
@@ -21,9 +24,70 @@ _FIRST_RUNS = 7
 _ALPHA = 0.05
 #: Answers besides those of the search: good against bad, and the commit against its parent; then some spare ones.
 _BESIDE, _TO_SPARE = 2, 3
+#: A kernel closer than this share of the difference to its half is on neither side.
+_BETWEEN = 0.25
+_GOOD, _OTHER = "good", "other"
 
 
-class Measures(Protocol):
+class SideQuestion(NamedTuple):
+    """What is compared. `alpha` is the error of one answer."""
+
+    outcome: str
+    alpha: float
+    most_runs: int
+    seed: int
+
+
+def compare(
+    question: SideQuestion, control: Sequence[float], other: Sequence[float], margin: float = 0.02
+) -> OutcomeJudgement:
+    """Return the judgement of one kernel against another, run by run; an effect above zero is less of the outcome."""
+    rule = OutcomeRule(direction="lower", role="primary", margin=margin)
+    protocol = Protocol(
+        name="bisect",
+        arms=(TrialArm(name=_GOOD), TrialArm(name=_OTHER)),
+        control=_GOOD,
+        outcomes={question.outcome: rule},
+        cap=cap_of(question.most_runs),
+        alpha=question.alpha,
+        seed=question.seed,
+        replicate="boot",
+        varies=("kernel",),
+    )
+    values = {_GOOD: control, _OTHER: other}
+    return judge(_log(protocol, question, values)).of(question.outcome, _OTHER, _GOOD)
+
+
+def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> Standing | None:
+    """Return the side of `other`, None if that takes more runs; `difference` is the log effect of bad against good.
+
+    Its scores are shifted by half the difference; the rest of the effect is on the side of good or bad.
+    """
+    shifted = [value * math.exp(difference / 2) for value in other]
+    judged = compare(question, good[: len(other)], shifted, math.expm1(abs(difference) * _BETWEEN))
+    if judged.verdict is None:
+        return None
+    if judged.verdict == "equivalent":
+        return "between"
+    if judged.verdict not in ("better", "worse"):
+        return "unclear"
+    return "bad" if (judged.verdict == "better") == (difference > 0) else "good"
+
+
+def _log(protocol: Protocol, question: SideQuestion, values: dict[str, Sequence[float]]) -> list[Event]:
+    log: list[Event] = [protocol]
+    blocks = min(map(len, values.values()))
+    for block in range(1, blocks + 1):
+        order = block_order(protocol.seed, block, tuple(values))
+        log.append(BlockDrawn(block=block, order=order))
+        for place, arm in enumerate(order):
+            run = 2 * block - 1 + place
+            measured = {question.outcome: values[arm][block - 1]}
+            log.append(RunEnded(run=run, block=block, arm=arm, measurements=measured))
+    return log
+
+
+class Measures(typing.Protocol):
     """Builds a commit unless it is built already, boots it and measures the outcome."""
 
     def __call__(self, commit: str, run: int) -> float:
@@ -133,7 +197,7 @@ class _Bisect:
         return None if judged.verdict is None else judged
 
     def _standing(self, commit: str, difference: float) -> Standing | None:
-        return side(self._question, difference, self._values[self._good], self._values[commit]).standing
+        return side(self._question, difference, self._values[self._good], self._values[commit])
 
     def _decided(self, one: str, other: str, answer: Callable[[], T | None]) -> T | None:
         """Boot both in turn until there is an answer; return None if there is none after the most boots."""

@@ -24,7 +24,6 @@ def bisected_json(found: BisectAnswer) -> dict[str, Any]:
 
 
 def bisected_text(found: BisectAnswer, *, width: int) -> str:
-    """Return the tested commits and the answer."""
     rows = [
         (
             step.commit.id[:_SHORT],

@@ -7,7 +7,7 @@ The course is a pure function of its trials, so it can be resumed from the store
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 
 import msgspec
 
@@ -124,7 +124,7 @@ class _BlameCourse:
         if cure.verdict != _OPPOSITE[str(self._known)]:
             self._suspects += named
             self._lonely(held)
-            return f"removing {_join_names(named)} was not shown to make the set {_OPPOSITE[str(self._known)]}", ()
+            return f"removing {' and '.join(named)} was not shown to make the set {_OPPOSITE[str(self._known)]}", ()
         self._confirmed = confirm
         whole = _of(confirm, ALL, CONTROL).effect
         self._effect = self._effect if whole is None else abs(whole.estimate)
@@ -148,9 +148,9 @@ class _BlameCourse:
         if len(candidates) == 1:
             return candidates
         part = yield self._screening(number, candidates, held)
-        self._note(part)
+        self._parts.append(part)
         self._screenings.append(part.judgement.screened)
-        named = _primary_of(part).named
+        named = next(one for one in part.judgement.screened if one.role == "primary").named
         if not self._effect:
             self._effect = sum(abs(one.effect) for one in named)
         self._least = min((abs(one.effect) for one in named), default=0.0)
@@ -159,7 +159,7 @@ class _BlameCourse:
     def _unnamed(self, held: Names) -> str:
         self._lonely(held)
         if held:
-            return f"{_join_names(held)} acts only together with another setting, which could not be identified"
+            return f"{' and '.join(held)} acts only together with another setting, which could not be identified"
         further = " further" if self._culprits else ""
         return f"no{further} setting could be identified: the remaining effects are too small, or too many share them"
 
@@ -177,7 +177,7 @@ class _BlameCourse:
         self, number: int, part: BlamePart, named: Names, held: Names
     ) -> Generator[TrialFile, BlamePart, Names]:
         """Record which settings act alone or together; return those that need a partner which is not among them."""
-        self._note(part)
+        self._parts.append(part)
         group = (*held, *named)
         found = {one: _of(part, f"{ONLY}{place}", CONTROL) for place, one in enumerate(named, start=1)}
         acting = [one for one, judged in found.items() if judged.verdict == self._known]
@@ -204,7 +204,7 @@ class _BlameCourse:
         while len(group) > 2:
             arms = {f"{LESS}{place}": tuple(one for one in group if one != out) for place, out in enumerate(group, 1)}
             part = yield self._trial(f"needed-{number}-{len(group)}", arms)
-            self._note(part)
+            self._parts.append(part)
             spare = [name for name in arms if _of(part, name, CONTROL).verdict == self._known]
             if not spare:
                 break
@@ -217,7 +217,7 @@ class _BlameCourse:
         if not named:
             return self._answer(self._unnamed(()))
         part = yield self._trial("alone-1", self._alone_arms(named, ()), size=self._least)
-        self._note(part)
+        self._parts.append(part)
         for place, one in enumerate(named, start=1):
             judged = _of(part, f"{ONLY}{place}", CONTROL)
             if judged.verdict in _OPPOSITE:
@@ -226,13 +226,10 @@ class _BlameCourse:
                 self._suspects.append(one)
         return self._answer("each suspect was tried alone, for effects in either direction")
 
-    def _note(self, part: BlamePart) -> None:
-        self._parts.append(part)
-
     def _noted(self, part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
         """Return a contrast of a trial, in either order of the arms, and record the trial once."""
         if part not in self._parts:
-            self._note(part)
+            self._parts.append(part)
         judged = _of(part, arm, against)
         if ALL in (arm, against) and CONTROL in (arm, against) and judged.effect is not None and not self._effect:
             self._effect = abs(judged.effect.estimate)
@@ -328,10 +325,6 @@ def _nothing_shown(verdict: Verdict | None) -> str:
     return "the effect of all of them together is undecided: use more blocks, a longer benchmark, or --known"
 
 
-def _primary_of(part: BlamePart) -> Screened:
-    return next(one for one in part.judgement.screened if one.role == "primary")
-
-
 def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
     """Return the primary outcome of one arm against another, reversed if the trial compared them the other way."""
     judged = [one for one in part.judgement.judged if one.role == "primary"]
@@ -358,7 +351,3 @@ def _least_margin(given: TrialFile) -> float:
     from ktrial.trial.protocol.file import share
 
     return share(given.margin, "margin") if given.margin is not None else 0.02
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return " and ".join(names)

@@ -50,7 +50,6 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
     budget: int = 25
 
     def arm(self, names: tuple[str, ...]) -> ArmFile:
-        """Return the arm in which these factors are on."""
         chosen = [one for one in self.factors if one.name in names]
         symbols = {name: value for one in chosen for name, value in one.symbols.items()}
         return ArmFile(

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ktrial.judge.model.judgement import Judgement
+from ktrial.judge.model.log import Event
 from ktrial.kit.errors import KtrialError
 from ktrial.kit.mounts import MOUNTS, device_of
 from ktrial.machine.ports import Machine
-from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, Demo
+from ktrial.studies.demo.model import COPIUM, EXPECTED, HELP, HURT, PLACEBO, Demo, DemoArmFound, DemoFound, SinglePairs
 from ktrial.trial.protocol.file import CONTROL, ArmFile, DesignFile, TrialFile, Value
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.observe import observe
@@ -160,7 +163,6 @@ def _showpieces(machine: Machine, catalog: Catalog) -> Sequence[Showpiece]:
 
 
 def _has_huge_pages(machine: Machine, catalog: Catalog) -> bool:
-    """Return whether a program that requests huge pages gets them."""
     found = observe(machine, [catalog.knobs[_HUGE_PAGES]])[_HUGE_PAGES].instances
     return bool(found) and "[never]" not in (found[0].reading.text or "[never]")
 
@@ -220,4 +222,39 @@ def _demo(one: Showpiece, copium: DemoArm, plan: Plans, passed: tuple[str, ...],
         paths=tuple(sorted({path for change in changes.values() for path in (change.path, *change.couples)})),
         found={change.address: change.old_text or "" for change in in_force},
         passed=passed,
+    )
+
+
+def found_in(log: Sequence[Event], judgement: Judgement) -> DemoFound:
+    """Return the results, and what single before/after measurements would have shown with the same runs."""
+    from ktrial.judge.collect_log import collect, pairs_of, visit_scores
+
+    trial = collect(log)
+    protocol = trial.protocol
+    scores = visit_scores(trial, protocol.primary)
+    margin = protocol.outcomes[protocol.primary].margin
+    differences = [
+        float(one) for arm in (PLACEBO, COPIUM) for one in pairs_of(scores, arm, protocol.control).differences
+    ]
+    judged = {one.arm: one for one in judgement.judged if one.role == "primary"}
+    return DemoFound(
+        arms=tuple(
+            DemoArmFound(
+                arm=arm,
+                verdict=judged[arm].verdict,
+                effect=judged[arm].effect,
+                blocks=judged[arm].blocks,
+                as_expected=None if judged[arm].verdict is None else judged[arm].verdict in expected,
+            )
+            for arm, expected in EXPECTED.items()
+        ),
+        single=SinglePairs(
+            pairs=len(differences),
+            apart=sum(abs(one) > math.log1p(margin) for one in differences),
+            largest=max(differences, key=abs, default=0.0),
+        ),
+        margin=margin,
+        blocks=judgement.blocks,
+        ended=trial.ended is not None,
+        refused="; ".join(one.sentence for one in judgement.findings if one.level == "refuse") or None,
     )

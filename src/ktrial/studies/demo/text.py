@@ -14,7 +14,6 @@ _LABEL_COLUMNS = 11
 
 
 def demo_plan(demo: Demo, *, width: int) -> str:
-    """Return what the demo measures, and why each arm must have its effect."""
     lines = [paragraph(f"The demo measures {demo.what}.", width=width)]
     for arm, why in demo.why.items():
         changes = changes_of(demo, arm)

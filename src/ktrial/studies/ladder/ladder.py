@@ -6,7 +6,7 @@ In guests a tier may also have its own kernel, named or built, and words for its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from ktrial.machine.ports import Machine
 from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 from ktrial.tuning.catalog.model import Catalog
-from ktrial.tuning.knobs.profile import Profile, Tier
+from ktrial.tuning.knobs.profile import Tier
 from ktrial.tuning.plans.model import Plan, Refusal
 from ktrial.tuning.plans.resolve import make_plan
 
@@ -60,7 +60,10 @@ def ladder_of(
     first = profile.tier[0]
     generated = catalog.profiles[first.profile].generated if first.profile is not None else None
     control = first.name if generated is not None else CONTROL
-    _check_kernels(profile, control, (*(kernels or {}), *(built.patches if built is not None else ())))
+    known = [control, *(tier.name for tier in profile.tier if tier.name != control)]
+    for given in (*(kernels or {}), *(built.patches if built is not None else ())):
+        if given not in known:
+            raise UnknownName("tier", given, known, hint=f"`ktrial profiles {name}` shows its tiers")
     tiers = profile.tier[1:] if generated is not None else profile.tier
     not_run = {tier.name: why for tier in tiers if (why := _why_not(tier, kernels, built)) is not None}
     run = [tier for tier in tiers if tier.name not in not_run]
@@ -69,13 +72,6 @@ def ladder_of(
         hint = "in a guest, name the kernel of a tier with --kernel TIER=KERNEL, or build it with --tree"
         raise BadInput(f"no tier of {name} works without another kernel", hint=hint)
     return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
-
-
-def _check_kernels(profile: Profile, control: str, named: Iterable[str]) -> None:
-    known = [control, *(tier.name for tier in profile.tier if tier.name != control)]
-    for name in named:
-        if name not in known:
-            raise UnknownName("tier", name, known, hint=f"`ktrial profiles {profile.name}` shows its tiers")
 
 
 def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: BuiltTiers | None) -> str | None:
@@ -142,7 +138,6 @@ def surely_run(ladder: Ladder) -> Ladder:
 
 
 def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False) -> dict[str, Plan]:
-    """Return the plan of each tier on this machine."""
     prefix = () if ladder.baseline == "found" else (ladder.baseline,)
     nothing = Plan(title=ladder.name, changes=(), same=(), refusals=())
     return {

@@ -105,7 +105,6 @@ def link_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
 
 
 def changed_since(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
-    """Return which conditions have changed since the entry was measured."""
     changes = []
     if entry.kernel is not None and now.kernel is not None and entry.kernel != now.kernel:
         changes.append(f"the kernel was {entry.kernel}, now it is {now.kernel}")

@@ -18,7 +18,6 @@ _DATE, _VERDICT = 12, 18
 
 
 def ledger_text(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> str:
-    """Return all entries, the newest first."""
     if not entries:
         return "No trials on this machine yet. Start one, for example: ktrial try vm.swappiness=10\n"
     rows = [_row(entry, now) for entry in entries]
@@ -44,7 +43,6 @@ def ledger_markdown(entries: Sequence[LedgerEntry], now: Now) -> str:
 
 
 def measured_lines(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> list[str]:
-    """Return the lines of `ktrial explain` on trials of this machine."""
     if not entries:
         return []
     lines = ["", "measured here"]

@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 
 import msgspec
 
-from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.studies.blame.model import BlamePart
 from ktrial.studies.goals import Candidate
 from ktrial.studies.tune.model import Tried, TuneArm, TuneGroup, TuneQuestion, TuneReceipt
@@ -107,19 +106,15 @@ def _judge_arm(arm: TuneArm, part: BlamePart) -> Tried:
         reason = "better, and breaks no guard"
     else:
         reason = str(primary.verdict or "undecided")
-    return _tried(arm.settings, primary, part, kept=is_better and not broken, reason=reason)
-
-
-def _tried(settings: Mapping[str, str], judged: OutcomeJudgement, part: BlamePart, *, kept: bool, reason: str) -> Tried:
     return Tried(
-        settings=settings,
-        kept=kept,
+        settings=arm.settings,
+        kept=is_better and not broken,
         reason=reason,
         trial=part.trial,
-        outcome=judged.outcome,
-        direction=part.directions.get(judged.outcome),
-        verdict=judged.verdict,
-        effect=judged.effect,
+        outcome=primary.outcome,
+        direction=part.directions.get(primary.outcome),
+        verdict=primary.verdict,
+        effect=primary.effect,
     )
 
 
@@ -145,12 +140,8 @@ def _judge_together(found: Sequence[Tried], part: BlamePart) -> list[Tried]:
     """Keep all of them if they are better together too, otherwise only the best one."""
     together = _judge_arm(TuneArm(name=TOGETHER, knob="", settings={}), part)
     if together.kept:
-        return [
-            msgspec.structs.replace(one, reason=f"{one.reason}; better together too, in {part.trial}")
-            if one.kept
-            else one
-            for one in found
-        ]
+        note = f"; better together too, in {part.trial}"
+        return [msgspec.structs.replace(one, reason=one.reason + note) if one.kept else one for one in found]
     best = max((one for one in found if one.kept), key=_size)
     reason = f"better alone, but all of them together are {together.reason}, in {part.trial}"
     return [

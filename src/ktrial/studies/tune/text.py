@@ -11,7 +11,6 @@ from ktrial.studies.tune.model import Tried, TuneQuestion, TuneReceipt
 
 
 def receipt_text(receipt: TuneReceipt, *, width: int) -> str:
-    """Return what was kept, what was refused, the reasons, and how to undo it."""
     kept = [one for one in receipt.tried if one.kept]
     refused = [one for one in receipt.tried if not one.kept]
     lines = []
