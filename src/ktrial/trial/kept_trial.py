@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial with all that is kept of it beside its runs, as it goes from one store to another."""
+"""A trial with its log and noise profile, in the form in which it moves between stores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.trial.record import StoredTrial, protocol_sha256
 
 
 class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """`noise` is the profile that its protocol was planned with, null where there was none or it is no longer kept."""
+    """`noise` is the profile that the protocol was planned with; null if there was none or the store lacks it."""
 
     stored: StoredTrial
     log: tuple[Event, ...]
@@ -22,17 +22,16 @@ class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def protocol(self) -> Protocol:
-        """What was fixed before the first run."""
         return protocol_in(self.log)
 
     @property
     def sha256(self) -> str:
-        """The hash of the protocol as it is here."""
+        """The hash of the protocol, computed from this content."""
         return protocol_sha256(self.stored.file, self.protocol, self.stored.arms)
 
 
 def cleaned(kept: KeptTrial, clean: Callable[[Any], Any]) -> KeptTrial:
-    """Return the trial with every text replaced; where that changes the protocol it has the hash of what it is now."""
+    """Return the trial with `clean` applied to every text, and with a new hash if that changes the protocol."""
     document = msgspec.to_builtins(kept)
     found = msgspec.convert(clean(document), KeptTrial)
     if found.sha256 == kept.sha256:

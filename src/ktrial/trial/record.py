@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial as it is kept: what was asked for, what that came to on the machine, and where its runs are."""
+"""A trial as the store keeps it: its protocol, its arms on this machine, and the session with its runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ktrial.trial.protocol.file import TrialFile, Value
 
 
 class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an arm came to on the machine: address -> value of all that it changes, what was left out and why.
+    """An arm on this machine: the values that it changes by address, and what was left out and why.
 
-    `manual` is what a person does to bring it about, `expect` by which facts it is recognised then.
-    `inert` are changes that change nothing on this machine, and why.
-    `commands` are those that bring it into force, each with what undoes it.
+    `manual` tells a person how to set the arm up; `expect` has the facts that identify it then.
+    `inert` are changes without effect on this machine, and why.
+    `commands` put the arm in force; each is shown with its undo.
     """
 
     changes: Mapping[str, str] = {}
@@ -33,7 +33,7 @@ class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was fixed before the first run. `found` are the values, by address, that arms change, as found."""
+    """Everything fixed before the first run. `found` has the original values of what the arms change, by address."""
 
     trial: str
     session: str
@@ -47,9 +47,9 @@ class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`verdicts` are of the primary outcome by arm, null where it is open; `ended` is why no further run follows.
+    """`verdicts` are those of the primary outcome by arm, null if open; `ended` is why no further run follows.
 
-    A trial that looks for the setting that did it has `suspected` ones in place of verdicts.
+    A trial that screens settings has `suspected` settings instead of verdicts.
     """
 
     trial: str
@@ -63,15 +63,15 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def protocol_sha256(file: TrialFile, protocol: Protocol, arms: Mapping[str, ArmSettings]) -> str:
-    """The hash that goes into every run: of the file, of what the judge goes by, and of what the arms came to."""
+    """Return the hash that every run carries: of the file, the judge's protocol and the arms on this machine."""
     written = msgspec.json.encode((file, protocol, arms))
-    # As it is when it is read again: 8 and 8.0 are one limit.
+    # Hash what a reader gets back: 8 and 8.0 are the same limit.
     read = msgspec.json.decode(written, type=tuple[TrialFile, Protocol, dict[str, ArmSettings]])
     return hashlib.sha256(msgspec.json.encode(_without_empty(msgspec.to_builtins(read)), order="sorted")).hexdigest()
 
 
 def _without_empty(value: Any) -> Any:
-    """Without what is null or empty: a field that a later ktrial adds does not change the hash of earlier trials."""
+    """Drop null and empty values, so that a new field doesn't change the hash of earlier trials."""
     if isinstance(value, dict):
         found = {name: _without_empty(one) for name, one in value.items()}
         return {name: one for name, one in found.items() if one not in (None, {}, [])}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials and noise profiles in the store. A log only ever grows."""
+"""Trials and noise profiles in the store; a log is only ever appended to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRIALS = sa.select(trials.c.document).order_by(trials.c.started_unix_ms.desc(),
 
 
 class StoredTrials:
-    """`open_database` is called when something is read or kept, not before."""
+    """The stored trials; `open_database` is first called when something is read or written."""
 
     def __init__(self, open_database: Callable[[], Database]) -> None:
         self._open_database = open_database
@@ -30,17 +30,17 @@ class StoredTrials:
         with self._open_database().writing() as connection:
             taken = connection.execute(sa.select(trials.c.key).where(trials.c.trial == trial.trial)).scalar()
             if taken is not None:
-                raise KtrialError(f"trial {trial.trial} is in the store already")
+                raise KtrialError(f"cannot store trial {trial.trial}: it exists already")
             self._insert(connection, trial)
             self._append(connection, trial.trial, [first])
 
     def append(self, trial: str, events: Sequence[Event]) -> None:
-        """Add to a trial's log; on disk when this returns."""
+        """Append events to a trial's log. They are on disk when this returns."""
         with self._open_database().writing() as connection:
             self._append(connection, trial, events)
 
     def hold(self) -> None:
-        """Keep the store open until the end: closing and opening it after each event takes long."""
+        """Keep the store open until ktrial ends, as reopening it for each event is slow."""
         self._open_database().hold()
 
     def log(self, trial: str) -> tuple[Event, ...]:
@@ -55,7 +55,7 @@ class StoredTrials:
         return decode("".join(f"{line}\n" for line in lines).encode(), f"trial {trial}")
 
     def all(self) -> tuple[StoredTrial, ...]:
-        """Return all trials, the newest first."""
+        """Return all trials, newest first."""
         return self._select(_TRIALS)
 
     def _select(self, chosen: sa.Select[Any]) -> tuple[StoredTrial, ...]:
@@ -63,19 +63,19 @@ class StoredTrials:
             return tuple(msgspec.json.decode(row.document, type=StoredTrial) for row in connection.execute(chosen))
 
     def find(self, name: str | None) -> StoredTrial:
-        """Return a trial by its name or the beginning of it; the newest without one."""
+        """Return the trial with this name or unique beginning; without a name the newest."""
         found = self._select(_TRIALS.limit(1) if name is None else _TRIALS.where(trials.c.trial == name))
         if name and not found:
-            begin_so = self._select(_TRIALS.where(trials.c.trial.startswith(name, autoescape=True)))
-            found = tuple(one for one in begin_so if one.trial.startswith(name))  # SQLite takes A and a for the same
+            candidates = self._select(_TRIALS.where(trials.c.trial.startswith(name, autoescape=True)))
+            found = tuple(one for one in candidates if one.trial.startswith(name))  # SQLite ignores case
         if len(found) == 1:
             return found[0]
         if found:
             some = ", ".join(one.trial for one in found[:3])
-            raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of one: {some}")
+            raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of the name: {some}")
         every = [one.trial for one in self.all()]
         if name is None or not every:
-            raise BadInput("no trial was made here yet", hint="`ktrial try vm.swappiness=10` makes one")
+            raise BadInput("no trials yet", hint="`ktrial try vm.swappiness=10` runs one")
         raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
 
     def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
@@ -99,7 +99,7 @@ class StoredTrials:
             )
 
     def of_session(self, session: str) -> tuple[KeptTrial, ...]:
-        """Return the trials whose runs are in a session, the oldest first."""
+        """Return the trials whose runs are in a session, oldest first."""
         found = self._select(_TRIALS.where(trials.c.session == session))
         return tuple(self._load(one) for one in reversed(found))
 
@@ -108,7 +108,7 @@ class StoredTrials:
         return self._load(found[0]) if found else None
 
     def bring(self, trials: Iterable[KeptTrial]) -> None:
-        """Keep trials that were made elsewhere, all or none. Their noise profile is that of another machine."""
+        """Store trials from elsewhere, all or none, without their noise profiles, which describe another machine."""
         with self._open_database().writing() as connection:
             for kept in trials:
                 self._insert(connection, kept.stored)

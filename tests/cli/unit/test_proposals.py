@@ -40,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("blame", "vm.swapiness=1", "--", "true"), "did you mean vm.swappiness?"),
         (("ledger", "--json", "--markdown"), "cannot combine --markdown with --json"),
         (("retest",), "nothing to retest: no trial is out of date"),
-        (("retest", "x"), "no trial was made here yet"),
+        (("retest", "x"), "no trials yet"),
     ],
 )
 def test_what_cannot_be_meant_is_said(argv: tuple[str, ...], words: str) -> None:

@@ -73,7 +73,7 @@ def test_a_screening_by_itself_leaves_out_what_nobody_asked_for() -> None:
     assert "b        -9.5 %  -11 % to -7.7 %   suspected" in text
     assert "tool.rate" not in text
     assert screening_line(12, 72, [screened()]) == "block 12/72: suspected: b"
-    assert screening_line(12, 72, [screened(named="none")]) == "block 12/72: nobody is suspected yet"
+    assert screening_line(12, 72, [screened(named="none")]) == "block 12/72: no suspects yet"
 
 
 def test_the_picture_is_valid_and_shows_every_setting_in_its_place() -> None:

@@ -459,7 +459,7 @@ def test_a_dangerous_setting_needs_consent(home: Path) -> None:
     "text, said",
     [
         (FILE.replace("seed = 7", "sed = 7"), "sed"),
-        (FILE + '\n[arms.again]\nset = { "vm.swappiness" = 10 }\n', "that is a placebo trial"),
+        (FILE + '\n[arms.again]\nset = { "vm.swappiness" = 10 }\n', "are the same"),
         (FILE + '\n[gates]\nno_such = "1"\n', "no_such"),
         (FILE + '\n[limits]\nheat = "1"\n', "heat"),
     ],

@@ -118,7 +118,7 @@ def test_two_kernels_are_compared_over_fourteen_boots(machine: Booting) -> None:
         machine.boot_into(other)
         ran = machine.run("next")
         assert ran.status == 4, ran.out
-        assert f"{due['arm']} is due in block {due['block']}, and the machine is not as {due['arm']}" in ran.err
+        assert f"{due['arm']} is due in block {due['block']}, but the machine is not set up as {due['arm']}" in ran.err
         assert due["instruction"] in ran.err
         machine.boot_into(due["arm"])
         ran = machine.run("next")

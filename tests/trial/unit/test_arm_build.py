@@ -34,8 +34,12 @@ def test_every_arm_says_how_it_is_built_and_a_placebo_is_built_like_the_control(
 @pytest.mark.parametrize(
     "replicate, arms, told",
     [
-        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER)}, "nothing says how control is built"),
-        ("run", {"control": ArmFile(build=BUILD), "o3": ArmFile(build=OTHER)}, "visits that are builds of their own"),
+        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER)}, "nothing says how to build control"),
+        (
+            "run",
+            {"control": ArmFile(build=BUILD), "o3": ArmFile(build=OTHER)},
+            "build is for trials that build for every visit",
+        ),
         (
             "build",
             {"control": ArmFile(build=BUILD), "bore": ArmFile(manual="boot it")},
@@ -44,14 +48,14 @@ def test_every_arm_says_how_it_is_built_and_a_placebo_is_built_like_the_control(
         (
             "build",
             {"control": ArmFile(build=BuildFile(run=(), artefact="prog")), "placebo": PLACEBO},
-            "a build without a command",
+            "the build lacks a command",
         ),
         (
             "build",
             {"control": ArmFile(build=BuildFile(run=("make",), artefact="")), "placebo": PLACEBO},
-            "a build without a file",
+            "the build lacks a file",
         ),
-        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER, manual="boot it")}, "is brought about by hand and"),
+        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER, manual="boot it")}, "is set up by hand, and it"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused(replicate: str, arms: dict[str, ArmFile], told: str) -> None:

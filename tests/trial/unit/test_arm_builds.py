@@ -56,12 +56,12 @@ def test_a_build_gets_its_number_and_tells_its_bytes() -> None:
 
 def test_what_is_no_new_build_ends_the_trial() -> None:
     shop = Workshop()
-    with pytest.raises(ArmLost, match=r"`true` left no file /p/prog that can be read"):
+    with pytest.raises(ArmLost, match=r"`true` left no readable file /p/prog"):
         shop.make("true")
     shop.make("make")
-    with pytest.raises(ArmLost, match=r"`true` left /p/prog as it was: the visit would measure an older build"):
+    with pytest.raises(ArmLost, match=r"`true` left /p/prog unchanged: the visit would measure an older build"):
         shop.make("true")
-    with pytest.raises(ArmLost, match=r"case could not be built: `false` ended with status 1.*no rule"):
+    with pytest.raises(ArmLost, match=r"cannot build arm case: `false` ended with status 1.*no rule"):
         shop.make("false")
     with pytest.raises(KeyboardInterrupt):
         shop.make("interrupted")

@@ -259,7 +259,7 @@ def test_an_emulated_guest_is_booted_once_in_the_order_drawn_and_tells_its_own_b
 def test_an_arm_that_never_gives_anything_ends_the_trial() -> None:
     trial = Trial(seeded(alike), cap=7)
     trial.lab.fails["case"] = "the kernel panicked: no init"
-    with pytest.raises(BadRun, match=r"case gave nothing: tool: .*the kernel panicked: no init"):
+    with pytest.raises(BadRun, match=r"case gave no measurement: tool: .*the kernel panicked: no init"):
         trial.run()
     assert isinstance(trial.log[-1], TrialOver)
 

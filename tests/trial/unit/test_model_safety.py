@@ -17,7 +17,7 @@ def test_limits_are_in_base_units() -> None:
 
 @pytest.mark.parametrize("value", ["", "hot", "95F", 95, "-5C", "0C", True])
 def test_what_is_no_limit_is_told(value: object) -> None:
-    with pytest.raises(BadInput, match="is not a limit") as caught:
+    with pytest.raises(BadInput, match="limits: cannot read") as caught:
         parse_limits({"temperature": value})
     assert "95C" in (caught.value.hint or "")
 

@@ -51,9 +51,9 @@ def test_runs_are_paired_in_the_order_in_which_they_were_made() -> None:
 @pytest.mark.parametrize(
     "values, why",
     [
-        ([1.0, 1.1, 1.2], "3 runs tell no noise"),
-        ([0.0, 1.0, 2.0, 3.0], "zeros or less"),
-        ([1.0] * 8, "no spread was seen"),
+        ([1.0, 1.1, 1.2], "3 runs are too few"),
+        ([0.0, 1.0, 2.0, 3.0], "zero or negative"),
+        ([1.0] * 8, "the runs show no spread"),
     ],
 )
 def test_what_cannot_be_planned_with(values: list[float], why: str) -> None:

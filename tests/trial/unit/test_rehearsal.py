@@ -49,7 +49,7 @@ def test_each_setting_is_in_force_once_and_taken_back() -> None:
 @pytest.mark.parametrize(
     "known, hint",
     [
-        ({}, "nothing was measured; leave it out, or see `ktrial explain vm.page-cluster`"),
+        ({}, "nothing was measured; remove the setting, or see `ktrial explain vm.page-cluster`"),
         ({"vm.page-cluster": knob("vm.page-cluster")}, "see `ktrial explain vm.page-cluster`"),
         (
             {"vm.page-cluster": knob("vm.page-cluster", successor=["vm.new"]), "vm.new": knob("vm.new")},
@@ -63,7 +63,7 @@ def test_what_the_kernel_refuses_is_told_with_what_to_do(known: dict[str, Any], 
         "a": plan_of(SWAPPINESS, "vm.swappiness", "10"),
         "b": plan_of(PAGE_CLUSTER, "vm.page-cluster", "0"),
     }
-    with pytest.raises(BadInput, match=rf"the arm b .*{PAGE_CLUSTER}: Invalid argument") as caught:
+    with pytest.raises(BadInput, match=rf"arm b in force: .*{PAGE_CLUSTER}: Invalid argument") as caught:
         rehearse(machine, plans, known)
     assert hint in str(caught.value.hint)
     assert machine.files == FOUND

@@ -43,7 +43,7 @@ def test_the_announcement_has_cost_sight_and_rules() -> None:
     said = announcement(fixed, {arm.name: ArmSettings() for arm in fixed.arms}, (), 0, FORECAST, rules=True, width=100)
     assert "in random order, 2 runs each, seed 7" in said
     assert "costs    about 10 min 0 s to block 20, about 4 min 30 s if an effect of 5 % is there" in said
-    assert "sees     an effect of 5 %, as wanted, in 9 of 10 trials; 3.4 % is the smallest that it does" in said
+    assert "sees     an effect of 5 %, as requested, in 9 of 10 trials; 3.4 % is the smallest that it detects" in said
     assert "never because of a measurement" in " ".join(said.split())
     refused, doubted = said[said.index("refuses ") :].split("doubts ")
     assert "start_temperature 9.0 °C" in refused
@@ -75,7 +75,7 @@ def test_a_line_for_each_block() -> None:
 
 
 def test_trials_are_listed_with_what_is_open() -> None:
-    assert "No trial was made here yet" in trials_text([], width=100)
+    assert "No trials yet" in trials_text([], width=100)
     one = TrialSummary(
         trial="a-1", name="a", started_unix_ms=0, primary=TIME, blocks=3, verdicts={"case": None}, ended=None
     )

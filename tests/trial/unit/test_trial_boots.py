@@ -54,10 +54,10 @@ def test_a_boot_has_one_visit() -> None:
     refuse_used_boot(due(1, "case"), records, "a")  # the same visit goes on
     refuse_used_boot(due(1, "control"), records, "b")  # only a warm-up so far
     refuse_used_boot(due(1, "control", new_boot=False), records, "a")
-    with pytest.raises(Refused, match=r"this boot had its visit \(case in block 1\)") as error:
+    with pytest.raises(Refused, match=r"this boot already had a visit \(case in block 1\)") as error:
         refuse_used_boot(due(1, "control"), records, "a")
     assert error.value.hint == "reboot first: boot it; then  ktrial trial next t-1"
-    with pytest.raises(Refused, match="does not tell its boot id"):
+    with pytest.raises(Refused, match="cannot tell boots apart"):
         refuse_used_boot(due(1, "control"), records, None)
     assert visit_in(records, "b") is None
 
@@ -94,10 +94,10 @@ def test_a_log_is_convicted_of_boots_that_are_none() -> None:
     events = log((1, "case"), (1, "case"), (1, "control"), (1, "control"))
     assert list(boots_misused(events, good)) == []
     shared = [*good[:2], made(3, "control", 1, "a"), made(4, "control", 1, "b")]
-    assert list(boots_misused(events, shared)) == [(3, "its boot had a visit of case in block 1 already")]
+    assert list(boots_misused(events, shared)) == [(3, "its boot already had a visit of case in block 1")]
     split = [*good[:3], made(4, "control", 1, "c")]
-    assert list(boots_misused(events, split)) == [(4, "another run of its visit was made in another boot")]
-    assert list(boots_misused(events, [made(1, "case", 1, None)])) == [(1, "the boot that it was made in is not known")]
+    assert list(boots_misused(events, split)) == [(4, "another run of its visit was made in a different boot")]
+    assert list(boots_misused(events, [made(1, "case", 1, None)])) == [(1, "its boot is unknown")]
     assert list(boots_misused(log((1, "case"), replicate="run"), shared)) == []
     void = BlockVoided(block=1, arm="control", cause="boot", reason="cut off")
     assert list(boots_misused([*events, void], split)) == []
@@ -148,7 +148,9 @@ def test_a_trial_goes_on_where_it_began() -> None:
     for guest in (True, False):
         began = within(run, guest=guest).session
         refuse_elsewhere("t", began, FactBook({"virtualisation.ktrial": Fact(value=guest)}))
-        with pytest.raises(Refused, match=f"t began {'in a guest' if guest else 'on a machine'}, and this is another"):
+        with pytest.raises(
+            Refused, match=f"cannot resume t here: it began {'in a guest' if guest else 'on a machine'}"
+        ):
             refuse_elsewhere("t", began, FactBook({"virtualisation.ktrial": Fact(value=not guest)}))
     refuse_elsewhere("t", run.session, FactBook({}))
 
@@ -169,4 +171,4 @@ def test_what_a_person_vouches_for_is_told() -> None:
 def test_a_run_before_which_nothing_was_found_is_told() -> None:
     events = log((1, "case"), (1, "control"))
     events.insert(2, ArmFound(block=1, arm="case", by="facts"))
-    assert list(unvouched(events)) == [(2, "nothing says that control was in force in block 1")]
+    assert list(unvouched(events)) == [(2, "nothing shows that control was in force in block 1")]

@@ -69,9 +69,9 @@ def test_a_block_that_does_not_count_has_no_builds() -> None:
 
 def test_runs_of_an_unknown_build_or_of_one_kernel_twice_convict_the_log() -> None:
     assert list(builds_misused(log(visits("abab")))) == []
-    assert list(builds_misused(log(visits("a-cd")))) == [(2, "nothing says which build it measured")]
+    assert list(builds_misused(log(visits("a-cd")))) == [(2, "its build is unknown")]
     assert list(builds_misused(log(visits("abcb"), by_hand=True))) == [
-        (4, "its build had a visit of control in block 1 already")
+        (4, "its build already had a visit of control in block 1")
     ]
     assert list(builds_misused([protocol(), *log(visits("a-"))[1:]])) == []
 
@@ -92,11 +92,11 @@ def test_a_kernel_that_had_its_visit_is_refused() -> None:
         new_boot=True,
         new_build=True,
     )
-    with pytest.raises(Refused, match=r"this build of the kernel had its visit \(control in block 1\)") as error:
+    with pytest.raises(Refused, match=r"this kernel build already had a visit \(control in block 1\)") as error:
         refuse_used_build(turn, made, book)
-    assert error.value.hint == "build anew first: build it and boot it; then  ktrial trial next t-1"
+    assert error.value.hint == "build the kernel again first: build it and boot it; then  ktrial trial next t-1"
     refuse_used_build(turn, made, FactBook({"kernel.build_id": Fact(value="d")}))
-    with pytest.raises(Refused, match="tells neither its build id nor its version"):
+    with pytest.raises(Refused, match="reports neither its build id nor its version"):
         refuse_used_build(turn, made, FactBook({}))
 
 

@@ -166,7 +166,7 @@ def test_warm_ups_go_on_until_two_are_alike_but_not_for_ever() -> None:
 
 def test_a_benchmark_that_fails_at_once_is_said_before_anything_is_changed() -> None:
     trial = Trial(lambda block, arm: b"nonsense")
-    with pytest.raises(BadRun, match="the benchmark fails in control"):
+    with pytest.raises(BadRun, match="the benchmark fails in a warm-up run of control"):
         trial.run()
     assert trial.machine.history == []
 
@@ -185,12 +185,12 @@ def test_failures_of_one_arm_only_are_counted_and_decide() -> None:
 
 def test_an_arm_whose_own_parameters_do_not_run_at_all_ends_the_trial_without_a_verdict() -> None:
     trial = Trial(lambda block, arm: b"oops" if arm == "case" else alike(block, arm), own=("case",))
-    with pytest.raises(BadRun, match=r"a benchmark that fails only in one arm, case: tool: .*oops") as error:
+    with pytest.raises(BadRun, match=r"a benchmark fails only in the arm case: tool: .*oops") as error:
         trial.run()
-    assert error.value.hint == "see what [arms.case] gives it; `ktrial bench` shows its output"
+    assert error.value.hint == "check [arms.case]; `ktrial bench` shows its output"
     last = trial.log[-1]
     assert isinstance(last, TrialEnd)
-    assert last.reason.startswith("stopped: a benchmark that fails only in one arm, case")
+    assert last.reason.startswith("stopped: a benchmark fails only in the arm case")
     assert judge(trial.log).judged[0].verdict == "inconclusive"
     assert trial.machine.files == FOUND
 
@@ -289,7 +289,7 @@ def test_a_knob_of_another_arm_must_stay_as_it_was_found() -> None:
 def test_a_machine_that_changed_before_the_first_run_is_refused() -> None:
     trial = Trial(alike)
     trial.machine.files[SWAPPINESS] = "1\n"
-    with pytest.raises(BadRun, match="not as it was found"):
+    with pytest.raises(BadRun, match="has changed since the trial was planned"):
         trial.run()
 
 

@@ -25,8 +25,8 @@ def test_a_person_reads_what_to_do_and_what_to_type() -> None:
     assert due_text(DUE, ["bore in block 3, 2 runs"], "not so yet", width=100) == (
         "done      bore in block 3, 2 runs\n"
         "due       swap, with the machine as control: block 3, visit 2 of 3\n"
-        "do        boot, as every visit is a boot of its own: boot the stock kernel\n"
-        "shown by  kernel.release = 6.18, cpu.smt = true, kernel.scheduler_version = not there\n"
+        "do        boot, as each visit needs its own boot: boot the stock kernel\n"
+        "shown by  kernel.release = 6.18, cpu.smt = true, kernel.scheduler_version = missing\n"
         "now       not so yet\n"
         "then      ktrial trial next kernels-ab12 --done control\n"
     )

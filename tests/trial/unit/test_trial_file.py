@@ -90,25 +90,25 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ('suite = "memory-pressure"', "", BadInput, "nothing is measured"),
         ('suite = "memory-pressure"', 'suite = "a"\ncommand = ["b"]', BadInput, "both a suite and a command"),
         ('suite = "memory-pressure"', 'suite = "a"\nmetrics = ["b"]', BadInput, "metrics read the output"),
-        ('suite = "memory-pressure"', 'suite = "a"\nlimit = "1min"', BadInput, "limit is of a command's runs"),
-        ('suite = "memory-pressure"', 'command = ["a"]\nlimit = "0s"', BadInput, "limit = 0s: no run could end"),
+        ('suite = "memory-pressure"', 'suite = "a"\nlimit = "1min"', BadInput, "limit is for runs of a command"),
+        ('suite = "memory-pressure"', 'command = ["a"]\nlimit = "0s"', BadInput, "limit = 0s leaves no time for a run"),
         ('suite = "memory-pressure"', 'command = ["a"]\nlimit = "soon"', BadInput, "limit"),
-        ('detect = "5%"', 'detect = "0%"', BadInput, "no effect is not to be found"),
+        ('detect = "5%"', 'detect = "0%"', BadInput, "expected an effect above zero"),
         ('margin = "2%"', 'margin = "two"', BadInput, "margin: expected a percentage"),
         ("seed = 7", "seed = -1", BadInput, "seed = -1"),
         ("seed = 7", 'budget = "huge"', UnknownName, "unknown budget: 'huge'"),
         ("cap = 20", "cap = 5", BadInput, "cap = 5: too few blocks for any verdict"),
         ("seed = 7", "budget = 3", BadInput, "budget = 3: too few blocks"),
         ('time = "2h"', 'time = "0s"', BadInput, "leaves no time for a run"),
-        ('time = "2h"', 'time = "soon"', BadInput, "time = 'soon' is not a time"),
+        ('time = "2h"', 'time = "soon"', BadInput, "time: expected a duration, got 'soon'"),
         ('settle = "500ms"', 'settle = "2h"', BadInput, "longer than an hour"),
         ("seed = 7", "runs_per_visit = 0", BadInput, "runs_per_visit = 0"),
-        ("MALLOC_ARENA_MAX", '"A-B"', BadInput, "is not a name of a variable"),
+        ("MALLOC_ARENA_MAX", '"A-B"', BadInput, "is not a variable name"),
         ('profile = "micro-stutter"', "placebo = true", Contradiction, "a placebo must not change anything"),
         ("start_temperature", "heat", UnknownName, "unknown gate: 'heat'"),
         ("memory_pressure", "pressure", UnknownName, "unknown limit: 'pressure'"),
-        ('temperature = "95C"', 'temperature = "hot"', BadInput, "temperature = 'hot' is not a limit"),
-        ('"40%"', '"140%"', BadInput, "memory_pressure = '140%' is not a limit"),
+        ('temperature = "95C"', 'temperature = "hot"', BadInput, "limits: cannot read temperature = 'hot'"),
+        ('"40%"', '"140%"', BadInput, "limits: cannot read memory_pressure = '140%'"),
         ("[arms.control]", "[arms.control]\nexpect = { a = 1 }", BadInput, "expect is for manual arms"),
         ("[gates]", "[gates", BadInput, "TOML: "),
     ],
@@ -132,7 +132,7 @@ def test_one_arm_is_no_trial_and_two_alike_are_a_placebo() -> None:
     one = 'name = "a"\nsuite = "b"\n[arms.control]\n'
     with pytest.raises(BadInput, match="one arm is not a trial"):
         parsed(one)
-    with pytest.raises(BadInput, match="the arms control and case are the same: that is a placebo trial") as caught:
+    with pytest.raises(BadInput, match="arms control and case are the same") as caught:
         parsed(f"{one}[arms.case]\n")
     assert "placebo = true" in (caught.value.hint or "")
     assert parsed(f"{one}[arms.case]\nplacebo = true\n").arms["case"].placebo

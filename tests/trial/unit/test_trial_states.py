@@ -130,7 +130,7 @@ def test_a_file_that_names_the_value_is_named(catalog: Catalog) -> None:
 def test_where_nobody_can_be_named_it_is_said_who_looks(catalog: Catalog) -> None:
     machine = FakeMachine({DRIFT.path: "33\n"})
     machine.answers["status"] = {"transactions": []}
-    assert writer_of(machine, catalog, DRIFT, None) == "`ktrial why vm.swappiness` looks for who did"
+    assert writer_of(machine, catalog, DRIFT, None) == "`ktrial why vm.swappiness` may find out who did it"
     gone = ArmDrift(address="vm.swappiness", path=DRIFT.path, wanted="60", now=None)
     assert writer_of(machine, catalog, gone, None) is None
     assert gone.sentence == "vm.swappiness (/proc/sys/vm/swappiness) is gone instead of '60'"

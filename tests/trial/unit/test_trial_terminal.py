@@ -33,7 +33,7 @@ def test_it_says_what_else_a_person_wants_to_know() -> None:
     ]
     order += [
         "1 run of sw180 gave no value",
-        "1 block counts nowhere",
+        "1 block does not count",
         "on this boot",
         "ktrial trial recheck swappiness-abcdef",
     ]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an arm measures, made anew for each visit: built as the user, and the same file up to the visit's end."""
+"""Builds of what an arm measures, one for each visit: made as the user, and unchanged to the visit's end."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 from ktrial.bench.benchmark import Invocation, why_failed
 from ktrial.bench.run.built_file import SeenFile
@@ -12,27 +12,20 @@ from ktrial.bench.run.undoable_command import ArmBuild
 from ktrial.trial.arms.arms import ArmDrift, ArmLost, BuiltFile
 from ktrial.trial.arms.builds import NUMBER_VARIABLE
 
-#: Seconds that a build may take.
+#: Time limit of a build, in seconds.
 LIMIT_S = 3600.0
 
 
-class FileLooker(Protocol):
-    """Looks at files of the user's."""
-
-    def __call__(self, path: str) -> SeenFile | None:
-        """None if there is no such file, or it cannot be read."""
-
-
 class BuildSite:
-    """Where the builds of a trial's arms are made."""
+    """Makes the builds of a trial's arms; `look` returns a file as the user sees it, None if it cannot be read."""
 
-    def __init__(self, executor: Executor, look: FileLooker) -> None:
+    def __init__(self, executor: Executor, look: Callable[[str], SeenFile | None]) -> None:
         self._executor = executor
         self._look = look
         self._present: tuple[ArmBuild, SeenFile] | None = None
 
     def make(self, arm: str, build: ArmBuild, number: int) -> BuiltFile:
-        """Raises ArmLost if the build fails, or leaves the file as it was."""
+        """Build the file. Raise ArmLost if that fails or leaves the file as it was."""
         self._present = None
         before = self._look(build.artefact)
         raw = self._executor.run(
@@ -46,23 +39,23 @@ class BuildSite:
         if raw.interrupted:
             raise KeyboardInterrupt
         if (failure := why_failed(raw)) is not None:
-            raise ArmLost(f"the arm {arm} could not be built: `{build.text}` {failure}", hint="run it by hand first")
+            raise ArmLost(f"cannot build arm {arm}: `{build.text}` {failure}", hint="run it by hand first")
         seen = self._look(build.artefact)
         if seen is None:
             raise ArmLost(
-                f"the arm {arm} could not be built: `{build.text}` left no file {build.artefact} that can be read",
-                hint="artefact is the file that it writes, seen from where ktrial was started",
+                f"cannot build arm {arm}: `{build.text}` left no readable file {build.artefact}",
+                hint="artefact is the file that it writes, relative to where ktrial was started",
             )
         if before is not None and before.written == seen.written:
             raise ArmLost(
-                f"`{build.text}` left {build.artefact} as it was: the visit would measure an older build",
-                hint="have it begin from scratch: `make -B`, or remove the file first",
+                f"`{build.text}` left {build.artefact} unchanged: the visit would measure an older build",
+                hint="build from scratch: `make -B`, or remove the file first",
             )
         self._present = build, seen
         return BuiltFile(artefact=build.artefact, sha256=seen.sha256)
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return the file of this visit, where it is another one now."""
+        """Return the file of this visit if it has changed."""
         if self._present is None:
             return ()
         build, made = self._present

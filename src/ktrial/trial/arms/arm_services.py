@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of services as arms: started and stopped by the root agent's systemctl, looked at as the user."""
+"""Services as arms: the root agent's systemctl starts and stops them, the user's reads their state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ktrial.tuning.plans.model import Plan, ServiceStep
 from ktrial.tuning.plans.wire import wire_plan
 
 _LIMIT_S = 30.0
-#: What `systemctl is-active` says of a unit that is neither on its way up nor down.
+#: Answers of `systemctl is-active` for units that are neither starting nor stopping.
 _STATES: Mapping[str, Literal["started", "stopped"]] = {
     "active": "started",
     "inactive": "stopped",
@@ -31,12 +31,9 @@ ServiceState = Literal["started", "stopped"]
 
 
 def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:
-    """Return the state, as found, of every service that an arm names. Raises BadInput for one that cannot be known."""
-    return {name: _state(executor, name) for name in sorted(_services_of(trial))}
-
-
-def _services_of(trial: TrialFile) -> set[str]:
-    return {arm.service.name for arm in trial.arms.values() if arm.service is not None}
+    """Return the present state of every service that an arm names. Raise BadInput if one is unknown."""
+    names = {arm.service.name for arm in trial.arms.values() if arm.service is not None}
+    return {name: _state(executor, name) for name in sorted(names)}
 
 
 def _state(executor: Executor, name: str) -> ServiceState:
@@ -46,20 +43,18 @@ def _state(executor: Executor, name: str) -> ServiceState:
     loaded = known.stdout.decode(errors="replace").strip()
     if known.failed is not None or known.exit_status != 0:
         said = known.failed or known.stderr.decode(errors="replace").strip().replace("\n", "; ")
-        raise BadInput(
-            f"systemctl tells nothing of {name}: {said}", hint="a service needs systemd as this machine's init"
-        )
+        raise BadInput(f"cannot read the state of {name}: {said}", hint="services need systemd as this machine's init")
     if loaded != "loaded":
-        raise BadInput(f"{name} is {loaded or 'not known'} on this machine", hint="`systemctl list-units` lists units")
+        raise BadInput(f"{name} is {loaded or 'unknown'} on this machine", hint="`systemctl list-units` lists units")
     told = executor.run(Invocation(argv=("systemctl", "is-active", name), limit_s=_LIMIT_S)).raw
     state = told.stdout.decode(errors="replace").strip()
     if state not in _STATES:
-        raise BadInput(f"{name} is {state or 'in no state'} just now", hint="wait until it has started or stopped")
+        raise BadInput(f"{name} is {state or 'in no state'} right now", hint="wait until it has started or stopped")
     return _STATES[state]
 
 
 def with_services(trial: TrialFile, plans: Mapping[str, Plan], found: Mapping[str, ServiceState]) -> dict[str, Plan]:
-    """Return the plans of the arms with what is to be started and stopped."""
+    """Return the plans of the arms with the services that they start or stop."""
     return {name: _with_service(trial, name, plan, found) for name, plan in plans.items()}
 
 
@@ -72,22 +67,20 @@ def _with_service(trial: TrialFile, name: str, plan: Plan, found: Mapping[str, S
 
 
 def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
-    """Raise BadInput for an arm whose service the agent would not start or stop, whoever asks."""
+    """Raise BadInput for an arm whose service the agent refuses to start or stop for anyone."""
     for name, plan in plans.items():
         if plan.service is None:
             continue
         alone = Plan(title=plan.title, changes=(), same=(), refusals=(), service=plan.service)
         (step,) = checked(machine, wire_plan(alone, {"kind": "while-session"}))
         if step.outcome == "forbidden":
-            raise BadInput(
-                f"arm {name}: {step.message}", hint="let a person do it: `manual`, with `expect`, in the arm"
-            )
+            raise BadInput(f"arm {name}: {step.message}", hint="let a person do it: give the arm `manual` and `expect`")
 
 
 def with_service_checks(
     trial: TrialFile, extras: Mapping[str, ArmExtras], found: Mapping[str, ServiceState]
 ) -> dict[str, ArmExtras]:
-    """Return every service must be as its arm wants it, and in all other arms as it was found."""
+    """Return extras that check every service: as its arm wants it, and in all other arms as it was found."""
     checked = {}
     for name in trial.arms:
         service = in_force(trial, name).service

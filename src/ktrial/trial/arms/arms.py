@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the arms of a trial into force one after the other, each as a transaction that ends with the session."""
+"""Puts the arms of a trial in force one after the other, each as a transaction that ends with the session."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ktrial.machine.transactions import IN_FORCE, Applied, revert, text_of, veri
 from ktrial.tuning.plans.model import Change, Plan
 from ktrial.tuning.plans.resolve import apply_plan
 
-#: What becomes of the steps before and after the one that fails.
+#: Outcomes of the steps before and after the one that fails.
 _FOR_OTHERS = frozenset(("rolled-back", "not-tried"))
 _LEASE: Mapping[str, Any] = {"kind": "while-session"}
 
 
 class ArmLost(KtrialError):
-    """An arm could not be brought into force, or not be taken back."""
+    """An arm could not be put in force, or not be taken back."""
 
 
 class BuiltFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was made anew for a visit, and the SHA-256 of its bytes."""
+    """A file that was built for a visit, and the SHA-256 of its bytes."""
 
     artefact: str
     sha256: str
 
 
 class ArmDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that is not what the trial made of it, or found: somebody else changed it. `now` is null of no file."""
+    """A value that somebody else changed after the trial set or found it. `now` is null if the file is gone."""
 
     address: str
     path: str
@@ -41,12 +41,11 @@ class ArmDrift(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """What happened, without who did it."""
         now = "is gone" if self.now is None else f"reads {self.now!r}"
         return f"{self.address} ({self.path}) {now} instead of {self.wanted!r}"
 
 
-#: Says who wrote it, where that can be known.
+#: Says who wrote a value, if that can be known.
 NamesWriter = Callable[[ArmDrift, int | None], str | None]
 
 
@@ -55,9 +54,9 @@ def _nobody(_drift: ArmDrift, _own: int | None) -> str | None:
 
 
 class Arms:
-    """`plans` by arm; an arm that has none is the machine as it is. `root` is None if no arm needs it.
+    """`plans` by arm; an arm without one leaves the machine as it is. `root` is None if no arm needs it.
 
-    What the plans found is what every value that the present arm does not set must be.
+    Every value that the present arm doesn't set must be as the plans found it.
     """
 
     def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter = _nobody) -> None:
@@ -74,9 +73,9 @@ class Arms:
         return self._transaction
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:
-        """Leave the present arm and bring this one into force; nothing happens where it is there already.
+        """Leave the present arm and put this one in force, unless it is already.
 
-        What is not as the plans found it keeps an arm from being brought into force, and is told.
+        Return the values that are not as the plans found them; the arm is not put in force then.
         """
         if arm == self._present:
             return ()
@@ -94,37 +93,37 @@ class Arms:
         return ()
 
     def renew(self, arm: str, number: int) -> BuiltFile | None:
-        """Make anew what the next visit of this arm measures, before the arm is in force; None if nothing is.
+        """Build what the next visit of this arm measures, varied by `number`; None if the arm has no build.
 
-        `number` is what the build varies by.
+        The arm is not in force yet.
         """
         return None
 
     def leave(self) -> None:
-        """Put back what the present arm changed."""
+        """Restore what the present arm changed."""
         transaction, self._transaction, self._present = self._transaction, None, None
         if transaction is None or self._root is None:
             return
         failed = [step for step in revert(self._root, transaction).steps if step.outcome == "failed"]
         if failed:
-            said = f"{failed[0].path} could not be put back: {failed[0].message}"
+            said = f"cannot restore {failed[0].path}: {failed[0].message}"
             raise ArmLost(said, hint="`ktrial recover` tries again")
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return what does not read as the present arm set it, or, of what it does not set, as it was found."""
+        """Return values that differ from what the present arm set, or from what was found if it doesn't set them."""
         return (*self._lost(), *self._changed_beside(self._present))
 
     def failed(self) -> str | None:
-        """Why the present arm was lost during the run that has just ended: the arm's own doing, and its failure."""
+        """Return why the present arm was lost during the last run, which is then its failure; None if it wasn't."""
         return None
 
     def told(self, drift: ArmDrift) -> str:
-        """Return the drift, and who wrote it where that can be known."""
+        """Return the drift as a sentence, with who wrote the value if that can be known."""
         writer = self._writer_of(drift, self._transaction)
         return f"{drift.sentence}; {writer}" if writer else drift.sentence
 
     def _lost(self) -> Iterator[ArmDrift]:
-        """Steps of the present arm that others have overwritten."""
+        """Yield steps of the present arm that others have overwritten."""
         if self._transaction is None or self._root is None:
             return
         (found,) = verify(self._root, self._transaction)
@@ -139,7 +138,7 @@ class Arms:
                 )
 
     def _changed_beside(self, arm: str | None) -> Iterator[ArmDrift]:
-        """Yield what the arm does not set, nor the kernel with it, and is not as it was found."""
+        """Yield values that neither the arm nor the kernel with it sets, and that are not as they were found."""
         plan = self._plans.get(arm) if arm is not None else None
         own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
         watched = [path for path in self._found if path not in own]
@@ -153,11 +152,11 @@ class Arms:
 
     def _apply(self, arm: str, plan: Plan) -> int:
         if self._root is None:
-            raise ArmLost(f"the arm {arm} needs root, and there is none")
+            raise ArmLost(f"cannot put arm {arm} in force: it needs root")
         applied = apply_plan(self._root, plan, _LEASE)
         said = refusal_of(applied)
         if said is not None:
-            raise ArmLost(f"the arm {arm} could not be brought into force: {said}", hint="all is as it was")
+            raise ArmLost(f"cannot put arm {arm} in force: {said}", hint="nothing was changed")
         return applied.transaction
 
 
@@ -165,7 +164,7 @@ def refusal_of(applied: Applied) -> str | None:
     """Return why a plan that was applied is not in force; None if it is."""
     failed = [step for step in applied.steps if step.outcome not in IN_FORCE]
     if failed:
-        # Swap that is set up otherwise than wanted is in force, and the reason why nothing else is.
+        # Swap that is set up differently is accepted, and the reason why the other steps were rolled back.
         own = [step for step in (*failed, *applied.steps) if step.outcome not in _FOR_OTHERS | {"accepted"}]
         one = own[0] if own else failed[0]
         return f"{one.path}: {one.message}"

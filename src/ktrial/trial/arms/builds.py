@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials whose visits are builds: how each arm is built anew, and which build a visit measured."""
+"""Trials with a build for each visit: how each arm is built, and which build a visit measured."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from ktrial.judge.model.log import Event
     from ktrial.trial.protocol.file import TrialFile
 
-#: Holds, for the command that builds, a number that was drawn for this visit.
+#: Environment variable that gives the build command a number drawn for the visit.
 NUMBER_VARIABLE = "KTRIAL_BUILD"
-#: By which facts a kernel shows that it is another build.
+#: Facts that distinguish one kernel build from another.
 KERNEL_BUILD = ("kernel.build_id", "kernel.version")
 
 Visit = tuple[int, str]
 
 
 def check_builds(trial: TrialFile) -> None:
-    """Raise BadInput if visits are to be builds and nothing says how, or the reverse."""
+    """Raise BadInput if visits need builds and an arm doesn't say how, or the reverse."""
     arms = {name: arm for name, arm in trial.arms.items() if not arm.placebo}
     built = [name for name, arm in arms.items() if arm.build is not None]
     for name in built:
         build = arms[name].build
         if build is not None and not (build.run and build.run[0] and build.artefact):
-            raise BadInput(f"arm {name}: a build without {'a file' if build.run else 'a command'}", hint=_EXAMPLE)
+            raise BadInput(f"arm {name}: the build lacks {'a file' if build.run else 'a command'}", hint=_EXAMPLE)
     if trial.design.replicate != "build":
         if built:
             raise BadInput(
-                f"arm {built[0]}: build is for visits that are builds of their own",
-                hint='[design]  replicate = "build"; a program that is built once is built before the trial',
+                f"arm {built[0]}: build is for trials that build for every visit",
+                hint='[design]  replicate = "build"  makes it one; build a program that is built once before the trial',
             )
         return
     if any(arm.manual is not None for arm in arms.values()):
@@ -46,20 +46,20 @@ def check_builds(trial: TrialFile) -> None:
         return
     unsaid = next((name for name in arms if name not in built), None)
     if unsaid is not None:
-        raise BadInput(f'replicate = "build", and nothing says how {unsaid} is built', hint=_EXAMPLE)
+        raise BadInput(f'replicate = "build", but nothing says how to build {unsaid}', hint=_EXAMPLE)
 
 
 _EXAMPLE = 'build = { run = ["./build.sh"], artefact = "prog" }, or manual = "…" of a kernel that you build and boot'
 
 
 def build_number(seed: int, block: int | None, arm: str) -> int:
-    """Return what the build of a visit varies by: drawn by seed, block and arm alone."""
+    """Return the number by which a visit's build varies; it depends on seed, block and arm alone."""
     said = f"{seed} {'warm-up' if block is None else block} {arm}"
     return int.from_bytes(hashlib.sha256(said.encode()).digest()[:4])
 
 
 def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
-    """Return which build each visit measured, as far as the log tells; of a block that did not count too."""
+    """Return the build that each visit measured, as far as the log says, including visits of void blocks."""
     from ktrial.judge.model.log import ArmBuilt, ArmFound
 
     found: dict[Visit, str] = {}
@@ -72,12 +72,12 @@ def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
 
 
 def kernel_build(facts: Mapping[str, str]) -> str | None:
-    """Return what tells this build of a kernel from another one; None if nothing does."""
+    """Return what identifies this build of a kernel; None if nothing does."""
     return " ".join(facts[name] for name in KERNEL_BUILD if facts.get(name)) or None
 
 
 def repeated(builds: Mapping[Visit, str]) -> dict[str, tuple[int, int]]:
-    """Return arms that had one build in several visits: how many builds they had, in how many visits."""
+    """Return arms with the same build in several visits: how many builds they had in how many visits."""
     arms = dict.fromkeys(arm for _, arm in builds)
     counts = {name: Counter(build for (_, arm), build in builds.items() if arm == name) for name in arms}
     return {name: (len(count), count.total()) for name, count in counts.items() if len(count) < count.total()}

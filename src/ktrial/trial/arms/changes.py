@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an arm changes beside settings, as people write it: commands with their undo, a service, a scheduler."""
+"""Changes of an arm besides settings, as people write them: commands with their undo, a service, a scheduler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ServiceState = Literal["started", "stopped"]
 
 
 class CommandFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`run` brings something about and ends, `undo` takes it back, `check` has status 0 while it is in force."""
+    """`run` makes a change and ends, `undo` reverts it, `check` has status 0 while the change is in force."""
 
     run: tuple[str, ...]
     undo: tuple[str, ...]
@@ -25,16 +25,16 @@ class CommandFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ServiceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The state of a unit of systemd."""
+    """The wanted state of a systemd unit."""
 
     name: str
     state: ServiceState
 
 
 class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sched_ext scheduler: the program that holds it, and how the name begins that the kernel shows of it.
+    """A sched_ext scheduler: its program, and the beginning of the name that the kernel shows for it.
 
-    Without `ops` it is the program's name without `scx_`.
+    Without `ops` that is the program's name without `scx_`.
     """
 
     run: tuple[str, ...]
@@ -42,12 +42,12 @@ class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def name(self) -> str:
-        """What the kernel shows of it, or its beginning."""
+        """The name that the kernel shows, or its beginning."""
         return self.ops or self.run[0].rpartition("/")[2].removeprefix("scx_")
 
 
 class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is measured in the arm is made anew for every visit: the command, and the file that it writes."""
+    """How the arm's program is built for every visit: the command, and the file that it writes."""
 
     run: tuple[str, ...]
     artefact: str
@@ -56,17 +56,17 @@ class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def check_arm_changes(
     arm: str, commands: Sequence[CommandFile], service: ServiceFile | None, sched_ext: SchedExtFile | None
 ) -> None:
-    """Raise BadInput for what cannot be carried out on any machine."""
+    """Raise BadInput for changes that no machine can make."""
     for command in commands:
         for what, words in (("run", command.run), ("undo", command.undo)):
             if not words or not words[0]:
                 raise BadInput(
-                    f"arm {arm}: a command without {what}",
-                    hint='run = ["gsettings", "set", …], undo = [what takes it back]; no shell is used',
+                    f"arm {arm}: a command lacks {what}",
+                    hint='run = ["gsettings", "set", …], undo = [what reverts it]; no shell is used',
                 )
         if command.check and not command.check[0]:
-            raise BadInput(f"arm {arm}: a check without a program", hint="leave it out, or name one")
+            raise BadInput(f"arm {arm}: a check lacks a program", hint="name one, or remove the check")
     if sched_ext is not None and not (sched_ext.run and sched_ext.run[0] and sched_ext.name):
-        raise BadInput(f"arm {arm}: sched_ext without a program", hint='sched_ext = { run = ["scx_lavd"] }')
+        raise BadInput(f"arm {arm}: sched_ext lacks a program", hint='sched_ext = { run = ["scx_lavd"] }')
     if service is not None and not _UNIT.fullmatch(service.name):
-        raise BadInput(f"arm {arm}: {service.name!r} is not a unit of systemd", hint="for example irqbalance.service")
+        raise BadInput(f"arm {arm}: {service.name!r} is not a systemd unit", hint="for example irqbalance.service")

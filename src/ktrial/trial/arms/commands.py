@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms that also run commands of the user's: each is written down before it is run, and undone when the arm is left."""
+"""Arms that also run the user's commands: each is journalled before it runs, and undone when its arm is left."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ktrial.trial.arms.arms import ArmDrift, ArmLost, Arms, BuiltFile, NamesWrit
 from ktrial.trial.arms.scheduler import SchedulerSeat
 from ktrial.tuning.plans.model import Plan
 
-#: Seconds that a command may take.
+#: Time limit of a command, in seconds.
 LIMIT_S = 300.0
 
 
 class CheckFailed(ArmDrift, frozen=True, kw_only=True):
-    """Something that commands or services brought about is not there: `wanted` is what the check should say."""
+    """A change by commands or services is not in force: `wanted` is the status that the check should have."""
 
     @property
     def sentence(self) -> str:
@@ -30,9 +30,9 @@ class CheckFailed(ArmDrift, frozen=True, kw_only=True):
 
 
 class Beside(NamedTuple):
-    """What the arms of a trial have beside their plans, and what carries it out.
+    """What the arms of a trial have besides their plans, and what carries it out.
 
-    `seat` where one has a scheduler, `site` where they are built for each visit.
+    `seat` is for arms with a scheduler, `site` for arms that are built for each visit.
     """
 
     trial: str
@@ -44,7 +44,7 @@ class Beside(NamedTuple):
 
 
 class CommandedArms(Arms):
-    """The commands of an arm come after its settings, and are undone before them."""
+    """Arms whose commands run after their settings are in force, and are undone before them."""
 
     def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter, beside: Beside) -> None:
         super().__init__(root, plans, writer_of)
@@ -55,7 +55,6 @@ class CommandedArms(Arms):
         self._open: list[tuple[int, ArmCommand]] = []
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:
-        """Leave the present arm and bring this one into force; nothing happens where it is there already."""
         if arm != self._commanded or self.failed() is not None:
             self._undo()
         drifts = super().enter(arm)
@@ -69,7 +68,7 @@ class CommandedArms(Arms):
         return drifts
 
     def renew(self, arm: str, number: int) -> BuiltFile | None:
-        """Make anew what the next visit of this arm measures: on the machine as it is found."""
+        """Leave the present arm, then build what the next visit of this arm measures."""
         build = self._beside.extras.get(arm, ArmExtras()).build
         if build is None or self._site is None:
             return None
@@ -77,14 +76,12 @@ class CommandedArms(Arms):
         return self._site.make(arm, build, number)
 
     def leave(self) -> None:
-        """Put back what the present arm changed."""
         try:
             self._undo()
         finally:
             super().leave()
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return what is not as the present arm made it, or as it was found."""
         extras = self._beside.extras.get(self._commanded) if self._commanded is not None else None
         checks = extras.checks if extras is not None else ()
         failed = [one for check in checks if (one := _failed(self._beside.executor, check)) is not None]
@@ -92,7 +89,7 @@ class CommandedArms(Arms):
         return (*super().drifted(), *failed, *schedulers, *(self._site.drifted() if self._site is not None else ()))
 
     def failed(self) -> str | None:
-        """Return why the present arm was lost: its scheduler was ejected, or ended."""
+        """Return why the present arm was lost: its scheduler was ejected or has ended."""
         return None if self._seat is None else self._seat.failed()
 
     def _run(self, arm: str, command: ArmCommand) -> None:
@@ -103,12 +100,12 @@ class CommandedArms(Arms):
             raise KeyboardInterrupt
         if (failure := why_failed(raw)) is not None:
             raise ArmLost(
-                f"the arm {arm} could not be brought into force: `{command.text}` {failure}",
-                hint="what it had begun was undone",
+                f"cannot put arm {arm} in force: `{command.text}` {failure}",
+                hint="what the arm had started was undone",
             )
 
     def _undo(self) -> None:
-        """The newest first; one that fails does not keep the others from being undone."""
+        """Undo the newest first; a failure doesn't keep the others from being undone."""
         self._commanded = None
         failed: list[KtrialError] = []
         try:
@@ -127,7 +124,7 @@ class CommandedArms(Arms):
 
 
 def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str], None]) -> int:
-    """Undo what a killed trial has left, and say so; how many there were. Raises where one cannot be undone."""
+    """Undo the commands that a killed trial left, and return their number. Raise if one cannot be undone."""
     failed: list[KtrialError] = []
     left = journal.left()
     for one in left:
@@ -142,13 +139,13 @@ def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str],
 
 
 def refuse_what_holds_already(extras: Mapping[str, ArmExtras], executor: Executor) -> None:
-    """A check that passes before its command was run tells nothing, or the command changes nothing."""
+    """Raise Refused if a check passes before its command has run: one of the two has no effect."""
     for arm, one in extras.items():
         for check in one.checks if one.commands else ():
             if check.passes and _failed(executor, check) is None:
                 raise Refused(
-                    f"arm {arm}: `{check.text}` has status 0 although nothing was run yet",
-                    hint="it is in force already, or the check tells something else",
+                    f"arm {arm}: the check `{check.text}` passes before any command has run",
+                    hint="the change is in force already, or the check tests something else",
                 )
 
 
@@ -156,8 +153,8 @@ def _undo_one(executor: Executor, journal: CommandJournal, number: int, command:
     failure = why_failed(_carry(executor, command.undo, command))
     if failure is not None:
         raise ArmLost(
-            f"`{command.undo_text}` {failure}: what `{command.text}` did is not undone",
-            hint=f"`ktrial recover` tries again; where it was undone by hand, remove {journal.where}",
+            f"cannot undo `{command.text}`: `{command.undo_text}` {failure}",
+            hint=f"`ktrial recover` tries again; if you undid it by hand, remove {journal.where}",
         )
     journal.end(number)
 
@@ -172,12 +169,14 @@ def _failed(executor: Executor, check: ArmCheck) -> CheckFailed | None:
     if raw.interrupted:
         raise KeyboardInterrupt
     if raw.exit_status is None:
-        raise ArmLost(f"`{check.text}` {why_failed(raw)}", hint="a check ends by itself, with status 0 or another one")
+        raise ArmLost(
+            f"`{check.text}` {why_failed(raw)}", hint="a check must end by itself, with status 0 or another one"
+        )
     if (raw.exit_status == 0) == check.passes:
         return None
     return CheckFailed(
         address=shlex.join(check.argv),
         path=check.argv[0],
-        wanted="0" if check.passes else "another one than 0",
+        wanted="0" if check.passes else "a non-zero status",
         now=f"has status {raw.exit_status}",
     )

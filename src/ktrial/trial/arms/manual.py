@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms that a person brings about: by which facts the machine shows that one is in force.
+"""Arms that a person sets up, and the facts by which the machine shows that one is in force.
 
-What is expected of a fact is its value, of a fact that is a list of words the words that are in it. `!` before a value
-or word means that it is not so, `*` stands for any text, and the empty text for a fact that is not there.
+An expectation is the value of a fact or, if the fact is a list of words, words that it contains. `!` before a value or
+word negates it, `*` stands for any text, and the empty text for a fact that doesn't exist.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _SHOWN_TOO = ("kernel.osrelease",)
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """The visit whose turn it is. `place` is the arm as which the machine is to be brought about, `instruction` how.
+    """The visit that is due. `place` is the arm as which to set up the machine, `instruction` says how.
 
-    `expect` is what the machine shows then; `confirm` says that it does not tell all arms apart, `new_boot` that the
-    machine must boot for it whatever is in force, `new_build` that this must be a kernel which was built for it.
+    `expect` is what the machine shows then. `confirm` means that this doesn't distinguish all arms, `new_boot` that the
+    machine must boot first whatever is in force, `new_build` that the kernel must be built for this visit.
     """
 
     trial: str
@@ -64,42 +64,42 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def todo(self) -> str:
-        """What a person does for it."""
+        """What a person must do for this visit."""
         said = f" --done {self.place}" if self.confirm else ""
         return f"{self.instruction}; then  {self.command}{said}"
 
 
 def is_by_hand(trial: TrialFile) -> bool:
-    """Return whether somebody must do something between the visits: bring an arm about, or boot."""
+    """Return whether a person must act between visits: set up an arm, or boot."""
     if trial.guest is not None:
         return False
     return trial.design.replicate == "boot" or any(arm.manual is not None for arm in trial.arms.values())
 
 
 def check_manual(trial: TrialFile) -> None:
-    """Raise BadInput for manual arms that cannot be carried out on any machine."""
+    """Raise BadInput for manual arms that are impossible on any machine."""
     for name, arm in trial.arms.items():
         if arm.expect and arm.manual is None:
-            raise BadInput(f"arm {name}: expect is for manual arms", hint='say in  manual = "…"  what is to be done')
+            raise BadInput(f"arm {name}: expect is for manual arms", hint='say in  manual = "…"  what to do')
         if arm.manual is None:
             continue
         if not arm.manual.strip():
-            raise BadInput(f"arm {name}: manual says nothing", hint='for example  manual = "boot the BORE kernel"')
+            raise BadInput(f"arm {name}: manual is empty", hint='for example  manual = "boot the BORE kernel"')
         if not msgspec.structs.replace(arm, manual=None, environment={}, parameters={}).changes_nothing:
-            what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would bring about"
+            what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would set up"
             raise Contradiction(
-                f"arm {name} is brought about by hand and {what}",
-                hint="do that by hand too, so that its boots have it (a file in /etc/sysctl.d), and leave it out here",
+                f"arm {name} is set up by hand, and it {what}",
+                hint="set that by hand too, for all boots of the arm (a file in /etc/sysctl.d), and remove it here",
             )
         if trial.baseline != "found":
             raise Contradiction(
-                f"baseline = {trial.baseline!r} is set by ktrial, and the arm {name} is brought about by hand",
-                hint="leave the baseline out",
+                f"ktrial sets baseline = {trial.baseline!r}, but arm {name} is set up by hand",
+                hint="remove the baseline",
             )
 
 
 def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
-    """Raise BadInput for facts that there are not, or by whose value no arm can be recognised."""
+    """Raise BadInput for facts that don't exist, or whose value cannot identify an arm."""
     for name, arm in trial.arms.items():
         for fact, wanted in arm.expect.items():
             if fact not in kinds:
@@ -108,23 +108,23 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
             if told is not None:
                 raise BadInput(
                     f"arm {name}: {fact} = {wanted!r}: {told}",
-                    hint="`ktrial facts` shows them; without `expect` a person says it: ktrial trial next --done ARM",
+                    hint="`ktrial facts` shows them; without `expect` confirm the arm: ktrial trial next --done ARM",
                 )
 
 
 def _unusable(kind: FactKind, wanted: Expected) -> str | None:
-    """Return why an arm cannot be recognised so."""
+    """Return why this expectation cannot identify an arm; None if it can."""
     if kind.of is not None or kind.name in _MOVES or (kind.type not in _SCALARS and not _is_words(kind)):
-        return "no arm is recognised by this fact: it moves by itself, or is not a single value"
+        return "this fact cannot identify an arm: it changes by itself, or is not a single value"
     if _is_words(kind):
-        return None if isinstance(wanted, str) and wanted.split() else "the words that are in it are wanted"
+        return None if isinstance(wanted, str) and wanted.split() else "expected words that it contains"
     fits: dict[str, bool] = {
         "text": isinstance(wanted, str),
         "bool": isinstance(wanted, bool) or wanted in {"!true", "!false"},
         "int": (isinstance(wanted, int) and not isinstance(wanted, bool))
         or (isinstance(wanted, str) and re.fullmatch(r"!-?\d+", wanted) is not None),
     }
-    return None if fits[kind.type] else f"the fact is of the type {kind.type}"
+    return None if fits[kind.type] else f"the fact has type {kind.type}"
 
 
 def _is_words(kind: FactKind) -> bool:
@@ -132,7 +132,7 @@ def _is_words(kind: FactKind) -> bool:
 
 
 class Look(NamedTuple):
-    """Whether a machine shows all the signs of an arm; `told` are those it does not, `found` what it shows."""
+    """Whether a machine shows all signs of an arm; `told` says which are missing, `found` is what it shows."""
 
     truth: Truth
     told: tuple[str, ...]
@@ -140,14 +140,14 @@ class Look(NamedTuple):
 
 
 def look(signs: Signs, facts: FactBook, kinds: Mapping[str, FactKind]) -> Look:
-    """Hold the signs of an arm against a machine. An arm without signs can be told by nobody but a person."""
+    """Compare the signs of an arm with a machine. Only a person can recognise an arm without signs."""
     found: dict[str, str] = {}
     against: list[str] = []
     unknown: list[str] = []
     for name, wanted in signs.items():
         fact = facts.get(name)
         if fact is None or fact.unknown is not None:
-            unknown.append(f"{name} could not be told: {fact.unknown if fact is not None else 'nobody asked'}")
+            unknown.append(f"{name} is unknown: {fact.unknown if fact is not None else 'it was not read'}")
         elif _is_words(kinds[name]):
             words = _words(fact)
             missing = [word for word in str(wanted).split() if not _holds(word, words)]
@@ -162,14 +162,14 @@ def look(signs: Signs, facts: FactBook, kinds: Mapping[str, FactKind]) -> Look:
 
 
 def _holds(wanted: str, values: Iterable[str]) -> bool:
-    """Return whether one of the values is what is wanted; with `!`, whether none is."""
+    """Return whether one of the values matches; with `!`, whether none does."""
     bare = wanted.removeprefix(_NOT)
     pattern = re.compile(".*".join(map(re.escape, bare.split("*"))), re.DOTALL)
     return any(pattern.fullmatch(value) for value in values) is not wanted.startswith(_NOT)
 
 
 def _told_word(name: str, word: str) -> str:
-    return f"{name} holds {word[1:]}" if word.startswith(_NOT) else f"{name} does not hold {word}"
+    return f"{name} contains {word[1:]}" if word.startswith(_NOT) else f"{name} does not contain {word}"
 
 
 def _expected_text(text: str) -> str:
@@ -177,7 +177,7 @@ def _expected_text(text: str) -> str:
 
 
 def _value_text(text: str) -> str:
-    return text or "not there"
+    return text or "missing"
 
 
 def _words(fact: Fact) -> tuple[str, ...]:
@@ -195,17 +195,17 @@ def _expectation_text(value: Expected) -> str:
 
 
 def signs_as_found(trial: TrialFile, facts: FactBook, kinds: Mapping[str, FactKind]) -> dict[str, Expected]:
-    """By what a control that nobody brings about is recognised: the facts that tell other arms, as they are now.
+    """Return the facts that identify a control that nobody sets up: those of the other arms, as they are now.
 
-    Raises BadInput for one that cannot be told now.
+    Raise BadInput for a fact that is unknown now.
     """
     found: dict[str, Expected] = {}
     for name, wanted in _expected(trial):
         fact = facts.get(name)
         if fact is None or fact.unknown is not None:
             raise BadInput(
-                f"{name} cannot be told here: {fact.unknown if fact is not None else 'nobody asked'}",
-                hint="another fact in `expect`, or none: then a person says it",
+                f"{name} is unknown here: {fact.unknown if fact is not None else 'it was not read'}",
+                hint="use another fact in `expect`, or none and confirm the arm yourself",
             )
         if _is_words(kinds[name]):
             bare = [word.removeprefix(_NOT) for word in str(wanted).split()]
@@ -222,12 +222,12 @@ def _expected(trial: TrialFile) -> Iterator[tuple[str, Expected]]:
 
 
 def place_of(trial: TrialFile, arm: str) -> str:
-    """Return the arm as which the machine is brought about: its own if that is done by hand, else the control."""
+    """Return the arm as which the machine is set up: itself if a person does that, else the control."""
     return arm if trial.arms[arm].manual is not None else trial.control
 
 
 def implied(signs: Signs) -> tuple[str, ...]:
-    """Return facts that differ where these do: another kernel has all of its own, the command line the words of it."""
+    """Return facts that differ if these do: all of a kernel's, and each word of the command line."""
     found: list[str] = []
     for name, wanted in signs.items():
         if name == _COMMAND_LINE:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before the first run of a trial: what its arms come to on this machine, and what cannot be tried here."""
+"""Plans of a trial's arms on this machine, made before the first run; they refuse what cannot be tried here."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ktrial.tuning.knobs.knob import Knob, clear_each_other
 from ktrial.tuning.plans.model import Plan, Refusal, ServiceStep, Why
 from ktrial.tuning.plans.resolve import make_plan
 
-#: Seconds to wait after commands and services that bring an arm into force, unless a setting wants more.
+#: Seconds to wait after commands and services that put an arm in force, unless a setting needs more.
 SETTLE_S = 1.0
-#: What an arm is said to change that has a scheduler.
+#: Name of a scheduler among the changes of an arm.
 SCHED_EXT = "sched_ext"
-#: And one that is built for every visit.
+#: Name of a build among the changes of an arm.
 BUILD = "build"
 
 
@@ -40,7 +40,7 @@ def arm_plans(
     allow_dangerous: bool = False,
     only: Collection[str] | None = None,
 ) -> dict[str, Plan]:
-    """What each arm (or `only` some) changes here. Raises for a setting that cannot be made, before any is written."""
+    """Return what each arm (or each of `only`) changes here. Raise for an impossible setting before any is written."""
     prefix = () if trial.baseline == "found" else (trial.baseline,)
     plans = {}
     for name in trial.arms if only is None else only:
@@ -56,7 +56,7 @@ def arm_plans(
 
 
 def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> None:
-    """Whatever is asked for by name must be possible; of a profile, something."""
+    """Raise unless everything that is asked for by name is possible, and at least a part of a profile."""
     dangerous = [one for one in plan.refusals if one.kind is Why.DANGEROUS]
     if dangerous and not allow_dangerous:
         names = ", ".join(one.address for one in dangerous)
@@ -68,11 +68,11 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
         )
     if plan.refusals and plan.empty and not plan.same:
         first = plan.refusals[0]
-        raise BadInput(f"arm {arm}: nothing of it can be set here: {_refusal_text(first)}", hint=first.hint)
+        raise BadInput(f"arm {arm}: none of its settings can be set here: {_refusal_text(first)}", hint=first.hint)
 
 
 def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
-    """Of layers the later one wins; what one arm names by itself must all be in force."""
+    """Raise BadInput if an arm names settings that clear each other; between profiles the later one wins."""
     named = [
         (f"{address}={value}", knobs[parse_address(address).knob])
         for address, value in arm.set.items()
@@ -95,7 +95,7 @@ def arm_settings(trial: TrialFile, plans: Mapping[str, Plan]) -> dict[str, ArmSe
 
 
 def in_force(trial: TrialFile, name: str) -> ArmFile:
-    """Return what an arm is: a placebo is the control, and all have what the trial sets for all."""
+    """Return an arm in full: a placebo is the control, and all arms have the trial's environment."""
     arm = trial.arms[trial.control if trial.arms[name].placebo else name]
     if not trial.environment:
         return arm
@@ -130,7 +130,7 @@ def _service(step: ServiceStep) -> str:
 
 
 def found_values(plans: Mapping[str, Plan]) -> dict[str, str]:
-    """Return what the arms change, as it is now: the control's values of it."""
+    """Return the present values of what the arms change: those of the control."""
     found = {
         change.address: change.old_text
         for plan in plans.values()
@@ -142,7 +142,7 @@ def found_values(plans: Mapping[str, Plan]) -> dict[str, str]:
 
 
 def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[TrialFile, tuple[str, ...]]:
-    """An arm that differs from the control in nothing here is a placebo: the trial that says so, and which they are."""
+    """Mark arms that equal the control here as placebos. Return the trial, and the names of these arms."""
     control = _what_differs(arms[trial.control])
     found = tuple(
         name
@@ -160,7 +160,7 @@ def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
-    """Return the longest wait that a setting of any arm wants: every visit waits the same."""
+    """Return the longest wait that a setting of any arm needs, as every visit waits equally long."""
     if trial.settle_s is not None:
         return trial.settle_s
     changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
@@ -171,7 +171,7 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
 
 
 def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """With the protocol's parameters, and only the benchmarks whose outcomes it names; all where it names none."""
+    """Return the suite with the protocol's parameters, and only benchmarks whose outcomes it names, if it names any."""
     suite = with_parameters(suite, benchmarks, parameter_words(trial.parameters))
     named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
     wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
@@ -181,7 +181,7 @@ def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchm
 def arm_tasks(
     trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None
 ) -> dict[str, tuple[Task, ...]]:
-    """Return what the arms run that have parameters of their own."""
+    """Return the tasks of arms that have their own parameters."""
     return {
         name: tasks_of(with_parameters(suite, benchmarks, parameter_words(given)), benchmarks, facts, cpus)
         for name in trial.arms
@@ -190,7 +190,7 @@ def arm_tasks(
 
 
 def parameter_words(parameters: Mapping[str, object]) -> list[str]:
-    """Parameters as words of a command line."""
+    """Return parameters as words of a command line."""
     return [f"{name}={_word(value)}" for name, value in parameters.items()]
 
 

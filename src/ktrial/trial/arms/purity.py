@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an arm is pure: its machine differs from the control's in what it declares, and in nothing else."""
+"""Purity of arms: whether an arm's machine differs from the control's only in what the arm declares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.tuning.state.diff import Declaration, ValueDifference
 from ktrial.tuning.state.snapshot import compare_states, coupled_with
 from ktrial.tuning.state.state import parse_state
 
-#: Differences that a sentence names.
+#: How many differences a sentence names.
 _NAMED = 3
 _OF_SCHED_EXT = ("kernel.scheduler", "kernel.sched_ext_state", "kernel.sched_ext_name")
 
@@ -23,9 +23,9 @@ _OF_SCHED_EXT = ("kernel.scheduler", "kernel.sched_ext_state", "kernel.sched_ext
 def purity(
     trial: StoredTrial, states: Mapping[str, bytes], catalog: Catalog
 ) -> tuple[tuple[StateChange, ...], tuple[Finding, ...]]:
-    """How the machine of each arm differs from the control's, what nobody declared first; and what that leaves open.
+    """Return how each arm's machine differs from the control's, undeclared changes first, and findings on those.
 
-    `states` are by arm, of its first visit.
+    `states` has each arm's state at its first visit.
     """
     control = trial.file.control
     if control not in states:
@@ -40,7 +40,7 @@ def purity(
         after = parse_state(states[arm], f"the state of {arm}")
         found = compare_states(before, after, (*_declared(arm, trial.arms[arm], catalog), *base))
         changes += [_change(arm, one) for one in (*found.undeclared, *found.declared)]
-        # What the kernel is known to change itself convicts nobody.
+        # Differences with a note are known to come from the kernel itself.
         doubtful = [one for one in found.undeclared if one.note is None]
         if doubtful:
             findings.append(_impure(arm, doubtful))
@@ -73,7 +73,7 @@ def _declared(arm: str, settings: ArmSettings, catalog: Catalog) -> Iterator[Dec
             yield Declaration(by=by, knob=address)
             yield from coupled_with(address, by, catalog)
         elif address.startswith("service "):
-            # The state knows daemons by the names of their processes.
+            # The state lists daemons by the names of their processes.
             unit = address.removeprefix("service ").rpartition(".")[0]
             yield Declaration(by=by, fact=f"services.active {unit}")
         elif name == SCHED_EXT:

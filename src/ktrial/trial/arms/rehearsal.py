@@ -14,9 +14,9 @@ from ktrial.tuning.plans.model import Plan
 
 
 def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:
-    """Bring arms into force and take them back, until each of their settings has been in force.
+    """Put arms in force and take them back until each setting has been in force once, before anything is measured.
 
-    Raises BadInput for one that the kernel refuses, BadRun where somebody else changes the machine meanwhile.
+    Raise BadInput for a setting that the kernel refuses, BadRun if somebody else changes the machine meanwhile.
     """
     arms = Arms(root, plans)
     rehearsed: set[object] = set()
@@ -39,6 +39,6 @@ def _instead(error: ArmLost, plan: Plan, knobs: Mapping[str, Knob]) -> str:
     """Return what to do about the setting that was refused."""
     refused = next((change for change in plan.changes if change.path in error.message), None)
     if refused is None:
-        return "nothing was measured, and all is as it was"
+        return "nothing was measured or changed"
     place = successors(knobs[refused.knob], knobs) if refused.knob in knobs else None
-    return place or f"nothing was measured; leave it out, or see `ktrial explain {refused.knob}`"
+    return place or f"nothing was measured; remove the setting, or see `ktrial explain {refused.knob}`"

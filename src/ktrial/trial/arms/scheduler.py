@@ -12,14 +12,14 @@ from ktrial.trial.arms.arms import ArmDrift, ArmLost
 
 STATE = "/sys/kernel/sched_ext/state"
 OPS = "/sys/kernel/sched_ext/root/ops"
-#: How often one was enabled since the boot.
+#: How often a scheduler was enabled since boot.
 SEQUENCE = "/sys/kernel/sched_ext/enable_seq"
-#: Seconds in which one is in force after its start, and gone after its end; and the longest that it runs.
+#: Seconds until one must be in force or gone, between two looks, and that it may run.
 START_S, _PAUSE_S, _LIMIT_S = 15.0, 0.05, 7 * 86400.0
 
 
 class SchedulerSeat:
-    """Which scheduler is in force, and whether it stayed so."""
+    """Starts and stops schedulers, and checks that the right one stays in force."""
 
     def __init__(self, machine: Machine, executor: Executor, clock: Clock) -> None:
         self._machine = machine
@@ -30,7 +30,7 @@ class SchedulerSeat:
         self._sequence: str | None = None
 
     def start(self, arm: str, scheduler: ArmScheduler) -> None:
-        """Raises ArmLost if it does not come into force."""
+        """Start the scheduler. Raise ArmLost if it doesn't come into force."""
         invocation = Invocation(
             argv=scheduler.argv,
             limit_s=_LIMIT_S,
@@ -40,7 +40,7 @@ class SchedulerSeat:
         before = self._texts()[SEQUENCE]
         self._running, self._wanted = self._executor.start(invocation), scheduler
         end_ns = self._clock.monotonic_ns() + int(START_S * 1e9)
-        # The kernel counts it after it has called it enabled.
+        # The kernel shows a scheduler as enabled before it counts it.
         while not self._is_in_force() or (before is not None and self._texts()[SEQUENCE] == before):
             alive = self._running.alive()
             if not alive or self._clock.monotonic_ns() > end_ns:
@@ -49,14 +49,14 @@ class SchedulerSeat:
                     f"sched_ext shows {shown} after {START_S:g} s" if alive else f"it {ending or 'ended with status 0'}"
                 )
                 raise ArmLost(
-                    f"the arm {arm} could not be brought into force: {scheduler.argv[0]}: {why}",
+                    f"cannot put arm {arm} in force: {scheduler.argv[0]}: {why}",
                     hint=f"it must show {scheduler.ops!r} in {OPS}; it was stopped",
                 )
             self._clock.sleep(_PAUSE_S)
         self._sequence = self._texts()[SEQUENCE]
 
     def failed(self) -> str | None:
-        """Why the scheduler was not in force all the time since it was started; None if it was, or there is none."""
+        """Return why the scheduler was not in force all the time since its start; None if it was, or there is none."""
         if self._wanted is None or self._running is None:
             return None
         if not self._running.alive():
@@ -77,7 +77,7 @@ class SchedulerSeat:
         return (ArmDrift(address="sched_ext", path=STATE, wanted="disabled", now=f"enabled: {self._texts()[OPS]}"),)
 
     def stop(self) -> None:
-        """End it; raises ArmLost if sched_ext does not show that."""
+        """End the scheduler. Raise ArmLost if sched_ext still shows one."""
         if self._running is None:
             return
         wanted = self._wanted
@@ -90,7 +90,7 @@ class SchedulerSeat:
             self._clock.sleep(_PAUSE_S)
 
     def refuse_another(self) -> None:
-        """Raise Refused if sched_ext is not there, or in use, or needs rights that are not here."""
+        """Raise Refused if sched_ext is missing or in use, or if ktrial lacks the rights for it."""
         state = self._texts()[STATE]
         if state is None:
             raise Refused("this kernel has no sched_ext", hint=f"{STATE} is missing: it needs CONFIG_SCHED_CLASS_EXT")
@@ -100,7 +100,7 @@ class SchedulerSeat:
             )
         if not self._executor.runs_as_root:
             raise Refused(
-                "a sched_ext scheduler needs root, and ktrial runs programs of yours as you",
+                "a sched_ext scheduler needs root, and ktrial runs your programs as you",
                 hint="run it in a root shell, or have scx_loader do it: commands with  scxctl start  and  scxctl stop",
             )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that the arms of a trial in guests are built of: all are checked before the first one is built."""
+"""Kernels of the arms of a guest trial: all are checked before the first one is built."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.tuning.plans.model import Change, Plan, Refusal
 
-#: A symbol among the knobs, and how its values stand in a configuration.
+#: Prefix of Kconfig symbols among the knobs, and their values in a configuration.
 _SYMBOL = "kconfig:"
 _STANDS = {"on": "y", "off": "n"}
 
 
 class KernelPlan(NamedTuple):
-    """A kernel that could be built. `key` is another one where anything is that it is built of.
+    """A kernel that can be built. `key` differs if anything differs from which it is built.
 
-    `compiled` tells how, as far as an exact guest is blind to it. `image` is there where it was built already.
+    `compiled` says how, as far as an exact guest is blind to it. `image` is set if the kernel is built already.
     """
 
     recipe: KernelRecipe
@@ -37,20 +37,20 @@ class KernelBuilder(Protocol):
     """Builds kernels, each once."""
 
     def plan(self, recipe: KernelRecipe) -> KernelPlan:
-        """Open, patch and configure. Raises for whatever of it cannot be."""
+        """Open, patch and configure the sources. Raise if a step fails."""
 
     def check_room(self, plans: Sequence[KernelPlan]) -> None:
-        """Raise Refused if these cannot be built for want of room or memory."""
+        """Raise Refused if there is too little room or memory to build these."""
 
     def build(self, plan: KernelPlan) -> str: ...
 
 
-#: The word for the kernel of every arm.
+#: Returns the word for the kernel of every arm.
 KernelWords = Callable[[TrialFile], Mapping[str, str]]
 
 
 def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the word for each arm's kernel; those that are built of something are built by now."""
+    """Build the kernels that need it. Return the word for each arm's kernel."""
     plans = planned_kernels(file, workshop)
     refuse_same(file, plans)
     images = built_images(plans, workshop, say)
@@ -62,7 +62,7 @@ def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], 
 
 
 def planned_kernels(file: TrialFile, workshop: KernelBuilder) -> dict[str, KernelPlan]:
-    """Of each arm whose kernel is built. Raises for the first that cannot be, and names the arm."""
+    """Return the plan of each arm's kernel that is built. Raise for the first impossible one, naming its arm."""
     found: dict[str, KernelPlan] = {}
     for name in file.arms:
         kernel = kernel_of(file, in_force(file, name))
@@ -78,7 +78,7 @@ def planned_kernels(file: TrialFile, workshop: KernelBuilder) -> dict[str, Kerne
 
 
 def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
-    """Raise Contradiction if arms ask for different kernels, and one comes of it."""
+    """Raise Contradiction if arms ask for different kernels but get the same one."""
     by_key: dict[str, str] = {}
     for name, plan in plans.items():
         other = by_key.setdefault(plan.key, name)
@@ -86,15 +86,15 @@ def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
         changes_nothing = isinstance(asked, KernelChange) and file.arms[other].kernel is None
         if plans[other].recipe != plan.recipe or changes_nothing:
             raise Contradiction(
-                f"the kernels of the arms {other} and {name} are built of the very same, whatever they are asked to be",
-                hint=f"leave {name} out, or ask for something that {other} has not",
+                f"arms {other} and {name} ask for different kernels, but get the same one",
+                hint=f"remove {name}, or ask for something that {other} lacks",
             )
 
 
 def built_images(
     plans: Mapping[str, KernelPlan], workshop: KernelBuilder, say: Callable[[str], None]
 ) -> dict[str, str]:
-    """Key -> image; what is not there is built, one after the other."""
+    """Build missing kernels one after the other. Return all images by key."""
     found = {plan.key: plan.image for plan in plans.values() if plan.image is not None}
     missing: dict[str, tuple[str, KernelPlan]] = {}
     for name, plan in plans.items():
@@ -102,26 +102,26 @@ def built_images(
             missing.setdefault(plan.key, (name, plan))
     workshop.check_room([plan for _, plan in missing.values()])
     for number, (key, (name, plan)) in enumerate(missing.items(), start=1):
-        say(f"the kernel of the arm {name}, {number} of {len(missing)} to be built")
+        say(f"building the kernel of arm {name}, {number} of {len(missing)}")
         found[key] = workshop.build(plan)
     return found
 
 
 def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
-    """Raise Refused if kernels will differ in what an exact guest is blind to."""
+    """Raise Refused if kernels will differ in something to which an exact guest is blind."""
     first = next(iter(plans), None)
     for name, plan in plans.items():
         for what, value in plan.compiled.items():
             if first is not None and (usual := plans[first].compiled[what]) != value:
                 raise Refused(
-                    f"the kernels of the arms {first} and {name} will differ in their {what} ({usual}, {value}): an "
-                    "exact guest counts instructions and not what they cost",
+                    f"the kernels of arms {first} and {name} will differ in their {what} ({usual}, {value}): an exact "
+                    "guest counts instructions, not what they cost",
                     hint='mode = "kvm" or "emulated" measures time; kernels of one compiler can be compared exactly',
                 )
 
 
 def as_built(plan: Plan, symbols: Mapping[str, str] | None) -> Plan:
-    """Of the symbols that no running kernel can change, those that this kernel was built with are in force already."""
+    """Return the plan with the Kconfig symbols that this kernel was built with as in force already."""
     if symbols is None:
         return plan
     same = [_in_force(one) for one in plan.refusals if _is_built_in(one, symbols)]

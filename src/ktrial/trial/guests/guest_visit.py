@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One visit of a trial in guests: what its boot is asked to do, and what comes of it."""
+"""One visit of a guest trial: what its boot is asked to do, and what comes back."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from ktrial.trial.guests.programs import folders_of, needs_root, output_of, requ
 from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.wire import wire_plan
 
-#: Numbers of requests; loads follow.
+#: Request numbers; those of loads follow.
 _FACTS, _APPLY, _FIRST_LOAD = 1, 2, 3
 _ROOT_FILE, _USER_FILE, _BESIDE_FILE = "/ktrial/settings", "/ktrial/loads", "/ktrial/beside"
 _USER = 1000
-#: Where files of loads are made: the disk is there, where there is one.
+#: Where loads make files: on the disk, if the guest has one.
 DISK_PLACE = "/var/tmp"
 _SHOWN_BYTES = 200
 SEED = "seed"
 
 
 class GuestTask(NamedTuple):
-    """One run: a benchmark with its parameters, the seed among them where it takes one."""
+    """One run: a benchmark with its parameters, including the seed if it takes one."""
 
     task: Task
     invocation: Invocation
 
 
 class Came(NamedTuple):
-    """What came of a visit: an output for each run that was asked for, and on which boot of which kernel."""
+    """The result of a visit: an output for each requested run, the kernel and the boot."""
 
     outputs: tuple[RawOutput, ...]
     kernel_release: str | None
@@ -47,7 +47,7 @@ class Came(NamedTuple):
 
 
 def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple[GuestTask, ...]:
-    """Return every benchmark once for each seed. `invocation_of` says how a task is run."""
+    """Return every benchmark once for each seed; `invocation_of` says how to run a task."""
     found = []
     for seed in range(1, workloads + 1):
         for task in tasks:
@@ -58,7 +58,7 @@ def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple
 
 
 def needs_disk(parameters: Mapping[str, Any]) -> bool:
-    """Return whether the files of a load with these need a file system that the kernel can take memory back from."""
+    """Return whether a load's files need a file system from which the kernel can reclaim memory."""
     return "directory" in parameters
 
 
@@ -69,7 +69,7 @@ def job_of(
     shape: Shape,
     tools: Mapping[str, str],
 ) -> tuple[Job, dict[str, bytes]]:
-    """Return what the guest does, and the files that it finds; `tools` are where its programs are on this machine."""
+    """Return the guest's job and the files that it finds; `tools` maps its programs to their places here."""
     settings: list[dict[str, Any]] = [{"id": _FACTS, "do": "facts", "only": ["boot.id", "kernel.release"]}]
     if not plan.empty:
         settings.append({"id": _APPLY, "do": "apply", "plan": wire_plan(plan, {"kind": "keep"})})
@@ -110,7 +110,7 @@ def _load(number: int, invocation: Invocation) -> dict[str, Any]:
 
 
 def load_of(invocation: Invocation) -> AgentLoad:
-    """Return the agent's own load that it is; others are refused before anything is booted."""
+    """Return the agent's own load; callers make sure that it is one."""
     assert invocation.load is not None, "what is no load is a program"
     return invocation.load
 
@@ -120,7 +120,7 @@ def _lines(requests: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def came_of(run: GuestRun, asked: Sequence[GuestTask]) -> Came:
-    """Return what a boot gave of what it was asked for: where it failed, every run of it has."""
+    """Return what a boot gave for each requested run; if the boot failed, every run failed."""
     release = run.begun.release if run.begun is not None else None
     try:
         replies = read_replies(run.stdout)
@@ -152,7 +152,7 @@ def _refused(reply: Reply | None) -> str | None:
 
 
 def _failed(run: GuestRun) -> str | None:
-    """Return why the guest, or what ran in it, did not come to a good end."""
+    """Return why the guest, or what ran in it, failed; None if it didn't."""
     if run.failure is not None:
         return f"the guest failed: {run.failure}"
     ended = run.ended
@@ -164,7 +164,7 @@ def _failed(run: GuestRun) -> str | None:
 
 
 def _output(replies: Mapping[int, Reply], number: int, invocation: Invocation, refused: str | None) -> RawOutput:
-    """Return what a run gave, as the executor of a machine tells it."""
+    """Return the output of a run in the form of a machine's executor."""
     reply = replies.get(number)
     if refused is not None:
         return RawOutput(failed=refused)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials in guests: every visit is a boot of its own, of a kernel, with words on its command line and settings.
+"""Trials in guests: every visit is a boot of its own, with a kernel, words on its command line and settings.
 
-A kernel is named by a word, or built of sources, each arm with changes of its own.
+A word names a kernel, or ktrial builds it from sources, with each arm's own changes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
 _TREE = '[guest.kernel]  tree = "linux.tar.xz"'
 
-
 Kernel = str | KernelRecipe
 
 
 def kernel_of(trial: TrialFile, arm: ArmFile) -> Kernel:
-    """The word that names the arm's kernel, or what it is built of. Raises BadInput if nothing says from what."""
+    """Return the word for an arm's kernel, or its recipe. Raise BadInput if nothing names the sources."""
     assert trial.guest is not None, "only trials in guests have kernels"
     usual, own = trial.guest.kernel, arm.kernel
     if not isinstance(own, KernelChange):
@@ -34,12 +33,12 @@ def kernel_of(trial: TrialFile, arm: ArmFile) -> Kernel:
     if isinstance(usual, KernelRecipe):
         return usual.with_change(own)
     if own.tree is None:
-        raise BadInput("a kernel is to be built, and nothing says of which sources", hint=_TREE)
+        raise BadInput("cannot build a kernel: nothing names its sources", hint=_TREE)
     return KernelRecipe(tree=own.tree).with_change(own)
 
 
 def check_kernel(where: str, kernel: KernelRecipe | KernelChange) -> None:
-    """Raise BadInput for a symbol or a patch that is none."""
+    """Raise BadInput for an invalid symbol or patch."""
     try:
         for symbol, value in kernel.set.items():
             parse_set(f"{symbol}={value}")
@@ -50,15 +49,15 @@ def check_kernel(where: str, kernel: KernelRecipe | KernelChange) -> None:
 
 
 LEAST_MEMORY_BYTES, MOST_CPUS = 64 << 20, 64
-#: Seeds of one boot: more of them are one long run.
+#: Most seeds of one boot; more would be one long run.
 MOST_WORKLOADS = 100
 _PERTURBATION = "ktrial.visit"
-#: What an arm of a trial in guests cannot have, and where that is for.
+#: Fields that only arms of trials on a machine can have.
 _ELSEWHERE = ("environment", "commands", "service", "sched_ext", "build", "manual", "expect")
 
 
 def check_guest_trial(trial: TrialFile) -> None:
-    """Raise BadInput if a protocol asks for what guests do not do, or for what only they do."""
+    """Raise BadInput if a protocol asks guests for what only machines do, or the reverse."""
     guest = trial.guest
     if guest is None:
         for name, arm in trial.arms.items():
@@ -89,13 +88,13 @@ def check_guest_trial(trial: TrialFile) -> None:
 
 
 def _refuse_of_machines(trial: TrialFile) -> None:
-    """Raise for what holds for trials on a machine alone."""
+    """Raise Contradiction for fields that only trials on a machine have."""
     if trial.command or trial.environment or trial.gates or trial.limits or trial.cpus is not None:
         told = {name: getattr(trial, name) for name in ("command", "environment", "gates", "limits")}
         found = next((name for name, value in told.items() if value), "cpus")
-        raise Contradiction(f"{found} is for trials on a machine, and [guest] is here", hint="leave one of both out")
+        raise Contradiction(f"{found} is for trials on a machine, but there is a [guest]", hint="remove one of the two")
     if trial.design.time is not None:
-        raise Contradiction("time is for trials on a machine", hint="in guests  cap  says how many blocks there are")
+        raise Contradiction("time is for trials on a machine", hint="in guests  cap  limits the number of blocks")
     if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:
         raise Contradiction(
             "in guests every visit is a boot, with a run for each of `workloads`",
@@ -106,13 +105,11 @@ def _refuse_of_machines(trial: TrialFile) -> None:
 def _check_words(where: str, words: tuple[str, ...]) -> None:
     for word in words:
         if not word or not word.isprintable() or word.split() != [word] or word.startswith(_PERTURBATION):
-            raise BadInput(
-                f"{where}: {word!r} is not a word of a kernel's command line", hint='boot = ["preempt=full"]'
-            )
+            raise BadInput(f"{where}: {word!r} is not a word for a kernel command line", hint='boot = ["preempt=full"]')
 
 
 def shape_of(guest: GuestFile) -> Shape:
-    """Return the machine that all arms get. Raises BadInput."""
+    """Return the machine that all arms get. Raise BadInput for an impossible one."""
     try:
         memory_bytes = int(parse_quantity(guest.memory, "bytes"))
     except ValueError as error:
@@ -126,7 +123,7 @@ def shape_of(guest: GuestFile) -> Shape:
     if mode == "exact" and cpus != 1:
         raise BadInput(
             f"cpus = {cpus}: an exact guest has one CPU",
-            hint="the emulator runs one CPU until it idles, so that a comparison on several means nothing",
+            hint="the emulator runs one CPU until it idles, so a comparison on several is meaningless",
         )
     return Shape(mode=mode, memory_bytes=memory_bytes, cpus=cpus)
 
@@ -154,9 +151,9 @@ def place_of(
 
 
 def perturbation(seed: int, block: int, arm: str) -> str:
-    """Return a word on the command line that means nothing and is another for every visit, always of the same length.
+    """Return a meaningless word for the command line, different for every visit but always of the same length.
 
-    In an exact guest it alone makes two boots of the same arm differ: what differs between arms by no more is noise.
+    In an exact guest it alone makes two boots of an arm differ: a difference between arms that is no larger is noise.
     """
     digest = hashlib.sha256(f"{seed} {block} {arm}".encode()).hexdigest()
     return f"{_PERTURBATION}={digest[:12]}"

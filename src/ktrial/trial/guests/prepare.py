@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial in guests that could begin: its kernels, what its arms come to on each of them, and what cannot be tried."""
+"""A guest trial that is ready to begin: its kernels, its arms on each of them, and what cannot be tried."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.profile import flatten
 from ktrial.tuning.plans.model import Plan
 
-#: Of words with a dot, which are for modules, kernels do not say it.
+#: Kernels don't report words with a dot, which are for modules.
 _UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed')
-#: Of two kernels that differ in these an exact guest counts instructions and nothing of what those cost.
+#: Differences between kernels that change the cost of instructions, to which an exact guest is blind.
 _COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they are optimised for"}
 
 
 class GuestLab(Protocol):
-    """Boots guests by their places. Guests are numbered by nobody: each boot is told what it is to do."""
+    """Boots guests by their places; each boot gets its own job."""
 
     @property
     def workers(self) -> int:
@@ -64,7 +64,7 @@ class GuestLab(Protocol):
     def identify(self, kernel: str) -> KernelFound: ...
 
     def swap_programs(self, kernel: str) -> tuple[str, ...]:
-        """Return where the programs lie that an agent sets swap up with in guests with this kernel."""
+        """Return the paths of the programs with which an agent sets up swap in guests with this kernel."""
 
     def prepare(self, place: GuestPlace) -> None: ...
 
@@ -73,12 +73,12 @@ class GuestLab(Protocol):
     def stop(self) -> None: ...
 
 
-#: A guest that answers while it is held, as root.
+#: Opens a guest in which an agent answers as root.
 Scout = Callable[[GuestPlace], AbstractContextManager[Machine]]
 
 
 class GuestMeans(NamedTuple):
-    """What trials in guests are made with: the guests, those that answer, and what tells each arm's kernel."""
+    """The means of guest trials: a lab that boots guests, a scout that talks to one, and each arm's kernel."""
 
     lab: GuestLab
     scout: Scout
@@ -86,7 +86,7 @@ class GuestMeans(NamedTuple):
 
 
 class GuestReady(NamedTuple):
-    """A trial in guests that could begin; `tools` are where programs that guests bring along are on this machine."""
+    """A guest trial that is ready to begin; `tools` maps programs that guests need to their places here."""
 
     ready: Prepared
     places: Mapping[str, GuestPlace]
@@ -102,7 +102,7 @@ def prepare_in_guests(
     *,
     allow_dangerous: bool,
 ) -> GuestReady:
-    """Find everything that the protocol names. Raises for what is not there, before anything is measured."""
+    """Find everything that the protocol names. Raise for what is missing, before anything is measured."""
     lab = means.lab
     guest = file.guest
     assert guest is not None, "only trials in guests come here"
@@ -152,10 +152,10 @@ def prepare_in_guests(
 
 
 def refuse_before_building(file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
-    """Raise for a protocol that could answer no question of its own, before kernels are built for it.
+    """Raise for a protocol that could not answer any question, before kernels are built for it.
 
-    An arm with the control's kernel and command line may turn out to be a placebo, and is counted as one; but where
-    there are no others the first is not: something is asked.
+    An arm with the control's kernel and command line may turn out to be a placebo, and counts as one. If all arms are
+    like that, the first one doesn't: the trial must ask something.
     """
     suite = needed_suite(file, suite, benchmarks)
     workloads = file.guest.workloads if file.guest is not None else 1
@@ -176,9 +176,9 @@ def _boots_alike(one: ArmFile, other: ArmFile) -> bool:
 
 
 def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
-    """Raise for benchmarks that guests do not run, or of which an exact guest's clock says nothing."""
+    """Raise for benchmarks that guests cannot run, or that an exact guest's clock cannot judge."""
     if suite.load is not None and suite.load.use != "spin":
-        raise BadInput(f"the background load of {suite.name} is a program; guests have the agent's alone")
+        raise BadInput(f"the background load of {suite.name} is a program; guests only have the agent's own loads")
     for task in tasks_of(suite, benchmarks, FactBook({}), None):
         if not (is_program(task.benchmark) or _is_own(task)):
             raise BadInput(
@@ -206,7 +206,7 @@ def _refuse_two_architectures(kernels: Sequence[KernelFound]) -> None:
 
 
 def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
-    """Raise where kernels differ in what an exact guest is blind to."""
+    """Raise Refused if kernels differ in something to which an exact guest is blind."""
     found = list(kernels.values())
     for one in found[1:]:
         for field, what in _COMPILED.items():
@@ -214,13 +214,13 @@ def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
             if pair[0] != pair[1]:
                 raise Refused(
                     f"{found[0].name} and {one.name} differ in their {what} ({pair[0]}, {pair[1]}): an exact guest "
-                    "counts instructions and not what they cost",
+                    "counts instructions, not what they cost",
                     hint='mode = "kvm" measures time; kernels of one compiler can be compared exactly',
                 )
 
 
 def _plain(kernel: KernelFound, field: str) -> object:
-    """Return what was used, whatever name a compiler was called by."""
+    """Return a property of a kernel, without the target in a compiler's name."""
     value = getattr(kernel.identity, field)
     return without_target(value) if isinstance(value, str) else value
 
@@ -233,7 +233,7 @@ def _scouted(
     *,
     allow_dangerous: bool,
 ) -> tuple[dict[str, Plan], FactBook]:
-    """What the arms change, each on its own kernel, asked of an emulated guest of it; and the control's facts."""
+    """Return what each arm changes in an emulated guest with its kernel, and the control's facts."""
     plans: dict[str, Plan] = {}
     facts: FactBook | None = None
     for place, names in _by_place(file, places):
@@ -257,7 +257,7 @@ def _scouted(
 
 
 def _sets_swap_up(file: TrialFile, catalog: Catalog) -> bool:
-    """Return whether any arm does, for which the agent starts programs: all guests bring the same."""
+    """Return whether any arm sets up swap, for which the agent starts programs that all guests then have."""
     for word in (word for name in file.arms for word in in_force(file, name).words):
         settings = flatten(word, catalog.profiles) if word in catalog.profiles else ()
         if any(name.startswith("zram:") for name in (word, *(setting.knob for setting in settings))):
@@ -272,9 +272,9 @@ def plans_in_guests(
     plans_of: Callable[[Machine, Collection[str]], Mapping[str, Plan]],
     tools: tuple[str, ...] = (),
 ) -> dict[str, Plan]:
-    """What a guest of each arm's kernel (`words` name them) and command line answers for the arms that have them.
+    """Return each arm's plan from a guest with its kernel (which `words` names) and command line.
 
-    `tools` are what arms may need there.
+    `tools` are programs that arms may need there.
     """
     limit_s = seconds((file.guest or GuestFile()).limit, "limit")
     places = {
@@ -290,20 +290,21 @@ def plans_in_guests(
 
 
 def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
-    """Raise for a word of the command line that the kernel says it does not know; such an arm would be a placebo."""
+    """Raise BadInput for a word that the kernel reports as unknown; its arm would be a placebo."""
     said = (_UNKNOWN.search(record.text) for record in look(root, 0).records) if place.shape.append else ()
     unknown = {word for match in said if match is not None for word in match[1].split()}
     found = [word for word in place.shape.append if word in unknown]
     if found:
         raise BadInput(
-            f"{place.kernel} does not know {found[0]} on its command line", hint="another spelling, or another kernel"
+            f"{place.kernel} does not know {found[0]} on its command line",
+            hint="check the spelling, or use another kernel",
         )
 
 
 def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:
-    """Yield every place once, with the arms that it is of, as an emulated guest.
+    """Yield every place once, as an emulated guest, with its arms.
 
-    A screening has an arm for every set of words that it draws; they are planned as if there were none.
+    A screening has an arm for every set of words that it draws; plans ignore these words.
     """
     shape = shape_of(file.guest or GuestFile())
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -321,7 +322,7 @@ def _with_kernels(
     kernels: Mapping[str, KernelFound],
     arms: Mapping[str, ArmSettings],
 ) -> dict[str, ArmSettings]:
-    """Return the arms with what is special of their boots among what they change."""
+    """Return the arms with their own kernel and boot words among their changes."""
     usual = places[file.control].kernel
     found = {}
     for name, arm in arms.items():
@@ -334,7 +335,7 @@ def _with_kernels(
 
 
 def _kernel_identity(kernel: KernelFound) -> str:
-    """Return a kernel so that another build of the same release is another one."""
+    """Return a kernel's release and build id, so that two builds of a release differ."""
     build_id = kernel.identity.build_id
     return f"{kernel.identity.release}{f', build {build_id[:12]}' if build_id else ''}"
 
@@ -342,10 +343,10 @@ def _kernel_identity(kernel: KernelFound) -> str:
 def found_in_guests(
     ready: Prepared, places: Mapping[str, GuestPlace], kernels: Callable[[str], KernelFound]
 ) -> dict[str, str]:
-    """What the arms change, as the control has it, and its kernel: a word like `running` names another one tomorrow."""
+    """Return the control's values of what the arms change, and its kernel: `running` may be another one tomorrow."""
     return {**found_values(ready.plans), "kernel": _kernel_identity(kernels(places[ready.file.control].kernel))}
 
 
 def same_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:
-    """Return arms that would not be what they were when the trial began."""
+    """Return arms that differ from what they were when the trial began."""
     return [name for name in before if now.get(name) != before[name]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of this machine in a trial's guests: which benchmarks they can carry, and what the agent there is asked."""
+"""Programs of this machine in a trial's guests: which ones benchmarks need, and the requests to the guest's agent."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from ktrial.machine.facts import FactBook
 if TYPE_CHECKING:
     from ktrial.bench.run.ports import Executor
 
-#: What hands over the files that a program leaves.
+#: Program that hands over the files that others leave.
 _CAT = "cat"
-#: Numbers of requests for files: they follow those of all runs.
+#: Numbers of requests for files; they follow those of all runs.
 _FIRST_FILE, _MOST_FILES = 1_000_000, 100
-#: Below it each run of a boot has a folder of its own.
+#: Contains a folder for each run of a boot.
 RUNS = "/ktrial/runs"
 _CAPTURE_BYTES = 1 << 20
 _FILE_LIMIT_S = 60.0
 
 
 def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
-    """Return where on this machine the programs are that guests bring along for these benchmarks. Raises BadInput."""
+    """Return where this machine has the programs that benchmarks need in guests. Raise BadInput if one is missing."""
     wanted = {name: task.benchmark for task in tasks if is_program(task.benchmark) for name in task.benchmark.needs}
     if not wanted:
         return {}
@@ -43,12 +43,12 @@ def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
     for name, benchmark in wanted.items():
         if found[name] is None:
             hint = install_command(benchmark.packages, package_tool(found)) or f"ktrial tools get {name}"
-            raise BadInput(f"{benchmark.name} brings {name} into its guests, which is not installed", hint=hint)
+            raise BadInput(f"{benchmark.name} needs {name} in its guests, which is not installed here", hint=hint)
     return {name: place for name in (*wanted, _CAT) if (place := found.get(name)) is not None}
 
 
 def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -> tuple[str, ...]:
-    """Return what is looked for on this machine so that a guest can have it, and is told how to get it."""
+    """Return the programs to look for on this machine: those that guests need, and tools that install them."""
     wanted = {name: None for one in benchmarks if is_program(one) for name in one.needs if "/" not in name}
     if load is not None and load.use == "stress-ng":
         wanted["stress-ng"] = None
@@ -56,7 +56,7 @@ def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -
 
 
 def in_guest(invocation: Invocation, tools: Mapping[str, str]) -> Invocation:
-    """Return the same with the program's place in the guest."""
+    """Return the invocation with the program's place in the guest."""
     if not invocation.argv:
         return invocation
     first, *rest = invocation.argv
@@ -64,22 +64,22 @@ def in_guest(invocation: Invocation, tools: Mapping[str, str]) -> Invocation:
 
 
 def needs_root(invocation: Invocation) -> bool:
-    """Return whether it is run as the guest's root."""
+    """Return whether the guest runs it as root."""
     return invocation.realtime_priority is not None
 
 
 def environment_of(invocation: Invocation) -> dict[str, str]:
-    """Return the whole environment of a program, with the word that stands for its directory."""
+    """Return the whole environment of a program, with the placeholder for its directory."""
     return {**PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment} if invocation.argv else {}
 
 
 def folders_of(number: int) -> dict[str, bytes]:
-    """Return the private directory of a run, as what is put into the guest."""
+    """Return the private directory of a run, as an entry of the guest's files."""
     return {f"{RUNS}/{number}/": b""}
 
 
 def requests_of(number: int, invocation: Invocation, tools: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return what the guest's agent is asked for: the run, then the files that it leaves."""
+    """Return the requests to the guest's agent: the run, then the files that it leaves."""
     directory = f"{RUNS}/{number}"
     common = {"do": "exec", "directory": directory, "capture_bytes": _CAPTURE_BYTES}
     run: dict[str, Any] = {"id": number, **common, "limit_s": invocation.limit_s}
@@ -105,7 +105,7 @@ def _file_number(number: int, at: int) -> int:
 def output_of(
     replies: Mapping[int, Reply], number: int, answer: Mapping[str, Any], invocation: Invocation
 ) -> RawOutput:
-    """Return what a run left: its answer, and the files that were there afterwards."""
+    """Return the output of a run, with the files that it left."""
     raw = exec_output(answer)
     files: dict[str, bytes] = {}
     for at, name in enumerate(invocation.files):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the kernel of an arm is made."""
+"""How the kernel of an arm is built."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 
 from ktrial.kernels.source import parse_patch
 
-#: What a kernel for guests begins with where nobody says otherwise.
+#: Default configuration of a kernel for guests.
 CONFIG, FRAGMENTS = "tinyconfig", ("guest",)
 Level = Literal[2, 3]
 
 
 class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the kernel of an arm has beside that of `[guest]`.
+    """How an arm's kernel differs from that of `[guest]`.
 
-    `fragments` and `patches` are added, `set` has the last word about symbols, and everything else stands in place.
+    `fragments` and `patches` are added, `set` decides last about symbols, and all other fields replace.
     """
 
     tree: str | None = None
@@ -32,7 +32,7 @@ class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def told(self) -> dict[str, str]:
-        """What it changes, as it is shown of an arm."""
+        """The changes, as an arm shows them."""
         words = {f"kconfig:{symbol}": str(value) for symbol, value in self.set.items()}
         lists = {"fragments": self.fragments, "patches": tuple(map(_file_name, self.patches))}
         rest = {name: getattr(self, name) for name in ("tree", "config", "cc", "target", "optimise")}
@@ -41,7 +41,7 @@ class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class KernelRecipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a kernel is built of, as `ktrial kernel build` is told it."""
+    """What a kernel is built from, in the terms of `ktrial kernel build`."""
 
     tree: str
     config: str = CONFIG
@@ -53,7 +53,7 @@ class KernelRecipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     optimise: Level | None = None
 
     def with_change(self, change: KernelChange) -> KernelRecipe:
-        """Return the same with what an arm changes."""
+        """Return the recipe with an arm's changes."""
         rest = {name: getattr(change, name) for name in ("tree", "config", "cc", "target", "optimise")}
         return msgspec.structs.replace(
             self,

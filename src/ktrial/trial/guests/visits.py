@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The visits of a trial in guests: each is a boot.
+"""The visits of a guest trial: each is a boot.
 
-Exact guests of a block run at the same time, one on each CPU, as none can see the others. Emulated ones run one after
+Exact guests of a block run at the same time, one on each CPU, as none can see the others. Other guests run one after
 the other, in the order that was drawn.
 """
 
@@ -40,12 +40,12 @@ from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.prepare import version_of
 from ktrial.trial.run.records import run_event
 
-#: Seconds between two looks whether somebody interrupts.
+#: Seconds between two checks for an interruption.
 _LOOK_S = 0.2
 
 
 class BootedGuest(NamedTuple):
-    """A visit's boot, how one of three was odd, and why no two were the same."""
+    """A visit's boot; `odd` says how one of three differed, `differs` why no two were the same."""
 
     run: GuestRun
     odd: str | None = None
@@ -53,7 +53,7 @@ class BootedGuest(NamedTuple):
 
 
 class _GuestFacts:
-    """Implements what `RunMaker` needs of an executor: hands over what a guest has given already."""
+    """What `RunMaker` needs of an executor: hands over what a guest has already given."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -64,7 +64,7 @@ class _GuestFacts:
 
 
 class GuestVisits:
-    """Makes visits in guests. Implements `VisitMaker`."""
+    """A `VisitMaker` in guests."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
         self,
@@ -116,7 +116,7 @@ class GuestVisits:
 
     @contextmanager
     def _booting(self, visits: Sequence[Visit]) -> Iterator[list[Future[BootedGuest]]]:
-        """All boots of a block under way; whatever ends this ends them."""
+        """Start all boots of a block; stop them if an error or interruption ends it."""
         with ThreadPoolExecutor(self._lab.workers if self._is_exact else 1) as pool:
             boots = [pool.submit(self._boot, visit) for visit in visits]
             try:
@@ -137,7 +137,7 @@ class GuestVisits:
                 self._check()
 
     def _boot(self, visit: Visit) -> BootedGuest:
-        """One boot; of an exact guest's first visit of an arm as many as it takes until two are the same, or three."""
+        """Boot once; for an arm's first visit in an exact guest, until two boots are the same, at most three times."""
         place, asked = self._place(visit), self._tasks_of(visit.arm)
         ready = self._guests.ready
         job, files = job_of(ready.plans[visit.arm], asked, ready.suite.load, place.shape, self._guests.tools)
@@ -154,7 +154,7 @@ class GuestVisits:
             return BootedGuest(run, differs=error.message)
 
     def _proof(self, arm: str) -> str:
-        """Return what two same boots prove something for: the arm, or its kernel where each visit is of another arm."""
+        """Return what two equal boots prove exact: the arm, or in a screening, whose visits all differ, its kernel."""
         return arm if self._guests.ready.file.screen is None else self._guests.places[arm].kernel
 
     def _place(self, visit: Visit) -> GuestPlace:
@@ -174,11 +174,11 @@ class GuestVisits:
         return asked_of(tasks, self._protocol.runs_per_visit, invocation_of)
 
     def _take(self, visit: Visit, booted: BootedGuest) -> None:
-        """The records of a visit, then its events, all at once."""
+        """Write the records of a visit, then all its events at once."""
         if booted.differs is not None:
             told = f"{visit.arm}: {booted.differs}"
             self._standing.append(TrialEnd(reason=f"stopped: {told}"))
-            raise KtrialError(told, hint="nothing of this trial can be used; does `ktrial kernel boot` differ too?")
+            raise KtrialError(told, hint="this trial is unusable; check whether `ktrial kernel boot` differs too")
         self._proven.add(self._proof(visit.arm))
         asked = self._tasks_of(visit.arm)
         came = came_of(booted.run, asked)
@@ -189,11 +189,11 @@ class GuestVisits:
             block=visit.block,
             arm=visit.arm,
             kernel_release=came.kernel_release,
-            # All boots of exact guests have one boot id, as chance is the same in them; the word tells them apart.
+            # All boots of exact guests have the same boot id, as their randomness is fixed; the word differs.
             boot_id=word if self._is_exact else came.boot_id,
         )
         each = len(asked) // self._protocol.runs_per_visit
-        # What a killed head had recorded of an exact visit is what this boot gives, too.
+        # This boot repeats the runs of an exact visit that a killed ktrial had already recorded.
         first = len(asked) - each * visit.runs
         notes = () if booted.odd is None else (f"{ODD_BOOT}: {booted.odd}",)
         records = [self._record(visit, where, asked[at], came.outputs[at], notes) for at in range(first, len(asked))]
@@ -231,10 +231,10 @@ class GuestVisits:
         return record
 
     def _refuse_never(self, arm: str, events: Sequence[RunEnded]) -> None:
-        """Raise where an arm fails that never gave anything: its kernel does not boot, or its settings do not hold."""
+        """Raise BadRun for an arm that never measured anything: its kernel doesn't boot, or its settings don't hold."""
         if any(event.measurements for event in events) or self._standing.has_measured(arm):
             return
-        told = f"{arm} gave nothing: {events[0].failure}"
+        told = f"{arm} gave no measurement: {events[0].failure}"
         self._standing.append(TrialEnd(reason=f"stopped: {told}"))
         raise BadRun(told, hint="`ktrial kernel boot` shows what its guest says")
 
@@ -245,7 +245,7 @@ def _event(visit: Visit, records: Sequence[RunRecord]) -> RunEnded:
 
 
 def _version(world: TrialWorld, task: Task) -> str | None:
-    """Of what this machine has, which is what the guests bring along."""
+    """Return the version of this machine's program, which is also the guests'."""
     if not is_program(task.benchmark):
         return world.executor.agent_version
     return version_of(task.benchmark, world.executor)
@@ -259,7 +259,7 @@ def carry_on_in_guests(
     check: Callable[[], None],
     listen: TrialListener,
 ) -> CarriedOut:
-    """From where the trial stands until it ends or is interrupted."""
+    """Run the trial from its present state until it ends or is interrupted."""
     guest = stored.file.guest
     labels = [task.label for task in guests.ready.tasks]
     standing = take_up(world, stored, labels, boots_end=guest is not None and guest.mode != "exact")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial came to."""
+"""Results of trials, and how to show them."""

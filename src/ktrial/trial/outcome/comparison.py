@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial as a comparison: the judge's answers with the runs behind them, for reports of every kind."""
+"""A trial as a comparison for reports: the judge's answers with the runs behind them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _blocks_of(log: Sequence[Event]) -> Iterator[ToldBlock]:
 
 
 def _looks(protocol: Protocol, log: Sequence[Event]) -> Iterator[ToldLook]:
-    """Yield what the judge said of the primary outcome after every complete block."""
+    """Yield the judge's view of the primary outcome after every complete block."""
     from ktrial.judge.judge import judge
     from ktrial.judge.outlook import deciding_blocks
 
@@ -113,7 +113,7 @@ def _looks(protocol: Protocol, log: Sequence[Event]) -> Iterator[ToldLook]:
         deciding = deciding_blocks(protocol, judgement.cap)
         for one in judgement.judged:
             pair = (one.arm, one.against)
-            # A block without its run, and all after the verdict, tell nothing new.
+            # Blocks without a run, and all after the verdict, add nothing.
             if one.role != "primary" or one.effect is None or one.blocks <= shown.get(pair, 0):
                 continue
             shown[pair] = one.blocks
@@ -150,7 +150,7 @@ _GUARDS: Mapping[str, str] = {
 
 
 def why(judged: OutcomeJudgement, protocol: Protocol, judgement: Judgement, ended: str | None) -> str:
-    """Return what led to the verdict, and where there is none what it would take."""
+    """Return what led to the verdict, or what a verdict would take."""
     if judged.role == "exploratory":
         if judged.p is None or judged.p_adjusted is None:
             return "explored only: no verdict is given on it"
@@ -186,7 +186,7 @@ def _reason(judged: OutcomeJudgement, judgement: Judgement, ended: str | None) -
 
 
 def _needed(judged: OutcomeJudgement, needed: int, protocol: Protocol) -> str:
-    """Return what the noise that was found here allows."""
+    """Return what the noise allows to find."""
     detect = _percent(protocol.detect)
     if needed > judged.blocks:
         return f"with this noise {needed} blocks would be needed to find a difference of {detect}"
@@ -215,10 +215,7 @@ _ROLES = ("primary", "secondary", "guard", "exploratory")
 
 
 class TrialFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What else a report needs: outcomes as their benchmarks declare them by `benchmark.outcome`, and the arms' states.
-
-    `records` are those of the trial's runs.
-    """
+    """What a report needs besides the log: outcomes by `benchmark.outcome`, the trial's records, and state changes."""
 
     outcomes: Mapping[str, Outcome]
     records: Sequence[RunRecord]
@@ -227,7 +224,7 @@ class TrialFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark]) -> dict[str, Outcome]:
-    """`benchmark.outcome` -> what is known of it: from the benchmark, of an own command from its records."""
+    """Return the outcomes by `benchmark.outcome`: as a benchmark declares them or, for a command, as records do."""
     found: dict[str, Outcome] = {}
     for record in records:
         declared = {one.name: one for one in benchmarks[record.tool].outcomes} if record.tool in benchmarks else {}
@@ -239,7 +236,7 @@ def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark
 
 
 def _recorded(kept: KeptMeasurement) -> Outcome:
-    """What is known of an outcome that no benchmark here declares: it lies around the run, or its record says it."""
+    """Return an outcome that no benchmark here declares: one around the run, or as its record describes it."""
     if (around := outcome_around(kept.outcome)) is not None:
         return around
     return Outcome(
@@ -300,7 +297,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
 
 
 def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Return gates that could not hold anything off, as the machine has not what they read."""
+    """Return a finding on gates without effect, because the machine lacks what they read."""
     protocol = protocol_in(log)
     names = idle_gates(protocol.gates, [event.readings for event in log if isinstance(event, ReadingsTaken)])
     if not names:
@@ -310,12 +307,12 @@ def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
 
 
 def by_role(outcomes: Iterable[OutcomeComparison]) -> tuple[OutcomeComparison, ...]:
-    """Return what decides first; a log does not keep the order of outcomes."""
+    """Sort outcomes by role, the deciding one first, as a log doesn't keep their order."""
     return tuple(sorted(outcomes, key=lambda one: (_ROLES.index(one.role), one.name)))
 
 
 def _versions(records: Sequence[RunRecord]) -> dict[str, str]:
-    """Return what measured: ktrial, its agent and the tools."""
+    """Return the versions of ktrial, its agent and the tools."""
     found: dict[str, str] = {}
     for record in records:
         found["ktrial"] = record.session.ktrial_version
@@ -333,7 +330,7 @@ def _valid(log: Iterable[Event]) -> list[RunEnded]:
 
 
 class _Ran(NamedTuple):
-    """A trial with its runs that count, and what is read of each of them."""
+    """A trial with the runs that count and the records of each."""
 
     protocol: Protocol
     judgement: Judgement
@@ -432,7 +429,7 @@ def _source(
     known = {}
     kernels = {one.trial.kernel_release for one in records if one.trial is not None and one.trial.arm == arm}
     if len(kernels) == 1 and (kernel := kernels.pop()) is not None:
-        # Where kernels are arms, two of them may be of one release.
+        # If kernels are arms, two of them may have the same release.
         known["kernel"] = trial.arms[arm].changes.get("kernel", trial.found.get("kernel", kernel))
     return ArmSource(
         arm=arm,

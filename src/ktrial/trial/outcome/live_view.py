@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial while it goes on: a few lines that are drawn again and again, 60 to 80 columns wide.
+"""The live view of a running trial: a few lines, redrawn in place, 60 to 80 columns wide.
 
-Nothing in them tells which arm is being measured: arms are shown as the last complete block left them.
+They don't reveal which arm is being measured: arms are shown as the last complete block left them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ktrial.judge.model.verdict import Effect
 from ktrial.judge.model.words import percent_text, range_text, value_log_ratio
 from ktrial.kit.tables import clean, labelled, shorten
 
-#: Wider than this the eye has to travel too far.
+#: Wider lines are hard to follow.
 WIDEST = 80
 _NAME, _FIGURES, _GAP = 16, 21, 2
 _VERDICT = 14
 _LEAST_PICTURE = 13
-#: The picture goes so many margins to either side; farther where an estimate lies farther out.
+#: Margins that the picture spans to either side; more if an estimate lies farther out.
 _MARGINS = 3.0
 _ROOM = 1.25
 _STEPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 4.0, 8.0)
 
 
 class ShownMoment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known at one moment between two runs.
+    """A trial at one moment between two runs.
 
-    `done` of `runs` of the block after those in the judgement are over; `judgement` is null before the first block.
-    `left_s` are seconds to the cap, `stop` the block where it will probably be decided and `stop_s` seconds to that.
+    `judgement` is null before the first block ends; `done` of `runs` runs of the block after it are over.
+    `left_s` are the seconds to the cap, `stop` is the block that will probably decide, `stop_s` the seconds to it.
     """
 
     protocol: Protocol
@@ -82,9 +82,9 @@ def profile_line(done: int, of: int, *, width: int) -> str:
 
 
 def interval_picture(effect: Effect | None, margin: float, reach: float, cells: int) -> str:
-    """`▒▒├─•─┤▒▒`: the interval before the band of the margin, no effect in the middle, better to the right.
+    """Draw `▒▒├─•─┤▒▒`: the interval over the band of the margin, no effect in the middle, better to the right.
 
-    An interval that goes on beyond the picture ends in an arrowhead; without one only the estimate is shown.
+    An interval that continues beyond the picture ends in an arrowhead; without an interval there is only the estimate.
     """
     middle = cells // 2
     band = max(1, round(margin / reach * middle))
@@ -119,7 +119,7 @@ def _primaries(judgement: Judgement | None) -> list[OutcomeJudgement]:
 
 
 def reach_of(margin: float, effects: Iterable[Effect | None]) -> float:
-    """Return how far pictures go to either side: a round step, so that it seldom changes while intervals close in."""
+    """Return how far pictures reach to either side: a round step, so that the scale seldom changes."""
     far = [abs(one.estimate) for one in effects if one is not None and one.scale == "log"]
     wanted = max([_MARGINS * margin, *(_ROOM * one for one in far if math.isfinite(one))])
     return next((step for step in _STEPS if step >= wanted), _STEPS[-1])
@@ -141,7 +141,7 @@ def _figures(judged: OutcomeJudgement | None, rule: OutcomeRule) -> tuple[str, s
 
 
 def effect_figures(effect: Effect, rule: OutcomeRule) -> str:
-    """`+4.9 % to +7.2 %` of the measured value, whichever way it points; the estimate where there is no interval."""
+    """Return `+4.9 % to +7.2 %` of the measured value, or the estimate if there is no interval."""
     if effect.scale != "log":
         return f"{effect.estimate:+.3g}"
     if effect.low is None or effect.high is None:

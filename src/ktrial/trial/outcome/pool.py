@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What trials of several machines asked alike: only such can be pooled."""
+"""The question that trials of several machines share: only trials with the same question can be pooled."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ktrial.kit.errors import BadInput
 from ktrial.trial.kept_trial import KeptTrial
 from ktrial.trial.protocol.file import TrialFile
 
-#: What must be the same in the files of all, as words of such a file.
+#: Fields that must be the same in the files of all trials.
 _ALIKE = ("suite", "command", "metrics", "parameters", "primary", "control", "baseline", "margin", "arms")
 
 
 class PooledQuestion(NamedTuple):
-    """What all of them fixed before their first runs. `declared` are conditions in which arms were meant to differ."""
+    """What all trials fixed before their first runs. `declared` are conditions in which arms are meant to differ."""
 
     control: str
     primary: str
@@ -27,7 +27,7 @@ class PooledQuestion(NamedTuple):
 
 
 def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
-    """Return the question of all; raises BadInput if one asked another one, or is not over."""
+    """Return the common question. Raise BadInput if a trial asks a different one or is not over."""
     first, *others = trials
     for kept in trials:
         _check_over(kept)
@@ -37,9 +37,9 @@ def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
             differs.append("primary")
         if differs:
             raise BadInput(
-                f"{kept.stored.trial} asked something else than {first.stored.trial}: "
+                f"{kept.stored.trial} and {first.stored.trial} ask different questions: "
                 f"{_difference(differs[0], first, kept)}",
-                hint="trials are pooled that were made from the same file; only the seed and the design may differ",
+                hint="pool trials that were made from the same file; only the seed and the design may differ",
             )
     file, protocol = first.stored.file, first.protocol
     return PooledQuestion(
@@ -55,11 +55,11 @@ def _check_over(kept: KeptTrial) -> None:
     if kept.stored.file.screen is not None:
         raise BadInput(f"{name} screens settings: it has no arms that could be pooled")
     if not isinstance(kept.log[-1], TrialEnd):
-        raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` goes on with it")
+        raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` continues it")
 
 
 def _difference(name: str, first: KeptTrial, other: KeptTrial) -> str:
-    """Return what differs; of arms the first that does."""
+    """Return what differs, for arms only the first difference."""
     if name != "arms":
         one, two = (getattr(kept.stored.file, name) or kept.protocol.primary for kept in (first, other))
         return f"{name} is {_text(two)}, not {_text(one)}"

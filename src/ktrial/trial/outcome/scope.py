@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial's verdict holds for, by what was drawn anew; and what only a person vouches for."""
+"""How far a trial's verdict holds, by what every visit repeated; and what only a person vouches for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ktrial.trial.run.trial_builds import across
 
 
 def scope_of(protocol: Protocol, records: Iterable[RunRecord], builds: Mapping[Visit, str]) -> str:
-    """Only what was drawn anew for every visit is what a verdict reaches beyond."""
+    """Return how far a verdict holds: it only reaches beyond what every visit repeated, such as a boot or build."""
     records = tuple(records)
     here = "guest" if any(in_guest(one.session) for one in records) else "machine"
     places = {(one.trial.arm, one.trial.boot_id) for one in records if one.trial is not None}
@@ -44,14 +44,14 @@ def in_guest(session: Session) -> bool:
 
 
 def refuse_elsewhere(trial: str, began: Session, facts: FactBook) -> None:
-    """What began in a guest does not go on outside of one, nor the other way round."""
+    """Raise Refused if a trial that began in a guest would continue outside of one, or the reverse."""
     if in_guest(began) != bool(facts.value("virtualisation.ktrial")):
         there, next_ = ("in a guest", "--host guest:…") if in_guest(began) else ("on a machine", "no --host")
-        raise Refused(f"{trial} began {there}, and this is another place", hint=f"go on with it there: {next_}")
+        raise Refused(f"cannot resume {trial} here: it began {there}", hint=f"resume it there: {next_}")
 
 
 def clock_of_host(records: Iterable[RunRecord]) -> tuple[Finding, ...]:
-    """Return what the clock means where runs were made in an emulated guest that was the host."""
+    """Return a finding on the clock if the host was an emulated guest."""
     sessions = {one.session.session: one.session for one in records}.values()
     if not any(in_guest(one) and _hypervisor(one) != "kvm" for one in sessions):
         return ()
@@ -71,7 +71,7 @@ def guest_scope(guest: GuestFile, records: Iterable[RunRecord]) -> str:
 
 
 def title_of(trial: StoredTrial, name: str) -> str:
-    """Return the trial's name; of one kernel against another also which they are."""
+    """Return the trial's name, with both kernels if it compares one kernel with another."""
     kernels = [told for arm in trial.arms.values() if (told := arm.changes.get("kernel")) is not None]
     if len(kernels) != 1 or "kernel" not in trial.found:
         return name
@@ -82,21 +82,21 @@ def title_of(trial: StoredTrial, name: str) -> str:
 
 
 def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:
-    """Return what a guest's clock means; no result is told without it."""
+    """Return a finding on a guest's clock; every result shows it."""
     sentence = {"exact": EXACT_CLOCK, "emulated": EMULATED_CLOCK}.get(guest.mode)
     return () if sentence is None else (Finding(kind="guest-clock", level="note", sentence=sentence),)
 
 
 def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """Yield runs of a trial by hand before which nothing says that their arm was in force."""
+    """Yield runs of a manual trial for which nothing shows that their arm was in force."""
     found = {(event.block, event.arm) for event in log if isinstance(event, ArmFound)}
     for event in log:
         if isinstance(event, RunEnded) and event.block is not None and (event.block, event.arm) not in found:
-            yield event.run, f"nothing says that {event.arm} was in force in block {event.block}"
+            yield event.run, f"nothing shows that {event.arm} was in force in block {event.block}"
 
 
 def claimed(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Return arms that were in force because a person said so."""
+    """Return a finding on arms that were in force only according to a person."""
     visits = {(event.block, event.arm) for event in log if isinstance(event, ArmFound) and event.by == "person"}
     counts = Counter(arm for _, arm in visits)
     if not counts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial in a line."""
+"""Judgements, audits and one-line summaries of trials."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ def judgement_of(log: Sequence[Event]) -> Judgement:
 
 
 def audited(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Orders that the seed does not give, and verdicts that the runs before them do not give."""
+    """Return findings on orders that contradict the seed, and on verdicts that contradict the runs before them."""
     from ktrial.judge.audit import audit
 
     return audit(log)
 
 
 def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
-    """Raise where a trial may not be extended to so many blocks."""
+    """Raise if a trial cannot be extended to this many blocks."""
     protocol, judgement = protocol_in(log), judgement_of(log)
     if judgement.next.action != "stop":
-        raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` goes on with it")
+        raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` continues it")
     if not protocol.extend:
         raise Refused(
             f"{name} did not declare before its first run that it may be extended",
-            hint="a new trial; with  [design] extend = true  it can be extended, at the price of half its error rate",
+            hint="start a new trial with  [design] extend = true, which costs half of its error rate",
         )
     if not any(one.verdict == "inconclusive" for one in judgement.judged if one.role == "primary"):
         raise BadInput(f"{name} is decided", hint=f"`ktrial trial show {name}`")
     if blocks <= judgement.blocks:
         raise BadInput(
-            f"{name} has {judgement.blocks} blocks already, and {blocks} is not more",
-            hint="the number counts all blocks",
+            f"{name} already has {judgement.blocks} blocks, and {blocks} is not more",
+            hint="give the number of all blocks",
         )
 
 

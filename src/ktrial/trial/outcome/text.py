@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial while it goes on, as text."""
+"""A running trial as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.trial.outcome.live_view import effect_figures
 from ktrial.trial.protocol.forecast import TrialForecast
 from ktrial.trial.record import ArmSettings, TrialSummary
 
-#: What makes a block not count: nothing that was measured.
+#: What makes a block void: never a measurement.
 EXCLUDED = (
     "a block in which a setting does not read back, the machine slept, or a gate refuses; never because of a "
     "measurement; it is repeated"
@@ -33,7 +33,7 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
     rules: bool = False,
     width: int,
 ) -> str:
-    """Return what is about to be done; with `rules` also what it costs, what it can see, and what is left out of it.
+    """Return what the trial will do; with `rules` also what it costs, what it can detect, and what voids a block.
 
     `unread` are gates that find nothing to read here.
     """
@@ -95,18 +95,18 @@ def cost_text(forecast: TrialForecast) -> str:
 def sight_text(forecast: TrialForecast) -> str:
     wanted, seen = (_share(one) for one in (forecast.wanted, forecast.smallest_effect))
     if forecast.sees_enough:
-        return f"an effect of {wanted}, as wanted, in 9 of 10 trials; {seen} is the smallest that it does"
+        return f"an effect of {wanted}, as requested, in 9 of 10 trials; {seen} is the smallest that it detects"
     return f"effects of {seen} or more in 9 of 10 trials; {wanted} is lost in the noise"
 
 
 def _share(value: float) -> str:
-    """0.034 -> `3.4 %`."""
+    """Return 0.034 as `3.4 %`."""
     percent = 100 * value
     return f"{percent:.2g} %" if percent < 100 else f"{percent:.0f} %"
 
 
 def more_text(forecast: TrialForecast) -> str:
-    """Return what would let the wanted effect be seen."""
+    """Return what would make the wanted effect detectable."""
     wanted = _share(forecast.wanted)
     if forecast.affordable is None:
         more = f"detecting {wanted} would take {forecast.needed} blocks, more than a trial may have"
@@ -117,7 +117,7 @@ def more_text(forecast: TrialForecast) -> str:
 
 
 def block_line(protocol: Protocol, judgement: Judgement) -> str:
-    """How far the trial has come, in one line: of every arm the verdict and the interval of the measured value."""
+    """Return one line of progress: each arm's verdict and the interval of the measured value."""
     if judgement.screened:
         return f"{screening_line(judgement.blocks, judgement.cap, judgement.screened)}\n"
     cap = judgement.cap or f"at most {protocol.budget}"
@@ -134,7 +134,7 @@ def _arm(one: OutcomeJudgement, rule: OutcomeRule, control: str) -> str:
 
 def trials_text(found: Sequence[TrialSummary], *, width: int) -> str:
     if not found:
-        return "No trial was made here yet. `ktrial try vm.swappiness=10` makes one.\n"
+        return "No trials yet. `ktrial try vm.swappiness=10` runs one.\n"
     return "\n".join(line for one in found for line in _lines_of(one, width)) + "\n"
 
 
@@ -153,5 +153,5 @@ def _lines_of(one: TrialSummary, width: int) -> Iterator[str]:
 
 def screening_line(blocks: int, cap: int | None, screened: Sequence[Screened]) -> str:
     named = [one.setting for outcome in screened if outcome.role == "primary" for one in outcome.named]
-    told = f"suspected: {', '.join(named)}" if named else "nobody is suspected yet"
+    told = f"suspected: {', '.join(named)}" if named else "no suspects yet"
     return f"block {blocks}/{cap or '?'}: {told}"

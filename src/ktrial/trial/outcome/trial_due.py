@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be done for the next visit of a trial whose arms a person brings about, as text."""
+"""The next visit of a trial whose arms a person sets up, as text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LABEL = 10
 
 
 def due_text(due: Due, done: Sequence[str], now: str | None, *, width: int) -> str:
-    """What was measured, whose turn it is, what is to be done, how the machine is now, and the command for it."""
+    """Return what was measured, what is due, what to do for it, the state of the machine, and the next command."""
     arm = due.arm if due.arm == due.place else f"{due.arm}, with the machine as {due.place}"
-    boot = "boot, as every visit is a boot of its own: " if due.new_boot else ""
+    boot = "boot, as each visit needs its own boot: " if due.new_boot else ""
     if due.new_build:
-        boot = "boot another build, as every visit is a build of its own: "
+        boot = "boot another build, as each visit needs its own build: "
     rows = [("done", one) for one in done]
     rows += [
         ("due", f"{arm}: block {due.block}, visit {due.visit} of {due.visits}"),
@@ -32,4 +32,4 @@ def due_text(due: Due, done: Sequence[str], now: str | None, *, width: int) -> s
 
 
 def _value(value: bool | float | str) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value) or "not there"
+    return str(value).lower() if isinstance(value, bool) else str(value) or "missing"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial found, as text for a terminal: the verdict of each arm first, then why, then what else there is."""
+"""The result of a trial for a terminal: the verdict of each arm first, then why, then everything else."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ktrial.trial.outcome.live_view import interval_picture, reach_of
 _LEVELS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
 _WORTH = {"yes": ", and it matters", "likely": ", likely to matter", "unclear": ""}
 _PICTURE = 23
-#: What stands beside a picture needs so many columns.
+#: Columns that the text beside a picture needs.
 _BESIDE = 64
 _LABEL = 10
-#: So many settings of an arm are named.
+#: How many settings of an arm are named.
 _SHOWN = 6
 
 
 def trial_text(found: Comparison, *, width: int) -> str:
-    """Return the trial in a screen; `comparison_text` has all figures."""
+    """Return the trial on one screen; `comparison_text` has all figures."""
     trial = found.trial
     assert trial is not None, "a comparison that is a trial"
     primary = next((one for one in found.outcomes if one.role == "primary"), None)
@@ -85,7 +85,7 @@ def _with_names(steps: Sequence[Contrast]) -> list[tuple[Contrast, str]]:
 
 
 def _reasons(contrasts: Iterable[tuple[Contrast, str]], width: int) -> list[str]:
-    """Return why each verdict is what it is, those with the same reason together."""
+    """Return the reasons of the verdicts; arms with the same reason share a line."""
     told: dict[str, list[str]] = {}
     for one, name in contrasts:
         worth = "" if one.worth is None else _WORTH[one.worth]
@@ -132,7 +132,7 @@ def _explored(others: Sequence[OutcomeComparison], width: int) -> str:
 
 
 def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
-    """Return what each arm came to, doubts, how far it holds, and what can be done with it."""
+    """Return what each arm left out, the findings, the scope, and the next commands."""
     lines = [
         labelled(one.arm, told, width=width, label_columns=max(_LABEL, len(one.arm) + 2))
         for one in trial.arms
@@ -149,7 +149,7 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
         lines.append(
             labelled(
                 "void",
-                count_words(void, "block counts nowhere", "blocks count nowhere"),
+                count_words(void, "block does not count", "blocks do not count"),
                 width=width,
                 label_columns=_LABEL,
             )
@@ -161,13 +161,13 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
 
 
 def arm_words(arm: ToldArm) -> str:
-    """Return what an arm was not: settings that were in force already, and what was refused."""
+    """Return what an arm did not change: settings that were in force already, and those that were refused."""
     refused = [f"{name}: {reason}" for name, reason in arm.refused.items()]
     parts = {"in force already": _first_of(arm.same, ", "), "left out": _first_of(refused, "; ")}
     return "; ".join(f"{what}: {told}" for what, told in parts.items() if told)
 
 
 def _first_of(told: Sequence[str], gap: str) -> str:
-    """Return the first of many: the page has them all."""
+    """Return the first of many; the page has them all."""
     more = len(told) - _SHOWN
     return gap.join(told) if more <= 1 else f"{gap.join(told[:_SHOWN])}{gap}and {more} more (the page lists them)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A protocol as people write it, `trial.toml`: what is compared, by what, and when it ends."""
+"""A protocol as people write it (`trial.toml`): what is compared, by which measure, and when the trial ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ktrial.trial.arms.changes import BuildFile, CommandFile, SchedExtFile, Serv
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.limits import SafetyLimits, parse_limits
 
-#: Blocks of a trial when nobody says otherwise, by the name of the budget.
+#: Most blocks of a trial by the name of its budget.
 BUDGETS = {"quick": 9, "default": 20, "thorough": 40}
 CONTROL = "control"
 
@@ -30,11 +30,11 @@ Value = bool | int | float | str
 class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One configuration.
 
-    `set` are settings, `profile` is one profile or several, `environment` is added to that of the benchmark,
-    `parameters` to its parameters. `commands` are run when the arm comes into force, and undone when it ends; `service`
-    is the state of a unit of systemd, `sched_ext` a scheduler that runs meanwhile, `build` what makes the program that
-    is measured anew for every visit. A placebo is the control again.
-    `manual` says what a person does to bring the arm about; `expect` are the facts by which it is recognised then.
+    `set` has settings, `profile` one profile or several. `environment` and `parameters` add to those of the benchmark.
+    `commands` run when the arm is put in force and are undone when it ends. `service` is the state of a systemd unit,
+    `sched_ext` a scheduler that runs meanwhile, `build` builds the measured program for every visit. A placebo is the
+    control again. `manual` tells a person how to set up the arm; `expect` has the facts that identify it then.
+    In guests, `kernel` names the arm's kernel or its changes, and `boot` has words for its command line.
     """
 
     set: Mapping[str, Value] = {}
@@ -48,30 +48,29 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     placebo: bool = False
     manual: str | None = None
     expect: Mapping[str, Value] = {}
-    # Of trials in guests: the word that names its kernel or what that has of its own, and words for its command line.
     kernel: str | KernelChange | None = None
     boot: tuple[str, ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is in force in it, as words of `ktrial plan`: profiles first, so that settings win."""
+        """The arm as words of `ktrial plan`: profiles first, so that settings win."""
         profiles = (self.profile,) if isinstance(self.profile, str) else self.profile
         return (*profiles, *(f"{knob}={_value_text(value)}" for knob, value in self.set.items()))
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether it is the machine as it is found."""
+        """Whether the arm leaves the machine as it is."""
         changed = (self.words, self.environment, self.parameters, self.commands, self.service, self.sched_ext)
         return not (any(changed) or self.build or self.manual or self.kernel or self.boot)
 
 
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the trial goes on and ends.
+    """How the trial proceeds and ends.
 
-    `cap` are blocks; without it the cap is planned, up to `budget` (blocks, or quick, default, thorough).
-    `time` ends the trial where no further block would fit into it. `settle` is the wait after every switch.
-    Without `runs_per_visit` the noise profile says. `anyway` begins also where the noise hides what `detect` wants.
-    With `pool` it goes on to seven blocks at least, as it is to be taken together with those of other machines.
+    `cap` is a number of blocks; without it the cap is planned, up to `budget` (blocks, or quick, default, thorough).
+    `time` ends the trial when no further block would fit into it. `settle` is the wait after every switch.
+    Without `runs_per_visit` the noise profile decides. `anyway` starts even if the noise hides what `detect` wants.
+    With `pool` the trial makes at least seven blocks, as it will be pooled with trials of other machines.
     """
 
     cap: int | None = None
@@ -84,7 +83,7 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     settle: str | None = None
     until_all_decided: bool = False
     extend: bool = False
-    # Without a default of its own, so that earlier protocols keep their hash.
+    # Null by default, so that earlier protocols keep their hash.
     anyway: bool | None = None
     pool: bool | None = None
 
@@ -92,9 +91,9 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The guests of a trial whose visits are boots.
 
-    `kernel` is that of all arms which name none, or what all are built of; `boot` are words for the command line of
-    all, `modules` are loaded first. In each boot every benchmark runs once for each of so many `workloads`: seeds,
-    where it takes one. A boot that takes longer than `limit` has failed.
+    `kernel` is for arms that name none, or the recipe for all arms. `boot` has words for every command line, `modules`
+    are loaded first. In each boot every benchmark runs once for each of the `workloads`, which are seeds if it takes
+    one. A boot that takes longer than `limit` has failed.
     """
 
     mode: Mode = "exact"
@@ -110,13 +109,12 @@ class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trial.
 
-    The benchmark is a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`, of which a run that
-    takes longer than `limit` is killed and has failed; with `clean_environment` it gets next to nothing of the
-    shell's. All arms have the variables of `environment`, an arm's own go before them. `primary`,
-    `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone where that is clear. Margins are
-    relative. `baseline` says what the control is: the machine as it is found, or a generated profile. `part` names the
-    question that this trial is a part of, and `screen` makes it one that looks for the setting that did it; both are
-    written by `ktrial blame`.
+    It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. A run of the command
+    that takes longer than `limit` is killed and has failed; with `clean_environment` it gets almost nothing of the
+    shell's environment. All arms have the variables of `environment`; an arm's own override them. `primary`,
+    `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone if that is unique. Margins are
+    relative. `baseline` says what the control is: the machine as found, or a generated profile. `ktrial blame` writes
+    `part`, the question to which this trial belongs, and `screen`, which makes it look for the setting responsible.
     With `guest` the visits are boots of guests, and the arms may be kernels.
     """
 
@@ -143,7 +141,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     screen: Screen | None = None
     part: str | None = None
     guest: GuestFile | None = None
-    # Without a default of its own, so that earlier protocols keep their hash.
+    # Null by default, so that earlier protocols keep their hash.
     clean_environment: bool | None = None
     environment: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
 
@@ -153,7 +151,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def detect_share(self) -> float:
-        """The effect that is worth finding, relative."""
+        """The smallest effect that is worth finding, relative."""
         return share(self.detect, "detect")
 
     @property
@@ -162,27 +160,27 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def settle_s(self) -> float | None:
-        """Seconds to wait after every switch; None for what the settings of the arms want."""
+        """Seconds to wait after every switch; None for what the settings of the arms need."""
         return None if self.design.settle is None else seconds(self.design.settle, "settle")
 
     @property
     def limit_s(self) -> float | None:
-        """Seconds that a run of the command may take; None for what is usual."""
+        """Time limit of a run of the command; None for the default."""
         return None if self.limit is None else seconds(self.limit, "limit")
 
     @property
     def time_s(self) -> float | None:
-        """Seconds that the trial may take in all."""
+        """Time limit of the whole trial."""
         return None if self.design.time is None else seconds(self.design.time, "time")
 
     @property
     def sha256(self) -> str:
-        """What an edit changes: the hash of all that is said here."""
+        """The hash of the whole file; every edit changes it."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
 
 def share(value: str | float, what: str) -> float:
-    """`5%` or 0.05. Raises BadInput."""
+    """Return `5%` or 0.05 as a number. Raise BadInput for anything else."""
     try:
         number = parse_quantity(value, "percent") / 100 if isinstance(value, str) else float(value)
     except ValueError:
@@ -193,13 +191,13 @@ def share(value: str | float, what: str) -> float:
 
 
 def seconds(value: str, what: str) -> float:
-    """`1s`, `500ms`, `2min`. Raises BadInput."""
+    """Return `1s`, `500ms` or `2min` in seconds. Raise BadInput for anything else."""
     try:
         number = parse_quantity(value, "seconds")
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or number < 0:
-        raise BadInput(f"{what} = {value!r} is not a time", hint='for example "2s" or "10min"')
+        raise BadInput(f"{what}: expected a duration, got {value!r}", hint='for example "2s" or "10min"')
     return number
 
 
@@ -208,7 +206,7 @@ def _value_text(value: Value) -> str:
 
 
 def trial_text(trial: TrialFile) -> str:
-    """Return the protocol as a file: what is at its default is left out."""
+    """Return the protocol as TOML, without defaults."""
     document = msgspec.to_builtins(trial)
     defaults = msgspec.to_builtins(TrialFile(name="", arms={}))
     lines = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial will cost and what it can see, before its first run, from the noise profile that it rests on."""
+"""What a trial will cost and can detect, estimated from its noise profile before its first run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ktrial.judge.model.noise_profile import NoiseProfile
 
 
 class TrialForecast(msgspec.Struct, frozen=True, kw_only=True):
-    """Effects are relative: 0.05 is 5 %.
+    """Cost and power of a trial. Effects are relative: 0.05 is 5 %.
 
-    `cap` blocks find `smallest_effect` with 90 % power; `wanted` would take `needed` blocks, which `affordable` is in
-    the tables: null where it is more than they hold. `expected` is about the block where it ends if `wanted` is
-    there. Seconds are null where nobody knows what a run takes.
+    `cap` blocks detect `smallest_effect` with 90 % power. Detecting `wanted` takes `needed` blocks; `affordable` is the
+    cap in the tables that allows for them, null if they have none. `expected` is about the last block if `wanted` is
+    the true effect. Seconds are null if the time of a run is unknown.
     """
 
     wanted: float
@@ -29,16 +29,16 @@ class TrialForecast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sees_enough(self) -> bool:
-        """Whether the effect that is wanted can be found within the cap."""
+        """Whether the cap is enough to detect the wanted effect."""
         return self.needed <= self.cap
 
 
-#: Runs that do not count, before the first block.
+#: Warm-up runs before the first block.
 _WARM_UPS = 2
 
 
 def planned_runs(profile: NoiseProfile, primary: str, settle_s: float) -> int:
-    """Return how many runs a visit is worth: more than one where the wait before it is long beside a run."""
+    """Return how many runs a visit is worth: several if the wait before it is long compared with a run."""
     from ktrial.judge.planning import runs_per_visit
 
     if profile.run_s is None or not profile.run_s > 0:
@@ -47,7 +47,7 @@ def planned_runs(profile: NoiseProfile, primary: str, settle_s: float) -> int:
 
 
 def forecast_of(protocol: Protocol, profile: NoiseProfile, settle_s: float) -> TrialForecast | None:
-    """None if the profile tells nothing of the primary outcome, or nobody fixed how many blocks there may be."""
+    """Return the forecast; None if the profile lacks the primary outcome, or the protocol has no cap."""
     from ktrial.judge.planning import (
         affordable_cap,
         block_sd,

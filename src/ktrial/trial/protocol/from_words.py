@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the words of `ktrial try` to the arms of a trial, and to a benchmark that can tell them apart."""
+"""Turns the words of `ktrial try` into arms, and finds a benchmark that can tell them apart."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ktrial.tuning.knobs.address import is_assignment, parse_assignment
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.profile import Profile, flatten
 
-#: Kinds of values that hold commas themselves.
+#: Types of values that contain commas.
 _LISTS = frozenset(("ints", "text", "mask"))
 _ALGORITHM = "zram:comp_algorithm"
-#: Knob pattern -> what tells its values apart; the first that fits.
+#: Knob pattern -> suite that tells its values apart; the first match counts.
 _WORKLOADS: Mapping[str, str] = {
     "thp:*": "agent-pagefault",
     "vm.nr_hugepages*": "agent-pagefault",
@@ -39,9 +39,9 @@ _WORKLOADS: Mapping[str, str] = {
 def arms_of(
     words: Sequence[str], catalog: Catalog, environment: Mapping[str, str], *, placebo: bool
 ) -> dict[str, ArmFile]:
-    """Return the control and what is tried: all words together, or an arm for each combination of the values in lists.
+    """Return the control and the arms: one of all words, or one for each combination of the values in lists.
 
-    Algorithms of zram are tried against the first of them: against no zram they would all be the same news.
+    zram algorithms are compared with the first of them: compared with no zram they would all show the same effect.
     """
     profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
     values = dict(_values(word, catalog) for word in words if is_assignment(word))
@@ -66,7 +66,7 @@ def arms_of(
 
 
 def name_of(arms: Mapping[str, ArmFile]) -> str:
-    """Return what a trial of these arms is called: by what is tried, of many values by their knobs."""
+    """Return a name for a trial of these arms: what they try or, if there are many, the knobs that differ."""
     tried = {name: arm.set for name, arm in arms.items() if name != CONTROL and not arm.placebo}
     if len(tried) > 2:
         knobs = dict.fromkeys(knob for settings in tried.values() for knob in settings)
@@ -75,7 +75,7 @@ def name_of(arms: Mapping[str, ArmFile]) -> str:
 
 
 def pair(text: str, option: str) -> tuple[str, str]:
-    """NAME=VALUE of an option. Raises BadInput."""
+    """Return the two parts of NAME=VALUE. Raise BadInput for anything else."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise BadInput(f"cannot read {option} {text!r}", hint="write NAME=VALUE")
@@ -91,7 +91,7 @@ def _profile(word: str, catalog: Catalog) -> str:
 
 
 def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """Return a setting's knob and the values to try; of a knob whose values hold commas there is one."""
+    """Return a setting's knob and the values to try; just one if the knob's values contain commas."""
     address, value = parse_assignment(word)
     knob = find_knob(address.knob, catalog.knobs)
     several = knob.value.type not in _LISTS
@@ -114,14 +114,14 @@ def _short(address: str) -> str:
 
 
 def default_suite(words: Sequence[str], catalog: Catalog) -> str:
-    """Return what can tell these settings apart; raises BadInput if nothing is known to."""
+    """Return a suite that can tell these settings apart. Raise BadInput if none is known."""
     for knob in _knobs(words, catalog):
         found = next((suite for pattern, suite in _WORKLOADS.items() if fnmatchcase(knob, pattern)), None)
         if found is not None:
             return found
     raise BadInput(
-        "what is to be measured?",
-        hint="--suite NAME (`ktrial bench --list`), or a command of yours:  ktrial try … -- CMD",
+        "cannot choose a benchmark for these settings",
+        hint="name a suite with --suite (`ktrial bench --list`), or give a command:  ktrial try … -- CMD",
     )
 
 

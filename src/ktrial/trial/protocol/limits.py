@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`[limits]` of a trial: what ends it at once, so that nothing is harmed."""
+"""`[limits]` of a trial, which end it at once to prevent harm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIMITS = {"temperature": ("celsius", "95C"), "memory_pressure": ("percent", "40
 
 
 class SafetyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Null is not a limit. `memory_pressure_share` is of the time in which all tasks waited for memory."""
+    """Null means no limit. `memory_pressure_share` is the share of time in which all tasks wait for memory."""
 
     temperature_c: float | None = None
     memory_pressure_share: float | None = None
@@ -27,7 +27,7 @@ class SafetyLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self.temperature_c is None and self.memory_pressure_share is None
 
     def passed(self, temperature_c: float | None, pressure_share: float | None) -> str | None:
-        """Return the limit that is passed, and what was seen; null where all is well, or not known."""
+        """Return which limit is exceeded, and by what value; None if none is, or if the values are unknown."""
         if _is_above(temperature_c, self.temperature_c):
             return f"the temperature is {temperature_c:.1f} °C (limit {self.temperature_c:g} °C)"
         if _is_above(pressure_share, self.memory_pressure_share):
@@ -41,18 +41,18 @@ def _is_above(value: float | None, limit: float | None) -> bool:
 
 
 def parse_limits(table: Mapping[str, Any]) -> SafetyLimits:
-    """Read `[limits]`. Raises BadInput."""
+    """Parse `[limits]`. Raise BadInput for an unknown limit or an impossible value."""
     found: dict[str, float] = {}
     for name, value in table.items():
         if name not in _LIMITS:
-            raise UnknownName("limit", name, _LIMITS, hint=f"there are {', '.join(_LIMITS)}")
+            raise UnknownName("limit", name, _LIMITS, hint=f"known limits: {', '.join(_LIMITS)}")
         dimension, example = _LIMITS[name]
         try:
             number = parse_quantity(value, dimension) if isinstance(value, str) else math.nan
         except ValueError:
             number = math.nan
         if not number > 0 or (dimension == "percent" and number > 100):
-            raise BadInput(f"limits: {name} = {value!r} is not a limit", hint=f'for example  {name} = "{example}"')
+            raise BadInput(f"limits: cannot read {name} = {value!r}", hint=f'for example  {name} = "{example}"')
         found[name] = number
     pressure = found.get("memory_pressure")
     return SafetyLimits(

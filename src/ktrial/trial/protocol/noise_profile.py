@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The noise profile of a benchmark on a machine: blocks of the control against itself, measured once."""
+"""The noise profile of a benchmark on a machine: blocks that compare the control with itself, measured once."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
 from ktrial.kit.errors import KtrialError
 from ktrial.machine.facts import FactBook
 
-#: Blocks of a profile: two runs each.
+#: Blocks of a profile, with two runs each.
 BLOCKS = 10
 _FIRST, _SECOND = "first", "second"
-#: Cap and error of a pilot: its first look is beyond its last block, so that no verdict ends it early.
+#: Cap and error rate of a pilot: its first look is after its last block, so that no verdict ends it early.
 _CAP, _ALPHA = 12, 0.0025
 
 
 def profile_key(
     suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook, visits: str = "run"
 ) -> ProfileKey:
-    """Return what a profile made now would hold for."""
+    """Return the conditions for which a profile made now would hold."""
     return ProfileKey(
         machine=machine,
         suite=suite,
@@ -36,12 +36,12 @@ def profile_key(
 
 
 def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) -> NoiseProfile | None:
-    """Return the newest that holds for this key now."""
+    """Return the newest profile that holds for this key now."""
     return next((one for one in profiles if not one.why_stale(key, now_unix_ms)), None)
 
 
 def pilot_protocol(trial: Protocol) -> Protocol:
-    """The trial's own benchmark, twice the control in each block. Nothing is asked of it, of one outcome or of many."""
+    """Return the protocol of a pilot: the trial's benchmark, and the control twice in each block."""
     outcomes = {
         name: rule if name == trial.primary else msgspec.structs.replace(rule, role="exploratory")
         for name, rule in trial.outcomes.items()
@@ -62,7 +62,7 @@ def pilot_protocol(trial: Protocol) -> Protocol:
 def profile_of(
     log: TrialLog, key: ProfileKey, now_unix_ms: int, run_s: float | None = None, build_s: float | None = None
 ) -> NoiseProfile:
-    """Return what the blocks of a pilot say: by outcome, the score of the second visit less that of the first."""
+    """Return the profile of a pilot's log: by outcome, the second visit's score minus the first's in each block."""
     from ktrial.judge.collect_log import collect, visit_scores
 
     trial = collect(log)
@@ -81,12 +81,12 @@ def profile_of(
         raise KtrialError(
             f"{len(trial.voids)} of {len(trial.drawn)} blocks of the noise profile are void: "
             f"{shortened(voided.reason)}",
-            hint="let nothing else change the machine meanwhile, then begin again",
+            hint="let nothing else change the machine, and start again",
         )
     if trial.protocol.primary not in differences:
         raise KtrialError(
             f"{len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
-            hint="`ktrial bench` shows why it fails; --no-profile goes on without one",
+            hint="`ktrial bench` shows why it fails; --no-profile skips the noise profile",
         )
     return NoiseProfile(
         key=key,
@@ -107,12 +107,12 @@ def _events(runs: Sequence[RunEnded]) -> dict[str, int]:
 
 
 def shortened(reason: str) -> str:
-    """Return the first of several reasons, and how many more there are."""
+    """Return the first of several reasons, and the number of the others."""
     first, *more = reason.split("; ")
     return f"{first}, and {len(more)} more" if more else first
 
 
 class NoLog:
-    """Where the log of a pilot goes: what stays of it is the profile."""
+    """Discards the log of a pilot, of which only the profile is kept."""
 
     def append(self, trial: str, events: Sequence[Event]) -> None: ...

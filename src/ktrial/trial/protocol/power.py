@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans a trial from the noise of runs that are there."""
+"""Plans a trial from the noise of existing runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
 from ktrial.kit.percentile import MARGIN
 
-#: A noise profile has so many A/A blocks; with fewer the spread is a guess.
+#: Pairs of equal runs from which to estimate the spread; with fewer it is a guess.
 PROFILE_BLOCKS = 10
 
 
@@ -32,7 +32,7 @@ def power_of(arms: Sequence[Arm], asked: PowerAsked) -> tuple[Power, ...]:
 
 
 def power_of_spread(run_sd: float, asked: PowerAsked) -> Power:
-    """Return a plan from the relative spread of runs alone: a block is the difference of two."""
+    """Return a plan from the relative spread of runs alone: a block is the difference of two runs."""
     spread = math.sqrt(2) * math.log1p(run_sd)
     margin = MARGIN if asked.margin is None else asked.margin
     return _planned(Power(arm="", outcome="any", pairs=0, margin=margin), spread, asked)
@@ -46,12 +46,16 @@ def _power(arm: Arm, series: ComparedSeries, order: Mapping[str, int], asked: Po
     if series.mixed is not None:
         return _without(power, series.mixed)
     if min(values) <= 0:
-        return _without(power, "it holds zeros or less, which have no ratio: counters need 20 fixed blocks or more")
+        return _without(
+            power, "some values are zero or negative and have no ratio: counters need 20 fixed blocks or more"
+        )
     if power.pairs < 2:
-        return _without(power, f"{len(runs)} runs tell no noise: 20 make the 10 pairs that a plan rests on")
+        return _without(
+            power, f"{len(runs)} runs are too few to estimate the noise: a plan needs 20, which make 10 pairs"
+        )
     spread = block_sd(list(_differences(runs)))
     if spread == 0:
-        return _without(power, "no spread was seen: the tool's step may be larger than the noise")
+        return _without(power, "the runs show no spread: the tool's resolution may be coarser than the noise")
     planned = _planned(power, spread, asked)
     if power.pairs < PROFILE_BLOCKS:
         return _without(planned, f"only {power.pairs} pairs: the noise is a guess")
@@ -79,6 +83,6 @@ def _planned(power: Power, spread: float, asked: PowerAsked) -> Power:
 
 
 def _differences(runs: Sequence[tuple[ComparedRun, float]]) -> Iterator[float]:
-    """Of successive runs, each used once: what a block of two equal arms would show."""
+    """Yield the differences of successive runs, each used once, as blocks of two equal arms would show them."""
     for (_, one), (_, other) in zip(runs[::2], runs[1::2], strict=False):
         yield math.log(other / one)

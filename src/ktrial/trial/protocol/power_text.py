@@ -13,8 +13,8 @@ def power_text(found: Sequence[Power], asked: PowerAsked, *, width: int) -> str:
     """Return what each outcome needs, and what the budget can see."""
     detect = f"{100 * asked.detect:g} %"
     head = (
-        f"Blocks of a trial, each of which holds every arm once, to find {detect} with 90 % power and to show that "
-        f"there is nothing beyond the margin; and what up to {asked.budget} blocks can see."
+        f"Blocks that a trial needs to detect {detect} with 90 % power, and to show that no difference exceeds the "
+        f"margin; then what up to {asked.budget} blocks can detect. A block is one visit to every arm."
     )
     several = len({one.arm for one in found}) > 1
     names = [f"{one.arm} {one.outcome}" if several else one.outcome for one in found]
@@ -33,8 +33,8 @@ def power_text(found: Sequence[Power], asked: PowerAsked, *, width: int) -> str:
     if beyond:
         parts.append(
             paragraph(
-                f"{detect} cannot be seen within {asked.budget} blocks in {len(beyond)} of {len(found)} outcomes. "
-                "Longer runs, pinned CPUs, a quieter time or another outcome lower the noise.",
+                f"{asked.budget} blocks cannot detect {detect} in {len(beyond)} of {len(found)} outcomes. "
+                "Longer runs, pinned CPUs, a quieter machine or another outcome have less noise.",
                 width=width,
             )
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a protocol as it is written to one that can be judged: every outcome with its rule, the cap, the seed."""
+"""Turns a written protocol into one that can be judged, with a rule for every outcome, the cap and the seed."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class OutcomeCandidate(msgspec.Struct, frozen=True):
 
 
 def outcomes_around(suite: Suite, counters: Sequence[EnergyCounter] = ()) -> tuple[Outcome, ...]:
-    """What every run has beside its benchmark's own: the work of the background load, the energy of each domain."""
+    """Return the outcomes around every run: the work of the background load, and the energy of each domain."""
     load = () if suite.load is None else (LOAD_THROUGHPUT,)
     return (*load, *(outcome for counter in counters for outcome in energy.outcomes(counter.domain)))
 
 
 def outcome_around(name: str) -> Outcome | None:
-    """Return one of them by its name."""
+    """Return the outcome around a run that has this name; None if there is none."""
     known = (LOAD_THROUGHPUT, *energy.outcomes(name.partition(".")[2]))
     return next((outcome for outcome in known if outcome.name == name), None)
 
@@ -58,9 +58,9 @@ def protocol_of(
     runs_per_visit: int,
     around: Sequence[Outcome] = (),
 ) -> Protocol:
-    """Return what the judge goes by. Raises BadInput for an outcome that is not there, or a question without an answer.
+    """Return the judge's protocol. Raise BadInput for a missing outcome or an unanswerable question.
 
-    `around` are outcomes of every run whatever it runs.
+    `around` are outcomes of every run, whatever it runs.
     """
     from ktrial.judge.judge import refuse_unanswerable
     from ktrial.judge.screening import CAP as SCREENING_CAP
@@ -107,7 +107,7 @@ def protocol_of(
 
 
 def refuse_few_events(protocol: Protocol, events: int | None) -> None:
-    """Raise BadInput if the primary outcome is a percentile of which a run has so few events that none decides."""
+    """Raise BadInput if the primary outcome is a percentile for which a run has too few events."""
     quantile = protocol.outcomes[protocol.primary].quantile
     if quantile is None or events is None or events >= events_needed(quantile):
         return
@@ -124,7 +124,7 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
 
 
 def _with_cap(protocol: Protocol) -> Protocol:
-    """Return where nobody gave one: planned from the noise profile, or, for a counter, all that the budget holds."""
+    """Return the protocol with a cap: planned from the noise profile or, for a counter, the whole budget."""
     differences = protocol.profile.get(protocol.primary)
     if protocol.cap is None and protocol.outcomes[protocol.primary].scale == "count":
         return msgspec.structs.replace(protocol, cap=protocol.budget)
@@ -150,7 +150,7 @@ def _arms(trial: TrialFile) -> tuple[TrialArm, ...]:
 
 
 def _roles(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> dict[str, Role]:
-    """Name -> role of every outcome that the protocol names, the primary first."""
+    """Return the role of every outcome that the protocol names, the primary first."""
     roles: dict[str, Role] = {_refuse_single(_primary(trial, found), found): "primary"}
     named: list[tuple[Role, str]] = [("secondary", name) for name in trial.secondary]
     named += [("guard", name) for name in trial.guards]
@@ -171,15 +171,15 @@ def _primary(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> str:
     if len(headlines) == 1:
         return headlines[0]
     listed = ", ".join(headlines[:8])
-    raise BadInput("which outcome decides is not said", hint=f"primary = one of: {listed}")
+    raise BadInput("the protocol names no primary outcome", hint=f"primary = one of: {listed}")
 
 
 def _refuse_single(primary: str, found: Sequence[OutcomeCandidate]) -> str:
-    """The primary outcome, unless it is the worst event of a run: that grows with their number and is never primary."""
+    """Return the primary outcome. Raise BadInput for a run's worst event, which grows with the number of events."""
     outcome = next(one.outcome for one in found if one.name == primary)
     if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
         raise BadInput(
-            f"{primary} is a single event of a run, and the longer the run the larger: it cannot decide",
+            f"{primary} is the worst event of a run, which grows with the length of the run: it cannot decide",
             hint="primary = a percentile; the largest may be secondary",
         )
     return primary
@@ -223,7 +223,7 @@ def _quantile(outcome: Outcome) -> float | None:
 
 
 def _varies(trial: TrialFile) -> tuple[str, ...]:
-    """Identities that the arms are meant to change."""
+    """Return the identities that the arms are meant to change."""
     varies = []
     sets = {knob.partition("@")[0] for arm in trial.arms.values() for knob in arm.set}
     expected = {fact for arm in trial.arms.values() for fact in arm.expect}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial file, read and checked."""
+"""Reads and checks trial files."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ktrial.trial.arms.builds import check_builds
 from ktrial.trial.arms.changes import check_arm_changes
 from ktrial.trial.arms.manual import check_manual
 from ktrial.trial.guests.model import check_guest_trial
-from ktrial.trial.protocol.file import BUDGETS, CONTROL, TrialFile, share
+from ktrial.trial.protocol.file import BUDGETS, TrialFile, share
 from ktrial.trial.protocol.limits import parse_limits
 from ktrial.tuning.knobs.address import parse_address
 
-#: Names of arms and trials: they become names of files.
+#: Names of arms and trials, which become file names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HINT = "`ktrial try --dry-run` prints one; docs/trial.md explains each line"
 _MOST_RUNS_PER_VISIT = 100
-#: Before so many blocks no verdict can fall, whatever they say.
+#: Fewer blocks cannot give any verdict.
 _FEWEST_BLOCKS = 7
 _LONGEST_SETTLE_S = 3600.0
 
 
 def parse_trial_file(data: bytes, file: str) -> TrialFile:
-    """Read a protocol; raises BadInput with the place."""
+    """Read a protocol. Raise BadInput with the name of the file."""
     found = parse_bytes(data, file, TrialFile, _HINT)
     try:
         check_trial_file(found)
@@ -39,7 +39,7 @@ def parse_trial_file(data: bytes, file: str) -> TrialFile:
 
 
 def check_trial_file(trial: TrialFile) -> None:
-    """Raise BadInput for a protocol that says nothing that can be carried out on any machine."""
+    """Raise BadInput for a protocol that no machine can carry out."""
     for what, name in (("a trial", trial.name), *(("an arm", name) for name in trial.arms)):
         if not _NAME.fullmatch(name):
             raise BadInput(f"{name!r} is not a name for {what}", hint="letters, digits and . _ + -, for example wsf500")
@@ -47,13 +47,13 @@ def check_trial_file(trial: TrialFile) -> None:
         what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
         raise BadInput(what, hint='either  suite = "pagefault"  or  command = ["make", "-j4"]')
     if trial.metrics and not trial.command:
-        raise BadInput("metrics read the output of a command, and a suite is measured", hint="leave metrics out")
+        raise BadInput("metrics read the output of a command, and a suite is measured", hint="remove metrics")
     if trial.limit is not None and not trial.command:
         raise BadInput(
-            "limit is of a command's runs, and a suite is measured", hint="benchmarks have limits of their own"
+            "limit is for runs of a command, and a suite is measured", hint="benchmarks have limits of their own"
         )
     if trial.limit_s is not None and trial.limit_s <= 0:
-        raise BadInput(f"limit = {trial.limit}: no run could end", hint='for example  limit = "5min"')
+        raise BadInput(f"limit = {trial.limit} leaves no time for a run", hint='for example  limit = "5min"')
     _check_numbers(trial)
     _check_arms(trial)
     parse_gates(trial.gates)
@@ -67,16 +67,18 @@ def _check_numbers(trial: TrialFile) -> None:
     for what, blocks in (("budget", design.budget), ("cap", design.cap)):
         if isinstance(blocks, int) and blocks < _FEWEST_BLOCKS:
             raise BadInput(
-                f"{what} = {blocks}: too few blocks for any verdict", hint=f"{_FEWEST_BLOCKS} or more; quick are 9"
+                f"{what} = {blocks}: too few blocks for any verdict", hint=f"{_FEWEST_BLOCKS} or more; quick is 9"
             )
     if not trial.detect_share > 0:
-        raise BadInput(f"detect = {trial.detect!r}: no effect is not to be found", hint='for example  detect = "5%"')
+        raise BadInput(
+            f"detect: expected an effect above zero, got {trial.detect!r}", hint='for example  detect = "5%"'
+        )
     for name, value in {"margin": trial.margin or 0.0, **trial.margins, **trial.guards}.items():
         share(value, name)
     if design.runs_per_visit is not None and not 1 <= design.runs_per_visit <= _MOST_RUNS_PER_VISIT:
         raise BadInput(f"runs_per_visit = {design.runs_per_visit}", hint=f"from 1 to {_MOST_RUNS_PER_VISIT}")
     if design.seed is not None and not 0 <= design.seed < 2**63:
-        raise BadInput(f"seed = {design.seed}", hint="a whole number from 0 on")
+        raise BadInput(f"seed = {design.seed}", hint="a whole number, 0 or larger")
     if (trial.settle_s or 0.0) > _LONGEST_SETTLE_S:
         raise BadInput(f"settle = {design.settle!r} is longer than an hour", hint='for example  settle = "5s"')
     if trial.time_s is not None and trial.time_s <= 0:
@@ -87,18 +89,16 @@ def _check_arms(trial: TrialFile) -> None:
     arms = trial.arms
     if trial.control not in arms:
         raise UnknownName(
-            "arm", trial.control, arms, hint=f"there is none of the name of the control: [arms.{CONTROL}]"
+            "arm", trial.control, arms, hint=f"add a table [arms.{trial.control}], or name another control"
         )
     if len(arms) < 2:
-        raise BadInput("one arm is not a trial", hint="[arms.placebo]  placebo = true  looks at the noise alone")
+        raise BadInput("one arm is not a trial", hint="[arms.placebo]  placebo = true  measures the noise alone")
     for name, arm in arms.items():
         for knob in arm.set:
             parse_address(knob)
         for variable in arm.environment:
             if not _VARIABLE.fullmatch(variable):
-                raise BadInput(
-                    f"arm {name}: {variable!r} is not a name of a variable", hint="for example MALLOC_ARENA_MAX"
-                )
+                raise BadInput(f"arm {name}: {variable!r} is not a variable name", hint="for example MALLOC_ARENA_MAX")
         check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
         if arm.placebo and not arm.changes_nothing:
             raise Contradiction(
@@ -118,7 +118,7 @@ def _check_different(trial: TrialFile) -> None:
         said = msgspec.json.encode(arm, order="deterministic")
         if said in seen:
             raise Contradiction(
-                f"the arms {seen[said]} and {name} are the same: that is a placebo trial",
-                hint=f"[arms.{name}]  placebo = true  says so",
+                f"arms {seen[said]} and {name} are the same",
+                hint=f"mark one as a placebo:  [arms.{name}]  placebo = true",
             )
         seen[said] = name

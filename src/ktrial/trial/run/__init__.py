@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying a trial out."""
+"""Running a trial."""

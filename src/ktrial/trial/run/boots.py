@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which boot each visit of a trial was made in, where the boot is what is drawn anew: one visit, one boot."""
+"""Which boot each visit of a trial ran in, for trials that need a separate boot for each visit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Visit = tuple[int, str]
 
 
 def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
-    """Return the newest visit that was made in this boot, or begun; warm-ups are none."""
+    """Return the newest visit that was made or begun in this boot; warm-ups don't count."""
     for record in reversed(records):
         place = record.trial
         if place is not None and place.block is not None and place.boot_id == boot_id:
@@ -23,23 +23,23 @@ def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
 
 
 def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None) -> None:
-    """Raise where this boot had a visit already, and it is not the one that is due."""
+    """Raise Refused if this boot already had another visit than the one that is due."""
     if not due.new_boot:
         return
     if boot_id is None:
-        raise Refused("this machine does not tell its boot id: visits of one boot cannot be told from those of several")
+        raise Refused("cannot tell boots apart: the boot id of this machine is unknown")
     had = visit_in(records, boot_id)
     if had is not None and had != (due.block, due.arm):
         raise Refused(
-            f"this boot had its visit ({had[1]} in block {had[0]}), and every visit is a boot of its own",
+            f"this boot already had a visit ({had[1]} in block {had[0]}), and each visit needs its own boot",
             hint=f"reboot first: {due.todo}",
         )
 
 
 def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | None) -> BlockVoided | None:
-    """Return a visit that lacks runs and whose boot is over: the others cannot be made any more, so its block is void.
+    """Return the event that voids the block of a visit that lacks runs and whose boot is over; None if there is none.
 
-    Without a boot id: the visit was a build, which would be made anew.
+    Without a boot id any such visit is over: it was a build, and would be built again.
     """
     protocol = protocol_in(log)
     last = next((event for event in reversed(log) if isinstance(event, BlockDrawn)), None)
@@ -57,12 +57,11 @@ def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | N
 
 
 def boots_of(records: Sequence[RunRecord], visit: Visit) -> set[str | None]:
-    """Return the boots that the runs of a visit were made in."""
     return {one.trial.boot_id for one in records if _is_whole(one) and _visit(one) == visit and one.trial is not None}
 
 
 def boots_misused(log: Sequence[Event], records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
-    """Yield runs that convict a trial across boots: of a boot that had another visit, or of a visit in another boot."""
+    """Yield runs whose boot had another visit, or whose visit had another boot, each with the reason."""
     if protocol_in(log).replicate != "boot":
         return
     voided = {event.block for event in log if isinstance(event, BlockVoided)}
@@ -73,13 +72,13 @@ def boots_misused(log: Sequence[Event], records: Sequence[RunRecord]) -> Iterato
         if visit is None or visit[0] in voided or not _is_whole(record):
             continue
         if boot is None:
-            yield record.run, "the boot that it was made in is not known"
+            yield record.run, "its boot is unknown"
             continue
         before = visits.setdefault(boot, visit)
         if before != visit:
-            yield record.run, f"its boot had a visit of {before[1]} in block {before[0]} already"
+            yield record.run, f"its boot already had a visit of {before[1]} in block {before[0]}"
         elif boots.setdefault(visit, boot) != boot:
-            yield record.run, "another run of its visit was made in another boot"
+            yield record.run, "another run of its visit was made in a different boot"
 
 
 def _visit(record: RunRecord) -> Visit | None:

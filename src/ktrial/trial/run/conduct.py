@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a trial out that could begin: its noise profile, its protocol on disk, and its course to the end."""
+"""Runs a prepared trial: its noise profile, its protocol on disk, and its course to the end."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 
 class CarriedOut(NamedTuple):
-    """What the judge says where a trial stopped, and whether somebody interrupted it."""
+    """The judgement at which a trial stopped, and whether somebody interrupted it."""
 
     judgement: Judgement
     interrupted: bool
 
 
 class Planned(NamedTuple):
-    """What the judge will go by, and what it will cost and can see, where a noise profile tells."""
+    """The protocol for the judge, and, given a noise profile, what the trial will cost and can detect."""
 
     protocol: Protocol
     forecast: TrialForecast | None
 
 
 def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener, *, profile: bool = False) -> Planned:
-    """Fix the protocol; with `profile` it rests on the noise of this machine, which is measured first."""
+    """Fix the protocol; with `profile`, from the noise of this machine, which is measured first."""
     gates = order_of(ready).gates
     fixed = ready.file.design.runs_per_visit
     around = outcomes_around(ready.suite, rig.around.counters)
@@ -81,7 +81,7 @@ def announced(ready: Prepared, protocol: Protocol, forecast: TrialForecast | Non
 def noise_profile(
     world: TrialWorld, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialListener
 ) -> NoiseProfile:
-    """Return the profile that holds here now: one of the store, or one that is made now."""
+    """Return the noise profile that holds here now, from the store or measured now."""
     machine, versions = machine_of(ready.facts), rig.benchmarked.versions
     key = noise.profile_key(workload_of(ready), machine, versions, ready.facts, protocol.replicate)
     found = noise.usable(world.trials.profiles(key.suite, key.machine), key, world.clock.unix_ms())
@@ -131,7 +131,7 @@ def _patient(world: TrialWorld, root: Machine | None, listen: TrialListener) -> 
 def _arms(
     world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
 ) -> CommandedArms:
-    """Return the arms of a course; `names` are those of the protocol by those of the course."""
+    """Return the arms of a loop; `names` maps its arms to those of the protocol."""
     has_build = any(one.build is not None for one in ready.extras.values())
     has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
     return CommandedArms(
@@ -152,9 +152,9 @@ def _arms(
 def begin(
     world: TrialWorld, ready: Prepared, protocol: Protocol, found: Mapping[str, str] | None = None
 ) -> StoredTrial:
-    """Put the protocol on disk: from now on nothing of it changes.
+    """Store the protocol, which is fixed from now on.
 
-    `found` is what the arms change, as the control has it; without it what the plans found.
+    `found` has the control's values of what the arms change; by default those that the plans found.
     """
     file = msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed))
     digest = protocol_sha256(file, protocol, ready.arms)
@@ -183,14 +183,14 @@ def take_up(
     boots_end: bool,
     check: Callable[[Session], None] = lambda _: None,
 ) -> Standing:
-    """Return where a trial stands. What a killed head had not told the log yet is told first.
+    """Return the state of a trial, after logging what a killed ktrial had not logged yet.
 
-    `check` refuses a session that cannot be gone on with here. Where `boots_end`, a visit whose boot or build is over
-    and that lacks runs makes its block void.
+    `check` refuses a session that cannot continue here. With `boots_end`, a visit that lacks runs and whose boot or
+    build is over voids its block.
     """
     earlier = world.run_store.of_session(stored.session)
     if earlier is None:
-        raise KtrialError(f"another ktrial goes on with {stored.trial}", hint="wait for it, or stop it")
+        raise KtrialError(f"cannot resume {stored.trial}: another ktrial is running it", hint="wait for it, or stop it")
     check(earlier.session)
     log = list(world.trials.log(stored.trial))
     late = untold(log, earlier.records, benchmarks)
@@ -217,7 +217,7 @@ def carry_on(
     listen: TrialListener,
     turn: VisitTurn | None = None,
 ) -> CarriedOut:
-    """From where the trial stands until it ends or is interrupted. With a `turn` no further than that goes."""
+    """Run the trial from its present state until it ends or is interrupted, at most to the end of a `turn`."""
     standing = take_up(
         world,
         stored,
@@ -251,5 +251,5 @@ def carry_on(
         except AgentError as error:
             if error.kind != "lost":
                 raise
-            hint = f"`ktrial recover` puts back what was changed, `ktrial trial resume {stored.trial}` goes on"
+            hint = f"`ktrial recover` restores the settings, `ktrial trial resume {stored.trial}` continues"
             raise AgentError(error.kind, error.message, hint=hint) from None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial tells while it goes on."""
+"""Events that a trial reports while it runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ktrial.trial.record import ArmSettings
 
 
 class NoiseBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="noise-began"):
-    """What follows are blocks of two equal arms, for the noise profile."""
+    """The noise profile begins: blocks of two equal arms follow."""
 
     blocks: int
 
 
 class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-announced"):
-    """What is about to be done, and by which rules. `forecast` is null where no noise profile tells."""
+    """What the trial will do, and by which rules. `forecast` is null without a noise profile."""
 
     protocol: Protocol
     arms: Mapping[str, ArmSettings]
@@ -33,9 +33,9 @@ class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event
 
 
 class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit-began"):
-    """A visit begins. Which arm it is of is not told before it is over: nobody can act on it.
+    """A visit begins. Its arm stays hidden until it is over, so that nobody can act on it.
 
-    `left_s` is about how long the trial takes to its cap; null before anything is known.
+    `left_s` estimates the time to the cap; null before anything is known.
     """
 
     block: int | None
@@ -45,7 +45,7 @@ class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class VisitWaits(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit-waits"):
-    """The visit waits for the machine; `waiting` says for what."""
+    """The visit waits for the machine; `waiting` says what for."""
 
     waiting: str
 
@@ -61,14 +61,14 @@ class VisitEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class BlockEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="block-ended"):
-    """A block is over, and what the judge says so far."""
+    """A block is over, and this is the judgement so far."""
 
     block: int
     judgement: Judgement
 
 
 class TrialEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-ended"):
-    """No further run is made now. An interrupted trial can be gone on with."""
+    """The trial stops here. An interrupted one can be resumed."""
 
     trial: str
     judgement: Judgement

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What guards a trial: what an earlier one left, limits on the machine, and who changed a knob."""
+"""Guards of a trial: recovery from an earlier one, limits on the machine, and who changed a knob."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ktrial.tuning.origin.why import origins
 #: Sources of samples that the limits need.
 SOURCES = ("temperature", "pressure")
 
-#: The time in which all tasks waited for memory, since the boot.
+#: How long all tasks have waited for memory since boot.
 _STALLED = "pressure.memory.full"
 
-#: Shorter than this, a share of time says nothing.
+#: Over a shorter time a share of it is meaningless.
 _SHORTEST_S = 0.5
 
 
 class SafetyWatch:
-    """Looks once at each `check`; `sampling` is for nothing else."""
+    """Compares the machine with the limits at each `check`; nothing else uses `sampling`."""
 
     def __init__(self, limits: SafetyLimits, sampling: Sampling) -> None:
         self._limits = limits
@@ -39,12 +39,12 @@ class SafetyWatch:
         self._before: tuple[int, float] | None = None
 
     def begin(self) -> None:
-        """The first look. Raises Refused for a limit on what cannot be read here."""
+        """Take the first sample. Raise Refused for a limit on something that cannot be read here."""
         samples = self._sampling.once()
         if self._limits.temperature_c is not None and _temperature(samples) is None:
-            raise Refused(f"the limit on temperature cannot be watched here: {_why(samples, 'temperature')}")
+            raise Refused(f"cannot watch the limit on temperature: {_why(samples, 'temperature')}")
         if self._limits.memory_pressure_share is not None and _stalled(samples) is None:
-            raise Refused(f"the limit on memory_pressure cannot be watched here: {_why(samples, 'pressure')}")
+            raise Refused(f"cannot watch the limit on memory_pressure: {_why(samples, 'pressure')}")
         self._judge(samples)
 
     def check(self) -> None:
@@ -53,7 +53,7 @@ class SafetyWatch:
     def _judge(self, samples: Samples) -> None:
         said = self._limits.passed(_temperature(samples), self._pressure(samples))
         if said is not None:
-            raise LimitPassed(said, hint="the trial has ended there, and the machine is as before")
+            raise LimitPassed(said, hint="the trial has ended, and all settings have been restored")
 
     def _pressure(self, samples: Samples) -> float | None:
         stalled = _stalled(samples)
@@ -81,11 +81,11 @@ def _stalled(samples: Samples) -> float | None:
 
 
 def _why(samples: Samples, source: str) -> str:
-    return samples.absent.get(source) or "no sensor tells it"
+    return samples.absent.get(source) or "no sensor reports it"
 
 
 def writer_of(machine: Machine, catalog: Catalog, drift: ArmDrift, own: int | None) -> str | None:
-    """Return another transaction of ktrial, or the file or daemon that names the value which is there now."""
+    """Return who set the present value: another transaction of ktrial, or a file or daemon that names it."""
     return _transaction(machine, drift, own) or _source(machine, catalog, drift)
 
 
@@ -107,11 +107,11 @@ def _source(machine: Machine, catalog: Catalog, drift: ArmDrift) -> str | None:
         return None
     found = origins(machine, catalog, [knob])
     words = [one.set_by for one in found if one.path == drift.path and one.set_by is not None]
-    return f"{words[0].place} names this value" if words else f"`ktrial why {drift.address}` looks for who did"
+    return f"{words[0].place} names this value" if words else f"`ktrial why {drift.address}` may find out who did it"
 
 
 def recover(world: TrialWorld, session: Machine) -> None:
-    """Finish what an earlier ktrial was killed in, where this session may: what is found then is what was there."""
+    """Finish what a killed ktrial left, if this session may, so that the trial finds the original values."""
     if not session.is_root:
         return
     if not any(one.state == UNFINISHED for one in status(session).transactions):
@@ -120,12 +120,12 @@ def recover(world: TrialWorld, session: Machine) -> None:
         if one.state == UNFINISHED:
             world.say(unfinished(one))
         else:
-            world.say(f"transaction {one.transaction} was unfinished; what it had changed was put back")
+            world.say(f"transaction {one.transaction} was unfinished; its changes have been reverted")
 
 
 @contextmanager
 def limits_watched(world: TrialWorld, file: TrialFile) -> Iterator[None]:
-    """Limits of the protocol are looked at once a second, whatever is waited for."""
+    """Check the protocol's limits once a second, whatever the trial waits for."""
     if file.safety.none:
         yield
         return
@@ -139,7 +139,7 @@ def limits_watched(world: TrialWorld, file: TrialFile) -> Iterator[None]:
 
 
 def writers(world: TrialWorld, root: Machine | None) -> NamesWriter:
-    """Return who changed a knob, where that can be known."""
+    """Return a function that says who changed a knob, if that can be known."""
 
     def name(drift: ArmDrift, own: int | None) -> str | None:
         return writer_of(root, world.catalog, drift, own) if root is not None else None
@@ -148,11 +148,11 @@ def writers(world: TrialWorld, root: Machine | None) -> NamesWriter:
 
 
 def refuse_changed(stored: StoredTrial, found: Mapping[str, str]) -> None:
-    """What the arms change must be found as it was when the trial began: that is what the control is."""
+    """Raise Refused if a value that the arms change differs from that at the start of the trial."""
     for address, before in stored.found.items():
         now = found.get(address)
         if now is not None and now != before:
             raise Refused(
-                f"{address} was {before} when {stored.trial} began and is {now} now: the control would be another one",
-                hint="put it back as it was, or begin a new trial",
+                f"{address} was {before} when {stored.trial} began and is {now} now: the control would differ",
+                hint="set it back, or start a new trial",
             )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a trial: block after block, until the judge says stop.
+"""The loop of a trial: block after block, until the judge says stop.
 
-Everything that happens is an event in the log, which is on disk before the next thing happens; so the trial goes on
-from the log alone, whatever ended it. Who makes the visits is a `VisitMaker`: this machine, with or without a person
-who brings its arms about (`trial.run.visits`), or guests (`trial.guests.visits`).
+Every event is in the log on disk before the next step begins, so the log alone is enough to resume a trial, whatever
+stopped it. A `VisitMaker` makes the visits: this machine, with or without a person who sets up its arms
+(`trial.run.visits`), or guests (`trial.guests.visits`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ktrial.trial.run.events import BlockEnded, TrialEnded, TrialListener
 
 
 class TrialStore(Port):
-    """Keeps the log of a trial."""
+    """Stores the log of a trial."""
 
     def append(self, trial: str, events: Sequence[Event]) -> None: ...
 
 
 class Standing(msgspec.Struct, kw_only=True):
-    """What is known of a trial: its log, its session and the records so far. `logs` keeps what is added to the log."""
+    """The state of a trial: its log, session and records so far. `logs` stores what is added to the log."""
 
     trial: str
     protocol_sha256: str
@@ -51,7 +51,6 @@ class Standing(msgspec.Struct, kw_only=True):
 
     @property
     def protocol(self) -> Protocol:
-        """What was fixed before the first run."""
         return protocol_in(self.log)
 
     @property
@@ -60,21 +59,21 @@ class Standing(msgspec.Struct, kw_only=True):
 
     @property
     def is_ended(self) -> bool:
-        """Whether the log says so, and no extension after it."""
+        """Whether the trial has ended and was not extended since."""
         last = [event for event in self.log if isinstance(event, TrialEnd | Extended)]
         return bool(last) and isinstance(last[-1], TrialEnd)
 
     def runs_left(self, block: int, arm: str) -> int:
-        """Return how many runs the visit of an arm in a block still lacks."""
+        """Return how many runs an arm's visit in a block still lacks."""
         made = sum(isinstance(event, RunEnded) and (event.block, event.arm) == (block, arm) for event in self.log)
         return self.protocol.runs_per_visit - made
 
     def has_measured(self, arm: str) -> bool:
-        """Say whether any run of an arm gave a measurement."""
+        """Return whether any run of an arm gave a measurement."""
         return any(isinstance(event, RunEnded) and event.arm == arm and event.measurements for event in self.log)
 
     def append(self, *events: Event) -> None:
-        """Add events to the log. They are on disk when this returns."""
+        """Append events to the log. They are on disk when this returns."""
         self.logs.append(self.trial, events)
         self.log += events
 
@@ -90,7 +89,7 @@ class Visit(NamedTuple):
 
 
 class VisitMaker(Port):
-    """Makes visits, and writes what happens in them to the log."""
+    """Makes visits and logs what happens in them."""
 
     def begin(self, blocks_left: int | None) -> None: ...
 
@@ -100,30 +99,30 @@ class VisitMaker(Port):
         """Make the missing visits of a block, in order. Return False if one cannot be made now."""
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Say whether the trial has no time left for this step, and end its log then."""
+        """Return whether too little time is left for this step; if so, end the log."""
 
     def end(self) -> None:
         """Clean up after the last visit. The machine is restored when this returns or raises."""
 
 
 class TrialLoop:
-    """Carries a trial out from where it stands."""
+    """Runs a trial from its present state to its end."""
 
     def __init__(
         self, standing: Standing, visits: VisitMaker, listen: TrialListener, most_blocks: int | None = None
     ) -> None:
-        """`most_blocks` are made whatever the judge says."""
+        """`most_blocks` fixes the number of blocks, whatever the judge says."""
         self._standing = standing
         self._visits = visits
         self._listen = listen
         self._most_blocks = most_blocks
         self._blocks_left: int | None = None
         self._judged: tuple[int, Judgement] | None = None
-        #: Whether somebody ended it before its time.
+        #: Whether somebody interrupted the trial.
         self.interrupted = False
 
     def carry_out(self) -> Judgement:
-        """Until the judge says stop or somebody interrupts."""
+        """Run until the judge says stop or somebody interrupts."""
         try:
             if self._next_step().action != "stop":
                 self._visits.begin(self._blocks_left)
@@ -153,7 +152,7 @@ class TrialLoop:
                 return
 
     def _next_step(self) -> NextStep:
-        """Return what the judge says; where the number of blocks is fixed, on to that number."""
+        """Return the judge's next step, or the next step towards a fixed number of blocks."""
         judgement = self._judgement()
         cap = judgement.cap if self._most_blocks is None else self._most_blocks
         self._blocks_left = None if cap is None else max(0, cap - judgement.blocks)
@@ -168,7 +167,7 @@ class TrialLoop:
         return NextStep(action="go on", reason="fixed blocks", block=max(drawn, default=0) + 1, arms=arms)
 
     def _block(self, step: NextStep) -> bool:
-        """Return the rest of a block that has begun, or a new one; False if its next visit cannot be made now."""
+        """Finish the current block or make a new one. Return False if its next visit cannot be made now."""
         standing, block = self._standing, step.block or 1
         seed = standing.protocol.seed
         order = standing.drawn[block].order if step.drawn else block_order(seed, block, step.arms)
@@ -182,7 +181,7 @@ class TrialLoop:
         return self._visits.make(due, self._blocks_left)
 
     def _look_if_due(self) -> None:
-        """What the judge says after a block is an event too, once."""
+        """Log the judge's verdicts once after each complete block."""
         standing = self._standing
         at = max((at for at, event in enumerate(standing.log) if isinstance(event, BlockDrawn)), default=None)
         if at is None or any(isinstance(event, Looked | TrialEnd) for event in standing.log[at:]):
@@ -196,7 +195,7 @@ class TrialLoop:
         self._listen(BlockEnded(block=block.block, judgement=judgement))
 
     def _judgement(self) -> Judgement:
-        """Return what the judge says now. It is asked once for each state of the log; looks tell it nothing new."""
+        """Return the present judgement, computed once for each state of the log; looks don't change it."""
         from ktrial.judge.judge import judge
 
         events = sum(not isinstance(event, Looked) for event in self._standing.log)

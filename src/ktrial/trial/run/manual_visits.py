@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials whose arms a person brings about: whose turn it is, whether that arm is in force, and one turn of it."""
+"""Trials whose arms a person sets up: which visit is due, whether its arm is in force, and one turn of visits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ktrial.trial.outcome.summary import judgement_of
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.record import ArmSettings, StoredTrial
 
-#: What every turn must know of the machine, beside the signs of the arms.
+#: Facts that every turn needs besides those that identify the arms.
 ALWAYS = ("boot.id", "kernel.release", *KERNEL_BUILD)
-#: About what a boot takes, for planning how many runs it is worth.
+#: Roughly how long a boot takes, to plan how many runs it is worth.
 BOOT_S = 120.0
-#: Runs in a boot where nobody can say how long one takes.
+#: Runs in a boot if the length of a run is unknown.
 _RUNS_PER_BOOT = 2
 _AS_FOUND = "bring the machine back to what it was when the trial began"
 
@@ -55,7 +55,7 @@ def due_of(stored: StoredTrial, log: Sequence[Event]) -> Due | None:
 
 
 def closing(log: Sequence[Event]) -> list[Event]:
-    """Return the events of the end, where the judge says stop and the head was killed before they were in the log."""
+    """Return the final events that the log lacks if ktrial was killed after the judge said stop."""
     from ktrial.judge.collect_log import collect
 
     judgement = judgement_of(log)
@@ -75,16 +75,16 @@ def facts_needed(arms: Mapping[str, ArmSettings]) -> tuple[str, ...]:
 
 
 def _places(stored: StoredTrial) -> tuple[str, ...]:
-    """Return what the machine can be brought about as."""
+    """Return the arms as which a person may set up the machine."""
     return tuple(dict.fromkeys(place_of(stored.file, arm) for arm in stored.file.arms))
 
 
 def with_signs_of_control(
     file: TrialFile, arms: Mapping[str, ArmSettings], facts: FactBook, kinds: Mapping[str, FactKind]
 ) -> dict[str, ArmSettings]:
-    """Return the arms as they are kept, before the first run: by what the control is recognised is found now.
+    """Return the arms with the facts that identify the control, as they are before the first run.
 
-    Raises Refused if the machine is an arm of its own now: what is found is not the control then.
+    Raise Refused if the machine is set up as another arm: ktrial would take that for the control.
     """
     control = file.control
     settings = dict(arms)
@@ -95,8 +95,8 @@ def with_signs_of_control(
         seen = look(arms[control].expect, facts, kinds)
         if seen.truth is Truth.NO:
             raise Refused(
-                f"the machine is not as {control}: {seen.told[0]}; what the arms set is looked up there",
-                hint=f"{file.arms[control].manual}; then begin",
+                f"the machine is not set up as {control}, where ktrial reads the original values: {seen.told[0]}",
+                hint=f"{file.arms[control].manual}; then start the trial",
             )
     return settings
 
@@ -107,18 +107,17 @@ def _refuse_manual(
     for name, arm in file.arms.items():
         if arm.manual is not None and look(arms[name].expect, facts, kinds).truth is Truth.YES:
             raise Refused(
-                f"the machine is as {name} now, and {file.control} is what is found when the trial begins",
-                hint=f'boot or set it as {file.control}, then begin; or give [arms.{file.control}]  manual = "…"  and '
-                "expect",
+                f"the machine is set up as {name}, but a trial starts from {file.control}",
+                hint=f'set it up as {file.control}, or add  manual = "…"  and expect to [arms.{file.control}]',
             )
 
 
 def recognise(
     stored: StoredTrial, due: Due, facts: FactBook, kinds: Mapping[str, FactKind], done: str | None
 ) -> ArmFound:
-    """That the arm which is due is in force. Raises Refused if the machine shows another, or nobody can tell.
+    """Return how it is known that the due arm is in force. Raise Refused if the machine shows another arm or none.
 
-    `done` is the arm that a person says is in force; what the machine itself shows is not overruled by it.
+    `done` is the arm that a person says is in force; it doesn't overrule what the machine shows.
     """
     if done is not None and done not in stored.arms:
         raise UnknownName("arm", done, stored.arms, hint=f"{stored.trial} has {', '.join(stored.arms)}")
@@ -129,9 +128,9 @@ def recognise(
     others = {one: look(stored.arms[one].expect, facts, kinds).truth for one in places if one != due.place}
     found = ArmFound(block=due.block, arm=due.arm, by="facts", facts=seen.found)
     if seen.truth is Truth.NO:
-        shown = next((f": it is as {one}" for one, truth in others.items() if truth is Truth.YES), "")
+        shown = next((f": it is set up as {one}" for one, truth in others.items() if truth is Truth.YES), "")
         raise Refused(
-            f"{due.arm} is due in block {due.block}, and the machine is not as {due.place}{shown}: "
+            f"{due.arm} is due in block {due.block}, but the machine is not set up as {due.place}{shown}: "
             f"{'; '.join(seen.told)}",
             hint=due.todo,
         )
@@ -140,17 +139,17 @@ def recognise(
         return found
     if done is not None:
         return msgspec.structs.replace(found, by="person")
-    why = "; ".join(seen.told) or (f"it may as well be {rivals[0]}" if rivals else "no fact is named for it")
+    why = "; ".join(seen.told) or (f"it could also be {rivals[0]}" if rivals else "the protocol names no fact for it")
     raise Refused(
-        f"{due.arm} is due in block {due.block}, and the machine does not show whether it is in force: {why}",
+        f"{due.arm} is due in block {due.block}, but the machine does not show whether it is in force: {why}",
         hint=f"{due.instruction}; then  ktrial trial next {due.trial} --done {due.place}",
     )
 
 
 def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunRecord], facts: FactBook) -> None:
-    """Raise where earlier visits of the arm ran on another kernel: it would not be one arm.
+    """Raise Refused if earlier visits of the arm ran on another kernel: it would not be the same arm.
 
-    Builds of one kernel may have several releases; the facts that are expected tell its arm then.
+    Builds of one kernel may differ in their release; the expected facts identify the arm then.
     """
     if due.new_build and due.expect:
         return
@@ -162,12 +161,12 @@ def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunReco
         if None not in (now, where.kernel_release) and where.kernel_release != now:
             raise Refused(
                 f"{due.place} ran on kernel {where.kernel_release} in block {where.block}, and this is {now}",
-                hint="boot that kernel, or begin a new trial",
+                hint="boot that kernel, or start a new trial",
             )
 
 
 def file_of_visit(file: TrialFile, due: Due) -> TrialFile:
-    """Return the protocol with only what can be looked up on the machine as it is for this visit."""
+    """Return the protocol with only the arms that can be planned on the machine as this visit needs it."""
     if file.arms[due.arm].manual is None:
         arms = {name: arm for name, arm in file.arms.items() if name == file.control or arm.manual is None}
     else:
@@ -176,7 +175,7 @@ def file_of_visit(file: TrialFile, due: Due) -> TrialFile:
 
 
 def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -> str | None:
-    """Return an arm of this machine that does not come to what it was when the trial began."""
+    """Return the first arm whose settings differ from those at the start of the trial; None if none does."""
     for name, arm in now.items():
         kept = stored.arms[name]
         if place_of(stored.file, name) == due.place and msgspec.structs.replace(arm, expect=kept.expect) != kept:
@@ -185,7 +184,7 @@ def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -
 
 
 class VisitTurn:
-    """What one call of `ktrial trial next` may measure: all visits in a row for which nobody has to do anything."""
+    """The visits that one `ktrial trial next` may make: all in a row for which nobody has to do anything."""
 
     def __init__(self, stored: StoredTrial, due: Due, found: ArmFound) -> None:
         self._file = stored.file
@@ -194,7 +193,7 @@ class VisitTurn:
 
     @property
     def arm(self) -> str:
-        """The arm whose turn it is: it is warmed up too."""
+        """The arm whose turn it is, which is also warmed up."""
         return self._due.arm
 
     def has(self, block: int, arm: str) -> bool:
@@ -208,7 +207,7 @@ class VisitTurn:
 
 
 def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> int:
-    """Return runs in a visit: as the protocol says, else as many as a boot is worth; one where boots are no unit."""
+    """Return the runs in a visit: as the protocol says, else as many as a boot is worth; 1 if visits share a boot."""
     from ktrial.judge.planning import runs_per_visit as planned
 
     if file.design.runs_per_visit is not None or file.design.replicate == "run":
@@ -223,7 +222,7 @@ def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> i
 
 
 def visits_made(before: Sequence[Event], after: Sequence[Event]) -> list[tuple[int, str, int]]:
-    """Block, arm and number of runs of what was added to a log, in order."""
+    """Return block, arm and number of runs of each visit that was added to a log, in order."""
     found: dict[tuple[int, str], int] = {}
     for event in after[len(before) :]:
         if isinstance(event, RunEnded) and event.block is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial needs of the world; everything is made when it is first asked for."""
+"""What a trial needs from outside; each part is created on first use."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 
 class TrialRuns(RunStore, Protocol):
-    """Also takes a session up again."""
+    """A run store that can also reopen a session."""
 
     def of_session(self, name: str) -> Earlier | None:
-        """Return what a session has so far, to go on with it; None when somebody else still measures it."""
+        """Return a session's content, to continue it; None while another ktrial still measures it."""
 
 
 class Trials(TrialStore, Protocol):
-    """Also keeps whole trials, and noise profiles."""
+    """A store of logs that also keeps whole trials and noise profiles."""
 
     def begin(self, trial: StoredTrial, first: Event) -> None:
-        """A trial begins: it and its protocol, both or neither."""
+        """Store a new trial and its protocol, both or neither."""
 
     def log(self, trial: str) -> tuple[Event, ...]: ...
 
     def hold(self) -> None:
-        """Keep the store open until the end."""
+        """Keep the store open until ktrial ends."""
 
     def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
-        """Noise profiles of a suite on a machine, the newest first."""
+        """Return the noise profiles of a suite on a machine, newest first."""
 
     def keep_profile(self, profile: NoiseProfile) -> None:
-        """One more; older ones stay, as trials rest on them."""
+        """Add a profile; older ones stay, as trials rest on them."""
 
 
 class Stopping(Protocol):
-    """Ctrl-C and its like; `watch` is called about once a second while something is waited for."""
+    """Ctrl-C and the like; `watch` is called about once a second during waits."""
 
     number: int
     watch: Callable[[], None] | None
 
 
 class TrialWorld(RunWorld, Protocol):
-    """What is needed to carry a trial out."""
+    """What a trial needs in order to run."""
 
     @property
     def run_store(self) -> TrialRuns: ...
@@ -63,15 +63,15 @@ class TrialWorld(RunWorld, Protocol):
     def interrupts(self) -> Stopping: ...
 
     def best_session(self, purpose: str) -> Machine:
-        """Return a root session where that needs no asking, else the user's."""
+        """Return a root session if that needs no prompt, else the user's."""
 
     def sampling_of(self, sources: Sequence[str]) -> Sampling:
-        """Return another one that looks at these sources only."""
+        """Return a separate sampling of only these sources."""
 
     def look_at_file(self, path: str) -> SeenFile | None:
-        """Return a file of the user's as it is; None if there is none, or it cannot be read."""
+        """Return a file as the user sees it; None if it doesn't exist or cannot be read."""
 
     def protect(self) -> None:
-        """Have what is measured killed first when memory runs out."""
+        """Let the kernel kill what is measured first when memory runs out."""
 
     def say(self, text: str) -> None: ...

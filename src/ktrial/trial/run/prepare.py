@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial that could begin: everything that its protocol names, found on this machine."""
+"""A trial that is ready to begin: everything that its protocol names, found on this machine."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 
 class Prepared(NamedTuple):
-    """A trial that could begin: nothing is written yet."""
+    """A trial that is ready to begin; nothing is written yet."""
 
     file: TrialFile
     suite: Suite
     tasks: tuple[Task, ...]
-    #: Of the arms that set parameters.
+    #: Tasks of the arms that set parameters.
     own_tasks: Mapping[str, tuple[Task, ...]]
     facts: FactBook
     plans: Mapping[str, Plan]
     arms: Mapping[str, ArmSettings]
-    #: Arms that change nothing here although they name settings: what they name is in force already.
+    #: Arms that name settings but change nothing here: what they name is in force already.
     idle: tuple[str, ...]
     root: Machine | None
     settle_s: float
@@ -77,10 +77,7 @@ def prepare(
     *,
     allow_dangerous: bool,
 ) -> Prepared:
-    """Find everything that the protocol names, on this machine. Raises for what is not there.
-
-    `extras` are commands and checks by arm.
-    """
+    """Find everything that the protocol names on this machine. Raise for what is missing."""
     suite = needed_suite(file, suite, benchmarks)
     session = world.best_session("planning the arms")
     recover(world, PatientMachine(session, world.clock, world.say))
@@ -120,7 +117,7 @@ def prepare(
 def look_over(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], *, allow_dangerous: bool
 ) -> None:
-    """Raise what a trial of this protocol would be refused for here, as far as looking shows it. Nothing is run."""
+    """Raise the errors that a trial of this protocol would meet here, as far as they show without running anything."""
     tasks = check_measured(world, file, suite, benchmarks)
     arm_plans(file, world.best_session("planning the arms"), world.catalog, allow_dangerous=allow_dangerous)
     _refuse_absent(tasks, world.executor)
@@ -129,7 +126,7 @@ def look_over(
 def check_measured(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]
 ) -> tuple[Task, ...]:
-    """Return what would be measured. Raises for outcomes, guards or parameters that it does not have."""
+    """Return what would be measured. Raise for outcomes, guards or parameters that it lacks."""
     suite = needed_suite(file, suite, benchmarks)
     tasks = tasks_of(suite, benchmarks, world.executor.facts(), file.cpus)
     around = outcomes_around(suite, Around(world.looking_session, world.clock).counters)
@@ -138,7 +135,7 @@ def check_measured(
 
 
 class Rig(NamedTuple):
-    """What runs of a trial are made with."""
+    """The means by which a trial makes its runs."""
 
     benchmarked: Benchmarked
     maker: RunMaker
@@ -146,7 +143,7 @@ class Rig(NamedTuple):
 
 
 def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
-    """Everything that is needed for a run; says what cannot run here, and asks for root where a benchmark needs it."""
+    """Return what runs need. Raise for what cannot run here; ask for root if a benchmark needs it."""
     executor = world.executor
     _refuse_absent(ready.tasks, executor)
     needy = [f"{one.label} ({one.benchmark.root_reason})" for one in ready.tasks if one.benchmark.root_reason]
@@ -169,13 +166,13 @@ def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
 
 
 def version_of(benchmark: Benchmark, executor: TrialExecutor) -> str | None:
-    """Return the version that a tool tells; None if it tells none."""
+    """Return the version that a tool reports; None if it reports none."""
     asked = benchmark.version_invocation()
     return benchmark.parse_version(executor.run(asked).raw) if asked else None
 
 
 def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:
-    """Raise for a benchmark whose program is not there, or does not work."""
+    """Raise BadInput for a benchmark whose program is missing or doesn't work."""
     wanted = [(task.benchmark, task.parameters) for task in tasks]
     for task, found in zip(tasks, examine_with(wanted, executor), strict=True):
         if not found.ready:
@@ -183,7 +180,7 @@ def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:
 
 
 def order_of(ready: Prepared, label: str | None = None) -> Order:
-    """Return the session's frame: what is run once in every visit."""
+    """Return the session's frame: what every visit runs once."""
     return Order(
         suite=ready.suite.name,
         tasks=ready.tasks,
@@ -197,7 +194,7 @@ def order_of(ready: Prepared, label: str | None = None) -> Order:
 
 
 def workload_of(ready: Prepared) -> str:
-    """Return a name that two trials share when they measure the same thing."""
+    """Return a name that trials share if they measure the same thing."""
     said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
     words: tuple[object, ...] = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
     control = ready.arms[ready.file.control]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a trial shows that it goes on: a picture in place on a terminal, else a line per block as good in a log file.
+"""Progress of a trial: a picture in place on a terminal, else a line per block that suits a log file.
 
-It tells how long the trial still takes: to its cap, and to where it will probably be decided. Everything is drawn by
-events, which come between runs only: nothing is drawn while one is measured.
+It estimates the time to the cap, and to the block that will probably decide the trial. Only events draw, and they come
+between runs: nothing is drawn while a run is measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks and seconds that are left; null where nothing is known of them. `stop` is the expected last block."""
+    """Blocks and seconds that are left; null if unknown. `stop` is the expected last block."""
 
     cap: int | None
     stop: int | None
@@ -42,10 +42,10 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outlook(protocol: Protocol, judgement: Judgement | None, run_s: float | None, done: int) -> Outlook:
-    """From what the judge says and what a run takes; `done` runs of the present block are over."""
+    """Estimate what is left from the judgement and the time of a run; `done` runs of the present block are over."""
     each = protocol.runs_per_visit
     if protocol.replicate != "run" or "kernel" in protocol.varies:
-        # What lies between the visits is up to a person, or to a compiler.
+        # A person or a compiler determines the time between visits.
         run_s = None
     if judgement is None:
         first = protocol.cap
@@ -71,12 +71,12 @@ def _left_s(last: int | None, blocks: int, runs: int, run_s: float | None, done:
     return max(0, (last - blocks) * runs - done) * run_s
 
 
-#: No faster than this, so that trials of very short runs are not slowed down.
+#: Least time between two pictures, so that drawing doesn't slow down trials with very short runs.
 _DRAWN_EVERY_S = 0.2
 
 
 class TrialProgress:
-    """Talks on stderr; with `as_json` also writes every event on stdout."""
+    """Reports on stderr; with `as_json` also writes every event to stdout."""
 
     def __init__(self, clock: Clock, *, as_json: bool) -> None:
         self._clock = clock
@@ -107,7 +107,7 @@ class TrialProgress:
         unread: Sequence[str] = (),
         rules: bool = False,
     ) -> None:
-        """What is about to be done, what it costs and what it can see; `judgement` of a trial that goes on."""
+        """Say what the trial will do, what it costs and what it can detect; a resumed trial has a `judgement`."""
         from ktrial.kit.tables import columns
         from ktrial.trial.outcome.text import announcement
         from ktrial.trial.run.conduct import announced
@@ -129,10 +129,10 @@ class TrialProgress:
             self._write(announced(ready, protocol, forecast))
 
     def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:
-        """From now on this trial is shown, where nobody needs to be told what it is."""
+        """Show this trial from now on, without an announcement."""
         self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
         self._live, self._drawn_s = _lines_of_stderr(), None
-        # A screening has a hundred arms: its line for each block says more than a picture of them.
+        # A screening has about a hundred arms: a line for each block says more than a picture.
         self._is_live = self._is_live and protocol.screen is None
 
     def _learns_noise(self, blocks: int) -> None:
@@ -194,7 +194,7 @@ class TrialProgress:
             self._say(block_line(self._protocol, judgement))
 
     def _draw(self) -> None:
-        """Only between runs; what it takes is wall time of the trial, never of a run."""
+        """Draw between runs only: that costs the trial time, but never a run."""
         if not self._is_live:
             return
         self._drawn_s = self._now_s()
@@ -238,7 +238,7 @@ class TrialProgress:
 
 
 class _Pace:
-    """How far the present block has come, and how long a run takes with all that belongs to it."""
+    """How far the present block is, and how long a run takes with everything around it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -251,7 +251,7 @@ class _Pace:
         self.runs = 0
 
     def begins(self, event: VisitBegan) -> None:
-        """One more run of every benchmark of the visit."""
+        """Note that a run of all benchmarks begins."""
         now_s = self._clock.monotonic_ns() / 1e9
         if self._began_s is not None:
             self._took_s.append(now_s - self._began_s)
@@ -263,17 +263,16 @@ class _Pace:
         self.runs = event.visits
 
     def ended(self) -> None:
-        """A benchmark of it has ended; how many there are is learned from the first run."""
+        """Note that a benchmark has ended; the first run shows how many there are."""
         self._ended_here += 1
         self._benchmarks = max(self._benchmarks, self._ended_here)
 
     def block_ended(self) -> None:
-        """The next block begins from nothing."""
         self._begun = self._ended_here = 0
 
     @property
     def warm_ups(self) -> int:
-        """Which run before the first block this is; 0 in blocks."""
+        """The number of this warm-up run; 0 in blocks."""
         return self._begun if self._block is None else 0
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the records of a visit to its events in the log."""
+"""Run records and the log: a visit's events from its records, missing events, and contradictions between both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Cause = Literal["reading", "knob", "suspend"]
 
 
 def readings_event(records: Sequence[RunRecord]) -> ReadingsTaken | None:
-    """Return what was read of the machine for the first run of a visit that somebody looked at."""
+    """Return the readings of the first run of a visit that has any; warm-ups have none."""
     for record in records:
         place = record.trial
         if place is not None and place.block is not None and (readings := readings_of(record)):
@@ -24,7 +24,7 @@ def readings_event(records: Sequence[RunRecord]) -> ReadingsTaken | None:
 
 
 def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure: str | None) -> RunEnded:
-    """Return the visit in the log, from the records of its benchmarks."""
+    """Return a visit's log event from the records of its benchmarks."""
     return RunEnded(
         run=records[-1].run,
         block=block,
@@ -37,12 +37,12 @@ def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure
 
 
 def measurements_of(records: Sequence[RunRecord]) -> dict[str, float]:
-    """Return all numbers of a visit by `benchmark.outcome`."""
+    """Return all measurements of a visit by `benchmark.outcome`."""
     return {f"{record.benchmark}.{kept.outcome}": kept.value for record in records for kept in record.measurements}
 
 
 def _events(records: Sequence[RunRecord]) -> dict[str, int]:
-    """Return how many events the percentiles of a run rest on, where its record tells them."""
+    """Return how many events the percentiles of a run rest on, if its record says so."""
     return {
         f"{record.benchmark}.{outcome}": count
         for record in records
@@ -65,7 +65,7 @@ def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def cause_of(record: RunRecord) -> Cause:
-    """Return which rule made a run void: none of them looked at a measurement."""
+    """Return which rule voided a run; no rule looks at a measurement."""
     if any(one.level == "refuse" for one in record.findings):
         return "reading"
     return "suspend" if any("slept" in why for why in record.void) else "knob"

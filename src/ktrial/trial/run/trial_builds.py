@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which build each visit of a trial measured, where the build is what is drawn anew: one visit, one build."""
+"""Which build each visit of a trial measured, for trials that need a separate build for each visit."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ from ktrial.trial.arms.manual import Due
 
 
 def build_facts(facts: FactBook) -> dict[str, str]:
-    """By what the running kernel tells which build it is."""
+    """Return the facts that identify the build of the running kernel."""
     return {name: str(value) for name in KERNEL_BUILD if (value := facts.value(name)) is not None}
 
 
 def refuse_used_build(due: Due, log: Sequence[Event], facts: FactBook) -> None:
-    """Raise where this build of a kernel had a visit already, and it is not the one that is due."""
+    """Raise Refused if this kernel build already had another visit than the one that is due."""
     if not due.new_build:
         return
     now = kernel_build(build_facts(facts))
     if now is None:
-        raise Refused("this kernel tells neither its build id nor its version: builds of it cannot be told apart")
+        raise Refused("cannot tell builds apart: this kernel reports neither its build id nor its version")
     for (block, arm), build in builds_of(log).items():
         if build == now and (block, arm) != (due.block, due.arm):
             raise Refused(
-                f"this build of the kernel had its visit ({arm} in block {block}), and every visit is a build of its "
-                "own",
-                hint=f"build anew first: {due.todo}",
+                f"this kernel build already had a visit ({arm} in block {block}), and each visit needs its own build",
+                hint=f"build the kernel again first: {due.todo}",
             )
 
 
 def builds_misused(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """Yield runs that convict a trial across builds: of a build that is not known, or of a kernel used twice."""
+    """Yield runs whose build is unknown, or whose kernel build had another visit, each with the reason."""
     protocol = log[0]
     if not isinstance(protocol, Protocol) or protocol.replicate != "build":
         return
@@ -49,9 +48,9 @@ def builds_misused(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
         visit = event.block, event.arm
         build = builds.get(visit)
         if build is None:
-            yield event.run, "nothing says which build it measured"
+            yield event.run, "its build is unknown"
         elif by_hand and (before := visits.setdefault(build, visit)) != visit:
-            yield event.run, f"its build had a visit of {before[1]} in block {before[0]} already"
+            yield event.run, f"its build already had a visit of {before[1]} in block {before[0]}"
 
 
 def builds_that_count(log: Sequence[Event]) -> dict[Visit, str]:
@@ -61,7 +60,7 @@ def builds_that_count(log: Sequence[Event]) -> dict[Visit, str]:
 
 
 def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
-    """Builds that replicate nothing, and arms that are one program."""
+    """Return findings on builds that replicate nothing, and on arms that are the same program."""
     found = []
     if again := repeated(builds):
         told = ", ".join(f"{arm} ({made} in {visits} visits)" for arm, (made, visits) in again.items())
@@ -88,7 +87,7 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
 
 
 def across(builds: Mapping[Visit, str]) -> str:
-    """Return the scope: beyond the builds only where every visit had one of its own."""
+    """Return the scope, which reaches beyond the builds only if every visit had its own."""
     number = len(set(builds.values()))
     if not repeated(builds):
         return f"across {number} builds"

@@ -11,9 +11,9 @@ from ktrial.trial.run.records import cause_of, readings_event, run_event
 
 
 def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
-    """Return events of visits whose records were kept and whose end is not in the log: the head was killed in between.
+    """Return the events of visits that are stored but missing in the log, because ktrial was killed in between.
 
-    A visit counts when every benchmark of it has its record; what was interrupted is made again.
+    A visit counts if every benchmark has a record; an interrupted one is made again.
     """
     last = max((event.run for event in log if isinstance(event, RunEnded)), default=0)
     drawn = {event.block for event in log if isinstance(event, BlockDrawn)}

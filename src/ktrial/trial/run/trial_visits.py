@@ -10,7 +10,7 @@ from ktrial.judge.model.log import Event, RunEnded
 
 
 def visits_of(log: Sequence[Event], records: Sequence[RunRecord]) -> dict[int, Mapping[str, RunRecord]]:
-    """Run of the log -> its records by benchmark. A run of the log bears the number of its last record."""
+    """Return the records of each run of the log by benchmark. The log numbers a run by its last record."""
     found: dict[int, Mapping[str, RunRecord]] = {}
     ordered = sorted(records, key=lambda one: one.run)
     last = 0
@@ -28,11 +28,11 @@ def _of(record: RunRecord, event: RunEnded) -> bool:
 
 
 def contradicted(log: Sequence[Event], records: Sequence[RunRecord], protocol_sha256: str) -> Iterator[tuple[int, str]]:
-    """Yield runs of the log that the records do not give, each with what is wrong."""
+    """Yield runs of the log that contradict the records, each with the reason."""
     for run, visit in visits_of(log, records).items():
         event = next(one for one in log if isinstance(one, RunEnded) and one.run == run)
         if not any(record.run == run for record in visit.values()):
-            yield run, f"the log has it as a run of {event.arm} in block {event.block}, the store does not"
+            yield run, f"the log has a run of {event.arm} in block {event.block}, the store does not"
             continue
         for record in visit.values():
             if record.trial is not None and record.trial.protocol_sha256 != protocol_sha256:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The visits of a trial on this machine: the arm is put in force, the machine settles, and every benchmark runs."""
+"""The visits of a trial on this machine: put the arm in force, let the machine settle, run every benchmark."""
 
 from __future__ import annotations
 
@@ -32,10 +32,7 @@ _OUT_OF_TIME = "no time is left for another block"
 
 
 class Benchmarked(msgspec.Struct, frozen=True, kw_only=True):
-    """What every visit runs: its benchmarks, each with the version of its tool and what it is called with.
-
-    `own` has those of the arms that set parameters.
-    """
+    """What every visit runs: benchmarks with their parameters and tool versions; `own` is for arms with parameters."""
 
     tasks: tuple[Task, ...]
     versions: Mapping[str, str | None]
@@ -43,7 +40,7 @@ class Benchmarked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialPace:
-    """`settle_s` is waited before each visit, which holds `runs_per_visit` runs."""
+    """Estimates how long visits take: each waits `settle_s` and then makes `runs_per_visit` runs."""
 
     def __init__(self, settle_s: float, runs_per_visit: int) -> None:
         self._settle_s = settle_s
@@ -66,7 +63,7 @@ class TrialPace:
 
     @property
     def run_s(self) -> float | None:
-        """About what one run of all benchmarks takes, without the wait to settle; None before the first."""
+        """Estimate how long a run of all benchmarks takes, without the wait to settle; None before the first."""
         return statistics.median(self._took_s) if self._took_s else None
 
     def visits_s(self, visits: float) -> float | None:
@@ -80,7 +77,7 @@ class TrialPace:
 
 
 class MachineVisits:
-    """Makes visits on this machine. Implements `VisitMaker`."""
+    """A `VisitMaker` on this machine."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
         self,
@@ -100,9 +97,9 @@ class MachineVisits:
         keeps_states: bool = False,
         turn: VisitTurn | None = None,
     ) -> None:
-        """`time_s` is for the whole trial, with what was spent before.
+        """`time_s` limits the whole trial, including earlier sessions.
 
-        `keeps_states` keeps the machine's state at the first visit of each arm; a `turn` has the visits of now.
+        `keeps_states` stores the machine's state at each arm's first visit; a `turn` limits which visits are made.
         """
         self._standing = standing
         self._protocol = standing.protocol
@@ -120,7 +117,7 @@ class MachineVisits:
         self._keeps_states = keeps_states
         self._turn = turn
         self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded) and event.block is not None}
-        #: How long a run takes, and what it measures takes to make.
+        #: How long runs and builds take.
         self.pace = TrialPace(settle_s, standing.protocol.runs_per_visit)
         self._blocks_left: int | None = None
         visits = len(standing.records) / (len(benchmarked.tasks) * standing.protocol.runs_per_visit)
@@ -133,11 +130,11 @@ class MachineVisits:
         self._warm_up()
 
     def can_make(self, visit: Visit) -> bool:
-        """Say whether its arm is in force, if a person brings the arms about."""
+        """Return whether its arm is in force, if a person sets up the arms."""
         return self._turn is None or self._turn.has(visit.block, visit.arm)
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make them one after the other, until one makes the block void. Return False if one cannot be made now."""
+        """Make the visits in order, until one voids the block. Return False if one cannot be made now."""
         self._blocks_left = blocks_left
         for visit in visits:
             if not self.can_make(visit):
@@ -150,7 +147,7 @@ class MachineVisits:
         return True
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Return whether no time is left for another block. Raises BadInput if not even one fitted."""
+        """Return whether too little time is left for another block. Raise BadInput if not even one fitted."""
         if self._time_s is None or step.drawn or self.pace.run_s is None:
             return False
         spent_s = self._spent_s + (self._clock.monotonic_ns() - self._began_ns) / 1e9
@@ -162,7 +159,7 @@ class MachineVisits:
             raise BadInput(
                 f"time = {self._time_s:g} s is not enough for one block, which takes about {block_s:.2g} s "
                 "after the warm-up",
-                hint="more time, or shorter runs; nothing was tried",
+                hint="allow more time or make runs shorter; nothing was tried",
             )
         return True
 
@@ -173,7 +170,7 @@ class MachineVisits:
             self._around.end()
 
     def _left_s(self, block: int | None) -> float | None:
-        """About how long it still takes to the cap; None if that is not known yet."""
+        """Estimate the time to the cap; None if it is unknown."""
         if self._blocks_left is None:
             return None
         arms = len(self._protocol.arms) if block is None else len(self._standing.drawn[block].order)
@@ -181,7 +178,7 @@ class MachineVisits:
         return self.pace.left_s(self._blocks_left, arms, 0 if block is None else done)
 
     def _warm_up(self) -> None:
-        """Runs of the control (or of the arm whose turn it is) that do not count, until two in a row are alike."""
+        """Make runs of the control (or of the turn's arm) that don't count, until two in a row are alike."""
         from ktrial.judge.collect_log import score
         from ktrial.judge.planning import WARM_MOST, WARM_WITHOUT_PROFILE, is_warm
 
@@ -205,8 +202,7 @@ class MachineVisits:
             told = measurements_of(records).get(protocol.primary)
             if told is None or failure is not None:
                 raise BadRun(
-                    f"the benchmark fails in {arm}, in a run that does not count: "
-                    f"{failure or f'it gives no {protocol.primary}'}",
+                    f"the benchmark fails in a warm-up run of {arm}: {failure or f'it gives no {protocol.primary}'}",
                     hint="`ktrial bench` shows its output",
                 )
             scores.append(score(told, rule))
@@ -217,20 +213,20 @@ class MachineVisits:
                 return
         if not scores:
             raise BadRun(
-                f"{WARM_MOST} runs that do not count are void, the last: {void}",
-                hint="wait until nobody else changes this machine, or set another [gates] limit",
+                f"all {WARM_MOST} warm-up runs are void, the last one: {void}",
+                hint="wait until nothing else changes this machine, or set another limit in [gates]",
             )
 
     def _enter_to_warm_up(self, arm: str) -> None:
         drifts = (*self._arms.enter(arm), *self._arms.drifted())
         if drifts:
             raise BadRun(
-                f"the machine is not as it was found when the trial was planned: {self._arms.told(drifts[0])}",
-                hint="put it back as it was, or start a new trial",
+                f"the machine has changed since the trial was planned: {self._arms.told(drifts[0])}",
+                hint="set it back, or start a new trial",
             )
 
     def _run_of_visit(self, visit: Visit, *, is_first: bool) -> bool:
-        """Return one run of every benchmark with the arm in force; False if that made the block void."""
+        """Run every benchmark once with the arm in force. Return False if that voided the block."""
         block, arm = visit.block, visit.arm
         if is_first:
             self._renew(block, arm)
@@ -255,18 +251,18 @@ class MachineVisits:
         return True
 
     def _refuse_own_failure(self, arm: str, records: Sequence[RunRecord], failure: str) -> None:
-        """Raise where the arm never ran because of what it is called with: that says nothing about the machine."""
+        """Raise BadRun if the arm never ran because of its own parameters, which says nothing about the machine."""
         is_unstarted = records[-1].exit.failed is not None
         if not is_unstarted and arm not in self._benchmarked.own:
             return
         if self._standing.has_measured(arm):
             return
-        told = f"a benchmark that fails only in one arm, {arm}: {failure}"
+        told = f"a benchmark fails only in the arm {arm}: {failure}"
         self._standing.append(TrialEnd(reason=f"stopped: {told}"))
-        raise BadRun(told, hint=f"see what [arms.{arm}] gives it; `ktrial bench` shows its output")
+        raise BadRun(told, hint=f"check [arms.{arm}]; `ktrial bench` shows its output")
 
     def _renew(self, block: int | None, arm: str) -> None:
-        """Build what the visit measures, if every visit has a build of its own."""
+        """Build what the visit measures, if every visit needs its own build."""
         began_ns = self._clock.monotonic_ns()
         built = self._arms.renew(arm, build_number(self._protocol.seed, block, arm))
         if built is None:
@@ -276,7 +272,7 @@ class MachineVisits:
             self._standing.append(ArmBuilt(block=block, arm=arm, artefact=built.artefact, sha256=built.sha256))
 
     def _keep_state(self, arm: str) -> None:
-        """The whole tunable state with the arm in force: what differs from the control's must be what it declares."""
+        """Store the whole tunable state with the arm in force: it may differ from the control's only as declared."""
         self._seen.add(arm)
         state = self._around.state()
         if state is not None:
@@ -290,9 +286,9 @@ class MachineVisits:
         return False
 
     def _settle(self) -> None:
-        """The same wait before every visit, whether or not something was switched: arms differ in nothing else.
+        """Wait equally long before every visit, switched or not, so that arms differ in nothing else.
 
-        Not before its further runs: that is what several runs in a visit save.
+        Further runs of a visit don't wait: that is what several runs in a visit save.
         """
         if self._settle_s:
             self._around.rest(self._settle_s)
@@ -300,7 +296,7 @@ class MachineVisits:
     def _runs_of(
         self, block: int | None, arm: str, position: int, visit: int, visits: int
     ) -> tuple[list[RunRecord], str | None, str | None]:
-        """Return one run of each benchmark: the records, why one failed, and why the block is void."""
+        """Run each benchmark once. Return the records, why one failed, and why the block is void."""
         self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=self._left_s(block)))
         began_ns = self._clock.monotonic_ns()
         records: list[RunRecord] = []
