@@ -25,7 +25,7 @@ from ktrial.machine.watch_run import ConditionWatch
 from ktrial.trial.arms.arms import Arms
 from ktrial.trial.run.loop import Standing, TrialLoop
 from ktrial.trial.run.manual_visits import VisitTurn
-from ktrial.trial.run.trial_resume import untold
+from ktrial.trial.run.records import untold
 from ktrial.trial.run.visits import Benchmarked, MachineVisits
 from ktrial.tuning.plans.model import Change, Plan
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeSampling, FakeSleep, FakeStore, answer

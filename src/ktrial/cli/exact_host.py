@@ -62,8 +62,8 @@ class ExactHost(GuestHost):
         """Return the trial with a boot of an exact guest for every visit. Raises BadInput."""
         import msgspec
 
+        from ktrial.trial.guests.model import check_guest_trial
         from ktrial.trial.protocol.file import GuestFile
-        from ktrial.trial.protocol.read import check_trial_file
 
         if self.is_kept:
             raise BadInput(
@@ -76,7 +76,7 @@ class ExactHost(GuestHost):
                 hint="use --suite NAME, or `ktrial --host guest:KERNEL try …` for a command",
             )
         file = msgspec.structs.replace(file, guest=GuestFile(kernel=self._name))
-        check_trial_file(file)
+        check_guest_trial(file)
         return file
 
     def connect(self, role: Role) -> ReplayedTransport:

@@ -24,8 +24,8 @@ from ktrial.trial.outcome.comparison import TrialFacts, comparison_of, outcomes_
 from ktrial.trial.outcome.scope import unvouched
 from ktrial.trial.outcome.summary import audited, judgement_of
 from ktrial.trial.run.boots import boots_misused
+from ktrial.trial.run.records import contradicted, visits_of
 from ktrial.trial.run.trial_builds import builds_misused
-from ktrial.trial.run.trial_visits import contradicted, visits_of
 from ktrial.tuning.catalog.model import Catalog
 
 

@@ -15,7 +15,6 @@ from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.reading import Reading
 from ktrial.studies.demo.demo import choose_demo
 from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, Demo
-from ktrial.trial.arms.plan_arms import in_force
 from ktrial.trial.protocol.file import CONTROL, trial_text
 from ktrial.trial.protocol.protocol import protocol_of
 from ktrial.trial.protocol.read import check_trial_file, parse_trial_file
@@ -85,7 +84,7 @@ def test_one_outcome_and_one_percent_for_all_arms(catalog: Catalog) -> None:
 def test_what_is_found_otherwise_is_said_and_set_in_every_arm(catalog: Catalog, found: str) -> None:
     demo = chosen(catalog, huge=f"{found}\n")
     assert demo.found == {"thp:enabled": found.partition("[")[2].partition("]")[0]}
-    assert all("thp:enabled" in in_force(demo.file, arm).set for arm in demo.file.arms)
+    assert all("thp:enabled" in demo.file.full_arms[arm].set for arm in demo.file.arms)
 
 
 def test_swappiness_is_no_copium_where_there_is_swap(catalog: Catalog) -> None:

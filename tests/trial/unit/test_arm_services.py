@@ -9,9 +9,18 @@ import pytest
 
 from ktrial.bench.benchmark import RawOutput
 from ktrial.kit.errors import BadInput
-from ktrial.trial.arms.arm_services import refuse_others, service_states, with_service_checks, with_services
 from ktrial.trial.arms.changes import ServiceFile
-from ktrial.trial.arms.plan_arms import SETTLE_S, arm_settings, found_values, settle_s, with_placebos
+from ktrial.trial.arms.plan_arms import (
+    SETTLE_S,
+    arm_settings,
+    found_values,
+    refuse_others,
+    service_states,
+    settle_s,
+    with_placebos,
+    with_service_checks,
+    with_services,
+)
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.wire import wire_plan

@@ -18,7 +18,6 @@ from ktrial.judge.screening_judge import screened_arms
 from ktrial.kernels.identity import KernelFound, KernelIdentity
 from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
 from ktrial.machine.ports import Machine
-from ktrial.trial.arms.plan_arms import in_force
 from ktrial.trial.guests import prepare as guest_trial
 from ktrial.trial.guests.model import kernel_of
 from ktrial.trial.guests.prepare import (
@@ -105,7 +104,7 @@ class World:
 
 def words_of(file: TrialFile) -> dict[str, str]:
     """Those that are named, and of those that are built the fragments."""
-    kernels = {name: kernel_of(file, in_force(file, name)) for name in file.arms}
+    kernels = {name: kernel_of(file, file.full_arms[name]) for name in file.arms}
     return {name: one if isinstance(one, str) else "+".join(one.fragments) for name, one in kernels.items()}
 
 

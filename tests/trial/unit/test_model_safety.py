@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from ktrial.kit.errors import BadInput, UnknownName
-from ktrial.trial.protocol.limits import SafetyLimits, parse_limits
+from ktrial.trial.protocol.file import SafetyLimits, parse_limits
 
 
 def test_limits_are_in_base_units() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ktrial.kit.errors import BadInput, BadRun
-from ktrial.trial.arms.rehearsal import rehearse
+from ktrial.trial.arms.arms import rehearse
 from ktrial.tuning.plans.model import Plan
 from tests.support.knobs import KNOBS, knob
 from tests.support.machine import step_told, transaction_told

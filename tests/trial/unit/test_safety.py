@@ -7,7 +7,7 @@ import pytest
 
 from ktrial.kit.errors import LimitPassed, Refused
 from ktrial.machine.sensors import Samples, Sensor
-from ktrial.trial.protocol.limits import SafetyLimits
+from ktrial.trial.protocol.file import SafetyLimits
 from ktrial.trial.run.guards import SafetyWatch
 from tests.support.samples import LEVEL, samples
 

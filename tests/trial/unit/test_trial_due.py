@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 from ktrial.trial.arms.manual import Due
-from ktrial.trial.outcome.text import announcement
-from ktrial.trial.outcome.trial_due import due_text
+from ktrial.trial.outcome.text import announcement, due_text
 from ktrial.trial.record import ArmSettings
 from tests.support.trials import protocol
 

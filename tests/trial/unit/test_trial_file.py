@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import BadInput, Contradiction, KtrialError, UnknownName
-from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile, share, trial_text
-from ktrial.trial.protocol.limits import SafetyLimits
+from ktrial.trial.protocol.file import ArmFile, DesignFile, SafetyLimits, TrialFile, share, trial_text
 from ktrial.trial.protocol.read import check_trial_file, parse_trial_file
 
 TEXT = """

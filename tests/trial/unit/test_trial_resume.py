@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from ktrial.bench.record import RunRecord
 from ktrial.judge.audit import audit
 from ktrial.judge.model.log import BlockVoided, Event, RunEnded
-from ktrial.trial.run.trial_resume import untold
-from ktrial.trial.run.trial_visits import contradicted
+from ktrial.trial.run.records import contradicted, untold
 from tests.support.trial_course import FOUND, Trial, Values, alike, steady
 
 

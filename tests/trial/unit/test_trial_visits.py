@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ktrial.bench.record import Exit, RunRecord
 from ktrial.judge.model.log import Event, RunEnded
-from ktrial.trial.run.trial_visits import contradicted, visits_of
+from ktrial.trial.run.records import contradicted, visits_of
 from tests.support.records import run_record
 from tests.support.trials import protocol
 

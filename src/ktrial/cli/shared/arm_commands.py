@@ -13,7 +13,6 @@ from ktrial.cli.shared.bench import program_of
 from ktrial.cli.shared.command_environment import shell_environment
 from ktrial.kit.errors import Busy
 from ktrial.trial.arms.commands import undo_left
-from ktrial.trial.arms.plan_arms import in_force
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -58,10 +57,9 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
             ),
         )
 
-    arms = {name: in_force(file, name) for name in file.arms}
     return {
         name: of(arm)
-        for name, arm in arms.items()
+        for name, arm in file.full_arms.items()
         if arm.commands or arm.sched_ext is not None or arm.build is not None
     }
 

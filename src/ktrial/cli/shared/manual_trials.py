@@ -18,7 +18,7 @@ from ktrial.kit.tables import columns
 from ktrial.trial.arms.manual import Due, check_signs, is_by_hand
 from ktrial.trial.arms.plan_arms import found_values
 from ktrial.trial.outcome.summary import judgement_of
-from ktrial.trial.outcome.trial_due import due_text
+from ktrial.trial.outcome.text import due_text
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
 from ktrial.trial.run.boots import cut_off, refuse_used_boot
 from ktrial.trial.run.conduct import begin, carry_on
@@ -38,8 +38,8 @@ from ktrial.trial.run.manual_visits import (
 )
 from ktrial.trial.run.prepare import order_of, rig_of
 from ktrial.trial.run.progress import TrialProgress
+from ktrial.trial.run.records import untold
 from ktrial.trial.run.trial_builds import build_facts, refuse_used_build
-from ktrial.trial.run.trial_resume import untold
 
 if TYPE_CHECKING:
     from ktrial.bench.record import RunRecord

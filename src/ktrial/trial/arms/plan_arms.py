@@ -6,16 +6,19 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from ktrial.bench.benchmark import Benchmark
+from ktrial.bench.benchmark import Benchmark, Invocation
+from ktrial.bench.run.ports import Executor
+from ktrial.bench.run.undoable_command import ArmCheck, ArmExtras
 from ktrial.bench.suite import Suite, Task
 from ktrial.bench.suites import tasks_of, with_parameters
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
+from ktrial.machine.transactions import checked
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.record import ArmSettings
 from ktrial.tuning.catalog.model import Catalog
@@ -23,6 +26,7 @@ from ktrial.tuning.knobs.address import is_assignment, parse_address
 from ktrial.tuning.knobs.knob import Knob, clear_each_other
 from ktrial.tuning.plans.model import Plan, Refusal, ServiceStep, Why
 from ktrial.tuning.plans.resolve import make_plan
+from ktrial.tuning.plans.wire import wire_plan
 
 #: Seconds to wait after commands and services that put an arm in force, unless a setting needs more.
 SETTLE_S = 1.0
@@ -42,15 +46,15 @@ def arm_plans(
 ) -> dict[str, Plan]:
     """Return what each arm (or each of `only`) changes here. Raise for an impossible setting before any is written."""
     prefix = () if trial.baseline == "found" else (trial.baseline,)
-    plans = {}
-    for name in trial.arms if only is None else only:
-        words = (*prefix, *in_force(trial, name).words)
+    arms, plans = trial.full_arms, {}
+    for name in arms if only is None else only:
+        words = (*prefix, *arms[name].words)
         if not words:
             plans[name] = Plan(title=name, changes=(), same=(), refusals=())
             continue
         plan, _ = make_plan(machine, catalog, words, allow_dangerous=allow_dangerous, later_wins=True)
         _refuse(name, plan, {f"setting {word}" for word in words if is_assignment(word)}, allow_dangerous)
-        _refuse_pairs(name, in_force(trial, name), catalog.knobs)
+        _refuse_pairs(name, arms[name], catalog.knobs)
         plans[name] = msgspec.structs.replace(plan, title=f"trial {trial.name}, arm {name}")
     return plans
 
@@ -91,15 +95,8 @@ def _refusal_text(refusal: Refusal) -> str:
 
 
 def arm_settings(trial: TrialFile, plans: Mapping[str, Plan]) -> dict[str, ArmSettings]:
-    return {name: _settings(plan, in_force(trial, name)) for name, plan in plans.items()}
-
-
-def in_force(trial: TrialFile, name: str) -> ArmFile:
-    """Return an arm in full: a placebo is the control, and all arms have the trial's environment."""
-    arm = trial.arms[trial.control if trial.arms[name].placebo else name]
-    if not trial.environment:
-        return arm
-    return msgspec.structs.replace(arm, environment={**trial.environment, **arm.environment})
+    arms = trial.full_arms
+    return {name: _settings(plan, arms[name]) for name, plan in plans.items()}
 
 
 def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
@@ -183,9 +180,9 @@ def arm_tasks(
 ) -> dict[str, tuple[Task, ...]]:
     """Return the tasks of arms that have their own parameters."""
     return {
-        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(given)), benchmarks, facts, cpus)
-        for name in trial.arms
-        if (given := in_force(trial, name).parameters)
+        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(arm.parameters)), benchmarks, facts, cpus)
+        for name, arm in trial.full_arms.items()
+        if arm.parameters
     }
 
 
@@ -198,3 +195,76 @@ def _word(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+_LIMIT_S = 30.0
+#: Answers of `systemctl is-active` for units that are neither starting nor stopping.
+_STATES: Mapping[str, Literal["started", "stopped"]] = {
+    "active": "started",
+    "inactive": "stopped",
+    "failed": "stopped",
+}
+
+ServiceState = Literal["started", "stopped"]
+
+
+def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:
+    """Return the present state of every service that an arm names. Raise BadInput if one is unknown."""
+    names = {arm.service.name for arm in trial.arms.values() if arm.service is not None}
+    return {name: _state(executor, name) for name in sorted(names)}
+
+
+def _state(executor: Executor, name: str) -> ServiceState:
+    known = executor.run(
+        Invocation(argv=("systemctl", "show", "--property=LoadState", "--value", name), limit_s=_LIMIT_S)
+    ).raw
+    loaded = known.stdout.decode(errors="replace").strip()
+    if known.failed is not None or known.exit_status != 0:
+        said = known.failed or known.stderr.decode(errors="replace").strip().replace("\n", "; ")
+        raise BadInput(f"cannot read the state of {name}: {said}", hint="services need systemd as this machine's init")
+    if loaded != "loaded":
+        raise BadInput(f"{name} is {loaded or 'unknown'} on this machine", hint="`systemctl list-units` lists units")
+    told = executor.run(Invocation(argv=("systemctl", "is-active", name), limit_s=_LIMIT_S)).raw
+    state = told.stdout.decode(errors="replace").strip()
+    if state not in _STATES:
+        raise BadInput(f"{name} is {state or 'in no state'} right now", hint="wait until it has started or stopped")
+    return _STATES[state]
+
+
+def with_services(trial: TrialFile, plans: Mapping[str, Plan], found: Mapping[str, ServiceState]) -> dict[str, Plan]:
+    """Return the plans of the arms with the services that they start or stop."""
+    arms, changed = trial.full_arms, dict(plans)
+    for name, plan in plans.items():
+        service = arms[name].service
+        if service is not None and service.state != found[service.name]:
+            step = ServiceStep(name=service.name, start=service.state == "started")
+            changed[name] = msgspec.structs.replace(plan, service=step, title=f"trial {trial.name}, arm {name}")
+    return changed
+
+
+def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
+    """Raise BadInput for an arm whose service the agent refuses to start or stop for anyone."""
+    for name, plan in plans.items():
+        if plan.service is None:
+            continue
+        alone = Plan(title=plan.title, changes=(), same=(), refusals=(), service=plan.service)
+        (step,) = checked(machine, wire_plan(alone, {"kind": "while-session"}))
+        if step.outcome == "forbidden":
+            raise BadInput(f"arm {name}: {step.message}", hint="let a person do it: give the arm `manual` and `expect`")
+
+
+def with_service_checks(
+    trial: TrialFile, extras: Mapping[str, ArmExtras], found: Mapping[str, ServiceState]
+) -> dict[str, ArmExtras]:
+    """Return extras that check every service: as its arm wants it, and in all other arms as it was found."""
+    checked = {}
+    for name, arm in trial.full_arms.items():
+        service = arm.service
+        wanted = {**found, **({service.name: service.state} if service is not None else {})}
+        checks = tuple(
+            ArmCheck(argv=("systemctl", "is-active", "--quiet", unit), passes=state == "started")
+            for unit, state in wanted.items()
+        )
+        own = extras.get(name, ArmExtras())
+        checked[name] = msgspec.structs.replace(own, checks=(*own.checks, *checks))
+    return checked

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from ktrial.kit.errors import Contradiction, KtrialError, Refused
-from ktrial.trial.arms.plan_arms import in_force
 from ktrial.trial.guests.model import kernel_of
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import TrialFile
@@ -55,8 +54,8 @@ def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], 
     refuse_same(file, plans)
     images = built_images(plans, workshop, say)
     words = {}
-    for name in file.arms:
-        kernel = kernel_of(file, in_force(file, name))
+    for name, arm in file.full_arms.items():
+        kernel = kernel_of(file, arm)
         words[name] = kernel if isinstance(kernel, str) else images[plans[name].key]
     return words
 
@@ -64,8 +63,8 @@ def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], 
 def planned_kernels(file: TrialFile, workshop: KernelBuilder) -> dict[str, KernelPlan]:
     """Return the plan of each arm's kernel that is built. Raise for the first impossible one, naming its arm."""
     found: dict[str, KernelPlan] = {}
-    for name in file.arms:
-        kernel = kernel_of(file, in_force(file, name))
+    for name, arm in file.full_arms.items():
+        kernel = kernel_of(file, arm)
         if isinstance(kernel, KernelRecipe):
             try:
                 found[name] = workshop.plan(kernel)

@@ -21,16 +21,15 @@ from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.watch_kernel_log import look
+from ktrial.trial.arms.arms import rehearse
 from ktrial.trial.arms.plan_arms import (
     arm_plans,
     arm_settings,
     arm_tasks,
     found_values,
-    in_force,
     needed_suite,
     with_placebos,
 )
-from ktrial.trial.arms.rehearsal import rehearse
 from ktrial.trial.guests.guest_kernels import KernelWords, as_built
 from ktrial.trial.guests.guest_visit import needs_disk
 from ktrial.trial.guests.model import place_of, shape_of
@@ -118,8 +117,8 @@ def prepare_in_guests(
     swap = lab.swap_programs(words[file.control]) if _sets_swap_up(file, world.catalog) else ()
     brought = (*tools.values(), *swap)
     places = {
-        name: place_of(file, in_force(file, name), words[name], disk=disk, limit_s=limit_s, tools=brought)
-        for name in file.arms
+        name: place_of(file, arm, words[name], disk=disk, limit_s=limit_s, tools=brought)
+        for name, arm in file.full_arms.items()
     }
     kernels = {place.kernel: lab.identify(place.kernel) for place in places.values()}
     _refuse_two_architectures(list(kernels.values()))
@@ -235,9 +234,10 @@ def _scouted(
 ) -> tuple[dict[str, Plan], FactBook]:
     """Return what each arm changes in an emulated guest with its kernel, and the control's facts."""
     plans: dict[str, Plan] = {}
+    arms = file.full_arms
     facts: FactBook | None = None
     for place, names in _by_place(file, places):
-        asks = file.baseline != "found" or any(in_force(file, name).words for name in names)
+        asks = file.baseline != "found" or any(arms[name].words for name in names)
         if not (asks or place.shape.append or file.control in names):
             plans |= {name: Plan(title=name, changes=(), same=(), refusals=()) for name in names}
             continue
@@ -258,7 +258,7 @@ def _scouted(
 
 def _sets_swap_up(file: TrialFile, catalog: Catalog) -> bool:
     """Return whether any arm sets up swap, for which the agent starts programs that all guests then have."""
-    for word in (word for name in file.arms for word in in_force(file, name).words):
+    for word in (word for arm in file.full_arms.values() for word in arm.words):
         settings = flatten(word, catalog.profiles) if word in catalog.profiles else ()
         if any(name.startswith("zram:") for name in (word, *(setting.knob for setting in settings))):
             return True
@@ -278,8 +278,8 @@ def plans_in_guests(
     """
     limit_s = seconds((file.guest or GuestFile()).limit, "limit")
     places = {
-        name: place_of(file, in_force(file, name), words[name], disk=False, limit_s=limit_s, tools=tools)
-        for name in file.arms
+        name: place_of(file, arm, words[name], disk=False, limit_s=limit_s, tools=tools)
+        for name, arm in file.full_arms.items()
     }
     found: dict[str, Plan] = {}
     for place, names in _by_place(file, places):
@@ -323,10 +323,10 @@ def _with_kernels(
     arms: Mapping[str, ArmSettings],
 ) -> dict[str, ArmSettings]:
     """Return the arms with their own kernel and boot words among their changes."""
-    usual = places[file.control].kernel
+    usual, full = places[file.control].kernel, file.full_arms
     found = {}
     for name, arm in arms.items():
-        place, given = places[name], in_force(file, name)
+        place, given = places[name], full[name]
         kernel = {} if place.kernel == usual else {"kernel": _kernel_identity(kernels[place.kernel])}
         own = given.kernel.told if isinstance(given.kernel, KernelChange) else {}
         words = {f"boot:{word.partition('=')[0]}": word.partition("=")[2] for word in given.boot}

@@ -45,8 +45,8 @@ from ktrial.trial.outcome.scope import claimed, clock_of_host, guest_findings, g
 from ktrial.trial.protocol.file import trial_text
 from ktrial.trial.protocol.protocol import outcome_around
 from ktrial.trial.record import StoredTrial
+from ktrial.trial.run.records import visits_of
 from ktrial.trial.run.trial_builds import builds_that_count, same_builds
-from ktrial.trial.run.trial_visits import visits_of
 
 
 def story_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement) -> ToldTrial:

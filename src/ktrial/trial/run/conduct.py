@@ -14,7 +14,6 @@ from ktrial.judge.model.log import Protocol
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.machine.facts import machine_of
-from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arm_builds import BuildSite
 from ktrial.trial.arms.commands import Beside, CommandedArms
 from ktrial.trial.arms.manual import is_by_hand
@@ -26,13 +25,13 @@ from ktrial.trial.protocol.forecast import TrialForecast, forecast_of, planned_r
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
 from ktrial.trial.record import StoredTrial, protocol_sha256
 from ktrial.trial.run.boots import cut_off
-from ktrial.trial.run.events import NoiseBegan, TrialAnnounced, TrialListener, VisitWaits
+from ktrial.trial.run.events import NoiseBegan, TrialListener, VisitWaits
 from ktrial.trial.run.guards import limits_watched, writers
 from ktrial.trial.run.loop import Standing, TrialLoop
 from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.prepare import Prepared, Rig, control_tasks, order_of, session_for, workload_of
-from ktrial.trial.run.trial_resume import untold
+from ktrial.trial.run.records import untold
 from ktrial.trial.run.visits import MachineVisits
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
@@ -64,18 +63,6 @@ def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener,
     runs = fixed or planned_runs(made, protocol.primary, switch_s)
     protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, runs, around)
     return Planned(protocol, forecast_of(protocol, made, switch_s))
-
-
-def announced(ready: Prepared, protocol: Protocol, forecast: TrialForecast | None) -> TrialAnnounced:
-    """Return what is about to be done, for programs."""
-    return TrialAnnounced(
-        protocol=protocol,
-        arms=ready.arms,
-        placebos=ready.idle,
-        settle_s=ready.settle_s,
-        limits=ready.file.safety,
-        forecast=forecast,
-    )
 
 
 def noise_profile(
@@ -123,11 +110,6 @@ def noise_profile(
     return made
 
 
-def _patient(world: TrialWorld, root: Machine | None, listen: TrialListener) -> Machine | None:
-    """Return a root session that waits for others who change the machine, and says so."""
-    return root and PatientMachine(root, world.clock, lambda waiting: listen(VisitWaits(waiting=waiting)))
-
-
 def _arms(
     world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
 ) -> CommandedArms:
@@ -135,7 +117,7 @@ def _arms(
     has_build = any(one.build is not None for one in ready.extras.values())
     has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
     return CommandedArms(
-        _patient(world, ready.root, listen),
+        ready.root and PatientMachine(ready.root, world.clock, lambda waiting: listen(VisitWaits(waiting=waiting))),
         {name: ready.plans[arm] for name, arm in names.items()},
         writers(world, ready.root),
         Beside(

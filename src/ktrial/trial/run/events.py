@@ -10,8 +10,8 @@ import msgspec
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import Protocol
+from ktrial.trial.protocol.file import SafetyLimits
 from ktrial.trial.protocol.forecast import TrialForecast
-from ktrial.trial.protocol.limits import SafetyLimits
 from ktrial.trial.record import ArmSettings
 
 

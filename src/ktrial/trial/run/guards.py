@@ -13,8 +13,7 @@ from ktrial.machine.run_conditions import TEMPERATURES
 from ktrial.machine.sensors import Samples
 from ktrial.machine.transactions import UNFINISHED, status, unfinished
 from ktrial.trial.arms.arms import ArmDrift, NamesWriter
-from ktrial.trial.protocol.file import TrialFile
-from ktrial.trial.protocol.limits import SafetyLimits
+from ktrial.trial.protocol.file import SafetyLimits, TrialFile
 from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.tuning.catalog.model import Catalog

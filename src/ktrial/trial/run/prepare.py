@@ -26,17 +26,20 @@ from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import FactBook
 from ktrial.machine.gates import parse_gates
 from ktrial.machine.ports import Machine
-from ktrial.trial.arms.arm_services import refuse_others, service_states, with_service_checks, with_services
+from ktrial.trial.arms.arms import rehearse
 from ktrial.trial.arms.commands import refuse_what_holds_already
 from ktrial.trial.arms.plan_arms import (
     arm_plans,
     arm_settings,
     arm_tasks,
     needed_suite,
+    refuse_others,
+    service_states,
     settle_s,
     with_placebos,
+    with_service_checks,
+    with_services,
 )
-from ktrial.trial.arms.rehearsal import rehearse
 from ktrial.trial.arms.scheduler import SchedulerSeat
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of

@@ -110,7 +110,7 @@ class TrialProgress:
         """Say what the trial will do, what it costs and what it can detect; a resumed trial has a `judgement`."""
         from ktrial.kit.tables import columns
         from ktrial.trial.outcome.text import announcement
-        from ktrial.trial.run.conduct import announced
+        from ktrial.trial.run.events import TrialAnnounced
 
         self.take_up(protocol, judgement)
         self._say(
@@ -126,7 +126,16 @@ class TrialProgress:
             )
         )
         if self._as_json:
-            self._write(announced(ready, protocol, forecast))
+            self._write(
+                TrialAnnounced(
+                    protocol=protocol,
+                    arms=ready.arms,
+                    placebos=ready.idle,
+                    settle_s=ready.settle_s,
+                    limits=ready.file.safety,
+                    forecast=forecast,
+                )
+            )
 
     def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:
         """Show this trial from now on, without an announcement."""

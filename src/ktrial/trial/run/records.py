@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from ktrial.bench.doubts import readings_of
 from ktrial.bench.record import RunRecord
-from ktrial.judge.model.log import ReadingsTaken, RunEnded
+from ktrial.judge.model.log import BlockDrawn, BlockVoided, Event, ReadingsTaken, RunEnded
 from ktrial.kit.percentile import events_of
 
 Cause = Literal["reading", "knob", "suspend"]
@@ -69,3 +69,88 @@ def cause_of(record: RunRecord) -> Cause:
     if any(one.level == "refuse" for one in record.findings):
         return "reading"
     return "suspend" if any("slept" in why for why in record.void) else "knob"
+
+
+def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
+    """Return the events of visits that are stored but missing in the log, because ktrial was killed in between.
+
+    A visit counts if every benchmark has a record; an interrupted one is made again.
+    """
+    last = max((event.run for event in log if isinstance(event, RunEnded)), default=0)
+    drawn = {event.block for event in log if isinstance(event, BlockDrawn)}
+    voided = {event.block for event in log if isinstance(event, BlockVoided)}
+    visits: list[list[RunRecord]] = []
+    for record in records:
+        place = record.trial
+        if record.run <= last or place is None or place.block not in drawn or place.block in voided:
+            continue
+        fresh = not visits or visits[-1][-1].trial != place or record.benchmark == benchmarks[0]
+        if fresh:
+            visits.append([])
+        visits[-1].append(record)
+    found: list[Event] = []
+    for visit in visits:
+        event = _event(visit, benchmarks)
+        if event is not None:
+            readings = readings_event(visit)
+            # A killed ktrial may have logged the readings, but not the end of the visit.
+            found += [readings] if readings is not None and log[-1:] != [readings] else []
+            found.append(event)
+    return found
+
+
+def _event(visit: Sequence[RunRecord], benchmarks: Sequence[str]) -> Event | None:
+    place = visit[-1].trial
+    assert place is not None, "only runs of trials are looked at"
+    if any(record.exit.interrupted for record in visit):
+        return None
+    if visit[-1].void and place.block is not None:
+        reason = "; ".join(visit[-1].void)
+        return BlockVoided(block=place.block, arm=place.arm, cause=cause_of(visit[-1]), reason=reason)
+    if [record.benchmark for record in visit] != list(benchmarks):
+        return None
+    failure = next((f"{one.benchmark}: {one.failure}" for one in visit if one.failure is not None), None)
+    return run_event(place.block, place.arm, visit, failure)
+
+
+def visits_of(log: Sequence[Event], records: Sequence[RunRecord]) -> dict[int, Mapping[str, RunRecord]]:
+    """Return the records of each run of the log by benchmark. The log numbers a run by its last record."""
+    found: dict[int, Mapping[str, RunRecord]] = {}
+    ordered = sorted(records, key=lambda one: one.run)
+    last = 0
+    for event in log:
+        if not isinstance(event, RunEnded):
+            continue
+        found[event.run] = {one.benchmark: one for one in ordered if last < one.run <= event.run and _of(one, event)}
+        last = event.run
+    return found
+
+
+def _of(record: RunRecord, event: RunEnded) -> bool:
+    place = record.trial
+    return place is not None and (place.block, place.arm) == (event.block, event.arm) and not record.exit.interrupted
+
+
+def contradicted(log: Sequence[Event], records: Sequence[RunRecord], protocol_sha256: str) -> Iterator[tuple[int, str]]:
+    """Yield runs of the log that contradict the records, each with the reason."""
+    for run, visit in visits_of(log, records).items():
+        event = next(one for one in log if isinstance(one, RunEnded) and one.run == run)
+        if not any(record.run == run for record in visit.values()):
+            yield run, f"the log has a run of {event.arm} in block {event.block}, the store does not"
+            continue
+        for record in visit.values():
+            if record.trial is not None and record.trial.protocol_sha256 != protocol_sha256:
+                yield record.run, f"it was made for another protocol: {record.trial.protocol_sha256}"
+        yield from ((run, told) for told in _measured_names(event, visit))
+
+
+def _measured_names(event: RunEnded, visit: Mapping[str, RunRecord]) -> Iterator[str]:
+    failed = next((one for one in visit.values() if one.failure is not None), None)
+    if (failed is None) != (event.failure is None):
+        yield f"the log says {event.failure or 'it is good'}, its record {failed.failure if failed else 'it is good'}"
+        return
+    kept = {f"{one.benchmark}.{each.outcome}": each.value for one in visit.values() for each in one.measurements}
+    for name in dict.fromkeys((*event.measurements, *kept)) if event.failure is None else ():
+        if event.measurements.get(name) != kept.get(name):
+            shown = ["nothing" if one is None else repr(one) for one in (event.measurements.get(name), kept.get(name))]
+            yield f"the log has {name} = {shown[0]}, its record {shown[1]}"
