@@ -10,8 +10,7 @@ import pytest
 from ktrial.judge.model.log import ArmBuilt, ArmFound, decode, encode
 from ktrial.kit.errors import BadInput
 from ktrial.trial.arms.builds import build_number, builds_of, kernel_build, repeated
-from ktrial.trial.arms.changes import BuildFile
-from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile, trial_text
+from ktrial.trial.protocol.file import ArmFile, BuildFile, DesignFile, TrialFile, trial_text
 from ktrial.trial.protocol.read import check_trial_file, parse_trial_file
 from tests.support.trials import protocol
 

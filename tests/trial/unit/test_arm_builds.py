@@ -11,9 +11,8 @@ from ktrial.bench.benchmark import RawOutput
 from ktrial.bench.run.built_file import SeenFile
 from ktrial.bench.run.command_journal import CommandJournalFile
 from ktrial.bench.run.undoable_command import ArmBuild, ArmExtras
-from ktrial.trial.arms.arm_builds import BuildSite
 from ktrial.trial.arms.arms import ArmLost
-from ktrial.trial.arms.commands import Beside, CommandedArms
+from ktrial.trial.arms.commands import Beside, BuildSite, CommandedArms
 from tests.support.bench import FakeExecutor, answer
 from tests.support.trial_course import FOUND, SWAPPINESS, TunableMachine, plan_of
 

@@ -9,7 +9,6 @@ import pytest
 
 from ktrial.bench.benchmark import RawOutput
 from ktrial.kit.errors import BadInput
-from ktrial.trial.arms.changes import ServiceFile
 from ktrial.trial.arms.plan_arms import (
     SETTLE_S,
     arm_settings,
@@ -21,7 +20,7 @@ from ktrial.trial.arms.plan_arms import (
     with_service_checks,
     with_services,
 )
-from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.protocol.file import ArmFile, ServiceFile, TrialFile
 from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.wire import wire_plan
 from tests.support.bench import FakeExecutor, answer

@@ -49,8 +49,7 @@ def command(
     ktrial treats successive runs of a label or file as pairs of equal configurations: 20 runs make 10 pairs.
     """
     from ktrial.judge.model.power import PowerAsked
-    from ktrial.trial.protocol.power import power_of, power_of_spread
-    from ktrial.trial.protocol.power_text import power_text
+    from ktrial.trial.protocol.power import power_of, power_of_spread, power_text
 
     effect, spread = share(detect, "--detect"), share(sd, "--sd")
     assert effect is not None, "it has a default"

@@ -71,7 +71,6 @@ class Arms:
 
     @property
     def in_force(self) -> int | None:
-        """The transaction of the present arm, if it has one."""
         return self._transaction
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:
@@ -102,7 +101,6 @@ class Arms:
         return None
 
     def leave(self) -> None:
-        """Restore what the present arm changed."""
         transaction, self._transaction, self._present = self._transaction, None, None
         if transaction is None or self._root is None:
             return

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of a trial's arms on this machine, made before the first run; they refuse what cannot be tried here."""
+"""Plans of a trial's arms on this machine, with their services; they refuse what cannot be tried here.
+
+The root agent's systemctl starts and stops services, the user's reads their state.
+"""
 
 from __future__ import annotations
 
 import itertools
 import shlex
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -19,7 +22,7 @@ from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.transactions import checked
-from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.protocol.file import ArmFile, ServiceState, TrialFile
 from ktrial.trial.record import ArmSettings
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_address
@@ -178,7 +181,6 @@ def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchm
 def arm_tasks(
     trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None
 ) -> dict[str, tuple[Task, ...]]:
-    """Return the tasks of arms that have their own parameters."""
     return {
         name: tasks_of(with_parameters(suite, benchmarks, parameter_words(arm.parameters)), benchmarks, facts, cpus)
         for name, arm in trial.full_arms.items()
@@ -187,7 +189,6 @@ def arm_tasks(
 
 
 def parameter_words(parameters: Mapping[str, object]) -> list[str]:
-    """Return parameters as words of a command line."""
     return [f"{name}={_word(value)}" for name, value in parameters.items()]
 
 
@@ -199,13 +200,11 @@ def _word(value: object) -> str:
 
 _LIMIT_S = 30.0
 #: Answers of `systemctl is-active` for units that are neither starting nor stopping.
-_STATES: Mapping[str, Literal["started", "stopped"]] = {
+_STATES: Mapping[str, ServiceState] = {
     "active": "started",
     "inactive": "stopped",
     "failed": "stopped",
 }
-
-ServiceState = Literal["started", "stopped"]
 
 
 def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:

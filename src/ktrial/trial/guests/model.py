@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ktrial.bench.guest_tools import GuestPlace, Mode, Shape
 from ktrial.kernels.request import parse_set
 from ktrial.kernels.source import parse_patch
@@ -38,7 +40,6 @@ def kernel_of(trial: TrialFile, arm: ArmFile) -> Kernel:
 
 
 def check_kernel(where: str, kernel: KernelRecipe | KernelChange) -> None:
-    """Raise BadInput for an invalid symbol or patch."""
     try:
         for symbol, value in kernel.set.items():
             parse_set(f"{symbol}={value}")
@@ -88,7 +89,6 @@ def check_guest_trial(trial: TrialFile) -> None:
 
 
 def _refuse_of_machines(trial: TrialFile) -> None:
-    """Raise Contradiction for fields that only trials on a machine have."""
     if trial.command or trial.environment or trial.gates or trial.limits or trial.cpus is not None:
         told = {name: getattr(trial, name) for name in ("command", "environment", "gates", "limits")}
         found = next((name for name, value in told.items() if value), "cpus")
@@ -134,15 +134,9 @@ def place_of(
     """Return where the visits of an arm are made; `kernel` is the word for its kernel."""
     guest = trial.guest
     assert guest is not None, "only trials in guests have places"
-    shape = shape_of(guest)
     return GuestPlace(
         kernel=kernel,
-        shape=Shape(
-            mode=shape.mode,
-            memory_bytes=shape.memory_bytes,
-            cpus=shape.cpus,
-            append=(*guest.boot, *arm.boot),
-        ),
+        shape=msgspec.structs.replace(shape_of(guest), append=(*guest.boot, *arm.boot)),
         modules=guest.modules,
         disk=disk,
         limit_s=limit_s,

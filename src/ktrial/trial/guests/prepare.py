@@ -32,7 +32,7 @@ from ktrial.trial.arms.plan_arms import (
 )
 from ktrial.trial.guests.guest_kernels import KernelWords, as_built
 from ktrial.trial.guests.guest_visit import needs_disk
-from ktrial.trial.guests.model import place_of, shape_of
+from ktrial.trial.guests.model import place_of
 from ktrial.trial.guests.programs import tools_of
 from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile, seconds
@@ -306,13 +306,12 @@ def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tup
 
     A screening has an arm for every set of words that it draws; plans ignore these words.
     """
-    shape = shape_of(file.guest or GuestFile())
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name, place in places.items():
         found.setdefault((place.kernel, place.shape.append if file.screen is None else ()), []).append(name)
     for names in found.values():
         place = places[names[0]]
-        mode = "kvm" if shape.mode == "kvm" else "emulated"
+        mode = "kvm" if place.shape.mode == "kvm" else "emulated"
         yield msgspec.structs.replace(place, shape=msgspec.structs.replace(place.shape, mode=mode)), names
 
 

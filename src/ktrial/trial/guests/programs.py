@@ -56,7 +56,6 @@ def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -
 
 
 def in_guest(invocation: Invocation, tools: Mapping[str, str]) -> Invocation:
-    """Return the invocation with the program's place in the guest."""
     if not invocation.argv:
         return invocation
     first, *rest = invocation.argv
@@ -64,7 +63,6 @@ def in_guest(invocation: Invocation, tools: Mapping[str, str]) -> Invocation:
 
 
 def needs_root(invocation: Invocation) -> bool:
-    """Return whether the guest runs it as root."""
     return invocation.realtime_priority is not None
 
 
@@ -105,7 +103,6 @@ def _file_number(number: int, at: int) -> int:
 def output_of(
     replies: Mapping[int, Reply], number: int, answer: Mapping[str, Any], invocation: Invocation
 ) -> RawOutput:
-    """Return the output of a run, with the files that it left."""
     raw = exec_output(answer)
     files: dict[str, bytes] = {}
     for at, name in enumerate(invocation.files):

@@ -53,7 +53,6 @@ class KernelRecipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     optimise: Level | None = None
 
     def with_change(self, change: KernelChange) -> KernelRecipe:
-        """Return the recipe with an arm's changes."""
         rest = {name: getattr(change, name) for name in ("tree", "config", "cc", "target", "optimise")}
         return msgspec.structs.replace(
             self,

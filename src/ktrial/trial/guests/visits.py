@@ -100,7 +100,6 @@ class GuestVisits:
         return True
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Boot a guest for each visit, and write its events."""
         with self._booting(visits) as boots:
             for visit, boot in zip(visits, boots, strict=True):
                 began = VisitBegan(block=visit.block, visit=visit.place, visits=visit.visits, left_s=None)
@@ -259,7 +258,6 @@ def carry_on_in_guests(
     check: Callable[[], None],
     listen: TrialListener,
 ) -> CarriedOut:
-    """Run the trial from its present state until it ends or is interrupted."""
     guest = stored.file.guest
     labels = [task.label for task in guests.ready.tasks]
     standing = take_up(world, stored, labels, boots_end=guest is not None and guest.mode != "exact")

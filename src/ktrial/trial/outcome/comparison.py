@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -44,7 +44,7 @@ from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of, title_of
 from ktrial.trial.protocol.file import trial_text
 from ktrial.trial.protocol.protocol import outcome_around
-from ktrial.trial.record import StoredTrial
+from ktrial.trial.record import ArmSettings, StoredTrial
 from ktrial.trial.run.records import visits_of
 from ktrial.trial.run.trial_builds import builds_that_count, same_builds
 
@@ -61,26 +61,16 @@ def story_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement) -> 
         settle_s=trial.settle_s,
         blocks=judgement.blocks,
         ended=log[-1].reason if isinstance(log[-1], TrialEnd) else None,
-        arms=tuple(_arm(trial, one.name, placebo=one.placebo) for one in protocol.arms),
+        arms=tuple(
+            ToldArm(arm=one.name, placebo=one.placebo, **_shown_settings(trial.arms[one.name])) for one in protocol.arms
+        ),
         drawn=tuple(_blocks_of(log)),
         looks=tuple(_looks(protocol, log)),
     )
 
 
-def _arm(trial: StoredTrial, name: str, *, placebo: bool) -> ToldArm:
-    came_to = trial.arms[name]
-    return ToldArm(
-        arm=name,
-        placebo=placebo,
-        changes=came_to.changes,
-        same=came_to.same,
-        refused=came_to.refused,
-        environment=came_to.environment,
-        parameters=came_to.parameters,
-        manual=came_to.manual,
-        expect=came_to.expect,
-        commands=came_to.commands,
-    )
+def _shown_settings(arm: ArmSettings) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(arm).items() if name != "inert"}
 
 
 def _blocks_of(log: Sequence[Event]) -> Iterator[ToldBlock]:
@@ -312,7 +302,6 @@ def by_role(outcomes: Iterable[OutcomeComparison]) -> tuple[OutcomeComparison, .
 
 
 def _versions(records: Sequence[RunRecord]) -> dict[str, str]:
-    """Return the versions of ktrial, its agent and the tools."""
     found: dict[str, str] = {}
     for record in records:
         found["ktrial"] = record.session.ktrial_version

@@ -59,7 +59,6 @@ def _check_over(kept: KeptTrial) -> None:
 
 
 def _difference(name: str, first: KeptTrial, other: KeptTrial) -> str:
-    """Return what differs, for arms only the first difference."""
     if name != "arms":
         one, two = (getattr(kept.stored.file, name) or kept.protocol.primary for kept in (first, other))
         return f"{name} is {_text(two)}, not {_text(one)}"

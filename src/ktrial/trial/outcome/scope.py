@@ -38,7 +38,6 @@ def scope_of(protocol: Protocol, records: Iterable[RunRecord], builds: Mapping[V
 
 
 def in_guest(session: Session) -> bool:
-    """Return whether runs were made in a guest that ktrial booted."""
     own = session.machine.get("virtualisation.ktrial")
     return own is not None and own.value is True
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running trial as text."""
+"""A running trial as text: what it will do, how far it is, and the next visit if a person sets up its arms."""
 
 from __future__ import annotations
 
@@ -101,7 +101,6 @@ def sight_text(forecast: TrialForecast) -> str:
 
 
 def _share(value: float) -> str:
-    """Return 0.034 as `3.4 %`."""
     percent = 100 * value
     return f"{percent:.2g} %" if percent < 100 else f"{percent:.0f} %"
 
@@ -118,7 +117,6 @@ def more_text(forecast: TrialForecast) -> str:
 
 
 def block_line(protocol: Protocol, judgement: Judgement) -> str:
-    """Return one line of progress: each arm's verdict and the interval of the measured value."""
     if judgement.screened:
         return f"{screening_line(judgement.blocks, judgement.cap, judgement.screened)}\n"
     cap = judgement.cap or f"at most {protocol.budget}"

@@ -168,6 +168,5 @@ def arm_words(arm: ToldArm) -> str:
 
 
 def _first_of(told: Sequence[str], gap: str) -> str:
-    """Return the first of many; the page has them all."""
     more = len(told) - _SHOWN
     return gap.join(told) if more <= 1 else f"{gap.join(told[:_SHOWN])}{gap}and {more} more (the page lists them)"

@@ -29,7 +29,6 @@ class TrialForecast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sees_enough(self) -> bool:
-        """Whether the cap is enough to detect the wanted effect."""
         return self.needed <= self.cap
 
 

@@ -107,7 +107,6 @@ def _events(runs: Sequence[RunEnded]) -> dict[str, int]:
 
 
 def shortened(reason: str) -> str:
-    """Return the first of several reasons, and the number of the others."""
     first, *more = reason.split("; ")
     return f"{first}, and {len(more)} more" if more else first
 

@@ -11,10 +11,9 @@ from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 from ktrial.kit.toml import parse_bytes
 from ktrial.machine.gates import parse_gates
 from ktrial.trial.arms.builds import check_builds
-from ktrial.trial.arms.changes import check_arm_changes
 from ktrial.trial.arms.manual import check_manual
 from ktrial.trial.guests.model import check_guest_trial
-from ktrial.trial.protocol.file import BUDGETS, TrialFile, parse_limits, share
+from ktrial.trial.protocol.file import BUDGETS, TrialFile, check_arm_changes, parse_limits, share
 from ktrial.tuning.knobs.address import parse_address
 
 #: Names of arms and trials, which become file names.

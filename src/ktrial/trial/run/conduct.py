@@ -14,8 +14,7 @@ from ktrial.judge.model.log import Protocol
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.machine.facts import machine_of
-from ktrial.trial.arms.arm_builds import BuildSite
-from ktrial.trial.arms.commands import Beside, CommandedArms
+from ktrial.trial.arms.commands import Beside, BuildSite, CommandedArms
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.arms.plan_arms import found_values
 from ktrial.trial.arms.scheduler import SchedulerSeat

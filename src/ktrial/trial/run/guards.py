@@ -138,7 +138,6 @@ def limits_watched(world: TrialWorld, file: TrialFile) -> Iterator[None]:
 
 
 def writers(world: TrialWorld, root: Machine | None) -> NamesWriter:
-    """Return a function that says who changed a knob, if that can be known."""
 
     def name(drift: ArmDrift, own: int | None) -> str | None:
         return writer_of(root, world.catalog, drift, own) if root is not None else None

@@ -64,12 +64,10 @@ class Standing(msgspec.Struct, kw_only=True):
         return bool(last) and isinstance(last[-1], TrialEnd)
 
     def runs_left(self, block: int, arm: str) -> int:
-        """Return how many runs an arm's visit in a block still lacks."""
         made = sum(isinstance(event, RunEnded) and (event.block, event.arm) == (block, arm) for event in self.log)
         return self.protocol.runs_per_visit - made
 
     def has_measured(self, arm: str) -> bool:
-        """Return whether any run of an arm gave a measurement."""
         return any(isinstance(event, RunEnded) and event.arm == arm and event.measurements for event in self.log)
 
     def append(self, *events: Event) -> None:

@@ -202,7 +202,6 @@ class VisitTurn:
         return place_of(self._file, arm) == self._due.place
 
     def found(self, block: int, arm: str) -> Event:
-        """Return how it is known that the arm is in force."""
         return msgspec.structs.replace(self._found, block=block, arm=arm)
 
 
@@ -222,7 +221,6 @@ def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> i
 
 
 def visits_made(before: Sequence[Event], after: Sequence[Event]) -> list[tuple[int, str, int]]:
-    """Return block, arm and number of runs of each visit that was added to a log, in order."""
     found: dict[tuple[int, str], int] = {}
     for event in after[len(before) :]:
         if isinstance(event, RunEnded) and event.block is not None:

@@ -175,7 +175,6 @@ def version_of(benchmark: Benchmark, executor: TrialExecutor) -> str | None:
 
 
 def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:
-    """Raise BadInput for a benchmark whose program is missing or doesn't work."""
     wanted = [(task.benchmark, task.parameters) for task in tasks]
     for task, found in zip(tasks, examine_with(wanted, executor), strict=True):
         if not found.ready:

@@ -144,16 +144,12 @@ class TrialProgress:
         # A screening has about a hundred arms: a line for each block says more than a picture.
         self._is_live = self._is_live and protocol.screen is None
 
-    def _learns_noise(self, blocks: int) -> None:
-        """What follows until the trial is announced is the noise profile."""
-        self._profile_blocks = blocks
-        self._say(f"measuring the noise of this machine first: {blocks} blocks in which nothing changes\n")
-
     def __call__(self, event: TrialEvent) -> None:
         from ktrial.trial.run import events
 
         if isinstance(event, events.NoiseBegan):
-            self._learns_noise(event.blocks)
+            self._profile_blocks = event.blocks
+            self._say(f"measuring the noise of this machine first: {event.blocks} blocks in which nothing changes\n")
         elif isinstance(event, events.VisitBegan):
             self._pace.begins(event)
             if self._drawn_s is None:
@@ -243,7 +239,7 @@ class TrialProgress:
         if self._is_live:
             self._live.say(text)
         else:
-            _to_stderr(text)
+            tell(sys.stderr, text)
 
 
 class _Pace:
@@ -260,7 +256,6 @@ class _Pace:
         self.runs = 0
 
     def begins(self, event: VisitBegan) -> None:
-        """Note that a run of all benchmarks begins."""
         now_s = self._clock.monotonic_ns() / 1e9
         if self._began_s is not None:
             self._took_s.append(now_s - self._began_s)
@@ -292,7 +287,6 @@ class _Pace:
 
     @property
     def run_s(self) -> float | None:
-        """The median time from one run to the next."""
         return statistics.median(self._took_s) if self._took_s else None
 
 
@@ -304,7 +298,3 @@ def _temperature(record: RunRecord) -> float | None:
     found = record.conditions
     shown = () if found is None else (found.after or found.before)
     return next((one.value for one in shown if one.name == "temperature"), None)
-
-
-def _to_stderr(text: str) -> None:
-    tell(sys.stderr, text)

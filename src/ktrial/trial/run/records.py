@@ -24,7 +24,6 @@ def readings_event(records: Sequence[RunRecord]) -> ReadingsTaken | None:
 
 
 def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure: str | None) -> RunEnded:
-    """Return a visit's log event from the records of its benchmarks."""
     return RunEnded(
         run=records[-1].run,
         block=block,
@@ -37,7 +36,6 @@ def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure
 
 
 def measurements_of(records: Sequence[RunRecord]) -> dict[str, float]:
-    """Return all measurements of a visit by `benchmark.outcome`."""
     return {f"{record.benchmark}.{kept.outcome}": kept.value for record in records for kept in record.measurements}
 
 

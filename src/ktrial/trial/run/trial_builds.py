@@ -14,7 +14,6 @@ from ktrial.trial.arms.manual import Due
 
 
 def build_facts(facts: FactBook) -> dict[str, str]:
-    """Return the facts that identify the build of the running kernel."""
     return {name: str(value) for name in KERNEL_BUILD if (value := facts.value(name)) is not None}
 
 

@@ -49,11 +49,9 @@ class TrialPace:
         self._built_s: list[float] = []
 
     def took(self, seconds: float) -> None:
-        """Note how long one more run of all benchmarks took."""
         self._took_s.append(seconds)
 
     def built(self, seconds: float) -> None:
-        """Note how long the build of one more visit took."""
         self._built_s.append(seconds)
 
     @property
@@ -262,7 +260,6 @@ class MachineVisits:
         raise BadRun(told, hint=f"check [arms.{arm}]; `ktrial bench` shows its output")
 
     def _renew(self, block: int | None, arm: str) -> None:
-        """Build what the visit measures, if every visit needs its own build."""
         began_ns = self._clock.monotonic_ns()
         built = self._arms.renew(arm, build_number(self._protocol.seed, block, arm))
         if built is None:
