@@ -35,31 +35,11 @@ _BLIND = (
     "One file on the file system of the run's folder. The page cache, the device's own cache and, in a guest, the "
     "host's cache may answer instead of the medium; flash slows down when it is full or warm. "
 )
+_BLIND_BYTES = _BLIND + "Values above the parameter `ceiling` are refused as the bandwidth of memory."
+_BLIND_BLOCKS = _BLIND + "With a deep queue it says little about the latency of one request."
 _PROGRAM = Program(
     needs=("fio",), packages=everywhere("fio"), version=("fio", "--version"), version_pattern=r"(fio-\S+)"
 )
-
-
-def _throughput(prefix: str, does: str, *, headline: bool) -> Outcome:
-    return rate(
-        f"{prefix}throughput",
-        "B/s",
-        f"[More|Fewer] bytes per second are {does}.",
-        _BLIND + "Values above the parameter `ceiling` are refused as the bandwidth of memory.",
-        (1.0, 1e12),
-        headline=headline,
-    )
-
-
-def _rate(prefix: str, does: str, *, headline: bool) -> Outcome:
-    return rate(
-        f"{prefix}rate",
-        "1/s",
-        f"[More|Fewer] blocks per second are {does}.",
-        _BLIND + "With a deep queue it says little about the latency of one request.",
-        (0.01, 1e9),
-        headline=headline,
-    )
 
 
 def _latency(prefix: str, name: str, does: str) -> Outcome:
@@ -80,14 +60,10 @@ def _outcomes(directions: tuple[str, ...], headline: str) -> tuple[Outcome, ...]
     for direction in directions:
         does = {"read": "read", "write": "written"}[direction]
         prefix = f"{direction}-" if len(directions) > 1 else ""
-        bytes_blind = f"{_BLIND}Values above the parameter `ceiling` are refused as the bandwidth of memory."
-        blocks_blind = f"{_BLIND}With a deep queue it says little about the latency of one request."
-        for name, unit, what, blind, within in (
-            (f"{prefix}throughput", "B/s", "bytes", bytes_blind, (1.0, 1e12)),
-            (f"{prefix}rate", "1/s", "blocks", blocks_blind, (0.01, 1e9)),
-        ):
-            text = f"[More|Fewer] {what} per second are {does}."
-            found.append(rate(name, unit, text, blind, within, headline=name == headline))
+        throughput, blocks = f"{prefix}throughput", f"{prefix}rate"
+        bytes_text, blocks_text = (f"[More|Fewer] {what} per second are {does}." for what in ("bytes", "blocks"))
+        found.append(rate(throughput, "B/s", bytes_text, _BLIND_BYTES, (1.0, 1e12), headline=throughput == headline))
+        found.append(rate(blocks, "1/s", blocks_text, _BLIND_BLOCKS, (0.01, 1e9), headline=blocks == headline))
         found += [_latency(prefix, name, does) for name in _QUANTILES]
     return tuple(found)
 
