@@ -87,8 +87,8 @@ def test_every_cause_that_overlaps_a_stutter_has_its_worst_example_and_whom_it_h
     assert max(len(line) for line in text.splitlines()) <= 80
     for cause in told:
         assert f"Worst of {cause.name}: " in text
-    lines = [line.split() for line in text.splitlines() if line.startswith(("  late ", "  at work "))]
-    assert [words[0] for words in lines] == ["late", "at"] * len(told)
+    lines = [line.split() for line in text.splitlines() if line.startswith(("  late ", "  active "))]
+    assert [words[0] for words in lines] == ["late", "active"] * len(told)
     late, at_work = (lines[at][-1] for at in (0, 1))
     assert len(late) == len(at_work) == 60
     assert late.strip(".") == "#" * late.count("#")

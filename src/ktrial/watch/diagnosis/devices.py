@@ -12,7 +12,7 @@ from ktrial.recordings.latency import Latencies, PowerState
 from ktrial.recordings.model import Recording
 from ktrial.watch.diagnosis.model import DeviceFound, ModeFound
 
-HEADERS = ("device", "requests", "median", "99 %", "longest", "above 5 ms", "heaps at")
+HEADERS = ("device", "requests", "median", "99 %", "longest", "above 5 ms", "modes at")
 
 
 def device_rows(devices: Sequence[DeviceFound]) -> list[list[str]]:

@@ -10,7 +10,7 @@ from ktrial.judge.stats.time_blocks import Interval
 from ktrial.kit.units import show_seconds, three_digits
 from ktrial.watch.diagnosis.model import Diagnosis
 
-CAUSES = ("cause", "stutters", "late time", "by chance", "p", "at work", "named")
+CAUSES = ("cause", "stutters", "late time", "by chance", "p", "active", "named")
 EPISODES = ("begins at", "lasts", "after a pause of", "stutters")
 EVENTS = ("event", "seen", "longest", "at", "together", "most often in")
 #: With more phases than this, tables have no columns for them.

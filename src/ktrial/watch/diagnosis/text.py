@@ -147,12 +147,12 @@ def worst_strip(worst: Worst) -> list[str]:
     def strip(spans: Sequence[tuple[float, float]]) -> str:
         return "".join("#" if any(a <= at + step_s and b >= at for a, b in spans) else "." for at in moments)
 
-    return [f"  late     {strip([(begin_s, end_s)])}", f"  at work  {strip(worst.spans)}"]
+    return [f"  late     {strip([(begin_s, end_s)])}", f"  active   {strip(worst.spans)}"]
 
 
 def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:
     """Return the causes that were never active, and those that the recording cannot show."""
-    labels = (("idle", "never at work"), ("unseen", "could not be seen"))
+    labels = (("idle", "never active"), ("unseen", "could not be seen"))
     named = [(label, [cause.name for cause in found.causes if cause.standing == one]) for one, label in labels]
     return [(label, ", ".join(names)) for label, names in named if names]
 
