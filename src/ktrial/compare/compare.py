@@ -314,9 +314,10 @@ def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
         [case.order.get(run.name) for run in arms[name].runs if run.benchmark == benchmark]
         for name in (case.control.name, arm)
     )
+    known = [[place for place in places if place is not None] for places in (here, there)]
     if None in here or None in there:
         yield Finding(kind="order-unknown", level="suspect", sentence=order_check("unknown").sentence)
-    elif max(here) < min(there) or max(there) < min(here):
+    elif max(known[0]) < min(known[1]) or max(known[1]) < min(known[0]):
         yield Finding(kind="time-and-arm-confounded", level="suspect", sentence=order_check("sequence").sentence)
 
 
