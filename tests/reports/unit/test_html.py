@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from ktrial.judge.model.comparison import Comparison
 from ktrial.kit.html_tags import Markup, render, tag
+from ktrial.reports.blocks import Text
 from ktrial.reports.html import html_page
+from ktrial.reports.sections import report_sections
 from tests.support.comparisons import HOSTILE, four_arms, hostile, two_arms
 from tests.support.told_trials import a_trial, hostile_trial
 
@@ -181,3 +183,14 @@ def test_with_several_arms_each_thing_to_notice_names_its_arm() -> None:
     page = html_page(msgspec.structs.replace(made, outcomes=(one,)))
     noticed = page[page.index('class="notices"') :].partition("</ul>")[0]
     assert "<strong>mglru</strong>, " in noticed
+
+
+def test_a_format_that_charts_some_outcomes_says_so() -> None:
+    def notes(charted: int | None) -> list[str]:
+        sections = {one.name: one for one in report_sections(two_arms(6), charted=charted)}
+        texts = [str(one.line) for one in sections["outcomes"].blocks if isinstance(one, Text)]
+        return [text for text in texts if "have charts" in text]
+
+    count = len(two_arms(6).outcomes)
+    assert notes(2) == [f"The 2 weightiest outcomes have charts; the other {count - 2} have only tables."]
+    assert notes(count) == notes(None) == []

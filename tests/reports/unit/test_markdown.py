@@ -72,3 +72,9 @@ def test_what_it_tells() -> None:
     assert "a backup ran at that time" in text
     assert "```sh\nktrial bench" in text
     assert re.search(r"\| latency\.p99 \| secondary \| wsf500 \| ▼ worse \| \+\d+ % \|", text)
+
+
+def test_a_dash_alone_in_a_cell_is_not_escaped() -> None:
+    text = step_summary(a_trial().told())
+    assert "| - | - |" in text
+    assert r"| \- |" not in text
