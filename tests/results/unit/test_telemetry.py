@@ -86,7 +86,7 @@ def test_bytes_that_are_no_samples_are_refused(data: bytes) -> None:
 
 
 def test_parquet_of_others_is_refused() -> None:
-    with pytest.raises(KtrialError, match="these are not samples"):
+    with pytest.raises(KtrialError, match="not telemetry of ktrial"):
         from_parquet(foreign())
 
 
@@ -98,4 +98,4 @@ def test_a_damaged_file_is_read_or_refused(at: int, byte: int) -> None:
     try:
         from_parquet(bytes(data))
     except KtrialError as error:
-        assert "these are not samples" in error.message
+        assert "not telemetry of ktrial" in error.message

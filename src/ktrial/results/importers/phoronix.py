@@ -236,9 +236,15 @@ def _runs(
     for place, text in enumerate(entry.values, 1):
         value = scale.value(text, source, entry.line, f"run {place} of {result.title} on {entry.system}")
         quantity = Quantity(value, f"{text} {result.scale}".strip())
-        measurements = (measurement("result", quantity, scale.unit, result.direction),)
-        run = ForeignRun(group=entry.system, benchmark=name, number=before + place, measurements=measurements)
-        runs.append(msgspec.structs.replace(run, attributes=attributes))
+        runs.append(
+            ForeignRun(
+                group=entry.system,
+                benchmark=name,
+                number=before + place,
+                measurements=(measurement("result", quantity, scale.unit, result.direction),),
+                attributes=attributes,
+            )
+        )
     return runs
 
 
