@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that another tool recorded, as importers hand them over, and names for what foreign files do not name."""
+"""Results of other tools as importers return them, and names for what foreign files leave unnamed."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from ktrial.results.model import StoredMeasurement
 
 
 def stem(name: str) -> str:
-    """Return a file's name without its folder and its ending."""
+    """Return a file's name without folder and extension."""
     base = name.rsplit("/", 1)[-1]
     return base.rsplit(".", 1)[0] or base
 
 
 def slug(text: str) -> str:
-    """Return a benchmark's name out of any text: small letters, digits and hyphens."""
+    """Turn any text into a benchmark's name: lower-case letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
 
 
 class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution. `group` is what it is compared by; `block` the round that it shares with runs of other groups.
+    """One execution of a benchmark.
 
-    `part_of` is what it shares with runs of its group that depend on it: they are values of one process.
-
-    `number` is its place in the file, from 1: the only order that is known, and where `in_order` is false not even one
-    (groups that lie beside each other). `attributes` are what else the file says of it, as text (command, host, kernel,
-    parameters). `failure` says why it gave no measurement. `record` is all that is known of a run of ktrial's own.
+    Groups are compared with each other. `block` names a round shared with runs of other groups. `part_of` names the
+    process whose values, in the same group, depend on each other. `number` is the place in the file, from 1; it gives
+    the order of the runs unless `in_order` is false. `attributes` holds the file's other facts as text (command, host,
+    kernel, parameters). `failure` says why there is no measurement. `record` is the full record of a ktrial run.
     """
 
     group: str
@@ -47,9 +46,9 @@ class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one file. `notes` say what the format cannot tell (order, single runs, units) or what was left out.
+    """The contents of a file. `notes` says what the format lacks (order, single runs, units) or the importer omitted.
 
-    `missing` are benchmarks that were wanted and could not run, of each group, and why.
+    `missing` holds, for each group, the benchmarks that could not run, with reasons.
     """
 
     format: str
@@ -59,10 +58,10 @@ class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Importer(msgspec.Struct, frozen=True, kw_only=True):
-    """One format: `sniff` tells it from the first bytes and the name of a file, `read` reads the whole of it.
+    """A format: `sniff` recognises it by a file's first bytes and name, `read` reads the file.
 
-    `read` raises BadInput or BadRun. Only a format that `takes_columns` has the options of tables, and one
-    that `takes_frames` those of logs of frames.
+    `read` raises BadInput or BadRun. The options for tables require `takes_columns`, those for frame logs
+    `takes_frames`.
     """
 
     name: str
@@ -74,7 +73,7 @@ class Importer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BroughtSession(msgspec.Struct, frozen=True, kw_only=True):
-    """One group of a file. `runs` counts all, `failed` those without a measurement."""
+    """The session made from one group of a file; `failed` counts the runs without a measurement."""
 
     session: str
     label: str
@@ -85,7 +84,7 @@ class BroughtSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BroughtFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What one file came to."""
+    """An imported file with its sessions."""
 
     file: str
     format: str

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring results of other tools into the store: tell the format, read, and keep one session for each group.
+"""Import results of other tools: recognise the format, read the file, store one session per group.
 
-Files packed with gzip are unpacked in memory and never beyond a limit.
+Files compressed with gzip are unpacked in memory, up to a limit.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from ktrial.results.ports import ImportStore
 
 _GZIP = b"\x1f\x8b"
 _WITH_HEADER = 31
-#: So little at a time that many small members take no longer than one large one.
+#: Small enough that many small members take no longer than one large one.
 _PIECE_BYTES = 1024
 
 
 def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
-    """Return what is inside, and its name without `.gz`; other data as it is. What would be larger is refused."""
+    """Decompress gzip data and drop `.gz` from the name; return other data unchanged. Raises BadInput if too large."""
     if not data.startswith(_GZIP):
         return data, name
-    found, at, end = bytearray(), 0, len(data.rstrip(b"\0"))
+    content, at, end = bytearray(), 0, len(data.rstrip(b"\0"))
     machine = zlib.decompressobj(_WITH_HEADER)
     while at < len(data):
         try:
-            found += machine.decompress(data[at : at + _PIECE_BYTES], limit_bytes + 1 - len(found))
+            content += machine.decompress(data[at : at + _PIECE_BYTES], limit_bytes + 1 - len(content))
         except zlib.error as error:
             raise unreadable(name, None, str(error), "whole gzip") from None
-        if len(found) > limit_bytes:
+        if len(content) > limit_bytes:
             raise BadInput(
-                f"when unpacked it has more than the {limit_bytes} bytes that are read",
+                f"unpacked, it exceeds the limit of {limit_bytes} bytes",
                 file=name,
-                hint="is it a file of results? cut it into several, or export fewer columns",
+                hint="if this is a results file, split it or export fewer columns",
             )
         at = min(at + _PIECE_BYTES, len(data)) - len(machine.unused_data)
-        if machine.eof and at < end:  # a file may be several that were packed one by one
+        if machine.eof and at < end:  # a gzip file may consist of several members
             machine = zlib.decompressobj(_WITH_HEADER)
         elif machine.eof:
             break
     if not machine.eof:
         raise unreadable(name, None, f"{len(data)} bytes", "whole gzip: its end is missing")
-    return bytes(found), name.removesuffix(".gz")
+    return bytes(content), name.removesuffix(".gz")
 
 
-#: A larger file is refused before it is read.
+#: Larger files are refused without reading them.
 LIMIT_BYTES = 256 * 1024**2
-#: So much of a file is looked at to tell its format.
+#: Importers recognise a format by this much of a file.
 HEAD_BYTES = 64 * 1024
-#: Texts that no database takes: half a character, and NUL.
+#: NUL as JSON writes it; no database accepts it in a text.
 _NUL = b"\\u0000"
 
 
 class ForeignFile(msgspec.Struct, frozen=True):
-    """A file by the name that the user gave, and its bytes."""
+    """A file: the name that the user gave, and its bytes."""
 
     name: str
     data: bytes
@@ -76,7 +76,7 @@ class ForeignFile(msgspec.Struct, frozen=True):
 
 
 class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """How to bring files in. `again` also keeps what is there already; `dry_run` keeps nothing."""
+    """How to import files; `again` also stores what the store already holds, `dry_run` stores nothing."""
 
     options: ImportOptions
     as_format: str | None = None
@@ -91,7 +91,7 @@ def bring_in(
     store: ImportStore,
     unix_ms: Callable[[], int],
 ) -> BroughtFile:
-    """Read a file and keep its runs. Raises BadInput for what cannot be read, Refused for what is there already."""
+    """Read a file and store its runs. Raises BadInput if it is unreadable, Refused if the store already holds it."""
     results = read_results(file, wanted, importers)
     sessions = () if wanted.again else store.sessions()
     _check_own(file, results, sessions)
@@ -100,12 +100,12 @@ def bring_in(
     missing = {group: runs for group, runs in groups.items() if group not in there}
     if there and (not missing or None in there):
         raise Refused(
-            f"{file.name} was brought in before, as {', '.join(sorted(there.values()))}",
-            hint="--again keeps it a second time",
+            f"{file.name} was already imported as {', '.join(sorted(there.values()))}",
+            hint="add --again to store it a second time",
         )
     notes = results.notes
     if there:
-        notes = (*notes, f"groups that were there already: {', '.join(str(group) for group in there)}")
+        notes = (*notes, f"groups imported before: {', '.join(str(group) for group in there)}")
     started_unix_ms = unix_ms()
     brought = []
     for place, (group, runs) in enumerate(missing.items()):
@@ -119,9 +119,9 @@ def bring_in(
 
 
 def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[str, Importer]) -> ForeignResults:
-    """Return the results of a file in the format that was named, or in the one that it seems to have."""
+    """Return the results of a file, in the format that the user named or else the recognised one."""
     if not file.data:
-        raise BadInput("the file is empty", file=file.name, hint="was the benchmark run, and its output written there?")
+        raise BadInput("the file is empty", file=file.name, hint="check that the benchmark wrote its output there")
     importer = None
     try:
         data, name = unpacked(file.data, file.name, LIMIT_BYTES)
@@ -131,30 +131,27 @@ def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[st
         if not importer.takes_columns:
             results = _rearranged(results, wanted.options, name)
     except BadRun as error:
-        read_as = (
-            ""
-            if importer is None
-            else f"correct it or export it again; it was read as {importer.name}, and --format FORMAT chooses another"
-        )
-        raise BadInput(error.message, hint=error.hint or read_as or None) from None
+        advice = "correct it or export it again; it was read as {}, and --format FORMAT chooses another"
+        read_as = None if importer is None else advice.format(importer.name)
+        raise BadInput(error.message, hint=error.hint or read_as) from None
     _check(results, file.name)
     return results
 
 
 def _check_options(options: ImportOptions, importer: Importer, name: str) -> None:
-    """Raise BadInput for options of another kind of file."""
-    for given, takes, of, hint in (
-        (options.of_tables, importer.takes_columns, "tables (csv)", "leave it out, or say --format csv"),
-        (options.of_frames, importer.takes_frames, "logs of frames (mangohud)", "leave it out"),
+    """Raise BadInput for options that this kind of file doesn't have."""
+    for used, takes, kind, hint in (
+        (options.of_tables, importer.takes_columns, "tables (csv)", "remove it, or add --format csv"),
+        (options.of_frames, importer.takes_frames, "frame logs (mangohud)", "remove it"),
     ):
-        if given and not takes:
-            raise BadInput(f"{', '.join(given)}: of {of} only, and this is {importer.name}", file=name, hint=hint)
+        if used and not takes:
+            raise BadInput(f"{', '.join(used)}: only for {kind}, and this is {importer.name}", file=name, hint=hint)
     if options.by is not None and options.label is not None:
-        raise BadInput("--label and --by both name the groups", file=name, hint="leave one of them out")
+        raise BadInput("--label and --by both name the groups", file=name, hint="remove one of them")
 
 
 def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> ForeignResults:
-    """Return the same with groups and blocks by what the runs tell, and without the runs that --where leaves out."""
+    """Apply --where, --block and --by: select runs, and take blocks and groups from their attributes."""
     runs = _select_runs(results.runs, options.where or (), name)
     if options.block is not None:
         blocks = _values_under(runs, options.block, "--block", name)
@@ -174,42 +171,42 @@ def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> F
 
 
 def _select_runs(runs: Sequence[ForeignRun], where: Sequence[str], name: str) -> tuple[ForeignRun, ...]:
-    """Return the runs that tell a wanted value under each name; several of one name count."""
-    wanted: dict[str, set[str]] = {}
+    """Return the runs that have a selected value under each name; a name may have several."""
+    selected: dict[str, set[str]] = {}
     for text in where:
         key, sign, value = text.partition("=")
         if not sign:
             raise BadInput(f"--where {text!r}: it has no value", file=name, hint="write NAME=VALUE")
-        wanted.setdefault(key, set()).add(value.strip())
-    for key, values in wanted.items():
-        told = _values_under(runs, key, "--where", name)
-        runs = tuple(run for run, value in zip(runs, told, strict=True) if value in values)
+        selected.setdefault(key, set()).add(value.strip())
+    for key, accepted in selected.items():
+        values = _values_under(runs, key, "--where", name)
+        runs = tuple(run for run, value in zip(runs, values, strict=True) if value in accepted)
         if not runs:
-            raise BadInput("no run is so", file=name, hint=f"--where: {key} is {', '.join(sorted(set(told))[:12])}")
+            choices = ", ".join(sorted(set(values))[:12])
+            raise BadInput("--where matches no run", file=name, hint=f"use one of the values of {key}: {choices}")
     return tuple(runs)
 
 
 def _values_under(runs: Sequence[ForeignRun], key: str, option: str, name: str) -> list[str]:
-    """Return what each run tells under a name. Raises BadInput if one does not."""
-    told = [run.attributes.get(key) for run in runs]
-    found = [one for one in told if one is not None]
-    if len(found) == len(told):
-        return found
+    """Return the attribute `key` of each run. Raises BadInput if a run lacks it."""
+    values = [run.attributes[key] for run in runs if key in run.attributes]
+    if len(values) == len(runs):
+        return values
     every = set.intersection(*(set(run.attributes) for run in runs)) if runs else set()
     differing = sorted(one for one in every if len({run.attributes[one] for run in runs}) > 1)
-    names = f"these differ between runs: {', '.join(differing)}" if differing else "nothing that all tell differs"
-    count = f"{len(told) - len(found)} of {len(told)} runs do not tell it" if found else "no run tells it"
+    names = f"these differ between runs: {', '.join(differing)}" if differing else "no common attribute differs"
+    count = f"{len(runs) - len(values)} of {len(runs)} runs lack it" if values else "no run has it"
     raise BadInput(f"{option} {key!r}: {count}", file=name, hint=names)
 
 
 _OTHERWISE = (
-    "--format FORMAT if it is one of them; else write its results as a table (CSV): a header, then one row for each"
-    " run, with a column for the value and one for what is compared"
+    "add --format FORMAT if it is one of them; otherwise write its results as a table (CSV): a header, then one row"
+    " per run, with a column for the value and one for what is compared"
 )
 
 
 def claiming(head: bytes, name: str, importers: Mapping[str, Importer]) -> list[Importer]:
-    """Return the importers that know a file. Many outputs look like tables too: who reads any table comes last."""
+    """Return the importers that recognise a file; readers of any table only if no other one does."""
     fitting = [importer for importer in importers.values() if importer.sniff(head, name)]
     return [importer for importer in fitting if not importer.takes_columns] or fitting
 
@@ -222,25 +219,22 @@ def _choose_importer(data: bytes, name: str, wanted: ImportRequest, importers: M
             raise UnknownName("format", as_format, importers, hint=f"formats: {formats}")
         return importers[as_format]
     head = data[:HEAD_BYTES]
-    found = claiming(head, name, importers)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise BadInput(
-            f"it could be {' or '.join(one.name for one in found)}",
-            file=name,
-            hint=f"--format {found[0].name} says which",
-        )
+    fitting = claiming(head, name, importers)
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        names = " or ".join(one.name for one in fitting)
+        raise BadInput(f"it could be {names}", file=name, hint=f"name the format: --format {fitting[0].name}")
     tables = [importer for importer in importers.values() if importer.takes_columns]
     if len(tables) == 1 and wanted.options.values and b"\0" not in head:
-        return tables[0]  # a table of one column looks like no table, but its column is named
+        return tables[0]  # a table of one column is not recognised, but the user names its column
     if broken := fault(data.decode("utf-8-sig", "replace")):
         raise BadInput(
-            f"{broken}, so its format cannot be told",
+            f"cannot recognise the format: {broken}",
             file=name,
-            hint="was it copied whole, and the tool ended by itself? write or fetch it again",
+            hint="copy or export it again; the copy or the tool may have been interrupted",
         )
-    kind = "a binary file" if b"\0" in head else "no format that ktrial knows"
+    kind = "a binary file" if b"\0" in head else "unknown format"
     raise BadInput(f"{kind}; formats: {formats}", file=name, hint=_OTHERWISE)
 
 
@@ -258,9 +252,7 @@ def _check(results: ForeignResults, name: str) -> None:
     except UnicodeEncodeError:
         whole = _NUL
     if _NUL in whole:
-        raise BadInput(
-            "a text in it holds half a character or a NUL", file=name, hint="names must be whole Unicode text"
-        )
+        raise BadInput("it has a text with an unpaired surrogate or a NUL", file=name, hint="use valid Unicode text")
 
 
 def _groups(runs: Sequence[ForeignRun]) -> dict[str, list[ForeignRun]]:
@@ -271,27 +263,27 @@ def _groups(runs: Sequence[ForeignRun]) -> dict[str, list[ForeignRun]]:
 
 
 def _check_own(file: ForeignFile, results: ForeignResults, sessions: Sequence[StoredSession]) -> None:
-    """Raise Refused for a file of ktrial's own whose runs are in this store already."""
-    told = {run.attributes.get("session") for run in results.runs}
-    own = sorted(one.session for one in sessions if one.session in told)
+    """Raise Refused for a file of ktrial whose runs the store already holds."""
+    names = {run.attributes.get("session") for run in results.runs}
+    own = sorted(one.session for one in sessions if one.session in names)
     if own:
         raise Refused(
-            f"{file.name} holds runs of {', '.join(own)}, which is in this store already",
-            hint="--again keeps them a second time",
+            f"{file.name} holds runs of {', '.join(own)}, which is already in this store",
+            hint="add --again to store them a second time",
         )
 
 
 def _already(file: ForeignFile, sessions: Sequence[StoredSession], options: ImportOptions) -> dict[str | None, str]:
-    """Group -> session of this file's earlier imports; None for one that was read with other options.
+    """Return the session of each group of this file that was imported before; None stands for other options.
 
-    A group may be missing when an earlier import was ended in the middle: that one may go on.
+    A group may be missing if an earlier import was interrupted; importing the file again completes it.
     """
-    found: dict[str | None, str] = {}
+    imported: dict[str | None, str] = {}
     for one in sessions:
         if one.document.get("sha256") == file.sha256 and one.origin.startswith("import:"):
             same = one.document.get("options") == msgspec.to_builtins(options)
-            found[one.document.get("group") if same else None] = one.session
-    return found
+            imported[one.document.get("group") if same else None] = one.session
+    return imported
 
 
 def _session(
@@ -328,14 +320,14 @@ def _session(
 
 
 def _same(runs: Sequence[ForeignRun], *names: str) -> str | None:
-    told = {next((run.attributes[name] for name in names if name in run.attributes), None) for run in runs}
-    return told.pop() if len(told) == 1 else None
+    values = {next((run.attributes[name] for name in names if name in run.attributes), None) for run in runs}
+    return values.pop() if len(values) == 1 else None
 
 
 def _stored(
     session: StoredSession, runs: Sequence[ForeignRun], file: ForeignFile
 ) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
-    """Yield the runs as they are kept; the file itself lies beside the first."""
+    """Yield the runs to store; the first one carries the file itself."""
     for run in runs:
         raw = {"file": file.data} if run is runs[0] else {}
         yield _stored_run(session, run), raw
@@ -356,7 +348,7 @@ def _stored_run(session: StoredSession, run: ForeignRun) -> StoredRun:
 
 
 def document_of(run: ForeignRun) -> dict[str, Any]:
-    """`ktrial.foreign-run/1`."""
+    """Return the run as a `ktrial.foreign-run/1` document."""
     unordered = {} if run.in_order else {"in_order": False}
     return {
         "schema": "ktrial.foreign-run/1",

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hyperfine's JSON: a run for each time.
+"""hyperfine's JSON: one run per time.
 
-Without a label the commands of the file are compared with each other: each is a group of the benchmark `hyperfine`.
-With one they are benchmarks of one group, to be compared with another file's.
+Without a label, the commands of the file are compared with each other: each is a group of the benchmark `hyperfine`.
+With a label, they are benchmarks of one group, which is compared with the group of another file.
 
-The file has the time of every run, in seconds whatever hyperfine showed.
-`user` and `system` are means over all runs, so they are no measurements of a run. `exit_codes` came later than `times`.
+The file has the time of every run in seconds. `user` and `system` are means over all runs, so they are ignored. Older
+versions of hyperfine don't write `exit_codes`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def _runs(value: object, at: str, source: str, label: str | None, first: int) ->
         raise unreadable(source, None, repr(command), f"{at}.command: a text")
     if "times" not in table:
         raise BadRun(
-            f"{source}: {at} has no 'times': a mean of runs that are not there is no run",
-            hint="export again with hyperfine --export-json, which keeps the time of each run",
+            f"{source}: {at} has no 'times', only a mean: single runs are needed",
+            hint="export again with hyperfine --export-json, which writes the time of each run",
         )
     times = json_list(table["times"], source, f"{at}.times")
     if not times:
@@ -66,11 +66,11 @@ def _runs(value: object, at: str, source: str, label: str | None, first: int) ->
 
 
 def _beside(table: Mapping[str, Any], name: str, length: int, at: str, source: str) -> list[Any]:
-    """Return a list with one item for each run; empty if the file has none."""
-    found = json_list(table.get(name) or [], source, f"{at}.{name}")
-    if found and len(found) != length:
-        raise unreadable(source, None, f"{len(found)} items", f"{at}.{name}: as many as there are times: {length}")
-    return found
+    """Return a list with one item per run; empty if the file lacks it."""
+    items = json_list(table.get(name) or [], source, f"{at}.{name}")
+    if items and len(items) != length:
+        raise unreadable(source, None, f"{len(items)} items", f"{at}.{name}: as many as there are times: {length}")
+    return items
 
 
 def _failure(code: object, at: str, source: str) -> str | None:
@@ -92,15 +92,14 @@ WHAT = "JSON of hyperfine (--export-json)."
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """`results` of commands."""
     return has_keys(head, "results", "command")
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each time; one that did not end with status 0 is a failed one."""
+    """Return a run for each time; a run with an exit status other than 0 has failed."""
     runs = read_hyperfine(data, name, options.label)
-    notes = ["user and system time are means over all runs of a command and are left out"]
+    notes = ["user and system time are ignored: they are means over all runs of a command"]
     failed = sum(run.failure is not None for run in runs)
     if failed:
-        notes.append(f"{failed} of {len(runs)} runs failed and are kept as failed, without their time")
+        notes.append(f"{failed} of {len(runs)} runs failed and are stored as failed, without their time")
     return ForeignResults(format=NAME, runs=tuple(runs), notes=tuple(notes))
