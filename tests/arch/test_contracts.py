@@ -84,6 +84,7 @@ def sniff(head, name):
 
 def read(data, name, options):
     from ktrial.results.foreign import ForeignResults, ForeignRun
+    from ktrial.results.model import StoredMeasurement
 
     found = StoredMeasurement(outcome="time", value=float(data), unit="s", direction="lower", original=data.decode())
     run = ForeignRun(group=options.label or name, benchmark="one", number=1, measurements=(found,))
@@ -95,7 +96,7 @@ WHAT = "How many sessions there are."
 
 
 def write(sessions):
-    from ktrial.results.model import StoredMeasurement, Exported
+    from ktrial.results.model import Exported
 
     return Exported(data=b"%d" % len(sessions), left_out=())
 """

@@ -27,7 +27,7 @@ _TEXTS = {"bytes": "bytes", "str": "str", "str | bytes": "bytes", "bytes | str":
 #: What the other arguments of readers are, by their names.
 _ARGUMENTS: dict[str, Any] = {
     **dict.fromkeys(("source", "file", "name", "outcome", "word", "what"), "f"),
-    **dict.fromkeys(("config", "config_from", "interval_s", "as_format"), None),
+    **dict.fromkeys(("config", "config_from", "interval_s", "as_format", "label"), None),
     **dict.fromkeys(("line", "number", "strip", "session"), 1),
     **dict.fromkeys(("offset", "at"), 0),
     "options": ImportOptions(),

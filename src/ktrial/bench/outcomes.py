@@ -7,7 +7,7 @@ import re
 
 from ktrial.kit.outcome import Direction, Outcome, OutcomeKind, Unit
 
-_CHOICE = re.compile(r"\[([^|\]]*)\|([^|\]]*)\]")
+_CHOICE = re.compile(r"\[([^[|\]]*)\|([^[|\]]*)\]")
 
 
 def outcome(  # noqa: PLR0913 (an outcome has that many properties)

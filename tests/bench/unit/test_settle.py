@@ -66,7 +66,7 @@ def test_it_gives_up_at_the_limit_and_says_what_was_left() -> None:
 
 def test_what_cannot_be_read_does_not_hang_it() -> None:
     ended = Settle(Clock()).wait(REFERENCE, lambda: {"load": 0.0}, 60.0, lambda _: None)
-    assert (ended.reached, ended.waited_s, ended.untold) == (True, 0.0, ("temperature now is not known",))
+    assert (ended.reached, ended.waited_s, ended.untold) == (True, 0.0, ("temperature now is unknown",))
 
 
 def test_a_ctrl_c_ends_it() -> None:

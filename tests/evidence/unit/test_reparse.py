@@ -86,6 +86,7 @@ def test_what_changed_is_said(fields: Any, stdout: bytes, change: str) -> None:
         {"failure": "void: the machine slept for 90 s during the run", "void": ["the machine slept"]},
         {"failure": "the background load ended before the benchmark"},
         {"failure": "printed more than ktrial captures, so its output may be incomplete"},
+        {"failure": "printed more than is captured; its output cannot be trusted to be whole"},
         {"failure": "cannot drop caches: no", "prepared": [{"reset": "caches", "ok": False, "result": "no"}]},
     ],
 )

@@ -59,7 +59,7 @@ def test_modules_that_cannot_be_taken(image: str) -> None:
     assert caught.value.nearest == ("zram",)
     with pytest.raises(UnknownName, match="absent"):
         take_modules(["lone"], image)
-    with pytest.raises(BadInput, match="no ELF file"):
+    with pytest.raises(BadInput, match="not an ELF file"):
         take_modules(["bad"], image)
     with pytest.raises(BadInput, match="no modules beside"):
         take_modules(["zram"], "/nowhere/boot/vmlinuz-1")
