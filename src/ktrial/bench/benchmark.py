@@ -261,7 +261,7 @@ def check_exit(raw: RawOutput) -> None:
         full = "; no space left for its files" if _WORST[0].encode() in raw.stderr else ""
         raise BadRun(f"ended with status {raw.exit_status}{full}{quoted(raw)}")
     if raw.cut:
-        raise BadRun("printed more than ktrial captures, so its output may be incomplete")
+        raise BadRun("printed more than is captured, so its output may be incomplete")
     if raw.unread is not None:
         raise BadRun(f"left a file that cannot be read: {raw.unread}")
 

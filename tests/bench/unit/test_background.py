@@ -66,4 +66,4 @@ def test_a_load_that_was_not_counted_beside_the_run_fails_it(
     ended = finished(began_ms, took_ms, **changes)
     assert ended.throughput is None
     assert ended.failure is not None
-    assert ended.failure.startswith("cannot read the background load's figures: ")
+    assert ended.failure.startswith("the background load gave no figures: ")

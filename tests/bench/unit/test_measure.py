@@ -136,7 +136,7 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
         (answer(b"time inf"), "time is inf s, which is not a finite number"),
         (answer(b"time -1"), "time is -1 s: a time cannot be negative"),
         (answer(b"time 1000"), "time is 1000 s, outside the plausible 0 to 100 s"),
-        (answer(cut=True), "printed more than ktrial captures, so its output may be incomplete"),
+        (answer(cut=True), "printed more than is captured, so its output may be incomplete"),
     ],
 )
 def test_a_failed_run_is_kept_with_its_reason_and_output(raw: Any, why: str) -> None:
@@ -245,7 +245,7 @@ def test_a_load_that_died_fails_the_run() -> None:
 
 def test_a_load_without_figures_fails_the_run() -> None:
     _, records = Bench(task("a"), load=True, executor=FakeExecutor(load_yaml=b"")).run()
-    assert "the background load's figures" in str(records[0].failure)
+    assert "the background load gave no figures" in str(records[0].failure)
 
 
 def test_a_suite_under_load_does_not_run_without_the_load() -> None:

@@ -205,7 +205,7 @@ class Around:
         elif not every:
             notes.append("energy is not measured: this machine has no RAPL, hwmon or battery counter")
         if not every and any(found[pattern] for pattern in INSTANTS):
-            notes.append("sensors of momentary power are not used: nothing is read during a run")
+            notes.append("sensors of instantaneous power are not used: nothing is read during a run")
         return usable, tuple(notes)
 
 

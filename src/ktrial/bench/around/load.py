@@ -100,9 +100,7 @@ class Background:
         try:
             throughput = _spin_rate(raw, run) if load is not None else _stress_ng_rate(raw)
         except BadRun as error:
-            return LoadEnded(
-                record=record, raw=raw, failure=f"cannot read the background load's figures: {error.message}"
-            )
+            return LoadEnded(record=record, raw=raw, failure=f"the background load gave no figures: {error.message}")
         return LoadEnded(record=record, raw=raw, throughput=throughput)
 
 
