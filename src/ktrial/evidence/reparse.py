@@ -19,16 +19,10 @@ from ktrial.results.model import StoredRun
 from ktrial.results.ports import Results
 from ktrial.watch.frames import read_frames
 
-#: Starts of the failure texts, present and former, of runs whose captured output was cut: no re-reading can repair that.
-_CUT = ("printed more than ktrial captures", "printed more than is captured")
+#: Start of the failure text of a run whose output was cut when it was captured, which no re-reading can repair.
+_CUT = "printed more than is captured"
 #: Starts of the failure texts of runs that were disturbed or void, or whose background load or arm failed.
-_AROUND_IT = (
-    "input during the run",
-    "the background load",
-    "cannot read the background load",
-    f"{VOID}: ",
-    f"{EJECTED}: ",
-)
+_AROUND_IT = ("input during the run", "the background load", f"{VOID}: ", f"{EJECTED}: ")
 #: Start of the reason if a record is invalid: a newer ktrial wrote it, or somebody changed it.
 BROKEN = "invalid run record"
 #: Outcomes that are measured from outside and not read from the output.
