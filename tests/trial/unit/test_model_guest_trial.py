@@ -95,7 +95,10 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
     [
         ({"guest": None}, "arm old: kernel is for trials in guests"),
         ({"arms": BUILT}, "nothing names its sources"),
-        ({"guest": GuestFile(kernel=KernelRecipe(tree="linux", set={"A B": "y"}))}, "[guest]: --set A B=y: expected SYMBOL=VALUE"),
+        (
+            {"guest": GuestFile(kernel=KernelRecipe(tree="linux", set={"A B": "y"}))},
+            "[guest]: --set A B=y: expected SYMBOL=VALUE",
+        ),
         (
             {"guest": RECIPE, "arms": {**BUILT, "b": ArmFile(kernel=KernelChange(patches=("http://x",)))}},
             "arm b: --pat",
