@@ -104,7 +104,7 @@ def test_files_are_compared_as_on_the_command_line() -> None:
     assert found.answer.split(":")[0].replace("\n", " ") in api.comparison_text(found, 200).replace("\n", " ")
     with pytest.raises(api.BadInput, match="an arm has no file"):
         api.compare_files({"stock": [before], "tuned": []})
-    with pytest.raises(api.BadInput, match="not a ktrial.comparison/1 document"):
+    with pytest.raises(api.BadInput, match=r"not a ktrial\.comparison/1 document"):
         api.read_comparison(b"{}")
 
 
