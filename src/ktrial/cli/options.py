@@ -51,7 +51,7 @@ metric_option = click.option(
     "metrics",
     multiple=True,
     metavar="SPEC",
-    help="Number to read from CMD's output: NAME:lower=REGEX or =$.PATH. Repeatable.",
+    help="Number to read from CMD's output: NAME:lower=REGEX or =$.PATH. Repeatable.  [time and memory of CMD]",
 )
 guard_option = click.option(
     "--guard",

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Apply a profile or settings as one transaction.")
 @settings_argument
-@click.option("--for", "for_", metavar="TIME", help="Revert after TIME (30s, 10m, 1h) unless confirmed.")
+@click.option(
+    "--for",
+    "for_",
+    metavar="TIME",
+    help="Revert after TIME (30s, 10m, 1h), even if this terminal closes; `ktrial confirm` keeps them.",
+)
 @click.option(
     "--confirm", metavar="TIME", help="Ask whether to keep the settings; revert after TIME without an answer."
 )

@@ -105,7 +105,7 @@ def command(
     \b
     ktrial bench quick
     ktrial bench margine -n 10 --label stock -o stock.json
-    ktrial bench -n 20 -- make -j4
+    ktrial bench -n 20 -- make -B -j4
     ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
     """
     from ktrial.bench.around.around_run import surroundings

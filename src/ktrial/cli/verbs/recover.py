@@ -11,7 +11,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
 
 
-@click.command(short_help="Finish an interrupted apply or revert.")
+@click.command(short_help="Undo what an interrupted command or trial left behind.")
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:

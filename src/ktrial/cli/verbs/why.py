@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from ktrial.tuning.origin.origin import Origin
 
 
-@click.command(short_help="Show who set a knob.")
+@click.command(short_help="Show who set a sysctl or another knob.")
 @click.argument("knobs", shell_complete=knob_names, nargs=-1, required=True, metavar="KNOB…")
 @json_option
 @click.pass_obj
 def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
-    """Show who set a knob: a file and line (and what it overrides), a daemon, ktrial itself, or nobody."""
+    """Show who set a knob: a file and line (and what it overrides), a daemon, ktrial itself, or nobody.
+
+    `ktrial doctor` lists every knob that differs from the kernel's default.
+    """
     from ktrial.kit.errors import UnknownName
     from ktrial.tuning.knobs.address import parse_address, selects
     from ktrial.tuning.knobs.find import find_knob
