@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes in JSON: a string when they are valid UTF-8 and no longer so than in base64, else `{"base64": "…"}`.
+//! Bytes in JSON: a string if they are valid UTF-8 and that is no longer than base64, otherwise
+//! `{"base64": "…"}`.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
@@ -9,22 +10,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::Write;
 use std::ops::Deref;
 
-/// Longest line of either side of the protocol, its newline included.
+/// Longest line of either side of the protocol, including its newline.
 pub const LINE_BYTES: usize = 4 << 20;
 
-/// Two digits for each byte.
+/// Formats bytes as two digits each.
 #[must_use]
 pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes
         .iter()
         .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             write!(text, "{byte:02x}").unwrap_or_default();
             text
         })
 }
 
-/// Bytes of a file.
+/// The bytes of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash, PartialOrd, Ord)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -49,7 +50,7 @@ impl From<&str> for Bytes {
 }
 
 impl Bytes {
-    /// The content for a message: trimmed text, shortened.
+    /// Formats the content for a message: as text, trimmed and shortened.
     #[must_use]
     pub fn brief(&self) -> String {
         let text = String::from_utf8_lossy(&self.0);
@@ -72,7 +73,8 @@ impl Serialize for Bytes {
     }
 }
 
-/// Whether a text as a JSON string is no longer than in base64: JSON writes a control character as up to six.
+/// Whether a text is no longer as a JSON string than in base64: JSON escapes control characters
+/// with up to six characters.
 fn is_short(text: &str) -> bool {
     let written = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
@@ -99,7 +101,7 @@ enum Either {
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let either = Either::deserialize(deserializer)
-            .map_err(|_| D::Error::custom("bytes are a string or {\"base64\": \"…\"}"))?;
+            .map_err(|_| D::Error::custom("expected a string or {\"base64\": \"…\"}"))?;
         match either {
             Either::Text(text) => Ok(Self(text.into_bytes())),
             Either::Encoded(encoded) => STANDARD

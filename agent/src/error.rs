@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a request can be answered with when it fails.
+//! Errors that a request is answered with.
 
 use serde::Serialize;
 use serde_json::{json, Map, Value};
 use std::fmt;
 
-/// Kinds of error of the protocol; their words are part of the format.
+/// The protocol's error kinds; their wire names are part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Not JSON, not an object, or no `id`/`do`.
     Malformed,
-    /// A line above the limit.
+    /// A line longer than the limit.
     Oversized,
     /// No such request.
     UnknownRequest,
@@ -19,13 +19,13 @@ pub enum Kind {
     BadRequest,
     /// The other side speaks another protocol version.
     Version,
-    /// Path or program outside the allow-list, or not for this role.
+    /// A path or program outside the allow-list, or a request that this role may not make.
     Forbidden,
     /// Needs root.
     Privilege,
     /// Another transaction holds the machine's lock.
     Busy,
-    /// The machine is not in the state that the request supposes.
+    /// The machine is not in the state that the request expects.
     Conflict,
     /// The journal cannot be written; nothing was changed.
     Journal,
@@ -33,28 +33,28 @@ pub enum Kind {
     Corrupt,
     /// No such transaction.
     NotFound,
-    /// Anything else the system refused.
+    /// Any other error of the system.
     Io,
 }
 
-/// A failed request: kind, what happened, what to do next.
+/// A failed request: its kind, what happened, and the next step.
 #[derive(Debug, Clone)]
 pub struct Error {
     /// Kind of error.
     pub kind: Kind,
-    /// What happened, naming file and value.
+    /// What happened, with the file and value.
     pub message: String,
-    /// The next step, where there is one.
+    /// The next step, if there is one.
     pub hint: Option<String>,
-    /// Typed particulars (the conflicting steps of a plan).
+    /// Machine-readable details, such as the conflicting steps of a plan.
     pub details: Option<Box<Value>>,
 }
 
-/// Result of anything that a request does.
+/// The result of every request.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error without hint.
+    /// Creates an error without a hint.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -64,26 +64,26 @@ impl Error {
         }
     }
 
-    /// The same error with a next step.
+    /// Adds the next step.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same error with typed particulars.
+    /// Adds machine-readable details.
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
         self.details = Some(Box::new(details));
         self
     }
 
-    /// The system refused an operation on a file.
+    /// Reports a failed operation on a file: "cannot WHAT PATH: ERROR".
     pub fn io(what: &str, path: impl fmt::Display, error: &std::io::Error) -> Self {
-        Self::new(Kind::Io, format!("{what} {path}: {error}"))
+        Self::new(Kind::Io, format!("cannot {what} {path}: {error}"))
     }
 
-    /// The error as the protocol's object.
+    /// Returns the error as the protocol's JSON object.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut object = Map::new();

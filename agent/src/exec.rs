@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs one command and tells how it ended: the `exec` request.
+//! The `exec` request: runs one command and reports how it ended.
 //!
-//! The command leads its own process group; what leaves it is found by the agent, which reaps all that it starts. A thread waits for it without reaping it, so that its number stays
-//! taken until the group has been killed (when it must be) and the moment of its end is exact however busy the
-//! reading of its output is.
+//! The command leads its own process group. The agent is the reaper of everything it starts, so it
+//! also finds processes that leave the group. A thread waits for the command without reaping it:
+//! the process ID stays taken until the group has been killed, if it must be, and the time of the
+//! end is exact however busy the agent is with output.
 
 mod request;
 pub(crate) mod stopped;
@@ -35,53 +36,50 @@ use stragglers::Watched;
 use streams::{Pause, Streams};
 
 const DEFAULT_CAPTURE_BYTES: usize = 1 << 20;
-/// How long a killed process may take to end. One that is stuck in a driver does not end at all.
+/// How long a killed process may take to end. One stuck in a driver never ends.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// How the command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Exit {
-    /// With this exit status.
+    /// It ended with this exit status.
     Status(i32),
-    /// By this signal.
+    /// This signal killed it.
     Signal(i32),
-    /// It could not be started, and why.
+    /// It could not be started, for this reason.
     Failed(String),
 }
 
-/// What came of it. What a command that was not started does not have is None.
+/// The result. Fields that need a started command are None if it was not started.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reply {
     /// How it ended.
     pub exit: Exit,
-    /// Whether its group was killed at the limit.
+    /// Whether its group was killed at the time limit.
     pub timed_out: bool,
-    /// Whether its group was told to end because the agent's input had ended.
+    /// Whether its group was asked to end because the agent's input had ended.
     pub hung_up: bool,
-    /// The first bytes of its output.
+    /// The beginning of its standard output.
     pub stdout: Bytes,
-    /// The first bytes of its error output.
+    /// The beginning of its standard error.
     pub stderr: Bytes,
-    /// Bytes of output produced.
+    /// Bytes written to standard output.
     pub stdout_total_bytes: u64,
-    /// Bytes of error output produced.
+    /// Bytes written to standard error.
     pub stderr_total_bytes: u64,
-    /// Nanoseconds of monotonic time from before the fork to the end of the command itself.
+    /// Monotonic time in nanoseconds from before the fork to the end of the command itself.
     pub wall_ns: Option<u64>,
-    /// What the command used.
+    /// Resources that the command used.
     pub rusage: Option<Usage>,
-    /// The network as read back.
+    /// The network's settings, as read back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Value>,
 }
 
-/// Resources used by the command and those descendants that it waited for.
+/// Resources used by the command and the descendants that it waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[allow(
-    missing_docs,
-    reason = "the fields are those of sys::Usage, which documents them"
-)]
+#[allow(missing_docs, reason = "sys::Usage documents the same fields")]
 pub struct Usage {
     pub user_us: u64,
     pub system_us: u64,
@@ -92,19 +90,20 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-/// Who asks for a command, as far as one that starts stopped is concerned.
+/// The head's part in a command that starts stopped.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
-    /// What lets it go.
+    /// What continues the command.
     pub told: Told,
-    /// Tells the number of a command that is stopped.
+    /// Reports the process ID of a stopped command.
     pub begun: &'a dyn Fn(i32) -> io::Result<()>,
 }
 
-/// Runs a command to its end or its limit. Its paths are looked up below `root`.
+/// Runs a command to its end or its time limit. Its paths are below `root`.
 ///
 /// # Errors
-/// The request makes no sense, or the system refused something after the command was started.
+///
+/// The request is invalid, or a system call failed after the command was started.
 pub fn run(root: &Root, request: &Request, head: Option<Head>) -> Result<Reply> {
     let limit = request::check(request, head.is_some())?;
     let started = match start(root, request) {
@@ -131,7 +130,7 @@ impl Reply {
     }
 }
 
-/// A command that runs.
+/// A running command.
 struct Started {
     child: Child,
     group: Pid,
@@ -142,21 +141,21 @@ struct Started {
     helper: Becomes,
 }
 
-/// The helper that becomes a command, by where it tells how that went.
+/// The helper process that becomes the command, and where it reports errors.
 enum Becomes {
-    /// There is none: it is the command from the beginning.
+    /// No helper: the process is the command from the start.
     Itself,
-    /// The one that makes a network.
+    /// The helper that creates a network.
     InNetwork(Helper),
-    /// The one that stops first.
+    /// The helper that stops first.
     Stopped(Refusal),
 }
 
-/// Starts the command; an error says why it could not be.
+/// Starts the command; an error says why it could not.
 fn start(root: &Root, request: &Request) -> std::result::Result<Started, String> {
     let directory = root.path(&request.directory);
     if !directory.is_dir() {
-        return Err(format!("the directory {} is not there", request.directory));
+        return Err(format!("{}: no such directory", request.directory));
     }
     let program = root.path(&request.argv[0]);
     let piped_or_null = if request.stdin.is_some() {
@@ -175,7 +174,7 @@ fn start(root: &Root, request: &Request) -> std::result::Result<Started, String>
         .process_group(0);
     let mut report = None;
     if request.cgroup.is_some() || request.cpus.is_some() {
-        let (read, write) = pipe().map_err(|error| format!("no pipe: {error}"))?;
+        let (read, write) = pipe().map_err(|error| format!("cannot create a pipe: {error}"))?;
         let cgroup = request
             .cgroup
             .as_deref()
@@ -193,7 +192,7 @@ fn start(root: &Root, request: &Request) -> std::result::Result<Started, String>
     }
     let began = Instant::now();
     let spawned = stragglers::spawn(&mut command);
-    // Closes our end of the report, so that reading it ends.
+    // Closes our end of the report pipe, so that reading it ends.
     drop(command);
     let (child, watched) = spawned.map_err(|error| explain(request, program.exists(), report, &error))?;
     let started =
@@ -201,12 +200,12 @@ fn start(root: &Root, request: &Request) -> std::result::Result<Started, String>
     Ok(Started { helper, ..started })
 }
 
-/// The command, or the helper that becomes it; an error says why there is none.
+/// Returns the command, or the helper that becomes it.
 fn command_of(request: &Request, program: &Path) -> std::result::Result<(Command, Becomes), String> {
     if let Some(network) = &request.network {
         let server = request.server.as_ref();
         let (command, helper) = Helper::running(network, &program.to_string_lossy(), &request.argv, server)
-            .map_err(|error| format!("no helper for a network: {error}"))?;
+            .map_err(|error| format!("cannot start a helper for the network: {error}"))?;
         return Ok((command, Becomes::InNetwork(helper)));
     }
     if request.stopped {
@@ -231,11 +230,11 @@ fn open_group(root: &Root, folder: &str) -> std::result::Result<File, String> {
         .map_err(|error| format!("cannot enter the control group {folder}: {error}"))
 }
 
-/// Why the command could not be started, naming the step that failed.
+/// Says why the command could not be started, and which step failed.
 fn explain(request: &Request, program_exists: bool, report: Option<File>, error: &io::Error) -> String {
     let mut step = Vec::new();
     if let Some(report) = report {
-        // An unreadable report leaves the general message below.
+        // If the report cannot be read, the general message below applies.
         report.take(1).read_to_end(&mut step).unwrap_or_default();
     }
     let program = &request.argv[0];
@@ -253,13 +252,13 @@ fn explain(request: &Request, program_exists: bool, report: Option<File>, error:
             )
         }
         _ if program_exists && error.kind() == io::ErrorKind::NotFound => {
-            format!("cannot start {program}: the interpreter or loader that it names is not there")
+            format!("cannot start {program}: its interpreter or loader does not exist")
         }
         _ => format!("cannot start {program}: {error}"),
     }
 }
 
-/// Has a thread wait for the child; the pipe closes at its end.
+/// Starts a thread that waits for the child; the pipe closes when the child ends.
 fn watch(mut child: Child, watched: Watched, began: Instant) -> io::Result<Started> {
     let group = Pid::from_child(&child);
     let waiting = pipe().and_then(|(ended, alive)| {
@@ -293,7 +292,7 @@ fn watch(mut child: Child, watched: Watched, began: Instant) -> io::Result<Start
 }
 
 impl Becomes {
-    /// The network of a command that a helper became; an error says why it did not.
+    /// Returns the network of the command that the helper became; an error says why it could not.
     fn outcome(&mut self, request: &Request, root: &Root) -> std::result::Result<Option<Value>, String> {
         match self {
             Self::Itself => Ok(None),
@@ -317,12 +316,12 @@ impl Started {
     fn signal(&self, program: &str, signal: Signal) -> Result<()> {
         match kill_process_group(self.group, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(error) => Err(Error::io("cannot kill", program, &error.into())),
+            Err(error) => Err(Error::io("kill", program, &error.into())),
         }
     }
 
-    /// Where the command is to wait: tells its number, and lets it go at the next request. `Ended` where it runs then,
-    /// or has ended.
+    /// If the command starts stopped, reports its process ID and continues it at the next request.
+    /// Returns `Ended` if it runs then, or has ended.
     fn hold(&mut self, head: Option<Head>, deadline: Instant) -> io::Result<Pause> {
         let (Becomes::Stopped(_), Some(head)) = (&self.helper, head) else {
             return Ok(Pause::Ended);
@@ -341,7 +340,7 @@ impl Started {
         Ok(pause)
     }
 
-    /// Carries the streams to the end of the command or to its limit.
+    /// Carries the streams until the command ends or reaches its time limit.
     fn finish(
         mut self,
         root: &Root,
@@ -356,11 +355,11 @@ impl Started {
         };
         let capture = request.capture_bytes.unwrap_or(DEFAULT_CAPTURE_BYTES);
         let mut streams = Streams::new(&mut self.child, request.stdin.as_ref(), capture)
-            .map_err(failed("cannot read the output of"))?;
-        let reading = "cannot read the output of";
+            .map_err(failed("read the output of"))?;
+        let reading = "read the output of";
         let deadline = self.began + limit;
         let input = request.while_connected.then(io::stdin);
-        let let_go = self.hold(head, deadline).map_err(failed("cannot hold"))?;
+        let let_go = self.hold(head, deadline).map_err(failed("hold"))?;
         let mut pause = let_go;
         if let_go == Pause::Ended {
             pause = streams
@@ -368,7 +367,7 @@ impl Started {
                 .map_err(failed(reading))?;
         }
         let hung_up = pause == Pause::HungUp;
-        // One that is stopped does nothing about being told to end.
+        // A stopped command cannot react to SIGTERM.
         if hung_up && let_go == Pause::Ended {
             self.signal(program, Signal::TERM)?;
             let deadline = Instant::now() + GRACE;
@@ -387,25 +386,23 @@ impl Started {
         let all_ended = !(hung_up || timed_out) || self.watched.kill(root, GRACE);
         if pause != Pause::Ended || !all_ended {
             let message = format!(
-                "{program} (process {}) was killed and does not end with all its descendants",
+                "cannot end {program} (process {}) and its descendants: SIGKILL had no effect",
                 self.child.id()
             );
             return Err(Error::new(Kind::Io, message)
-                .hint("It hangs in the kernel: see its /proc/PID/stack as root."));
+                .hint("it hangs in the kernel; as root, read its /proc/PID/stack"));
         }
         streams.drain();
         let waited = self
             .waiter
             .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the waiting thread broke")));
-        let wall = waited
-            .map_err(failed("cannot wait for"))?
-            .duration_since(self.began);
-        let (status, usage) = sys::wait4(self.child.id()).map_err(failed("cannot wait for"))?;
+            .unwrap_or_else(|_| Err(io::Error::other("the waiting thread crashed")));
+        let wall = waited.map_err(failed("wait for"))?.duration_since(self.began);
+        let (status, usage) = sys::wait4(self.child.id()).map_err(failed("wait for"))?;
         self.watched.reap(root);
         let network = match self.helper.outcome(request, root) {
             Ok(network) => network,
-            // A helper that was killed had no word to say.
+            // A helper that was killed could not report anything.
             Err(_) if status.signal().is_some() => None,
             Err(why) => {
                 return Ok(Reply {
@@ -418,7 +415,7 @@ impl Started {
         let exit = match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Status(code),
             (None, Some(signal)) => Exit::Signal(signal),
-            (None, None) => Exit::Failed(format!("ended in an unknown way: {status}")),
+            (None, None) => Exit::Failed(format!("unknown exit status: {status}")),
         };
         Ok(Reply {
             exit,

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbered points at which a test build dies or stops: before and after each write to the machine, each journal append
-//! and each fsync. Without the feature `fault-injection` every function here is empty.
+//! Numbered points at which a test build dies or stops: before and after each write to the machine,
+//! each journal append and each fsync. Without the feature `fault-injection` these functions do
+//! nothing.
 
 #[cfg(not(feature = "fault-injection"))]
 mod points {
-    /// A place at which a test build may die or stop.
+    /// Marks a point at which a test build may die or stop.
     pub fn point() {}
 
-    /// A file that a power cut would take away until it and its folder entry are synced.
+    /// Records a file that a power cut would remove until it and its folder entry are synced.
     pub fn created(_path: &std::path::Path) {}
 
-    /// So many bytes of a file would survive a power cut.
+    /// Records how many bytes of a file would survive a power cut.
     pub fn synced(_path: &std::path::Path, _length: u64) {}
 
-    /// The entries of a folder would survive a power cut.
+    /// Records that the entries of a folder would survive a power cut.
     pub fn folder_synced(_folder: &std::path::Path) {}
 }
 
@@ -25,7 +26,7 @@ mod points {
     use std::path::{Path, PathBuf};
     use std::sync::{Mutex, OnceLock};
 
-    /// What a power cut would leave of a file.
+    /// The part of a file that a power cut would leave.
     #[derive(Debug, Default, Clone, Copy)]
     struct Durable {
         length: u64,
@@ -58,12 +59,12 @@ mod points {
         })
     }
 
-    /// Reads the environment; to be called before it is cleared.
+    /// Reads the environment; must be called before it is cleared.
     pub fn init() {
         drop(faults().lock());
     }
 
-    /// A place at which a test build may die or stop.
+    /// Marks a point at which a test build may die or stop.
     pub fn point() {
         let mut faults = faults().lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         faults.passed += 1;
@@ -91,13 +92,13 @@ mod points {
         }
     }
 
-    /// A file that a power cut would take away until it and its folder entry are synced.
+    /// Records a file that a power cut would remove until it and its folder entry are synced.
     pub fn created(path: &Path) {
         let mut faults = faults().lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         faults.files.insert(path.to_owned(), Durable::default());
     }
 
-    /// So many bytes of a file would survive a power cut.
+    /// Records how many bytes of a file would survive a power cut.
     pub fn synced(path: &Path, length: u64) {
         let mut faults = faults().lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let durable = faults.files.entry(path.to_owned()).or_insert(Durable {
@@ -107,7 +108,7 @@ mod points {
         durable.length = length;
     }
 
-    /// The entries of a folder would survive a power cut.
+    /// Records that the entries of a folder would survive a power cut.
     pub fn folder_synced(folder: &Path) {
         let mut faults = faults().lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for (path, durable) in &mut faults.files {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first process of a guest: mounts, loads modules, runs what the job says, hands over its output, ends the guest.
+//! The first process of a guest: mounts file systems, loads modules, runs the job's programs, sends
+//! their output, and ends the guest.
 //!
-//! Everything that it says goes over a serial port of its own, in the frames of `docs/formats.md`; the kernel's console is the kernel's alone.
+//! It sends everything over a serial port of its own, in the frames of `docs/formats.md`; the
+//! console is left to the kernel.
 
 mod frames;
 mod machine;
@@ -18,13 +20,14 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The name that the kernel starts the first process by.
+/// The name under which the kernel starts the first process.
 const FIRST: &str = "/init";
-/// What it is to do.
+/// The job file.
 pub(crate) const JOB: &str = "/ktrial/job.json";
-/// What the head would say, where nobody talks to the guest: the same frames.
+/// The head's frames, for a guest that runs without a head.
 const SCRIPT: &str = "/ktrial/script";
-/// The serial port beside the console's: the second of a PC, a card where the board has a console of its own.
+/// The serial port next to the console's: the second one of a PC, or an extra card if the board has
+/// its own console.
 const LINE: &str = if cfg!(target_arch = "x86_64") {
     "/dev/ttyS1"
 } else {
@@ -34,28 +37,28 @@ const LINE: &str = if cfg!(target_arch = "x86_64") {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Job {
-    /// What runs, one after the other, until one fails.
+    /// Programs to run one after the other, until one fails.
     programs: Vec<Program>,
-    /// Modules in the order of loading.
+    /// Modules, in the order of loading.
     modules: Vec<String>,
-    /// Type of the file system whose image is put on a disk in memory.
+    /// Type of the file system whose image is put on a RAM disk.
     disk: Option<String>,
-    /// How long the guest rests before the programs start.
+    /// How long the guest waits before it starts the programs.
     settle_s: u64,
-    /// Whether the head then opens sessions, and ends the guest itself.
+    /// Whether the head then opens sessions and ends the guest itself.
     sessions: bool,
-    /// Whether what the head would say lies here, word for word, instead.
+    /// Whether to read the head's frames from a file instead.
     script: bool,
 }
 
-/// Whether this process is the first one of a guest's.
+/// Whether this process is the first one of a guest.
 #[must_use]
 pub fn is_first() -> bool {
     let named = std::env::args_os().next().is_some_and(|name| name == FIRST);
     named && std::process::id() == 1 && Path::new(JOB).exists()
 }
 
-/// Does what the job says. Does not return: the guest ends with it.
+/// Runs the job. Never returns: the guest ends with it.
 pub fn main() -> ! {
     machine::mount_all();
     if let Err(error) = work() {

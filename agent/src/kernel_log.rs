@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's log with the numbers of its records, by which one can tell what is new and whether some was lost.
+//! The kernel's log with record numbers, which show what is new and whether records were lost.
 
 use crate::bytes::Bytes;
 use crate::root::Root;
@@ -8,31 +8,32 @@ use rustix::io::Errno;
 use serde::Serialize;
 use std::io;
 
-/// Gives one record at a time, each with its number.
+/// Returns one record per read, with its number.
 pub const DEVICE: &str = "/dev/kmsg";
 
-/// Most text of a reply. Twice as much would still fit a line in base64.
+/// Most text of a reply. Twice as much would still fit into a line in base64.
 const TEXT_LIMIT_BYTES: usize = 1 << 20;
-/// Longer than any record: the kernel refuses to read one into less.
+/// Longer than any record; the kernel refuses to read a record into a smaller buffer.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// What the log holds.
+/// The content of the log.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelLog {
-    /// Number of the oldest record that is still there; null of an empty log.
+    /// Number of the oldest record that still exists; null if the log is empty.
     oldest: Option<u64>,
-    /// Number of the newest.
+    /// Number of the newest record.
     newest: Option<u64>,
-    /// The wanted records as the device gives them.
+    /// The requested records, as the device returns them.
     log: Bytes,
-    /// Whether the newest of the wanted ones are missing, for there were too many.
+    /// Whether the newest of the requested records are missing because there were too many.
     truncated: bool,
 }
 
-/// The log. Of the records from number `from` on also the text; of none where that is missing.
+/// Reads the log. The text contains the records from number `from` on; it is empty without `from`.
 ///
 /// # Errors
-/// The session may not read it, or the kernel keeps none.
+///
+/// The session may not read the log, or the kernel keeps none.
 pub fn read(root: &Root, from: Option<u64>) -> io::Result<KernelLog> {
     let mut found = KernelLog::default();
     if !root.is_real() {
@@ -48,7 +49,8 @@ pub fn read(root: &Root, from: Option<u64>) -> io::Result<KernelLog> {
         match rustix::io::read(&device, &mut buffer) {
             Ok(0) | Err(Errno::AGAIN) => return Ok(found),
             Ok(length) => found.take(&buffer[..length], from),
-            // Overwritten while it was to be read: the next read goes on with the oldest that is there.
+            // Overwritten before it was read: the next read continues with the oldest remaining
+            // record.
             Err(Errno::PIPE | Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -73,7 +75,8 @@ impl KernelLog {
     }
 }
 
-/// Records of a file that stands for the device: a line, and those after it that begin with a blank.
+/// Splits a file that stands for the device into records: a line, and the lines after it that begin
+/// with a blank.
 fn records_of(text: &[u8]) -> Vec<&[u8]> {
     let mut records = Vec::new();
     let mut start = 0;
@@ -86,7 +89,7 @@ fn records_of(text: &[u8]) -> Vec<&[u8]> {
     records
 }
 
-/// The number in `PRIORITY,NUMBER,MICROSECONDS,FLAGS…;TEXT`.
+/// Parses the number in `PRIORITY,NUMBER,MICROSECONDS,FLAGS…;TEXT`.
 fn number_of(record: &[u8]) -> Option<u64> {
     let number = record.split(|byte| *byte == b',').nth(1)?;
     std::str::from_utf8(number).ok()?.parse().ok()

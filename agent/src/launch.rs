@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The start of the head by root: nothing that somebody else can change runs as root, and the head runs as root only where
-//! nobody asked for root on their own behalf.
+//! Starts the head when root runs ktrial: root runs nothing that others can change, and the head
+//! stays root only if root itself started it.
 
 mod lend;
 mod own;
@@ -17,9 +17,10 @@ use std::process::Command;
 pub use lend::serve as lend;
 use user::User;
 
-/// Tells the head that it was started here; where root was given up, the number of the socket that lends it.
+/// Tells the head that this program started it; its value is the descriptor of the socket that
+/// lends root, or "root".
 const LAUNCHED: &str = "KTRIAL_LAUNCHED";
-/// What would lead the user's programs to places of root's, or to those that another user chose.
+/// Variables that would lead the user's programs to folders of root, or of another user.
 const DROPPED: [&str; 6] = ["PYTHON", "LD_", "XDG_", "SUDO_", "DOAS_", "PKEXEC_"];
 const DROPPED_NAMES: [&str; 8] = [
     "TMPDIR",
@@ -32,17 +33,22 @@ const DROPPED_NAMES: [&str; 8] = [
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 
-/// Becomes `program`: as the user `uid`, with a helper that lends root, or as root where there is none.
-/// `own` is what must be root's alone, with all that lies in it, as must be what the interpreter in `program` imports.
+/// Becomes `program`: as the user `uid`, with a helper that lends root, or as root if `uid` is
+/// none. Only root may be able to change `own`, everything in it, and whatever the interpreter in
+/// `program` imports.
 ///
 /// # Errors
-/// Not root, or something can be changed by somebody else: nothing was started.
+///
+/// The process isn't root, or others can change something that would run; nothing was started.
 pub fn launch(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Result<()> {
     let Some((name, arguments)) = program.split_first() else {
-        return Err(Error::new(Kind::BadRequest, "no program to start"));
+        return Err(Error::new(Kind::BadRequest, "expected a program to start"));
     };
     if !rustix::process::geteuid().is_root() {
-        return Err(Error::new(Kind::Privilege, "only root has root to give up").hint("run  ./ktrial …"));
+        return Err(
+            Error::new(Kind::Privilege, "cannot drop root: this process is not root")
+                .hint("run `./ktrial` instead"),
+        );
     }
     let itself = std::env::current_exe().map_err(|error| Error::io("find", "/proc/self/exe", &error))?;
     own::check(&itself)?;
@@ -53,7 +59,7 @@ pub fn launch(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Result
     own::check_trees(&trees)?;
     let mut command = Command::new(name);
     command.args(arguments);
-    // Open until the program has it.
+    // Stays open until the program has it.
     let lent = match uid {
         None => {
             command.env(LAUNCHED, "root");
@@ -66,11 +72,12 @@ pub fn launch(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Result
     Err(Error::io("start", Path::new(name).display(), &error))
 }
 
-/// Gives root up for good, and whatever else this process was started with, all but the end of the helper that lends it.
+/// Drops root for good, with everything else that this process inherited, except for its end of the
+/// helper's socket.
 fn become_user(user: &User, command: &mut Command) -> Result<OwnedFd> {
-    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("{what}: {error}"));
+    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("cannot {what}: {error}"));
     let lent = lend::start()?;
-    sys::close_at_exec(&lent).map_err(|error| failed("leave the open files of root", error))?;
+    sys::close_at_exec(&lent).map_err(|error| failed("close root's open files", error))?;
     user.become_them()
         .map_err(|error| failed(&format!("become {}", user.name), error))?;
     set_environment(command, user, lent.as_raw_fd());

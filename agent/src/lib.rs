@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The half of ktrial that touches a machine. `docs/formats.md` describes its protocol, plans and journal.
+//! The half of ktrial that touches the machine. `docs/formats.md` describes its protocol, plans and
+//! journal.
 
 pub mod bytes;
 pub mod error;

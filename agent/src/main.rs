@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Command line of the agent.
+//! The agent's command line.
 
 use std::process::ExitCode;
 

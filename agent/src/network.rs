@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network of its own: two namespaces with a link between them that may delay, lose and slow down.
+//! A private network: two namespaces joined by a link that can add delay, loss and a rate limit.
 //!
-//! Without any of these the two ends are one pair of devices. With them a third namespace lies between, the wire: it
-//! forwards, and its two devices have netem. So the ends' own queue disciplines are free, and what the wire holds back
-//! counts for neither end as unsent. Namespaces have no name; they vanish with the last process or socket in them.
+//! Without these the two ends are one pair of devices. With them, a third namespace between the
+//! ends is the wire: it forwards packets, and its two devices use netem. This leaves the ends' own
+//! queue disciplines free, and packets that the wire holds don't count as unsent at either end. The
+//! namespaces are unnamed and vanish with the last process or socket in them.
 
 mod helper;
 mod listening;
@@ -31,7 +32,7 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const WIRE_TO_CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 const WIRE_TO_SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 254);
-/// Numbers of the devices: the only one of an end, and those of the wire.
+/// Interface numbers: the only device of an end, and the two of the wire.
 const OWN: u32 = 7;
 const OWN_END: End = End {
     name: "ktrial",
@@ -40,25 +41,25 @@ const OWN_END: End = End {
 const TO_CLIENT: u32 = 7;
 const TO_SERVER: u32 = 8;
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-/// How long a device may take to run, a connection to be made, a server to listen.
+/// How long a device may take to come up, a connection to open, or a server to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
-const NOTHING_EMULATED: &str = "or leave delay_us, loss_ppm and rate_bytes_per_s at 0";
+const NOTHING_EMULATED: &str = "or set delay_us, loss_ppm and rate_bytes_per_s to 0";
 
-/// What lies between the two ends.
+/// The network between the two ends.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
-    /// Congestion control of both ends; the machine's when missing.
+    /// Congestion control of both ends [default: the machine's].
     pub congestion: Option<String>,
-    /// Queue discipline of both ends' devices; what the kernel gives them when missing.
+    /// Queue discipline of both ends' devices [default: the kernel's].
     pub qdisc: Option<String>,
-    /// Added to each round trip.
+    /// Delay added to each round trip.
     pub delay_us: u32,
-    /// Packets of a million that are lost, in either direction.
+    /// Packets per million that are lost, in each direction.
     pub loss_ppm: u32,
-    /// Bytes that pass per second, in either direction; 0: no limit.
+    /// Bytes per second, in each direction; 0 for no limit.
     pub rate_bytes_per_s: u64,
-    /// Packets that the wire holds, in either direction.
+    /// Packets that the wire can hold, in each direction.
     pub limit_packets: u32,
 }
 
@@ -79,7 +80,8 @@ impl Network {
     /// Checks each field against its limits.
     ///
     /// # Errors
-    /// A field is outside.
+    ///
+    /// A field is out of range.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(Kind::BadRequest, message));
         for (field, name) in [("congestion", &self.congestion), ("qdisc", &self.qdisc)] {
@@ -89,7 +91,9 @@ impl Network {
                 (1..=15).contains(&name.len()) && name.bytes().all(plain)
             };
             if let Some(name) = name.as_ref().filter(|name| !good(name)) {
-                return refuse(format!("`{field}` is {name:?}: give the kernel's name of one"));
+                return refuse(format!(
+                    "{field}: expected a name that the kernel knows, got {name:?}"
+                ));
             }
         }
         let ranges = [
@@ -100,33 +104,34 @@ impl Network {
         ];
         for (field, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
-                return refuse(format!("`{field}` is {value}: give {least} to {most}"));
+                return refuse(format!("{field}: expected {least} to {most}, got {value}"));
             }
         }
         if (1..1000).contains(&self.rate_bytes_per_s) {
-            return refuse("`rate_bytes_per_s` is below 1000: give 0 for no limit".to_owned());
+            return refuse("rate_bytes_per_s: expected at least 1000, or 0 for no limit".to_owned());
         }
         Ok(())
     }
 
-    /// Whether there is a wire that does something to packets.
+    /// Whether the network has a wire that changes how packets pass.
     fn has_wire(&self) -> bool {
         self.delay_us > 0 || self.loss_ppm > 0 || self.rate_bytes_per_s > 0
     }
 }
 
-/// The network as it was made.
+/// A network that has been created.
 #[derive(Debug)]
 struct Made {
     client: Place,
     server: Place,
-    /// To be kept as long as the network is needed: nothing else holds the wire.
+    /// Must be kept while the network is in use: nothing else holds the wire.
     wire: Option<Place>,
-    /// What is in force, as read back.
+    /// The settings in force, as read back.
     identity: Value,
 }
 
-/// Makes the network. The calling thread is the only one of its process, and is left at the server's end.
+/// Creates the network. The calling thread must be the only one of its process; it ends up at the
+/// server's end.
 fn make(network: &Network) -> Result<Made> {
     let root = Root::new("/");
     let carried = settings::of_machine(&root);
@@ -177,7 +182,7 @@ fn make(network: &Network) -> Result<Made> {
     })
 }
 
-/// Puts a wire between the two ends.
+/// Creates the wire between the two ends.
 fn join_by_wire(network: &Network, client: &mut Place, server: &mut Place) -> Result<Place> {
     const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
     namespace::enter_next()?;
@@ -187,12 +192,12 @@ fn join_by_wire(network: &Network, client: &mut Place, server: &mut Place) -> Re
         ("server", TO_SERVER, WIRE_TO_SERVER, SERVER, server),
     ];
     for (name, index, at_wire, at_end, end) in ends {
-        // As on a real wire, a packet that is lost is one segment.
+        // As on a real wire, a lost packet is one segment.
         pair(&mut wire, End { name, index }, end, OWN_END, Some(1))?;
         address(&mut wire, index, at_wire, at_end)?;
         address(end, OWN, at_end, at_wire)?;
         let routed = end.netlink.add_default_route(OWN, at_wire);
-        routed.map_err(|error| Error::io("cannot route to", at_wire, &error))?;
+        routed.map_err(|error| Error::io("add a route to", at_wire, &error))?;
         set_qdisc(
             &mut wire,
             index,
@@ -202,22 +207,22 @@ fn join_by_wire(network: &Network, client: &mut Place, server: &mut Place) -> Re
     }
     std::fs::write(Root::new("/").path(FORWARD), "1").map_err(|error| {
         Error::io("cannot write", FORWARD, &error).hint(format!(
-            "run it where that file can be written, {NOTHING_EMULATED}"
+            "run ktrial where that file is writable, {NOTHING_EMULATED}"
         ))
     })?;
     Ok(wire)
 }
 
-/// Makes a pair of devices.
+/// Creates a pair of devices.
 fn pair(here: &mut Place, own: End, there: &Place, other: End, most_segments: Option<u32>) -> Result<()> {
     let made = here
         .netlink
         .make_pair(own, other, there.namespace.as_fd(), most_segments);
     made.map_err(|error| {
-        let refused = Error::io("cannot make", "a pair of network devices (veth)", &error);
+        let refused = Error::io("create", "a pair of network devices (veth)", &error);
         match error.raw_os_error() {
             Some(libc::EOPNOTSUPP) => {
-                refused.hint("the kernel needs veth: as root, `modprobe veth` (CONFIG_VETH)")
+                refused.hint("as root, run `modprobe veth` (kernel option CONFIG_VETH)")
             }
             Some(libc::EPERM) => refused.hint(namespace::HINT),
             _ => refused,
@@ -225,14 +230,14 @@ fn pair(here: &mut Place, own: End, there: &Place, other: End, most_segments: Op
     })
 }
 
-/// Gives a device its address and switches it on; the loopback device too.
+/// Gives a device its address and brings it up, with the loopback device.
 fn address(place: &mut Place, index: u32, own: Ipv4Addr, peer: Ipv4Addr) -> Result<()> {
     let netlink = &mut place.netlink;
     netlink
         .up(netlink::LOOPBACK)
         .and_then(|()| netlink.add_address(index, own, peer))
         .and_then(|()| netlink.up(index))
-        .map_err(|error| Error::io("cannot switch on the device of", own, &error))
+        .map_err(|error| Error::io("bring up the device of", own, &error))
 }
 
 fn wait_until_running(place: &mut Place, index: u32) -> Result<()> {
@@ -245,10 +250,10 @@ fn wait_until_running(place: &mut Place, index: u32) -> Result<()> {
                 let seconds = PATIENCE.as_secs();
                 return Err(Error::new(
                     Kind::Io,
-                    format!("the network's devices do not run after {seconds} s"),
+                    format!("the network's devices are still down after {seconds} s"),
                 ));
             }
-            Err(error) => return Err(Error::io("cannot ask for device", index, &error)),
+            Err(error) => return Err(Error::io("query device", index, &error)),
         }
     }
 }
@@ -263,11 +268,11 @@ fn set_qdisc(place: &mut Place, index: u32, kind: &str, options: Option<&[u8]>) 
     let other = if kind == qdisc::NETEM {
         NOTHING_EMULATED
     } else {
-        "or ask for another one"
+        "or choose another one"
     };
-    let message = format!("this kernel has no queue discipline {kind} (module sch_{kind})");
+    let message = format!("the kernel lacks the queue discipline {kind} (module sch_{kind})");
     let option = format!("CONFIG_NET_SCH_{}", kind.to_uppercase());
-    let hint = format!("as root, `modprobe sch_{kind}` (the kernel needs {option}), {other}");
+    let hint = format!("as root, run `modprobe sch_{kind}` (kernel option {option}), {other}");
     Err(Error::new(Kind::Io, message).hint(hint))
 }
 
@@ -278,7 +283,7 @@ fn read_qdisc(place: &mut Place, index: u32) -> Result<Value> {
 }
 
 impl Made {
-    /// Makes a congestion control the default of both ends. The caller is left at the client's end.
+    /// Sets the default congestion control of both ends. The caller ends up at the client's end.
     fn set_congestion(&mut self, name: Option<&str>) -> Result<()> {
         let root = Root::new("/");
         for place in [&self.server, &self.client] {
@@ -294,31 +299,32 @@ impl Made {
         Ok(())
     }
 
-    /// Puts the congestion control that is in force into the identity.
+    /// Records the congestion control in force.
     fn identify_congestion(&mut self, name: &str) {
         self.identity["congestion_version"] = version(&Root::new("/"), name);
         self.identity["congestion"] = json!(name);
     }
 }
 
-/// Why a congestion control cannot be had.
+/// Explains why a congestion control is not available.
 fn no_congestion(root: &Root, name: &str, error: &io::Error) -> Error {
     const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let refused = Error::io("cannot set the congestion control", name, error);
     match error.raw_os_error() {
         Some(libc::ENOENT) => {
             let available = root.read_text(AVAILABLE).unwrap_or_default();
-            let message = format!("the congestion control {name} is not available; there are: {available}");
-            Error::new(Kind::Io, message).hint(format!("as root, `modprobe tcp_{name}`"))
+            let message = format!("the kernel lacks the congestion control {name}; it has {available}");
+            Error::new(Kind::Io, message).hint(format!("as root, run `modprobe tcp_{name}`"))
         }
         Some(libc::EPERM) => {
-            refused.hint("the kernel keeps it for root: add it to net.ipv4.tcp_allowed_congestion_control")
+            refused.hint("the kernel reserves it for root; add it to net.ipv4.tcp_allowed_congestion_control")
         }
         _ => refused,
     }
 }
 
-/// What the module of a congestion control says of itself; null where it says nothing (mostly: part of the kernel).
+/// Returns the version of a congestion control's module; null fields if it has none, as usually
+/// when it is built in.
 fn version(root: &Root, name: &str) -> Value {
     let said = |file: &str| root.read_text(&format!("/sys/module/tcp_{name}/{file}")).ok();
     json!({"version": said("version"), "srcversion": said("srcversion")})

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whom the kernel kills last when memory runs out: the head and the root session, which put the machine back.
+//! The order in which the kernel kills processes when memory runs out: last the head and the root
+//! session, which restore the machine.
 //!
-//! What they start is as exposed as they were before.
+//! Their children keep the scores that they would have had anyway.
 
 use crate::error::{Error, Kind, Result};
 use std::fs;
 use std::io;
 use std::sync::Mutex;
 
-/// Killed only after nearly everything else; not -1000, which a leak of our own could not be stopped with.
+/// Killed only after nearly everything else. Not -1000, so that the kernel can still stop a memory
+/// leak of our own.
 pub const PROTECTED: i32 = -900;
 const LEAST: i32 = -1000;
 const MOST: i32 = 1000;
 const OWN: &str = "self";
 
-/// The score that this process had before it was protected.
+/// The score of this process before it was protected.
 static BEFORE: Mutex<Option<i32>> = Mutex::new(None);
 
 fn file(process: &str) -> String {
@@ -23,15 +25,19 @@ fn file(process: &str) -> String {
 
 fn score(process: &str) -> io::Result<i32> {
     let text = fs::read_to_string(file(process))?;
-    text.trim()
-        .parse()
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is no number")))
+    text.trim().parse().map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("expected a number, got {text:?}"),
+        )
+    })
 }
 
-/// Protects this session and the process of its head. The score that the head had before.
+/// Protects this session and the head's process. Returns the head's previous score.
 ///
 /// # Errors
-/// There is no such process, or this root may not lower a score.
+///
+/// There is no such process, or root may not lower a score here.
 pub fn protect(process: u32) -> Result<i32> {
     let own = score(OWN).map_err(|error| failed(OWN, &error))?;
     let before = set(process, PROTECTED)?;
@@ -41,13 +47,14 @@ pub fn protect(process: u32) -> Result<i32> {
     Ok(before)
 }
 
-/// Gives a process this score. The one that it had before.
+/// Sets the score of a process and returns the previous one.
 ///
 /// # Errors
-/// The score is none, there is no such process, or this root may not lower it.
+///
+/// The score is out of range, there is no such process, or root may not lower its score here.
 pub fn set(process: u32, wanted: i32) -> Result<i32> {
     if process == 0 || !(LEAST..=MOST).contains(&wanted) {
-        let message = format!("process {process}, score {wanted}: a score is from {LEAST} to {MOST}");
+        let message = format!("score of process {process}: expected {LEAST} to {MOST}, got {wanted}");
         return Err(Error::new(Kind::BadRequest, message));
     }
     let name = process.to_string();
@@ -56,10 +63,12 @@ pub fn set(process: u32, wanted: i32) -> Result<i32> {
     Ok(before)
 }
 
-/// Exposes this process, and what it starts, at least so much. Anybody may.
+/// Raises the score of this process, and of its future children, to at least `wanted`. Needs no
+/// privileges.
 ///
 /// # Errors
-/// The score is none.
+///
+/// The score is invalid.
 pub fn expose(wanted: i32) -> Result<()> {
     let raised = score(OWN).and_then(|now| {
         if now < wanted {
@@ -86,12 +95,13 @@ fn failed(process: &str, error: &io::Error) -> Error {
     )
 }
 
-/// As long as it lives, this process and what it starts are as exposed as before it was protected.
+/// Restores the score from before the protection, for this process and its new children, while this
+/// value lives.
 #[derive(Debug)]
 pub struct Exposed(bool);
 
 impl Exposed {
-    /// From now on.
+    /// Begins the exposure.
     #[must_use]
     pub fn begin() -> Self {
         let known = *BEFORE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -117,7 +127,7 @@ mod tests {
     fn a_process_has_the_score_that_it_is_given() {
         let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let before = score(&other.id().to_string()).unwrap();
-        // Anybody may raise a score.
+        // Raising a score needs no privileges.
         assert_eq!(set(other.id(), 900).unwrap(), before);
         assert_eq!(score(&other.id().to_string()).unwrap(), 900);
         assert_eq!(set(other.id(), 1001).unwrap_err().kind, Kind::BadRequest);

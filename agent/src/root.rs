@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The file tree that the agent looks at: the machine's own, or a fake or mounted one below a folder.
+//! The file tree that the agent works on: the machine's own, or a fake or mounted one below a
+//! folder.
 //!
-//! `/proc`, `/sys` and `/etc` are spelled only in requests, in catalog data and in [`Root`]'s callers as
-//! absolute paths of the machine; `Root` alone turns them into paths that are opened.
+//! Requests, the catalog and callers of [`Root`] use absolute paths of the machine, such as
+//! `/proc`, `/sys` and `/etc`. Only `Root` turns them into paths to open.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the machine's `/` is.
+/// A folder that stands for the machine's `/`.
 #[derive(Debug, Clone)]
 pub struct Root {
     base: PathBuf,
 }
 
 impl Root {
-    /// A tree whose `/` is the folder `base`; `/` itself for the machine that the agent runs on.
+    /// Creates a tree whose `/` is the folder `base`; `/` itself for the machine that the agent
+    /// runs on.
     pub fn new(base: impl Into<PathBuf>) -> Self {
         Self { base: base.into() }
     }
 
-    /// The path to open for the machine's absolute path `absolute`.
+    /// Returns the path to open for the machine's absolute path `absolute`.
     #[must_use]
     pub fn path(&self, absolute: &str) -> PathBuf {
         self.base.join(absolute.trim_start_matches('/'))
     }
 
-    /// The folder that stands for `/`.
+    /// Returns the folder that stands for `/`.
     #[must_use]
     pub fn base(&self) -> &Path {
         &self.base
@@ -38,29 +40,33 @@ impl Root {
         self.base == Path::new("/")
     }
 
-    /// The bytes of a file.
+    /// Reads a file's bytes.
     ///
     /// # Errors
-    /// Those of opening and reading.
+    ///
+    /// The file cannot be opened or read.
     pub fn read_bytes(&self, absolute: &str) -> io::Result<Vec<u8>> {
         fs::read(self.path(absolute))
     }
 
-    /// A file's text, trimmed of white space at both ends; bytes that are not UTF-8 become replacement characters.
+    /// Reads a file's text, without white space at both ends. Bytes that are not UTF-8 become
+    /// replacement characters.
     ///
     /// # Errors
-    /// Those of opening and reading.
+    ///
+    /// The file cannot be opened or read.
     pub fn read_text(&self, absolute: &str) -> io::Result<String> {
         Ok(String::from_utf8_lossy(&self.read_bytes(absolute)?)
             .trim()
             .to_owned())
     }
 
-    /// The machine's path that `absolute` really is, with every symbolic link followed; `None` when it lies outside
-    /// this tree. Of a file that is absent, the nearest folder that exists is resolved.
+    /// Resolves all symbolic links of a path; `None` if the result is outside this tree. For an
+    /// absent file, resolves the nearest folder that exists.
     ///
     /// # Errors
-    /// Those of looking at the folders, apart from absence.
+    ///
+    /// A folder on the way cannot be inspected, unless it is absent.
     pub fn resolve(&self, absolute: &str) -> io::Result<Option<String>> {
         let base = fs::canonicalize(&self.base)?;
         let mut existing = PathBuf::from(absolute);
@@ -89,10 +95,11 @@ impl Root {
         Ok(resolved.into_os_string().into_string().ok())
     }
 
-    /// Names in a folder, sorted.
+    /// Returns the names in a folder, sorted.
     ///
     /// # Errors
-    /// Those of opening and reading the folder.
+    ///
+    /// The folder cannot be opened or read.
     pub fn list(&self, absolute: &str) -> io::Result<Vec<String>> {
         let mut names: Vec<String> = fs::read_dir(self.path(absolute))?
             .filter_map(|entry| entry.ok().and_then(|entry| entry.file_name().into_string().ok()))
@@ -102,7 +109,7 @@ impl Root {
     }
 }
 
-/// Whether the path is itself a symbolic link, dangling or not.
+/// Whether the path itself is a symbolic link, dangling or not.
 fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
 }

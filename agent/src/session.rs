@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sessions: the lines of the protocol, the requests, and the command line.
+//! Sessions: the protocol's lines, the requests and the command line.
 
 pub mod cli;
 pub(crate) mod grant;

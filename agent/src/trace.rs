@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel does and how long it takes, from its tracepoints: buffers of our own in tracefs, read as they are.
+//! What the kernel does and how long it takes, according to its tracepoints: instances of our own
+//! in tracefs, read in the kernel's binary format.
 //!
-//! Nothing is believed without proof: a mark of our own must come back through the same reading, the events that were
-//! read must be as many as the kernel says it handed out, and what can be counted twice is.
+//! The readings are verified: a marker that the agent writes must come back, the number of events
+//! must match what the kernel says it delivered, and whatever can be counted in a second way is.
 
 mod checks;
 mod events;
@@ -26,41 +27,41 @@ use serde_json::{json, Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use tracefs::{Instance, Tracefs};
 
-/// Bytes of a buffer per CPU at most, in KiB, and at least.
+/// Least and most size of a buffer per CPU, in KiB.
 const BUFFER_KIB: std::ops::RangeInclusive<u64> = 64..=1024;
-/// The share of memory that all buffers take at most: one part of so many.
+/// All buffers together take at most one part in this many of the memory.
 const MEMORY_SHARE: u64 = 100;
-/// How full a buffer is when it is read before its time.
+/// How full a buffer must be to be read early.
 const FULL_PERCENT: &str = "25";
-/// How often the own mark is looked for at the end, and how long apart.
+/// How often to look for the final marker, and how long to wait between.
 const LOOKS: u32 = 50;
 const LOOK_MS: u64 = 2;
-/// Counters of a buffer: what was overwritten, what could not be kept, what was read.
+/// Counters of a buffer: events overwritten, dropped and read.
 const LOST_AND_READ: [&str; 3] = ["overrun", "dropped events", "read events"];
 
 /// What to trace.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Kinds of event; all when missing.
+    /// Kinds of event [default: all].
     pub kinds: Option<Vec<String>>,
-    /// Least lengths in nanoseconds, by kind or by `block-io:DEVICE`.
+    /// Minimum lengths in nanoseconds, by kind or by `block-io:DEVICE`.
     pub least_ns: BTreeMap<String, u64>,
-    /// A process, whose threads are watched, and those of what it starts.
+    /// A process whose threads and descendants are watched.
     pub process: Option<u32>,
 }
 
-/// How much there had been when a mark was met.
+/// The counts at the time of a marker.
 #[derive(Debug, Default)]
 struct AtMark {
     begun: BTreeMap<Kind, u64>,
-    /// Finished requests by device.
+    /// Completed requests by device.
     finished: BTreeMap<u32, u64>,
     reclaimed_pages: u64,
-    /// Requests for compaction: all, and those that came to a pass.
+    /// Requests for compaction: all, and those that led to a pass.
     compactions: [u64; 2],
-    /// Events of compaction: beginnings and ends, also those that lack the other.
+    /// Compaction events: beginnings and ends, including unpaired ones.
     compacting: u64,
-    /// Handlers that were called, by the number of the interrupt.
+    /// Handler calls by interrupt number.
     interrupts: BTreeMap<u64, u64>,
 }
 
@@ -89,27 +90,28 @@ impl AtMark {
 }
 
 impl Options {
-    /// Whether they name kinds and devices that exist.
+    /// Checks that all kinds and devices exist.
     ///
     /// # Errors
-    /// What does not.
+    ///
+    /// The one that doesn't.
     pub fn check(&self, root: &Root) -> Result<(), String> {
         wanted(self.kinds.as_deref())?;
         limits(root, &self.least_ns).map(|_| ())
     }
 }
 
-/// Tracing that goes on.
+/// An active trace.
 pub struct Tracer {
     readers: Vec<Reader>,
     buffers: Vec<Instance>,
     tracefs: Tracefs,
     pairs: Pairs,
     pending: Vec<Raw>,
-    /// Tracepoints that this kernel does not have, and why.
+    /// Tracepoints that this kernel lacks, and why.
     missing: Vec<(&'static Tracepoint, String)>,
     kinds: Vec<Kind>,
-    /// The kernel's own counters around the last mark.
+    /// The kernel's own counters around the last marker.
     around_mark: AroundMark,
     marks: Vec<u64>,
     at_mark: AtMark,
@@ -117,15 +119,17 @@ pub struct Tracer {
     buffer_kib: u64,
     losses: u64,
     waits_until_full: bool,
-    /// Why no threads can be told apart.
+    /// Why thread IDs of events are not usable.
     why_no_threads: Option<String>,
 }
 
 impl Tracer {
-    /// Begins.
+    /// Starts tracing.
     ///
     /// # Errors
-    /// Why nothing can be traced: no tracefs, read-only, locked down, no right, or a reader that does not see its own mark.
+    ///
+    /// The reason why nothing can be traced: no tracefs, read-only, locked down, no permission, or
+    /// the marker could not be read back.
     pub fn begin(root: &Root, boot_id: &str, options: &Options) -> Result<Self, String> {
         let kinds = wanted(options.kinds.as_deref())?;
         let limits = limits(root, &options.least_ns)?;
@@ -160,7 +164,7 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// Makes one of the two buffers and turns its tracepoints on.
+    /// Creates one of the two buffers and enables its tracepoints.
     fn add(&mut self, root: &Root, boot_id: &str, which: Buffer, watched: &[i32]) -> Result<(), String> {
         let what = match which {
             Buffer::Machine => "machine",
@@ -171,7 +175,8 @@ impl Tracer {
         instance.write("trace_clock", "mono")?;
         instance.write("buffer_size_kb", &self.buffer_kib.to_string())?;
         let _ = instance.write("buffer_percent", FULL_PERCENT);
-        // Names are read from /proc: recording them would be done at every switch of the whole machine.
+        // Names are read from /proc; recording them would add work to every context switch of the
+        // machine.
         let _ = instance.write("options/record-cmd", "0");
         if which == Buffer::Threads {
             let list: Vec<String> = watched.iter().map(ToString::to_string).collect();
@@ -199,7 +204,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// None when nothing wants it.
+    /// Enables a tracepoint. Returns None if no requested kind needs it.
     fn turn_on(&self, instance: &Instance, tracepoint: &Tracepoint) -> Result<Option<Compiled>, String> {
         let kinds = tracepoint.kinds();
         if !kinds.is_empty() && !kinds.iter().any(|kind| self.kinds.contains(kind)) {
@@ -207,7 +212,7 @@ impl Tracer {
         }
         let folder = format!("events/{}", tracepoint.path);
         let format = self.tracefs.text(&format!("{folder}/format"));
-        let format = format.map_err(|_| "this kernel does not have it".to_owned())?;
+        let format = format.map_err(|_| "this kernel lacks it".to_owned())?;
         let compiled = Compiled::new(tracepoint, &format)?;
         if let Some(filter) = tracepoint.filter {
             instance.write(&format!("{folder}/filter"), filter)?;
@@ -218,14 +223,15 @@ impl Tracer {
         Ok(Some(compiled))
     }
 
-    /// Writes a mark and looks for it: proof that what the kernel writes is read, and what the clocks differ by.
+    /// Writes a marker and looks for it. This proves that kernel events are read, and shows how far
+    /// the clocks differ.
     fn mark(&mut self, root: &Root) -> Result<(), String> {
         self.around_mark.before = Counters::read(root);
         let before_ns = now_ns();
         self.buffers[0].write("trace_marker", "ktrial")?;
         let after_ns = now_ns();
         self.around_mark.after = Counters::read(root);
-        // There is something in it now, and far too little to wait for.
+        // The buffer has some content now, but far too little to be worth waking for.
         self.waits_until_full = self.readers.iter().all(Reader::waits_until_full);
         let seen = self.marks.len();
         for _ in 0..LOOKS {
@@ -238,15 +244,13 @@ impl Tracer {
             }
             std::thread::sleep(std::time::Duration::from_millis(LOOK_MS));
         }
-        Err(
-            "the tracer does not see the mark that it wrote itself: what it reads cannot be trusted"
-                .to_owned(),
-        )
+        Err("cannot trust the trace: the tracer's own marker did not come back".to_owned())
     }
 
-    /// Reads what has come, and joins begins and ends.
+    /// Reads new events and pairs beginnings with ends.
     pub fn drain(&mut self) {
-        // What one CPU writes while another one is read must wait, or ends would come before their begins.
+        // Events of one CPU that are written while another CPU is read must wait, or ends would
+        // precede their beginnings.
         let until_ns = now_ns();
         let mut loss_ns = None;
         for reader in &mut self.readers {
@@ -274,14 +278,15 @@ impl Tracer {
         }
     }
 
-    /// Buffers that are ready when they are to be read before their time; none where the kernel cannot tell.
+    /// Returns the buffers to poll for early reading; none if the kernel cannot signal how full
+    /// they are.
     #[must_use]
     pub fn filling(&self) -> Vec<BorrowedFd<'_>> {
         let readers = self.readers.iter().filter(|_| self.waits_until_full);
         readers.flat_map(Reader::files).collect()
     }
 
-    /// The kinds that are listened for and that this kernel can tell.
+    /// Returns the requested kinds that this kernel can report.
     #[must_use]
     pub fn columns(&self) -> Vec<&'static str> {
         self.told_kinds().map(Kind::name).collect()
@@ -294,7 +299,7 @@ impl Tracer {
         self.kinds.iter().copied().filter(can_be_told)
     }
 
-    /// How many there were of each of these, and how long they took together.
+    /// Appends the number and total time of each of these kinds.
     pub fn row(&self, row: &mut Vec<i64>) {
         for kind in self.told_kinds() {
             let count = self.pairs.counts.get(&kind).copied().unwrap_or_default();
@@ -303,12 +308,13 @@ impl Tracer {
         }
     }
 
-    /// Events that were told since this was asked last.
+    /// Returns the events since the last call.
     pub(crate) fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.pairs.events)
     }
 
-    /// Why threads of events cannot be told apart, and none of them is the watched program's; None where they can.
+    /// Returns why threads of events cannot be told apart, so that none counts as the watched
+    /// program's; None if they can.
     #[must_use]
     pub fn why_no_threads(&self) -> Option<&str> {
         self.why_no_threads.as_deref()
@@ -320,7 +326,7 @@ impl Tracer {
         self.pairs.watched.contains(&pid)
     }
 
-    /// Events that were overwritten or could not be kept so far.
+    /// Returns how many events have been overwritten or dropped so far.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.buffers
@@ -330,7 +336,8 @@ impl Tracer {
             .sum()
     }
 
-    /// What is missing and why: tracepoints, and the kinds that cannot be told without them.
+    /// Returns missing tracepoints, with the reasons, and the kinds that cannot be reported without
+    /// them.
     #[must_use]
     pub fn absent(&self) -> Value {
         let points: Map<String, Value> = self
@@ -343,7 +350,7 @@ impl Tracer {
         json!({"tracepoints": points, "kinds": kinds})
     }
 
-    /// Ends it: what there was, what was lost, and what the kernel's own counters say.
+    /// Stops tracing. Returns the totals, the losses, and what the kernel's own counters say.
     #[must_use]
     pub fn finish(mut self, root: &Root) -> Value {
         let first = std::mem::take(&mut self.at_mark);
@@ -404,19 +411,20 @@ impl Tracer {
     }
 }
 
-/// Takes away what killed agents left: the names of the instances.
+/// Removes the instances that killed agents left, and returns their names.
 ///
 /// # Errors
-/// Some of them stay.
+///
+/// Some of them could not be removed.
 pub fn clear(root: &Root) -> Result<Vec<String>, String> {
     match Tracefs::open(root) {
         Ok(tracefs) => tracefs.clear(root),
-        // What cannot be traced was not.
+        // Without tracefs there was no trace either.
         Err(_) => Ok(Vec::new()),
     }
 }
 
-/// The name of a block device by the number that its events hold.
+/// Returns the name of a block device by the number in its events.
 #[must_use]
 pub fn device_name(root: &Root, device: u32) -> String {
     checks::device_name(root, device)
@@ -429,7 +437,7 @@ fn wanted(names: Option<&[String]>) -> Result<Vec<Kind>, String> {
     let known = || Kind::ALL.map(Kind::name).join(", ");
     let found = names.iter().map(|name| {
         Kind::by_name(name)
-            .ok_or_else(|| format!("there is no kind of event {name:?}; kinds are {}", known()))
+            .ok_or_else(|| format!("unknown kind of event {name:?}; expected one of {}", known()))
     });
     Ok(found
         .collect::<Result<BTreeSet<Kind>, String>>()?
@@ -442,7 +450,7 @@ fn limits(root: &Root, least_ns: &BTreeMap<String, u64>) -> Result<Limits, Strin
     for (name, least) in least_ns {
         if let Some(device) = name.strip_prefix("block-io:") {
             let number = checks::device_number(root, device)
-                .ok_or_else(|| format!("there is no block device {device:?}"))?;
+                .ok_or_else(|| format!("no such block device: {device:?}"))?;
             limits.devices.insert(number, *least);
         } else {
             let kind = wanted(Some(std::slice::from_ref(name)))?[0];
@@ -452,14 +460,15 @@ fn limits(root: &Root, least_ns: &BTreeMap<String, u64>) -> Result<Limits, Strin
     Ok(limits)
 }
 
-/// The threads of a process.
+/// Returns the threads of a process.
 #[must_use]
 pub fn threads(root: &Root, process: u32) -> Vec<i32> {
     let found = root.list(&format!("/proc/{process}/task")).unwrap_or_default();
     found.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
-/// KiB per CPU: little enough that all buffers together take a small share of the memory.
+/// Returns the buffer size per CPU in KiB, small enough that all buffers together take a small
+/// share of the memory.
 fn buffer_kib(two: bool) -> u64 {
     let info = rustix::system::sysinfo();
     #[allow(clippy::useless_conversion, reason = "the types differ between architectures")]

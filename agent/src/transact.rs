@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transactions: what a plan may write, how it is carried out, journaled, looked at and undone.
+//! Transactions: what a plan may write, and how it is applied, journaled, verified and undone.
 
 pub(crate) mod allow;
 pub(crate) mod applied;

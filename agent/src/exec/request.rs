@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is asked for, and whether it makes sense.
+//! The request, and whether it is valid.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,40 +25,42 @@ pub struct Request {
     pub directory: String,
     /// Seconds after which the group is killed.
     pub limit_s: f64,
-    /// Logical CPUs to run on; all that the agent may use when missing.
+    /// Logical CPUs to run on [default: all that the agent may use].
     #[serde(default)]
     pub cpus: Option<Vec<u32>>,
     /// Folder of an existing control group to run in.
     #[serde(default)]
     pub cgroup: Option<String>,
-    /// What the command reads; nothing when missing.
+    /// Standard input [default: none].
     #[serde(default)]
     pub stdin: Option<Bytes>,
-    /// Bytes kept of each output stream; 1 MiB when missing.
+    /// Bytes to keep of each output stream [default: 1 MiB].
     #[serde(default)]
     pub capture_bytes: Option<usize>,
     /// Whether the command ends when the agent's input does.
     #[serde(default)]
     pub while_connected: bool,
-    /// Whether the command waits before its first instruction until the next request comes.
+    /// Whether the command waits before its first instruction until the next request arrives.
     #[serde(default)]
     pub stopped: bool,
-    /// The network to run in; the machine's when missing.
+    /// The network to run in [default: the machine's].
     #[serde(default)]
     pub network: Option<Network>,
-    /// What is started at the network's other end before the command.
+    /// The server to start at the network's other end before the command.
     #[serde(default)]
     pub server: Option<Server>,
 }
 
-/// Checks the parts of a request against each other and returns the time limit. `led`: a head can let a command go.
+/// Validates a request and returns its time limit. `led`: a head is there to continue a stopped
+/// command.
 ///
 /// # Errors
-/// It makes no sense.
+///
+/// The request is invalid.
 pub fn check(request: &Request, led: bool) -> Result<Duration> {
     let refuse = |message: String| Err(Error::new(Kind::BadRequest, message));
     let Some(program) = request.argv.first() else {
-        return refuse("argv is empty: it starts with the program".to_owned());
+        return refuse("argv: expected a program, got nothing".to_owned());
     };
     let paths = [
         ("argv[0]", Some(program)),
@@ -69,7 +71,9 @@ pub fn check(request: &Request, led: bool) -> Result<Duration> {
         if let Some(path) =
             path.filter(|path| !path.starts_with('/') || path.split('/').any(|part| part == ".."))
         {
-            return refuse(format!("{field} is {path:?}: give an absolute path without .."));
+            return refuse(format!(
+                "{field}: expected an absolute path without `..`, got {path:?}"
+            ));
         }
     }
     if let Some(name) = request
@@ -77,12 +81,12 @@ pub fn check(request: &Request, led: bool) -> Result<Duration> {
         .keys()
         .find(|name| name.is_empty() || name.contains('='))
     {
-        return refuse(format!("environment: {name:?} cannot be a variable's name"));
+        return refuse(format!("environment: {name:?} is not a valid variable name"));
     }
     if let Some(cpus) = &request.cpus {
         if cpus.is_empty() || cpus.iter().any(|cpu| *cpu >= MOST_CPUS) {
             return refuse(format!(
-                "cpus is {cpus:?}: name at least one, all below {MOST_CPUS}"
+                "cpus: expected at least one CPU, all below {MOST_CPUS}, got {cpus:?}"
             ));
         }
     }
@@ -90,35 +94,36 @@ pub fn check(request: &Request, led: bool) -> Result<Duration> {
         .capture_bytes
         .is_some_and(|bytes| bytes > MOST_CAPTURE_BYTES)
     {
-        return refuse(format!("capture_bytes is above {MOST_CAPTURE_BYTES}"));
+        return refuse(format!("capture_bytes: expected at most {MOST_CAPTURE_BYTES}"));
     }
     check_network(request)?;
     if request.stopped && !led {
-        return refuse("stopped: nobody is here to let the command go: ask for it in a session".to_owned());
+        return refuse("stopped: only a session can continue a stopped command".to_owned());
     }
     match Duration::try_from_secs_f64(request.limit_s) {
         Ok(limit) if !limit.is_zero() && Instant::now().checked_add(limit).is_some() => Ok(limit),
-        _ => refuse(format!("limit_s is {}: give seconds above 0", request.limit_s)),
+        _ => refuse(format!(
+            "limit_s: expected more than 0 seconds, got {}",
+            request.limit_s
+        )),
     }
 }
 
-/// Checks the network and the server at its other end.
+/// Validates the network and the server at its other end.
 fn check_network(request: &Request) -> Result<()> {
     let refuse = |message: &str| Err(Error::new(Kind::BadRequest, message));
     if let Some(network) = &request.network {
         network.check()?;
         if request.stopped {
-            return refuse("stopped: a command in a network of its own cannot wait: leave one of them out");
+            return refuse("stopped: not possible together with network");
         }
     }
     match &request.server {
         None => Ok(()),
-        Some(_) if request.network.is_none() => {
-            refuse("server: it stands at the other end of a network: give one")
-        }
+        Some(_) if request.network.is_none() => refuse("server: needs a network"),
         Some(server) => match server.argv.first() {
             Some(program) if program.starts_with('/') && server.port > 0 => Ok(()),
-            _ => refuse("server: give argv with an absolute path first, and a port above 0"),
+            _ => refuse("server: expected argv that starts with an absolute path, and a port above 0"),
         },
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A command that has its number and waits before its first instruction: the agent starts itself once more, and that
-//! process stops itself, and becomes the command when it is let go.
+//! A command that has its process ID but waits before its first instruction. The agent starts
+//! itself once more; that process stops itself and becomes the command when it is continued.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -27,12 +27,13 @@ use crate::sys;
 /// The hidden subcommand.
 const NAME: &str = "stopped";
 
-/// Where a process that could not become its command tells why.
+/// Where a process reports why it could not become its command.
 #[derive(Debug)]
 pub struct Refusal(File);
 
 impl Refusal {
-    /// Why it did not become its command; None when it did, or was ended before. It is to have ended.
+    /// Returns why the process did not become its command; None if it did, or was killed before.
+    /// The process must have ended.
     pub fn read(&mut self) -> Option<io::Error> {
         let mut number = [0; 4];
         self.0.read_exact(&mut number).ok()?;
@@ -40,7 +41,8 @@ impl Refusal {
     }
 }
 
-/// The command that starts a process which stops itself and then becomes `argv`, and where it tells why it did not.
+/// Returns the command for a process that stops itself and then becomes `argv`, and where it
+/// reports a failure.
 pub fn command(program: &Path, argv: &[String]) -> io::Result<(Command, Refusal)> {
     access(program, Access::EXEC_OK)?;
     let (read, write) = super::pipe()?;
@@ -52,8 +54,8 @@ pub fn command(program: &Path, argv: &[String]) -> io::Result<(Command, Refusal)
     Ok((command, Refusal(File::from(read))))
 }
 
-/// Tells the number of a process as soon as it is stopped, and waits for the next request. `Ended` where that came, or
-/// the process has ended.
+/// Reports the process ID as soon as the process is stopped, and waits for the next request.
+/// Returns `Ended` if that arrived, or if the process ended.
 pub fn hold(process: Pid, ended: &OwnedFd, deadline: Instant, head: Head) -> io::Result<Pause> {
     let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     rustix::io::retry_on_intr(|| waitid(WaitId::Pid(process), stopped))?;
@@ -74,7 +76,7 @@ pub fn hold(process: Pid, ended: &OwnedFd, deadline: Instant, head: Head) -> io:
     )
 }
 
-/// Lets it go; it may have ended.
+/// Continues the process, which may have ended.
 pub fn go(process: Pid) -> io::Result<()> {
     match kill_process(process, Signal::CONT) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
@@ -82,20 +84,26 @@ pub fn go(process: Pid) -> io::Result<()> {
     }
 }
 
-/// The process's whole life: it stops, and becomes the command. It returns only when it did not. It is killed with the
-/// agent as long as it is stopped: nobody else would let it go.
+/// The main function of the helper: stops, then becomes the command. Returns only on failure. While
+/// the process is stopped the kernel kills it with the agent, because nobody else would continue
+/// it.
 ///
 /// # Errors
-/// It was not started by the agent, or nobody hears why it could not become the command.
+///
+/// The agent did not start this process, or nobody reads why it could not become the command.
 pub fn from_arguments(report: i32, agent: i32, program: &Path, argv: &[OsString]) -> Result<()> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| Error::io(&what, program.display(), &error)
     };
     let Some((name, rest)) = argv.split_first() else {
-        return Err(Error::new(Kind::BadRequest, "not started by the agent: no argv"));
+        return Err(Error::new(
+            Kind::BadRequest,
+            "the agent must start this command: no argv",
+        ));
     };
-    let mut report = File::from(sys::handed_down(report).map_err(failed("no descriptor to report on"))?);
+    let mut report =
+        File::from(sys::handed_down(report).map_err(failed("open the descriptor for errors of"))?);
     let stop = || -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(agent) {
@@ -111,5 +119,5 @@ pub fn from_arguments(report: i32, agent: i32, program: &Path, argv: &[OsString]
     let number = error.raw_os_error().unwrap_or_default();
     report
         .write_all(&number.to_ne_bytes())
-        .map_err(failed("cannot report of"))
+        .map_err(failed("report the failure of"))
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a command leaves behind: descendants in a group or a session of their own, which its group's end does not reach.
+//! Descendants that a command leaves behind: those in their own group or session, which killing the
+//! command's group misses.
 //!
-//! The agent is the reaper of all that it starts, so that a process whose parents have ended becomes its child. There it
-//! is found, whatever it did to get away.
+//! The agent is the subreaper of everything it starts, so an orphaned descendant becomes its child.
+//! It is found there, whatever it did to escape.
 
 use std::io;
 use std::process::{Child, Command};
@@ -17,29 +18,29 @@ use rustix::process::{
 
 use crate::root::Root;
 
-/// How long to sleep between two looks at what is left.
+/// How long to sleep between two searches.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Commands that run; those of others are left alone. The agent runs one at a time.
+/// Running commands, whose processes must be left alone. The agent itself runs one at a time.
 static COMMANDS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// A command whose descendants come to the agent as long as this lives.
+/// A command whose orphaned descendants become the agent's children while this value lives.
 pub struct Watched {
     command: Pid,
 }
 
-/// What the kernel tells of a process.
+/// What the kernel reports about a process.
 struct Process {
     pid: Pid,
     parent: i32,
     group: i32,
-    /// In clock ticks since the machine was started.
+    /// In clock ticks since boot.
     started: u64,
 }
 
-/// Starts a command and begins to watch it; the agent becomes the reaper of what it starts.
+/// Starts a command and begins to watch it; the agent becomes the reaper of its descendants.
 pub fn spawn(command: &mut Command) -> io::Result<(Child, Watched)> {
     set_child_subreaper(Some(getpid()))?;
-    // Held until the command is listed: whoever looks for what was left behind sees both or neither.
+    // Held until the command is listed, so that a search for stragglers sees both or neither.
     let mut commands = commands();
     let child = command.spawn()?;
     let pid = Pid::from_child(&child);
@@ -48,8 +49,8 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, Watched)> {
 }
 
 impl Watched {
-    /// Kills all descendants of the command, which itself has been killed and is not reaped yet. False when some of them
-    /// still run after the grace; those that may not be killed are left.
+    /// Kills all descendants of the command, which has been killed and not reaped yet. Returns
+    /// false if some still run after `grace`. Processes that the agent may not kill are left alone.
     pub fn kill(&self, root: &Root, grace: Duration) -> bool {
         let Some(command) = read(root, &self.command.as_raw_nonzero().to_string()) else {
             return true;
@@ -62,7 +63,8 @@ impl Watched {
                 .map(|process| process.pid)
                 .filter(|pid| kill_process(*pid, Signal::KILL).is_ok())
                 .collect();
-            // The children of those that are reaped here are adopted now: only a look that finds nothing ends this.
+            // The agent adopts the children of a process when it reaps it, so only a search that
+            // finds nothing ends this loop.
             if killed.is_empty() {
                 return true;
             }
@@ -76,7 +78,7 @@ impl Watched {
         }
     }
 
-    /// Reaps what has ended among all that was ever adopted.
+    /// Reaps every adopted process that has ended.
     pub fn reap(&self, root: &Root) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if matches!(waitid(WaitId::All, options), Ok(Some(_))) {
@@ -84,7 +86,7 @@ impl Watched {
         }
     }
 
-    /// Children of the agent that are neither a command nor in the group of another one.
+    /// Returns the agent's children that are neither a command nor in the group of another one.
     fn adopted(&self, root: &Root) -> impl Iterator<Item = Process> {
         let agent = getpid().as_raw_nonzero().get();
         let own = self.command.as_raw_nonzero().get();
@@ -117,16 +119,16 @@ fn commands() -> std::sync::MutexGuard<'static, Vec<Pid>> {
     COMMANDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes away a child that has ended; one that has not stays.
+/// Reaps a child if it has ended.
 fn reap(pid: Pid) {
-    // An error says that there is no such child: it is gone.
+    // An error means that there is no such child: it is gone.
     waitpid(Some(pid), WaitOptions::NOHANG).ok();
 }
 
-/// The process of this number; None when it is gone.
+/// Reads the process with this number; None if it is gone.
 fn read(root: &Root, number: &str) -> Option<Process> {
     let text = root.read_text(&format!("/proc/{number}/stat")).ok()?;
-    // The name, in round brackets, may hold anything.
+    // The name, in parentheses, may contain anything.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(Process {
         pid: Pid::from_raw(number.parse().ok()?)?,

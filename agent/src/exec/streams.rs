@@ -11,10 +11,10 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::bytes::Bytes;
 
-/// Reads of one stream after the end, at most: a process that left the group may write for ever.
+/// The most reads of one stream after the end: a process that left the group may write for ever.
 const LAST_READS: usize = 64;
 
-/// One output stream: its beginning is kept, all of it is counted.
+/// An output stream: the beginning is kept, everything is counted.
 pub struct Capture {
     source: Option<File>,
     pub kept: Vec<u8>,
@@ -36,7 +36,7 @@ impl Capture {
         })
     }
 
-    /// Reads once; false when there is nothing (any more).
+    /// Reads once; returns false if there is nothing to read.
     fn read(&mut self, buffer: &mut [u8]) -> bool {
         let Some(source) = &mut self.source else {
             return false;
@@ -62,9 +62,9 @@ impl Capture {
 pub enum Pause {
     /// The command has ended.
     Ended,
-    /// The time is over.
+    /// The deadline passed.
     Deadline,
-    /// Nobody holds the other end of the line any more.
+    /// The other end of the line closed.
     HungUp,
 }
 
@@ -91,8 +91,8 @@ impl Streams {
         })
     }
 
-    /// Reads and writes until the command has ended and, with `to_the_end`, its output too, or until the deadline, or
-    /// until the `line` is hung up.
+    /// Reads and writes until the command has ended (with `to_the_end`, also its output), the
+    /// deadline passes, or `line` hangs up.
     pub fn carry(
         &mut self,
         ended: &OwnedFd,
@@ -128,7 +128,7 @@ impl Streams {
         }
     }
 
-    /// Waits until a stream is ready, the command has ended, the line is hung up, or the time is over.
+    /// Waits until a stream is ready, the command ends, the line hangs up, or the time is over.
     fn wait(
         &self,
         ended: &OwnedFd,
@@ -158,9 +158,9 @@ impl Streams {
             .stdin
             .as_ref()
             .and_then(|(file, ..)| place(true, file.as_fd(), PollFlags::OUT));
-        // Without any flag only the end of the other side is told.
+        // Without flags, poll reports only that the other side closed.
         let line = line.and_then(|line| place(running, line, PollFlags::empty()));
-        // A day at most: longer waits come round again.
+        // A day at most: longer waits loop.
         let left = left.min(Duration::from_secs(86_400));
         let timeout = Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(86_400),
@@ -180,7 +180,7 @@ impl Streams {
         })
     }
 
-    /// Writes what the command takes; a command that does not read it all is no failure.
+    /// Writes what the command accepts; a command need not read all its input.
     fn write(&mut self) {
         let Some((pipe, input, at)) = &mut self.stdin else {
             return;
@@ -214,10 +214,10 @@ impl Streams {
     }
 }
 
-/// What a wait found.
+/// What is ready after a wait.
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "one for each of the five descriptors that are waited for"
+    reason = "one for each of the five descriptors"
 )]
 struct Ready {
     ended: bool,

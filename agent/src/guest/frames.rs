@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames on the line from a guest to the head: kind, length, content.
+//! Frames on the line between a guest and the head: kind, length, content.
 
 use crate::error::{Error, Kind, Result};
 use serde::Serialize;
@@ -7,34 +7,34 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The guest runs: which kernel, since when.
+/// The guest has started; contains kernel and time.
 pub const BEGUN: u8 = b'B';
-/// A piece of the program's standard output.
+/// Part of the program's standard output.
 pub const OUTPUT: u8 = b'o';
-/// A piece of the program's standard error.
+/// Part of the program's standard error.
 pub const ERRORS: u8 = b'e';
 /// How the program ended.
 pub const ENDED: u8 = b'x';
 /// Nothing follows.
 pub const END: u8 = b'z';
-/// A session is to be opened, or ended the hard way; what it is to read. From the head, as is an `END`.
+/// From the head, like `END`: start a session; input for a session; kill a session.
 pub const START: u8 = b'S';
 pub const INPUT: u8 = b'i';
 pub const KILL: u8 = b'K';
-/// From a script: nothing more is taken until a session has said so many lines, or has ended.
+/// From a script: wait until a session has written this many lines, or has ended.
 pub const WAIT: u8 = b'W';
-/// The same with replies: lines that end a request, and are none of what is told while it goes on.
+/// From a script: wait for this many replies, which are lines that end a request.
 pub const REPLIES: u8 = b'R';
-/// How many bytes of the head's were taken from the line.
+/// How many bytes of the head's the guest has read from the line.
 pub const TAKEN: u8 = b'a';
-/// What a session says, after its number.
+/// Output of a session, after its number.
 pub const SAID: u8 = b's';
 /// How a session ended.
 pub const OVER: u8 = b'X';
 
 const HEADER_BYTES: usize = 5;
 
-/// The line; clones write whole frames in turn.
+/// The line. Clones share it; each writes whole frames.
 #[derive(Clone)]
 pub struct Line(Arc<Mutex<File>>);
 
@@ -46,7 +46,7 @@ impl Line {
     /// Sends bytes as one frame.
     pub fn send(&self, kind: u8, content: &[u8]) -> Result<()> {
         let length =
-            u32::try_from(content.len()).map_err(|_| Error::new(Kind::Oversized, "a frame is too long"))?;
+            u32::try_from(content.len()).map_err(|_| Error::new(Kind::Oversized, "the frame is too long"))?;
         let mut whole = Vec::with_capacity(HEADER_BYTES + content.len());
         whole.push(kind);
         whole.extend(length.to_be_bytes());
@@ -62,7 +62,7 @@ impl Line {
         self.send(kind, &text)
     }
 
-    /// Waits until everything has left the port.
+    /// Waits until everything has been sent.
     pub fn drain(&self) {
         let port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = rustix::termios::tcdrain(&*port);

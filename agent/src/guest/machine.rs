@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The guest itself: its file systems, its modules, its end.
+//! The guest itself: file systems, modules, shutdown.
 
 use crate::error::{Error, Result};
 use rustix::mount::{mount, MountFlags};
@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Place and type of the file systems; what a kernel does not have is left out.
+/// Places and types of the file systems; those that the kernel lacks are skipped.
 const MOUNTS: &[(&str, &str)] = &[
     ("/proc", "proc"),
     ("/sys", "sysfs"),
@@ -33,17 +33,18 @@ const LINKS: &[(&str, &str)] = &[
     ("/proc/self/fd/1", "/dev/stdout"),
     ("/proc/self/fd/2", "/dev/stderr"),
 ];
-/// The image of the disk, the disk, and where it is mounted.
+/// The image of the disk, the disk, and its mount point.
 const IMAGE: &str = "/ktrial/disk";
 const DISK: &str = "/dev/ram0";
 const DISK_PLACE: &str = "/var/tmp";
-/// Where every program may write.
+/// Folders that every program may write to.
 const OPEN: &[&str] = &["/tmp", "/dev/shm", DISK_PLACE];
 
-/// Bits a second: how long a port waits for more before it hands over what came.
+/// Bits per second; decides how long a port waits for more input before it delivers what has
+/// arrived.
 const SPEED: u32 = 115_200;
 
-/// What the guest tells of itself when it runs.
+/// What the guest reports about itself when it has started.
 #[derive(Serialize)]
 pub struct Begun {
     release: String,
@@ -57,7 +58,7 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// What is so now.
+    /// Collects the present state.
     pub fn now(unloaded: Vec<String>) -> Result<Self> {
         let name = rustix::system::uname();
         let text = |path: &str| fs::read_to_string(path).map_err(|error| Error::io("read", path, &error));
@@ -75,7 +76,7 @@ impl Begun {
     }
 }
 
-/// Mounts all file systems that this kernel has.
+/// Mounts all file systems that this kernel supports.
 pub fn mount_all() {
     for (place, kind) in MOUNTS {
         let _ = fs::create_dir_all(place);
@@ -91,7 +92,7 @@ pub fn mount_all() {
     }
 }
 
-/// Loads the modules in this order; names those that the kernel refused, and why.
+/// Loads the modules in order. Returns those that the kernel refused, with the reason.
 pub fn load_modules(files: &[String]) -> Vec<String> {
     let load = |file: &String| {
         let image = fs::read(file).map_err(|error| error.to_string())?;
@@ -101,9 +102,10 @@ pub fn load_modules(files: &[String]) -> Vec<String> {
     files.iter().filter_map(refused).collect()
 }
 
-/// Puts the image on a disk in memory, and mounts it where files that need a real file system are made.
+/// Copies the image to a RAM disk and mounts it, for files that need a real file system.
 pub fn mount_disk(kind: &str) -> std::result::Result<(), String> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| format!("a disk with {kind}: {what}: {error}");
+    let failed =
+        |what: &str, error: &dyn std::fmt::Display| format!("cannot set up a {kind} disk: {what}: {error}");
     fs::copy(IMAGE, DISK).map_err(|error| failed(DISK, &error))?;
     fs::remove_file(IMAGE).map_err(|error| failed(IMAGE, &error))?;
     fs::create_dir_all(DISK_PLACE).map_err(|error| failed(DISK_PLACE, &error))?;
@@ -112,16 +114,16 @@ pub fn mount_disk(kind: &str) -> std::result::Result<(), String> {
     fs::set_permissions(DISK_PLACE, open).map_err(|error| failed(DISK_PLACE, &error))
 }
 
-/// Bytes go over the port as they are.
+/// Sets the port to pass bytes unchanged.
 pub fn make_raw(port: &File) -> Result<()> {
-    let failed = |error: rustix::io::Errno| Error::io("set up", super::LINE, &error.into());
+    let failed = |error: rustix::io::Errno| Error::io("configure", super::LINE, &error.into());
     let mut settings = tcgetattr(port).map_err(failed)?;
     settings.make_raw();
     settings.set_speed(SPEED).map_err(failed)?;
     tcsetattr(port, OptionalActions::Now, &settings).map_err(failed)
 }
 
-/// Ends the guest: a restart, at which the emulator ends.
+/// Ends the guest: it reboots, at which the emulator exits.
 pub fn off() -> ! {
     let _ = reboot(RebootCommand::Restart);
     loop {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program of a guest: its output is handed over piece by piece, then how it ended.
+//! The program of a guest: its output is sent piece by piece, followed by how it ended.
 
 use super::frames::{self, Line};
 use crate::error::{Error, Kind, Result};
@@ -15,26 +15,28 @@ use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 const PIECE_BYTES: usize = 1 << 12;
-/// So long after the last piece, output of a program that has ended is over: what it left running may hold its streams.
+/// How long to wait for more output of a program that has ended: processes that it left running may
+/// hold its streams.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
-/// What runs beside a program is under way after this long.
+/// How long a companion program takes to get going.
 const LEAD: Duration = Duration::from_millis(500);
 
-/// A program, and how it is started.
+/// A program and how to start it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     argv: Vec<String>,
     environment: BTreeMap<String, String>,
     directory: String,
-    /// User and group; none is root.
+    /// User and group; none for root.
     user: Option<u32>,
-    /// What runs beside it, from a moment before until it ends; its output goes nowhere.
+    /// Companion programs that run from shortly before it until it ends; their output is discarded.
     beside: Vec<Program>,
 }
 
 impl Program {
-    /// Runs it to its end; whether that was a good one. That it cannot be started is told as its end.
+    /// Runs the program to its end and returns whether it succeeded. A program that cannot be
+    /// started is reported as ended.
     pub fn run(&self, line: &Line) -> Result<bool> {
         let mut beside = Vec::new();
         let mut told = Value::Null;
@@ -60,7 +62,7 @@ impl Program {
 
     fn start(&self, heard: bool) -> Result<io::Result<Child>> {
         let Some((name, arguments)) = self.argv.split_first() else {
-            return Err(Error::new(Kind::BadRequest, "a program without a name"));
+            return Err(Error::new(Kind::BadRequest, "expected a program to run"));
         };
         let stream = || if heard { Stdio::piped() } else { Stdio::null() };
         let mut command = Command::new(name);
@@ -84,16 +86,16 @@ fn unstarted(error: &io::Error) -> Value {
     json!({"unstarted": error.to_string(), "errno": error.raw_os_error()})
 }
 
-/// Ends what runs beside a program, and all that it started.
+/// Kills a companion program and everything that it started.
 fn end(mut child: Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself.
+        // It may have ended on its own.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
 }
 
-/// Hands over what the program writes, until it has ended and its last output is over; how it ended.
+/// Sends the program's output until it has ended and no more output comes. Returns how it ended.
 fn attend(mut child: Child, line: &Line) -> Value {
     let (sent, pieces) = channel();
     if let Some(from) = child.stdout.take() {
@@ -108,7 +110,7 @@ fn attend(mut child: Child, line: &Line) -> Value {
     ended.map_or_else(|error| json!({"unknown": error.to_string()}), ending)
 }
 
-/// Hands over one stream; tells of every piece.
+/// Sends one stream; notifies `piece_sent` of every piece.
 fn carry(mut from: impl Read + Send + 'static, line: &Line, kind: u8, piece_sent: Sender<()>) {
     let line = line.clone();
     spawn(move || {
@@ -121,7 +123,7 @@ fn carry(mut from: impl Read + Send + 'static, line: &Line, kind: u8, piece_sent
     });
 }
 
-/// How a process ended.
+/// Describes how a process ended.
 pub fn ending(status: ExitStatus) -> Value {
     match (status.code(), status.signal()) {
         (Some(code), _) => json!({ "status": code }),
@@ -135,7 +137,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// Everything that comes over a line for this program: (kind, content) of each frame.
+    /// Returns the frames that a line sends for this program: kind and content of each.
     fn frames_of(argv: &[&str]) -> Vec<(u8, Vec<u8>)> {
         run_beside(argv, &json!([])).1
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sessions of the head over a guest's line: each is an agent of its own, whose standard streams go in frames.
+//! Sessions of the head over a guest's line. Each is an agent of its own, whose standard streams
+//! are carried in frames.
 //!
-//! The port has no flow control towards the guest, so every frame that came is acknowledged; the head sends no more than
-//! the terminal's buffer holds before that. What a session does not read yet waits in memory, so that none holds up another.
+//! The port has no flow control towards the guest, so the guest acknowledges every frame, and the
+//! head never sends more than the terminal's buffer holds. Input that a session has not read yet
+//! waits in memory, so that no session delays another.
 
 use super::frames::{self, Line};
 use super::program::ending;
@@ -19,13 +21,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::spawn;
 
 const PIECE_BYTES: usize = 1 << 14;
-/// More than that in one frame is not from the head.
+/// The head never sends longer frames.
 const MOST_BYTES: usize = 1 << 16;
 const HEADER_BYTES: usize = 5;
 const NUMBER_BYTES: usize = 4;
-/// So much of a line tells what it is.
+/// This much of a line shows what it is.
 const BEGIN_BYTES: usize = 64;
-/// The user that sessions of the user's role have.
+/// The user of sessions with the role `user`.
 const USER: u32 = 1000;
 
 #[derive(Deserialize)]
@@ -33,7 +35,7 @@ const USER: u32 = 1000;
 struct Start {
     session: u32,
     arguments: Vec<String>,
-    /// Whether it keeps the rights of root.
+    /// Whether it runs as root.
     root: bool,
 }
 
@@ -43,7 +45,7 @@ struct Session {
     told: Arc<Told>,
 }
 
-/// What a session has told so far.
+/// What a session has written so far.
 #[derive(Default)]
 struct Told {
     state: Mutex<State>,
@@ -53,9 +55,9 @@ struct Told {
 #[derive(Default)]
 struct State {
     lines: u64,
-    /// Those that end a request.
+    /// Lines that end a request.
     replies: u64,
-    /// The first bytes of a line that is not whole yet.
+    /// The beginning of an incomplete line.
     begin: Vec<u8>,
     over: bool,
 }
@@ -74,7 +76,8 @@ impl State {
     }
 }
 
-/// Whether a line that begins so ends a request: it has `ok` or `error`, which come first or right after its number.
+/// Whether a line that begins like this ends a request: its first field, or the one after `id`, is
+/// `ok` or `error`.
 fn is_reply(begin: &[u8]) -> bool {
     let fields = begin.strip_prefix(b"{\"id\":").map_or(begin, |rest| {
         let digits = rest.iter().take_while(|byte| **byte != b',').count();
@@ -102,7 +105,7 @@ impl Told {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).over
     }
 
-    /// Until there are so many of what is counted, or nothing more can come.
+    /// Waits until the count is reached, or nothing more can come.
     fn wait(&self, wanted: u64, counted: fn(&State) -> u64) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = |state: &mut State| counted(state) < wanted && !state.over;
@@ -110,7 +113,7 @@ impl Told {
     }
 }
 
-/// Carries sessions until the head ends the guest or goes away.
+/// Runs sessions until the head ends the guest or disconnects.
 pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
     let mut sessions: HashMap<u32, Session> = HashMap::new();
     let broken = |error: io::Error| Error::io("read from", super::LINE, &error);
@@ -121,8 +124,12 @@ pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
         match kind {
             frames::END => return Ok(()),
             frames::START => {
-                let wanted: Start = serde_json::from_slice(&content)
-                    .map_err(|error| Error::new(Kind::BadRequest, format!("a session: {error}")))?;
+                let wanted: Start = serde_json::from_slice(&content).map_err(|error| {
+                    Error::new(
+                        Kind::BadRequest,
+                        format!("cannot parse the start of a session: {error}"),
+                    )
+                })?;
                 if let Some(session) = start(&wanted, line)? {
                     sessions.insert(wanted.session, session);
                 }
@@ -131,26 +138,26 @@ pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
                 let wanted = numbered(&content)
                     .and_then(|(number, count)| Some((number, u32::from_be_bytes(count.try_into().ok()?))));
                 let Some((number, count)) = wanted else {
-                    return Err(Error::new(Kind::Malformed, "a wait without its count"));
+                    return Err(Error::new(Kind::Malformed, "a wait frame without a count"));
                 };
                 let counted: fn(&State) -> u64 = match kind {
                     frames::WAIT => |state| state.lines,
                     _ => |state| state.replies,
                 };
-                // One that is not there any more has ended.
+                // A session that is no longer listed has ended.
                 if let Some(session) = sessions.get(&number) {
                     session.told.wait(count.into(), counted);
                 }
             }
             frames::INPUT | frames::KILL => {
                 let Some((number, bytes)) = numbered(&content) else {
-                    return Err(Error::new(Kind::Malformed, "a frame without a session's number"));
+                    return Err(Error::new(Kind::Malformed, "a frame without a session number"));
                 };
                 if let Some(session) = sessions.get_mut(&number) {
                     session.take(kind, bytes);
                 }
             }
-            _ => return Err(Error::new(Kind::Malformed, format!("a frame of kind {kind}"))),
+            _ => return Err(Error::new(Kind::Malformed, format!("unknown frame kind {kind}"))),
         }
         sessions.retain(|_, session| !session.told.over());
     }
@@ -161,14 +168,14 @@ fn frame(heard: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
     heard.read_exact(&mut header)?;
     let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
     if length > MOST_BYTES {
-        return Err(io::Error::other(format!("a frame of {length} bytes")));
+        return Err(io::Error::other(format!("a frame of {length} bytes is too long")));
     }
     let mut content = vec![0; length];
     heard.read_exact(&mut content)?;
     Ok((header[0], content))
 }
 
-/// A session's number, and the rest.
+/// Splits off a session's number.
 fn numbered(content: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = content.split_first_chunk::<NUMBER_BYTES>()?;
     Some((u32::from_be_bytes(*number), rest))
@@ -178,19 +185,19 @@ impl Session {
     fn take(&mut self, kind: u8, bytes: &[u8]) {
         if kind == frames::KILL {
             if let (Some(group), false) = (self.group, self.told.over()) {
-                // It may have ended by itself meanwhile.
+                // It may have ended in the meantime.
                 let _ = kill_process_group(group, Signal::KILL);
             }
         } else if bytes.is_empty() {
             self.input = None;
         } else if let Some(input) = &self.input {
-            // A session that is over takes nothing more.
+            // A session that has ended takes no more input.
             let _ = input.send(bytes.to_vec());
         }
     }
 }
 
-/// Starts an agent; where that cannot be, its end is told at once.
+/// Starts an agent; if that fails, reports its end at once.
 fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
     let mut command = Command::new(super::FIRST);
     command
@@ -228,7 +235,7 @@ fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
     Ok(Some(session))
 }
 
-/// Writes what came, in its order; the end of what comes is the end of the session's input.
+/// Writes the input in order, and closes it when there is no more.
 fn feed(pieces: &Receiver<Vec<u8>>, mut stdin: ChildStdin) {
     while let Ok(piece) = pieces.recv() {
         if stdin.write_all(&piece).and_then(|()| stdin.flush()).is_err() {
@@ -237,7 +244,7 @@ fn feed(pieces: &Receiver<Vec<u8>>, mut stdin: ChildStdin) {
     }
 }
 
-/// Hands over what the session says, then how it ended.
+/// Sends the session's output, then how it ended.
 fn carry(mut child: Child, line: &Line, number: u32, so_far: &Told) {
     if let Some(mut from) = child.stdout.take() {
         let mut piece = vec![0; NUMBER_BYTES + PIECE_BYTES];
@@ -252,7 +259,7 @@ fn carry(mut child: Child, line: &Line, number: u32, so_far: &Told) {
     let ended = child.wait();
     let mut told = ended.map_or_else(|error| json!({"unknown": error.to_string()}), ending);
     told["session"] = json!(number);
-    // Where it fails the head is gone, and the guest ends.
+    // If this fails the head is gone and the guest ends.
     let _ = line.say(frames::OVER, &told);
     so_far.end();
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The helper that stays root when the head gives it up: it starts root sessions for the head, and can do nothing else.
+//! The helper that stays root after the head has dropped it: it starts root sessions for the head
+//! and can do nothing else.
 //!
-//! The head has the other end of a socket. A message is `{"state": PATH or null}` with two descriptors, the standard input and
-//! output of a session. The helper ends when the head does, or lets go of the socket; sessions end with their input.
+//! The head holds the other end of a socket. A message is `{"state": PATH or null}` with two
+//! descriptors, the standard input and output of a session. The helper ends when the head ends or
+//! closes the socket; sessions end with their input.
 
 use super::own;
 use crate::error::{Error, Kind, Result};
@@ -25,17 +27,22 @@ use std::process::{Child, Command, Stdio};
 const NAME: &str = "ktrial-agent";
 const MESSAGE_BYTES: usize = 8192;
 
-/// What the head may ask for.
+/// A message of the head.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     state: Option<String>,
 }
 
-/// Starts the helper of this process, and of what it becomes; the result is the end for the head.
+/// Starts the helper for this process and the program that it becomes. Returns the head's end of
+/// the socket.
 pub fn start() -> Result<OwnedFd> {
-    let failed =
-        |error: io::Error| Error::new(Kind::Io, format!("start the helper that lends root: {error}"));
+    let failed = |error: io::Error| {
+        Error::new(
+            Kind::Io,
+            format!("cannot start the helper that lends root: {error}"),
+        )
+    };
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -59,13 +66,15 @@ pub fn start() -> Result<OwnedFd> {
 /// Lends root to the process `head`, which started this one, over standard input.
 ///
 /// # Errors
+///
 /// The socket cannot be read.
 pub fn serve(head: u32) -> Result<()> {
-    let failed = |errno: Errno| Error::io("read", "the socket of the head", &errno.into());
+    let failed = |errno: Errno| Error::io("read", "the head's socket", &errno.into());
     sys::outlive_terminal();
     let socket = io::stdin();
     let head = i32::try_from(head).ok().and_then(Pid::from_raw);
-    // Not in kernels before 5.3; there the end of the socket alone tells.
+    // Kernels before 5.3 have no pidfd; there only the end of the socket shows that the head is
+    // gone.
     let life = head.and_then(|head| pidfd_open(head, PidfdFlags::empty()).ok());
     if getppid() != head {
         return Ok(());
@@ -88,12 +97,12 @@ pub fn serve(head: u32) -> Result<()> {
         sessions.retain_mut(|session| matches!(session.try_wait(), Ok(None)));
         match start_session(&message, descriptors) {
             Ok(session) => sessions.push(session),
-            Err(error) => eprintln!("ktrial-agent: no root session was started: {error}"),
+            Err(error) => eprintln!("ktrial-agent: cannot start a root session: {error}"),
         }
     }
 }
 
-/// The next message, and what came with it; None at the end.
+/// Receives the next message and its descriptors; None at the end.
 fn receive(socket: impl AsFd) -> rustix::io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; MESSAGE_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
@@ -126,10 +135,10 @@ fn receive(socket: impl AsFd) -> rustix::io::Result<Option<(Vec<u8>, Vec<OwnedFd
 
 fn start_session(message: &[u8], descriptors: Vec<OwnedFd>) -> Result<Child> {
     let bad = |message: &str| Error::new(Kind::BadRequest, message);
-    let wanted: Wanted =
-        serde_json::from_slice(message).map_err(|error| bad(&format!("the head's message: {error}")))?;
+    let wanted: Wanted = serde_json::from_slice(message)
+        .map_err(|error| bad(&format!("cannot read the head's message: {error}")))?;
     let [input, output] = <[OwnedFd; 2]>::try_from(descriptors)
-        .map_err(|_| bad("the head's message came without the two ends of a session"))?;
+        .map_err(|_| bad("the head's message: expected two descriptors"))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0(NAME).args(["serve", "--role", "root"]);
     if let Some(state) = &wanted.state {
@@ -142,12 +151,12 @@ fn start_session(message: &[u8], descriptors: Vec<OwnedFd>) -> Result<Child> {
         .map_err(|error| Error::io("start", "/proc/self/exe", &error))
 }
 
-/// Refuses a state folder that lies where somebody else could put another one.
+/// Refuses a state folder that lies where others could replace it.
 fn check_state(state: &Path) -> Result<()> {
     if !state.is_absolute() || state.components().any(|part| part == Component::ParentDir) {
         return Err(Error::new(
             Kind::BadRequest,
-            format!("{} is not an absolute path", state.display()),
+            format!("state folder: expected an absolute path, got {}", state.display()),
         ));
     }
     let there = state.ancestors().find(|path| path.symlink_metadata().is_ok());

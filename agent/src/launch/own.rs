@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether something is root's alone: nobody else can change it, or put another thing in its place.
+//! Checks that only root can change or replace a file.
 
 use crate::error::{Error, Kind, Result};
 use std::collections::{HashSet, VecDeque};
@@ -9,21 +9,21 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// As many as the kernel follows.
+/// The kernel's own limit.
 const MOST_LINKS: usize = 40;
-/// Packages of other programs, beside what an environment of our own imports.
+/// Folders with packages of other programs, next to those that our own environment imports.
 const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Refuses a path that somebody else than root can change, or any folder or link on the way to it.
+/// Refuses a path if somebody other than root can change it, or a folder or link on the way to it.
 pub fn check(path: &Path) -> Result<()> {
     resolve(path).map(|_| ())
 }
 
-/// Refuses these, and all that lies in them.
+/// Refuses these paths if somebody other than root can change them or anything in them.
 pub fn check_trees(paths: &[PathBuf]) -> Result<()> {
     let mut seen = HashSet::new();
     let mut left = Vec::new();
@@ -38,7 +38,7 @@ pub fn check_trees(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Looks at a file, or at a folder and what is in it; folders in it and where links lead to go to `left`.
+/// Checks a file, or a folder and its files; pushes subfolders and link targets onto `left`.
 fn check_within(path: &Path, left: &mut Vec<PathBuf>) -> Result<()> {
     let found = look(path)?;
     if !is_roots(&found) || can_be_written(&found) {
@@ -71,7 +71,8 @@ fn check_within(path: &Path, left: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// What a Python imports from besides the packages of its environment: its library, wherever `program` leads to.
+/// Returns what a Python imports besides the packages of its environment: `program` itself and its
+/// standard library.
 pub fn imports_of(program: &Path) -> Vec<PathBuf> {
     let mut found = vec![program.to_owned()];
     let Ok(real) = program.canonicalize() else {
@@ -93,12 +94,13 @@ fn is_of_python(path: &Path) -> bool {
     name.starts_with("libpython3") || (name.starts_with("python3.") && path.join("os.py").exists())
 }
 
-/// Packages beside a library of Python (`os.py` tells it) are not those of the environment that is started.
+/// Packages next to a Python standard library (it contains `os.py`) don't belong to the environment
+/// that is started.
 fn is_of_others(folder: &Path, name: &OsStr) -> bool {
     PACKAGES.iter().any(|packages| name == *packages) && folder.join("os.py").exists()
 }
 
-/// Where a path leads to; refuses when somebody else than root can change what it leads through.
+/// Returns where a path leads to; refuses if somebody other than root can change a step on the way.
 fn resolve(path: &Path) -> Result<PathBuf> {
     let mut at = PathBuf::from("/");
     let mut left: VecDeque<OsString> = VecDeque::new();
@@ -147,12 +149,13 @@ fn prepend(left: &mut VecDeque<OsString>, path: &Path) {
 
 fn look(path: &Path) -> Result<Metadata> {
     fs::symlink_metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Error::new(Kind::NotFound, format!("there is no {}", path.display())),
-        _ => Error::io("look at", path.display(), &error),
+        io::ErrorKind::NotFound => Error::new(Kind::NotFound, format!("{}: no such file", path.display())),
+        _ => Error::io("inspect", path.display(), &error),
     })
 }
 
-/// On the way: in a sticky folder nobody replaces what is root's, and a link has no rights of its own.
+/// Checks a step on the way: nobody can replace root's entries in a sticky folder, and a link has
+/// no permissions of its own.
 fn check_step(path: &Path, found: &Metadata) -> Result<()> {
     let sticky = found.is_dir() && found.mode() & STICKY != 0;
     if is_roots(found) && (found.is_symlink() || sticky || !can_be_written(found)) {
@@ -175,12 +178,12 @@ fn refusal(path: &Path, found: &Metadata) -> Error {
     Error::new(
         Kind::Privilege,
         format!(
-            "{path} can be changed by somebody else than root (owner {}, group {}, mode {rights:04o}), so root runs nothing of it",
+            "cannot run {path} as root: others can change it (owner {}, group {}, mode {rights:04o})",
             found.uid(),
             found.gid()
         ),
     )
-    .hint(format!("start ktrial as its owner, who may use sudo ./ktrial; or give it to root alone: chown -R 0:0 and chmod -R go-w {path}"))
+    .hint(format!("run ktrial as the owner, with sudo if needed; or make it root's: chown -R 0:0 {path}; chmod -R go-w {path}"))
 }
 
 #[cfg(test)]
@@ -265,7 +268,7 @@ mod tests {
         check_trees(std::slice::from_ref(&base)).unwrap();
         mode(&open, 0o777);
         assert!(refused(&base).contains("open can be changed"));
-        // A link of somebody else's to a place of root's.
+        // Somebody else's link to a place of root's.
         mode(&open, 0o755);
         symlink(&open, base.join("theirs")).unwrap();
         std::os::unix::fs::lchown(base.join("theirs"), Some(65534), None).unwrap();

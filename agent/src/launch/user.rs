@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The user on whose behalf root was asked for, and becoming them for good.
+//! The user who asked for root, and how to become them for good.
 
 use crate::error::{Error, Kind, Result};
 use rustix::process::{geteuid, getgroups, Gid, Uid};
@@ -13,10 +13,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Where the system's own programs lie. A static program has no name services of its own, so these are asked.
+/// Folders of the system's programs. A static binary cannot use the system's name services, so it
+/// runs these programs instead.
 const FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/run/current-system/sw/bin"];
 
-/// A user, as the system knows them.
+/// A user known to the system.
 #[derive(Debug, PartialEq, Eq)]
 pub struct User {
     /// The name.
@@ -31,28 +32,25 @@ pub struct User {
 }
 
 impl User {
-    /// The user with this number. Not root.
+    /// Finds the user with this number, who must not be root.
     pub fn find(uid: u32) -> Result<Self> {
         let unknown = |why: &str| {
-            Error::new(
-                Kind::Privilege,
-                format!("root was asked for by user {uid}, {why}"),
-            )
-            .hint("start ktrial as a user that this system knows")
+            Error::new(Kind::Privilege, format!("cannot drop root for user {uid}: {why}"))
+                .hint("run ktrial as a regular user of this system")
         };
         if uid == 0 {
-            return Err(unknown("who is root"));
+            return Err(unknown("that is root"));
         }
         let local = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let mut user = entry_of(&local, uid)
-            .or_else(|| entry_of(&told("getent", &["passwd", &uid.to_string()])?, uid))
-            .ok_or_else(|| unknown("whom this system does not know"))?;
-        let groups = told("id", &["-G", "--", &user.name]).and_then(|text| numbers(&text));
-        user.groups = groups.ok_or_else(|| unknown("whose groups cannot be found"))?;
+            .or_else(|| entry_of(&output_of("getent", &["passwd", &uid.to_string()])?, uid))
+            .ok_or_else(|| unknown("no such user"))?;
+        let groups = output_of("id", &["-G", "--", &user.name]).and_then(|text| numbers(&text));
+        user.groups = groups.ok_or_else(|| unknown("cannot find the user's groups"))?;
         Ok(user)
     }
 
-    /// Gives up the rights of root for good, and makes sure of it.
+    /// Drops root for good and verifies it.
     pub fn become_them(&self) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         let groups: Vec<Gid> = self.groups.iter().map(|group| Gid::from_raw(*group)).collect();
@@ -72,12 +70,12 @@ impl User {
             || has_left
             || set_thread_uid(Uid::ROOT).is_ok()
         {
-            return Err(io::Error::other("this process would still have rights of root"));
+            return Err(io::Error::other("this process would keep rights of root"));
         }
         Ok(())
     }
 
-    /// The folder that goes with the user's session, where there is one.
+    /// Returns the folder of the user's session, if it exists.
     pub fn runtime_folder(&self) -> Option<PathBuf> {
         let folder = PathBuf::from(format!("/run/user/{}", self.uid));
         let found = fs::symlink_metadata(&folder).ok()?;
@@ -85,7 +83,7 @@ impl User {
     }
 }
 
-/// The entry with this number in a text like that of `/etc/passwd`; its groups are missing.
+/// Finds a user by number in text like that of `/etc/passwd`; the groups are left empty.
 fn entry_of(text: &str, uid: u32) -> Option<User> {
     text.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -103,7 +101,7 @@ fn entry_of(text: &str, uid: u32) -> Option<User> {
     })
 }
 
-/// Numbers of groups: at least one.
+/// Parses at least one group number.
 fn numbers(text: &str) -> Option<Vec<u32>> {
     let found: Vec<u32> = text
         .split_whitespace()
@@ -112,8 +110,8 @@ fn numbers(text: &str) -> Option<Vec<u32>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// What one of the system's programs says.
-fn told(name: &str, arguments: &[&str]) -> Option<String> {
+/// Runs one of the system's programs and returns its output.
+fn output_of(name: &str, arguments: &[&str]) -> Option<String> {
     let program = FOLDERS
         .iter()
         .map(|folder| PathBuf::from(folder).join(name))

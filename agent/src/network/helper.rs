@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process that makes the network. An ordinary user's namespaces can be entered by a process with one thread alone,
-//! so the agent starts itself once more: to make connected sockets and hand them over, which then belong to the two ends
-//! wherever they are used; or to start a server at one end and become the command at the other.
+//! The process that creates the network. Only a single-threaded process can enter an ordinary
+//! user's namespaces, so the agent starts itself once more. The helper opens connections and passes
+//! the sockets, which belong to the two ends wherever they are used; or it starts a server at one
+//! end and becomes the command at the other.
 
 use super::listening::listens;
 use super::{make, no_congestion, Made, Network, PATIENCE, SERVER};
@@ -28,12 +29,12 @@ use std::time::{Duration, Instant};
 
 /// The hidden subcommand.
 const NAME: &str = "network";
-/// Most connections that are handed over: the kernel passes 253 descriptors at once.
+/// Most connections in one message: the kernel passes up to 253 descriptors at once.
 pub const MOST_CONNECTIONS: u32 = 64;
 const PORT: u16 = 5201;
 const MESSAGE_BYTES: usize = 32 << 10;
 
-/// A server that is started at the other end before the command is.
+/// A server to start at the other end before the command.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
@@ -43,11 +44,11 @@ pub struct Server {
     pub port: u16,
 }
 
-/// What the helper has to do.
+/// The helper's job.
 #[derive(Debug, Deserialize, Serialize)]
 struct Job {
     network: Network,
-    /// The descriptor to report on.
+    /// The descriptor for the report.
     report: i32,
     task: Task,
 }
@@ -55,9 +56,9 @@ struct Job {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Task {
-    /// Make so many connections.
+    /// Open this many connections.
     Connect(u32),
-    /// Become this command. `program` is where argv's first word really lies.
+    /// Become this command. `program` is the actual path of argv's first word.
     Run {
         program: String,
         argv: Vec<String>,
@@ -65,7 +66,7 @@ enum Task {
     },
 }
 
-/// What the helper says.
+/// What the helper reports.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Report {
@@ -99,14 +100,15 @@ impl Refusal {
     }
 }
 
-/// A helper's end that is listened to.
+/// The agent's end of a helper's socket.
 #[derive(Debug)]
 pub struct Helper(OwnedFd);
 
 impl Helper {
-    /// The command that starts a helper which becomes `argv`, and the helper's end.
+    /// Returns the command for a helper that becomes `argv`, and the agent's end of its socket.
     ///
     /// # Errors
+    ///
     /// The system has no descriptor left.
     pub fn running(
         network: &Network,
@@ -140,19 +142,21 @@ impl Helper {
         Ok((command, Self(ours)))
     }
 
-    /// What a helper that has become its command, or has ended, said: the network as read back.
+    /// Returns what a helper reported that has become its command, or has ended: the network's
+    /// settings as read back.
     ///
     /// # Errors
-    /// Why there is no network, no server or no command.
+    ///
+    /// The reason why there is no network, server or command.
     pub fn outcome(&self) -> Result<Value> {
         let mut told = None;
         while let Some((value, _)) = self.receive(RecvFlags::DONTWAIT)? {
             told = Some(value);
         }
-        told.ok_or_else(|| Error::new(Kind::Io, "the network's helper ended without a word"))
+        told.ok_or_else(|| Error::new(Kind::Io, "the network's helper ended without a report"))
     }
 
-    /// One report with its descriptors; None when there is none (any more).
+    /// Receives one report with its descriptors; None if there is none, or no more.
     fn receive(&self, flags: RecvFlags) -> Result<Option<(Value, Vec<OwnedFd>)>> {
         let mut bytes = vec![0; MESSAGE_BYTES];
         let mut space =
@@ -164,7 +168,7 @@ impl Helper {
         let length = match received {
             Ok(received) => received.bytes,
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNRESET) => 0,
-            Err(error) => return Err(Error::io("cannot hear", "the network's helper", &error.into())),
+            Err(error) => return Err(Error::io("receive from", "the network's helper", &error.into())),
         };
         if length == 0 {
             return Ok(None);
@@ -178,7 +182,7 @@ impl Helper {
         let unreadable = |error| {
             Error::new(
                 Kind::Io,
-                format!("the network's helper said nothing clear: {error}"),
+                format!("cannot parse the report of the network's helper: {error}"),
             )
         };
         match serde_json::from_slice(&bytes[..length]).map_err(unreadable)? {
@@ -188,30 +192,32 @@ impl Helper {
     }
 }
 
-/// Connected sockets, one pair for each connection, at the two ends of a network.
+/// Connected sockets at the two ends of a network, one pair per connection.
 #[derive(Debug)]
 pub struct Connected {
     /// The sockets at the client's end.
     pub clients: Vec<TcpStream>,
     /// The other ends, in the same order.
     pub servers: Vec<TcpStream>,
-    /// What is in force, as read back.
+    /// The settings in force, as read back.
     pub identity: Value,
-    /// Holds the wire.
+    /// Keeps the wire.
     _wire: Option<OwnedFd>,
 }
 
-/// Makes a network and connections over it. None when `stopped` became true meanwhile.
+/// Creates a network and opens connections over it. Returns None if `stopped` became true in the
+/// meantime.
 ///
 /// # Errors
-/// The network cannot be made here, or no connection over it.
+///
+/// The network cannot be created here, or no connection over it.
 pub fn connect(network: &Network, connections: u32, stopped: impl Fn() -> bool) -> Result<Option<Connected>> {
     let failed = |error: io::Error| Error::io("cannot start", "the network's helper", &error);
     let (mut command, helper) =
         Helper::prepare(network.clone(), Task::Connect(connections)).map_err(failed)?;
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut process = command.spawn().map_err(failed)?;
-    // Closes our copy of the helper's end, so that its own closing is seen.
+    // Closes our copy of the helper's end, so that we notice when the helper closes its own.
     drop(command);
     let said = match wait_for(&helper, &stopped) {
         Ok(true) => helper.receive(RecvFlags::empty()),
@@ -220,7 +226,7 @@ pub fn connect(network: &Network, connections: u32, stopped: impl Fn() -> bool) 
     };
     end(&mut process).map_err(failed)?;
     let Some((identity, descriptors)) = said? else {
-        let silent = Error::new(Kind::Io, "the network's helper ended without a word");
+        let silent = Error::new(Kind::Io, "the network's helper ended without a report");
         return if stopped() { Ok(None) } else { Err(silent) };
     };
     let mut sockets = descriptors.into_iter();
@@ -240,7 +246,7 @@ pub fn connect(network: &Network, connections: u32, stopped: impl Fn() -> bool) 
     }))
 }
 
-/// Waits for a report; false when `stopped` came first.
+/// Waits for a report; returns false if `stopped` became true first.
 fn wait_for(helper: &Helper, stopped: &impl Fn() -> bool) -> Result<bool> {
     let slice = Timespec {
         tv_sec: 0,
@@ -263,22 +269,28 @@ fn wait_for(helper: &Helper, stopped: &impl Fn() -> bool) -> Result<bool> {
     Ok(false)
 }
 
-/// Ends a helper that has said all it had to.
+/// Kills a helper that has reported everything.
 fn end(process: &mut Child) -> io::Result<()> {
     process.kill()?;
     process.wait()?;
     Ok(())
 }
 
-/// The helper's whole life: does the job of its argument. It returns only when it did not become another program.
+/// The main function of the helper: does the job of its argument. Returns only if the helper did
+/// not become another program.
 ///
 /// # Errors
-/// The argument is no job, or nobody hears the report.
+///
+/// The argument is not a job, or nobody reads the report.
 pub fn from_argument(job: &str) -> Result<()> {
-    let job: Job = serde_json::from_str(job)
-        .map_err(|error| Error::new(Kind::BadRequest, format!("not started by the agent: {error}")))?;
+    let job: Job = serde_json::from_str(job).map_err(|error| {
+        Error::new(
+            Kind::BadRequest,
+            format!("the agent must start this command: {error}"),
+        )
+    })?;
     let report =
-        sys::handed_down(job.report).map_err(|error| Error::io("no descriptor", job.report, &error))?;
+        sys::handed_down(job.report).map_err(|error| Error::io("open descriptor", job.report, &error))?;
     if let Err(error) = carry_out(&job, report.as_fd()) {
         tell(report.as_fd(), &Report::Error(Refusal::of(error)), &[])?;
     }
@@ -309,7 +321,7 @@ fn carry_out(job: &Job, report: BorrowedFd) -> Result<()> {
                 start(server)?;
             }
             made.client.enter()?;
-            // The command holds the wire and the other end.
+            // The command keeps the wire and the other end.
             for place in made.wire.iter().chain([&made.server]) {
                 fcntl_setfd(&place.namespace, FdFlags::empty())
                     .map_err(|error| Error::io("cannot keep", "a network namespace", &error.into()))?;
@@ -321,7 +333,7 @@ fn carry_out(job: &Job, report: BorrowedFd) -> Result<()> {
     }
 }
 
-/// Connects the two ends so often.
+/// Opens this many connections between the two ends.
 fn connections(made: &Made, count: u32) -> Result<(Vec<TcpStream>, Vec<TcpStream>)> {
     let failed = |error: io::Error| Error::io("cannot connect to", SERVER, &error);
     made.server.enter()?;
@@ -336,7 +348,7 @@ fn connections(made: &Made, count: u32) -> Result<(Vec<TcpStream>, Vec<TcpStream
     Ok((clients, servers))
 }
 
-/// Gives all sockets a congestion control, when there is one to give, and says which one they have.
+/// Sets the congestion control of all sockets, if one is given, and returns the one that they have.
 fn congestion_of(clients: &[TcpStream], servers: &[TcpStream], wanted: Option<&str>) -> Result<String> {
     let mut found = None;
     for socket in clients.iter().chain(servers) {
@@ -344,24 +356,19 @@ fn congestion_of(clients: &[TcpStream], servers: &[TcpStream], wanted: Option<&s
             set_tcp_congestion(socket, name)
                 .map_err(|error| no_congestion(&Root::new("/"), name, &error.into()))?;
         }
-        let has = tcp_congestion(socket).map_err(|error| {
-            Error::io(
-                "cannot ask",
-                "a connection for its congestion control",
-                &error.into(),
-            )
-        })?;
+        let has = tcp_congestion(socket)
+            .map_err(|error| Error::io("query", "the congestion control of a connection", &error.into()))?;
         if *found.get_or_insert_with(|| has.clone()) != has {
             return Err(Error::new(
                 Kind::Io,
-                format!("connections differ in their congestion control: one has {has}"),
+                format!("connections differ in their congestion control; one has {has}"),
             ));
         }
     }
-    found.ok_or_else(|| Error::new(Kind::BadRequest, "no connection was asked for"))
+    found.ok_or_else(|| Error::new(Kind::BadRequest, "expected at least one connection"))
 }
 
-/// Starts a server at the end where the caller is, and waits until it listens.
+/// Starts a server in the caller's namespace, and waits until it listens.
 fn start(server: &Server) -> Result<()> {
     let program = &server.argv[0];
     let mut command = Command::new(program);
@@ -377,7 +384,7 @@ fn start(server: &Server) -> Result<()> {
     while !listens(&root, server.port) {
         if let Some(status) = process.try_wait().map_err(failed)? {
             let message = format!(
-                "the server {program} ended ({status}) before it listened on port {}",
+                "the server {program} exited ({status}) before it listened on port {}",
                 server.port
             );
             return Err(Error::new(Kind::Io, message));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether somebody listens on a TCP port: asked of the kernel's lists, since a connection to try it out may be taken for
-//! the client.
+//! Whether a program listens on a TCP port, according to the kernel's lists. A trial connection
+//! could be mistaken for the client.
 
 use crate::root::Root;
 
-/// Whether a socket of the calling thread's namespace listens on the port.
+/// Whether a socket in the calling thread's namespace listens on the port.
 pub fn listens(root: &Root, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|list| {
-        // Without IPv6 there is no second list.
+        // Without IPv6 the second list doesn't exist.
         let text = root
             .read_text(&format!("/proc/thread-self/net/{list}"))
             .unwrap_or_default();
@@ -15,7 +15,8 @@ pub fn listens(root: &Root, port: u16) -> bool {
     })
 }
 
-/// `0: 00000000:1451 00000000:0000 0A …`: number, own address and port, the other's, state.
+/// Parses `0: 00000000:1451 00000000:0000 0A …`: number, own address and port, those of the peer,
+/// state.
 fn is_listening(line: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     let mut words = line.split_whitespace().skip(1);
@@ -38,7 +39,7 @@ mod tests {
         let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
         assert!(!listens(&root, client.local_addr().unwrap().port()));
         drop(listener);
-        // Another test may get the same port for a moment.
+        // Another test may use the same port for a moment.
         let is_free = || {
             std::thread::sleep(std::time::Duration::from_millis(10));
             !listens(&root, port)

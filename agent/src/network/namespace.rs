@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network namespaces of a process that has one thread.
+//! Network namespaces of a single-threaded process.
 
 use super::netlink::Netlink;
 use crate::error::{Error, Kind, Result};
@@ -10,12 +10,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What to do where an ordinary user may not make namespaces.
-pub const HINT: &str =
-    "an ordinary user needs user namespaces; as root: `sysctl user.max_user_namespaces=10000`, on Debian \
+/// The next step if an ordinary user may not create namespaces.
+pub const HINT: &str = "allow user namespaces: as root, `sysctl user.max_user_namespaces=10000`, on Debian \
      kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0";
 
-/// A namespace, with a netlink socket in it.
+/// A namespace with a netlink socket in it.
 #[derive(Debug)]
 pub struct Place {
     pub namespace: OwnedFd,
@@ -23,7 +22,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The namespace that the calling thread is in.
+    /// Returns the calling thread's namespace.
     pub fn here() -> Result<Self> {
         const FILE: &str = "/proc/thread-self/ns/net";
         let refused = |error: io::Error| Error::io("cannot open", FILE, &error);
@@ -33,14 +32,15 @@ impl Place {
         })
     }
 
-    /// Moves the calling thread there.
+    /// Moves the calling thread into this namespace.
     pub fn enter(&self) -> Result<()> {
         move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(|error| Error::io("cannot enter", "a network namespace", &error.into()))
     }
 }
 
-/// Leaves the machine's network for an empty one. An ordinary user gets a user namespace of the same name and group.
+/// Leaves the machine's network for an empty one. An ordinary user gets a user namespace with the
+/// same user and group.
 pub fn enter_first() -> Result<()> {
     match sys::unshare_network(false) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
@@ -67,19 +67,19 @@ pub fn enter_next() -> Result<()> {
 
 fn refused(error: &io::Error) -> Error {
     let why = match error.raw_os_error() {
-        // The kernel's own word for it speaks of a device without space.
+        // The kernel's error says "no space left on device".
         Some(libc::ENOSPC | libc::EUSERS) => {
-            "user.max_user_namespaces or user.max_net_namespaces allows no more".to_owned()
+            "the limit user.max_user_namespaces or user.max_net_namespaces is reached".to_owned()
         }
         _ => error.to_string(),
     };
-    let message = format!("cannot make a network namespace: {why}");
+    let message = format!("cannot create a network namespace: {why}");
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EUSERS) => {
             Error::new(Kind::Privilege, message).hint(HINT)
         }
         Some(libc::EINVAL) => Error::new(Kind::Io, message)
-            .hint("the kernel needs network and user namespaces (CONFIG_NET_NS, CONFIG_USER_NS)"),
+            .hint("use a kernel with network and user namespaces (CONFIG_NET_NS, CONFIG_USER_NS)"),
         _ => Error::new(Kind::Io, message),
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Route netlink, as far as a link between namespaces needs it: devices, addresses, routes, queue disciplines.
+//! Route netlink, as far as links between namespaces need it: devices, addresses, routes, queue
+//! disciplines.
 
 use rustix::io::{retry_on_intr, Errno};
 use rustix::net::{recv, send, socket_with, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -7,7 +8,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// Length of a message's header, and the kinds that answers have.
+/// Length of a message header, and the kinds of replies.
 const HEADER_BYTES: usize = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
@@ -38,13 +39,13 @@ const ROUTE_GATEWAY: u16 = 5;
 const ROUTE_DEVICE: u16 = 4;
 const QDISC_KIND: u16 = 1;
 const QDISC_OPTIONS: u16 = 2;
-/// Parent of a device's own queue discipline.
+/// The parent of a device's own queue discipline.
 const QDISC_ROOT: u32 = u32::MAX;
-/// The kind of an attribute without its two flags.
+/// The bits of an attribute's kind without its two flags.
 const KIND_BITS: u16 = 0x3fff;
 
 const INET: u8 = 2;
-/// Number of the loopback device in every namespace.
+/// Interface number of the loopback device in every namespace.
 pub const LOOPBACK: u32 = 1;
 
 /// A message under construction.
@@ -65,7 +66,7 @@ impl Message {
         self
     }
 
-    /// The message with its length and number filled in.
+    /// Returns the message with its length and sequence number filled in.
     fn numbered(mut self, sequence: u32) -> Vec<u8> {
         let length = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
@@ -74,7 +75,7 @@ impl Message {
     }
 }
 
-/// An attribute, filled up to a multiple of four bytes.
+/// Encodes an attribute, padded to a multiple of four bytes.
 pub fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + payload.len()).unwrap_or(u16::MAX);
     let mut bytes = Vec::with_capacity(payload.len() + 8);
@@ -85,7 +86,7 @@ pub fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The attributes of a payload by kind, in order; what is cut short ends them.
+/// Returns the attributes of a payload with their kinds, in order; stops at a truncated one.
 pub fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
     let mut found = Vec::new();
     while let Some((length, kind)) = number_at(bytes, 0).zip(number_at(bytes, 2)) {
@@ -104,7 +105,7 @@ fn number_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes([part[0], part[1]]))
 }
 
-/// The 32-bit number at a place of a message.
+/// Returns the 32-bit number at an offset of a message.
 pub fn word_at(bytes: &[u8], at: usize) -> Option<u32> {
     let part = bytes.get(at..at + 4)?;
     Some(u32::from_ne_bytes([part[0], part[1], part[2], part[3]]))
@@ -114,7 +115,7 @@ fn text(name: &str) -> Vec<u8> {
     [name.as_bytes(), b"\0"].concat()
 }
 
-/// What `ip link` and `tc` say of a device: its number and flags to set.
+/// Encodes a device's number and the flags to set, as `ip link` and `tc` send them.
 fn link_body(index: u32, flags: u32) -> [u8; 16] {
     let mut body = [0; 16];
     body[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -133,22 +134,22 @@ fn qdisc_body(index: u32, parent: u32) -> [u8; 20] {
 /// One end of a pair of devices.
 #[derive(Debug, Clone, Copy)]
 pub struct End<'a> {
-    /// The device's name.
+    /// Name of the device.
     pub name: &'a str,
-    /// The device's number in its namespace.
+    /// Interface number in its namespace.
     pub index: u32,
 }
 
-/// A queue discipline as the kernel tells it.
+/// A queue discipline as the kernel reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawQdisc {
     /// Its kind.
     pub kind: String,
-    /// Its options, as the kind writes them.
+    /// Its options, in the kind's own encoding.
     pub options: Vec<u8>,
 }
 
-/// A socket to the kernel; it belongs to the namespace in which it was opened.
+/// A netlink socket. It belongs to the namespace in which it was opened.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
@@ -156,19 +157,20 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens one in the calling thread's namespace.
+    /// Opens a socket in the calling thread's namespace.
     pub fn open() -> io::Result<Self> {
         let socket = socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
             SocketFlags::CLOEXEC,
-            // The protocol of this number, 0, is the one for routes.
+            // Protocol 0 is the one for routes.
             None,
         )?;
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Makes a pair of devices, one of them in another namespace. Packets of more than `most_segments` are not made.
+    /// Creates a pair of devices, one of them in another namespace. Neither builds packets of more
+    /// than `most_segments` segments.
     pub fn make_pair(
         &mut self,
         here: End,
@@ -199,14 +201,14 @@ impl Netlink {
         self.change(message)
     }
 
-    /// Switches a device on.
+    /// Brings a device up.
     pub fn up(&mut self, index: u32) -> io::Result<()> {
         const UP: u32 = 1;
         self.change(Message::new(NEW_LINK, 0, &link_body(index, UP)))
     }
 
-    /// Whether a device that was switched on really sends: the kernel gives it its queue only some time later, and
-    /// drops what comes before.
+    /// Whether a device that was brought up really sends: the kernel attaches its queue a little
+    /// later, and drops packets before that.
     pub fn runs(&mut self, index: u32) -> io::Result<bool> {
         const RUNNING: u32 = 0x40;
         let answers = self.dump(Message::new(GET_LINK, ACKNOWLEDGE, &link_body(index, 0)))?;
@@ -214,7 +216,7 @@ impl Netlink {
         Ok(flags.is_some_and(|flags| flags & RUNNING != 0))
     }
 
-    /// Gives a device an address and says which one is at the other end.
+    /// Gives a device its address and that of its peer.
     pub fn add_address(&mut self, index: u32, own: Ipv4Addr, peer: Ipv4Addr) -> io::Result<()> {
         const WHOLE: u8 = 32;
         let mut body = [INET, WHOLE, 0, 0, 0, 0, 0, 0];
@@ -226,7 +228,7 @@ impl Netlink {
         )
     }
 
-    /// Sends all that has no other way through `gateway`.
+    /// Adds a default route through `gateway`.
     pub fn add_default_route(&mut self, index: u32, gateway: Ipv4Addr) -> io::Result<()> {
         const TABLE_MAIN: u8 = 254;
         const BY_ADMINISTRATOR: u8 = 4;
@@ -252,7 +254,7 @@ impl Netlink {
         )
     }
 
-    /// Gives a device its queue discipline.
+    /// Sets a device's queue discipline.
     pub fn set_qdisc(&mut self, index: u32, kind: &str, options: Option<&[u8]>) -> io::Result<()> {
         let mut message = Message::new(NEW_QDISC, REPLACE, &qdisc_body(index, QDISC_ROOT))
             .attribute(QDISC_KIND, &text(kind));
@@ -262,13 +264,13 @@ impl Netlink {
         self.change(message)
     }
 
-    /// The queue discipline of a device itself (not those below it).
+    /// Returns the root queue discipline of a device.
     pub fn qdisc(&mut self, index: u32) -> io::Result<RawQdisc> {
         let answers = self.dump(Message::new(GET_QDISC, DUMP, &qdisc_body(index, 0)))?;
         let own = answers
             .iter()
             .find(|body| word_at(body, 4) == Some(index) && word_at(body, 12) == Some(QDISC_ROOT))
-            .ok_or_else(|| io::Error::other("the kernel lists no queue discipline of the device"))?;
+            .ok_or_else(|| io::Error::other("the kernel reports no queue discipline for the device"))?;
         let mut found = RawQdisc {
             kind: String::new(),
             options: Vec::new(),
@@ -286,14 +288,14 @@ impl Netlink {
         Ok(found)
     }
 
-    /// Asks for a change and waits for the kernel's word on it.
+    /// Requests a change and waits for the kernel's acknowledgement.
     fn change(&mut self, mut message: Message) -> io::Result<()> {
         let flags = u16::from_ne_bytes([message.0[6], message.0[7]]) | ACKNOWLEDGE;
         message.0[6..8].copy_from_slice(&flags.to_ne_bytes());
         self.dump(message).map(|_| ())
     }
 
-    /// Asks, and collects the answers up to the last one.
+    /// Sends a request and collects all replies.
     fn dump(&mut self, message: Message) -> io::Result<Vec<Vec<u8>>> {
         self.sequence += 1;
         let bytes = message.numbered(self.sequence);
@@ -309,11 +311,11 @@ impl Netlink {
     }
 }
 
-/// Adds the bodies of the messages of one datagram; whether the last one was among them.
+/// Appends the message bodies of one datagram; returns whether it contained the last message.
 fn collect(mut bytes: &[u8], sequence: u32, answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     while let Some((length, kind)) = word_at(bytes, 0).zip(number_at(bytes, 4)) {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let cut = || io::Error::new(io::ErrorKind::InvalidData, "a message of the kernel is cut short");
+        let cut = || io::Error::new(io::ErrorKind::InvalidData, "truncated message from the kernel");
         let body = bytes.get(HEADER_BYTES..length).ok_or_else(cut)?;
         let ours = word_at(bytes, 8) == Some(sequence);
         match kind {

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queue disciplines: the options of netem as the kernel takes them, and all options as it tells them.
+//! Queue disciplines: encodes netem's options, and decodes the options that the kernel reports.
 
 use super::netlink::{attribute, attributes, word_at, RawQdisc};
 use super::Network;
 use crate::bytes::hexadecimal;
 use serde_json::{json, Map, Value};
 
-/// The kind that delays, loses and slows packets down.
+/// The queue discipline that adds delay, loss and a rate limit.
 pub const NETEM: &str = "netem";
 
 const NETEM_RATE: u16 = 6;
 const NETEM_RATE_64: u16 = 8;
 const NETEM_LATENCY_64: u16 = 10;
-/// The fixed part before netem's attributes: latency, limit, loss, gap, duplicate, jitter.
+/// Length of the fixed part before netem's attributes: latency, limit, loss, gap, duplicate,
+/// jitter.
 const NETEM_FIXED_BYTES: usize = 24;
-/// Nanoseconds of a tick, the unit of the fixed part's latency.
+/// Nanoseconds per tick, the unit of the fixed part's latency.
 const TICK_NS: u64 = 64;
 const MILLION: u64 = 1_000_000;
 
-/// Names of the numbered options of the kinds that one gives a device for congestion control.
+/// Names of the numbered options, for the kinds used with congestion control.
 const FQ: &[&str] = &[
     "limit_packets",
     "flow_limit_packets",
@@ -48,16 +49,16 @@ const FQ_CODEL: &[&str] = &[
     "memory_limit_bytes",
 ];
 
-/// netem's options for one direction of the link.
+/// Encodes netem's options for one direction of the link.
 pub fn netem_options(network: &Network) -> Vec<u8> {
-    // Half of the round trip; the other direction has the rest.
+    // Half of the round trip; the other direction adds the rest.
     let latency_ns = u64::from(network.delay_us) * 1000 / 2;
     let ticks = u32::try_from(latency_ns / TICK_NS).unwrap_or(u32::MAX);
     let loss = u64::from(network.loss_ppm) * u64::from(u32::MAX) / MILLION;
     let loss = u32::try_from(loss).unwrap_or(u32::MAX);
     let fixed = [ticks, network.limit_packets, loss, 0, 0, 0];
     let mut options: Vec<u8> = fixed.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // Kernels before 4.16 know only the ticks.
+    // Kernels before 4.16 know only ticks.
     options.extend(attribute(NETEM_LATENCY_64, &latency_ns.to_ne_bytes()));
     if network.rate_bytes_per_s > 0 {
         let small = u32::try_from(network.rate_bytes_per_s);
@@ -72,7 +73,7 @@ pub fn netem_options(network: &Network) -> Vec<u8> {
     options
 }
 
-/// A queue discipline as it is reported: its kind and its options by name.
+/// Describes a queue discipline: its kind, and its options by name.
 pub fn described(raw: &RawQdisc) -> Value {
     let options = match raw.kind.as_str() {
         NETEM => netem_described(&raw.options),
@@ -104,7 +105,8 @@ fn netem_described(options: &[u8]) -> Value {
     })
 }
 
-/// Numbered options of one word each, by name; what has no name or another size goes by its number.
+/// Names the numbered options of one word each. An unknown option, or one of another size, is
+/// listed by its number.
 fn named(options: &[u8], names: &[&str]) -> Value {
     let mut found = Map::new();
     for (kind, payload) in attributes(options) {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine's TCP settings in a new namespace, which begins with the kernel's defaults for most of them.
+//! Copies the machine's TCP settings into a new namespace, which starts with the kernel's defaults
+//! for most of them.
 
 use crate::root::Root;
 use std::fs::{self, DirEntry};
 use std::os::unix::fs::MetadataExt;
 
 const FOLDER: &str = "/proc/sys/net/ipv4";
-/// What new namespaces take over by themselves, a list for the whole machine, a secret.
+/// A setting that new namespaces inherit anyway, a list that belongs to the whole machine, and a
+/// secret.
 const LEFT_OUT: [&str; 3] = [
     "tcp_allowed_congestion_control",
     "tcp_congestion_control",
     "tcp_fastopen_key",
 ];
 
-/// Settings by file name.
+/// Settings: file names and values.
 pub type Settings = Vec<(String, String)>;
 
-/// The TCP settings of the namespace that the caller is in, by name.
+/// Returns the TCP settings of the caller's namespace, by name.
 pub fn of_machine(root: &Root) -> Settings {
     let names = fs::read_dir(root.path(FOLDER)).into_iter().flatten().flatten();
     let is_setting = |entry: &DirEntry| entry.metadata().is_ok_and(|data| data.mode() & 0o200 != 0);
@@ -33,8 +35,8 @@ pub fn of_machine(root: &Root) -> Settings {
     names.into_iter().filter_map(read).collect()
 }
 
-/// Puts settings in force where they differ; the names of those that could not be. One that the namespace does not have is
-/// the whole machine's, and in force.
+/// Applies the settings that differ, and returns the names of those that could not be applied. A
+/// setting that the namespace lacks belongs to the whole machine and is in force already.
 pub fn carry(root: &Root, settings: &Settings) -> Vec<String> {
     let mut failed = Vec::new();
     for (name, value) in settings {
@@ -43,7 +45,7 @@ pub fn carry(root: &Root, settings: &Settings) -> Vec<String> {
         if now(root).is_none_or(|now| now == *value) {
             continue;
         }
-        // What counts is what the file says afterwards.
+        // Only the value read back counts.
         fs::write(root.path(&path), value).unwrap_or_default();
         if now(root).as_ref() != Some(value) {
             failed.push(name.clone());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line: sessions for the head, and the same requests by hand.
+//! The command line: sessions for the head, and the same requests for a person.
 
 use crate::error::{Error, Kind, Result};
 use crate::exec::stopped;
@@ -25,7 +25,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `ktrial plan --json` writes: a plan, and what was left out of it.
+/// The format that `ktrial plan --json` writes: a plan, and the settings that it skips.
 const RESOLVED: &str = "ktrial.resolved/1";
 
 /// The half of ktrial that touches the machine.
@@ -36,18 +36,18 @@ struct Cli {
     command: Command,
 }
 
-/// Where the machine is.
+/// Options that locate the machine.
 #[derive(Args)]
 struct Machine {
-    /// Folder that stands for `/`.
+    /// Use DIR as the machine's `/`.
     #[arg(long, default_value = "/", value_name = "DIR")]
     root: PathBuf,
-    /// Folder of the journals, below the root.
+    /// Keep the journals in DIR, below the root.
     #[arg(long, default_value = DEFAULT_STATE, value_name = "DIR")]
     state: String,
 }
 
-/// By hand: where the machine is and how to print.
+/// Options of commands that a person types.
 #[derive(Args)]
 struct ByHand {
     #[command(flatten)]
@@ -59,52 +59,53 @@ struct ByHand {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Answer requests on standard input, one JSON object per line.
+    /// Answer requests from standard input, one JSON object per line.
     Serve {
-        /// What the session may do.
+        /// Choose what the session may do.
         #[arg(long)]
         role: Role,
-        /// The least score that it and what it starts are to have when memory runs out.
+        /// Set the lowest OOM score of the session and its children: the higher, the sooner the
+        /// kernel kills them when memory runs out.
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         oom_score_adj: Option<i32>,
         #[command(flatten)]
         machine: Machine,
     },
-    /// Answer the requests of a file.
+    /// Answer the requests in a file.
     Batch {
-        /// One JSON object per line.
+        /// File with one JSON object per line.
         file: PathBuf,
-        /// What the session may do.
+        /// Choose what the session may do.
         #[arg(long, default_value = "root")]
         role: Role,
         #[command(flatten)]
         machine: Machine,
     },
-    /// Carry out a plan.
+    /// Apply a plan.
     Apply {
-        /// The plan, JSON.
+        /// JSON file with the plan.
         plan: PathBuf,
         #[command(flatten)]
         by_hand: ByHand,
     },
-    /// Put back what transactions changed: the newest unless told otherwise.
+    /// Restore what transactions changed; by default the newest one.
     Revert {
-        /// All newer than this transaction.
+        /// Revert all transactions newer than N.
         #[arg(long, value_name = "N", conflicts_with_all = ["all", "only"])]
         to: Option<u64>,
-        /// All in force.
+        /// Revert all transactions in force.
         #[arg(long, conflicts_with = "only")]
         all: bool,
-        /// This one alone.
+        /// Revert transaction N alone.
         #[arg(long, value_name = "N")]
         only: Option<u64>,
-        /// Put back what others have changed since, too.
+        /// Also restore values that others have changed since.
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         by_hand: ByHand,
     },
-    /// Finish what a crash interrupted and end leases that nobody holds.
+    /// Finish interrupted transactions and end leases whose holder is gone.
     Recover {
         #[command(flatten)]
         by_hand: ByHand,
@@ -114,79 +115,80 @@ enum Command {
         #[command(flatten)]
         by_hand: ByHand,
     },
-    /// Keep a transaction whose lease would end.
+    /// Confirm a transaction, so that its lease doesn't revert it.
     Confirm {
-        /// Its number.
+        /// Number of the transaction.
         transaction: u64,
         #[command(flatten)]
         by_hand: ByHand,
     },
-    /// Compare what is in force with the machine.
+    /// Compare the machine with the values that transactions set.
     Verify {
-        /// Its number; all in force without.
+        /// Number of the transaction [default: all in force].
         transaction: Option<u64>,
         #[command(flatten)]
         by_hand: ByHand,
     },
-    /// Put the unit in place that recovers at boot.
+    /// Install the systemd unit that recovers at boot.
     InstallRecovery {
         #[command(flatten)]
         by_hand: ByHand,
     },
-    /// Take that unit away.
+    /// Remove that unit.
     RemoveRecovery {
         #[command(flatten)]
         by_hand: ByHand,
     },
-    /// Tell what a sample of each source costs.
+    /// Measure what sampling each source costs.
     Selfcost {
-        /// Sources to take together; each of them and all when missing.
+        /// Sources to sample together [default: each one, then all].
         sources: Vec<String>,
         #[command(flatten)]
         by_hand: ByHand,
     },
-    /// Draw frames at a fixed rate, and tell each in a line: `frame END MILLISECONDS`.
+    /// Draw frames at a fixed rate and print a line for each: `frame END MILLISECONDS`.
     FrameLoop {
-        /// Parameters of the load `pressure`, JSON; 0 readers and 0 bursts: nothing but the frames.
+        /// Parameters of the load `pressure`, as JSON; 0 readers and 0 bursts draw only the frames.
         #[arg(default_value = "{}")]
         parameters: String,
     },
-    /// Make a network of its own (started by the agent itself).
+    /// Create a private network (started by the agent itself).
     #[command(hide = true)]
     Network {
-        /// What to do, JSON.
+        /// Job description, as JSON.
         job: String,
     },
-    /// Stop, and become a command when let go (started by the agent itself).
+    /// Stop, then become a command when continued (started by the agent itself).
     #[command(hide = true)]
     Stopped {
-        /// The descriptor to tell on why it could not.
+        /// File descriptor for the error if the command cannot start.
         report: i32,
-        /// The agent's number.
+        /// Process ID of the agent.
         agent: i32,
-        /// Where the command lies.
+        /// Path of the command.
         program: PathBuf,
-        /// The command.
+        /// Arguments of the command.
         argv: Vec<OsString>,
     },
-    /// Give up root, all but a helper that lends it, and become a program; without a user become it as root, where it and all that
-    /// it imports are root's alone (started by `ktrial` itself).
+    /// Drop root, keep a helper that lends it, and run a program. Without a user, run it as root,
+    /// after checking that only root can change it and all that it imports (started by `ktrial`
+    /// itself).
     #[command(hide = true)]
     Launch {
-        /// The number of the user to become.
+        /// Number of the user to become.
         #[arg(long, value_name = "UID")]
         user: Option<u32>,
-        /// What must be root's alone, with all that lies in it.
+        /// Require that only root can change PATH and everything in it. Repeatable.
         #[arg(long = "own", value_name = "PATH")]
         own: Vec<PathBuf>,
-        /// The program, after `--`.
+        /// Program to run, after `--`.
         #[arg(last = true)]
         program: Vec<OsString>,
     },
-    /// Lend root to a head that has given it up (started by the agent itself).
+    /// Lend root to a head that dropped it (started by the agent itself).
     #[command(hide = true)]
     Lend {
-        /// The process of the head.
+        /// Process ID of the head.
         #[arg(long, value_name = "PID")]
         head: u32,
     },
@@ -202,7 +204,7 @@ enum Command {
     },
 }
 
-/// Runs the command line and says how the process ends.
+/// Runs the command line and returns the exit status.
 #[must_use]
 pub fn main() -> ExitCode {
     #[cfg(feature = "fault-injection")]
@@ -226,15 +228,15 @@ fn status_of(kind: Kind) -> u8 {
     }
 }
 
-/// Makes nothing of the caller's surroundings matter: no environment, no working directory, no file mode mask.
-/// Paths of the command line must be opened before.
+/// Drops everything inherited from the caller: environment, working directory and umask. The caller
+/// must open paths of the command line first.
 fn cut_loose() -> Result<()> {
     let names: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
     for name in names {
         std::env::remove_var(name);
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    std::env::set_current_dir("/").map_err(|error| Error::io("enter", "/", &error))
+    std::env::set_current_dir("/").map_err(|error| Error::io("change to directory", "/", &error))
 }
 
 fn context(role: Role, machine: &Machine) -> Result<Context> {
@@ -249,7 +251,7 @@ fn context(role: Role, machine: &Machine) -> Result<Context> {
     if !machine.state.starts_with('/') || !clean {
         return Err(Error::new(
             Kind::BadRequest,
-            format!("--state {:?} is not an absolute path", machine.state),
+            format!("--state: expected an absolute path, got {:?}", machine.state),
         ));
     }
     cut_loose()?;
@@ -279,7 +281,7 @@ fn run(command: Command) -> Result<ExitCode> {
             let plan = read_plan(&plan)?;
             if Plan::from_value(plan.clone())?.lease == Lease::WhileSession {
                 return Err(
-                    Error::new(Kind::BadRequest, "a lease `while-session` needs a session")
+                    Error::new(Kind::BadRequest, "the lease `while-session` needs a session")
                         .hint("use `until-confirmed` or `keep`"),
                 );
             }
@@ -352,7 +354,7 @@ fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Why the head was not started, as the head itself would say it.
+/// Reports in the head's words why it was not started.
 fn launched(failed: Result<()>) -> ExitCode {
     let Err(error) = failed else {
         return ExitCode::SUCCESS;
@@ -364,13 +366,13 @@ fn launched(failed: Result<()>) -> ExitCode {
     ExitCode::from(status_of(error.kind))
 }
 
-/// The plan of a file: all of it, or the one within what `ktrial plan --json` writes.
+/// Reads a plan from a file: the whole file, or the plan inside the output of `ktrial plan --json`.
 fn read_plan(file: &Path) -> Result<Value> {
     let text = std::fs::read(file).map_err(|error| Error::io("read", file.display(), &error))?;
     let mut found: Value = serde_json::from_slice(&text).map_err(|error| {
         Error::new(
             Kind::BadRequest,
-            format!("plan {} is not JSON: {error}", file.display()),
+            format!("cannot read plan {}: not JSON: {error}", file.display()),
         )
     })?;
     Ok(if found["schema"] == RESOLVED {
@@ -380,13 +382,13 @@ fn read_plan(file: &Path) -> Result<Value> {
     })
 }
 
-/// Serves until the input ends, then ends the leases that end with the session.
+/// Serves requests until the input ends, then ends the session's leases.
 fn session(mut context: Context, input: &mut impl BufRead) -> Result<ExitCode> {
     let served = protocol::serve(&mut context, input, &mut io::stdout().lock());
     let uninterrupted = sys::Uninterrupted::begin();
     revert::end_session(&mut context)?;
     drop(uninterrupted);
-    served.map_err(|error| Error::io("talk over", "standard input and output", &error))?;
+    served.map_err(|error| Error::io("use", "standard input and output", &error))?;
     Ok(ExitCode::SUCCESS)
 }
 

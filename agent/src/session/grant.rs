@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one right that a root session may lend: real-time priorities, to another session's process and to what that starts.
+//! The one right that a root session may lend: real-time priorities, for another session's process
+//! and its children.
 //!
-//! That process has been the user's from its beginning. Root never becomes anybody, and starts nothing.
+//! That process has run as the user from its start. Root changes no process's user, and starts
+//! nothing.
 
 use crate::error::{Error, Kind, Result};
 use rustix::io::Errno;
@@ -10,22 +12,22 @@ use std::fs::{metadata, read};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The highest real-time priority of Linux.
+/// The highest real-time priority on Linux.
 const MOST_PRIORITY: u32 = 99;
 
-/// Lets a process of this same agent, and its children, take real-time priorities up to `priority`. Nothing else of it is
-/// changed, and the right ends with the process.
+/// Lets a process of this same agent, and its children, use real-time priorities up to `priority`.
+/// Changes nothing else; the right ends with the process.
 pub fn realtime(process: u32, priority: u32) -> Result<()> {
     let bad = |message: String| Error::new(Kind::BadRequest, message);
     if !(1..=MOST_PRIORITY).contains(&priority) {
         return Err(bad(format!(
-            "`realtime_priority` is {priority}: give 1 to {MOST_PRIORITY}"
+            "realtime_priority: expected 1 to {MOST_PRIORITY}, got {priority}"
         )));
     }
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| bad(format!("`process` is {process}")))?;
+    let pid = pid.ok_or_else(|| bad(format!("process: expected a process ID, got {process}")))?;
     if !is_agent(process).unwrap_or(false) {
-        let message = format!("process {process} is no session of this agent");
+        let message = format!("process {process} is not a session of this agent");
         return Err(Error::new(Kind::Forbidden, message));
     }
     let limit = Some(u64::from(priority));
@@ -37,14 +39,19 @@ pub fn realtime(process: u32, priority: u32) -> Result<()> {
         Ok(_) => Ok(()),
         Err(Errno::PERM) => Err(Error::new(
             Kind::Privilege,
-            "this root may not allow real-time priorities: it lacks CAP_SYS_RESOURCE, as root in most containers does",
+            "cannot allow real-time priorities: root lacks CAP_SYS_RESOURCE here, as in most containers",
         )
-        .hint("run it outside of the container, or give the container that capability")),
-        Err(errno) => Err(Error::io("cannot raise RLIMIT_RTPRIO of process", process, &errno.into())),
+        .hint("run ktrial outside the container, or give the container that capability")),
+        Err(errno) => Err(Error::io(
+            "raise RLIMIT_RTPRIO of process",
+            process,
+            &errno.into(),
+        )),
     }
 }
 
-/// Whether a process runs the program that this one runs, or one like it to the last byte: root's may be a copy.
+/// Whether a process runs the same program as this one. Root may run a copy, so equal bytes count
+/// too.
 fn is_agent(process: u32) -> io::Result<bool> {
     let (theirs, own) = (format!("/proc/{process}/exe"), "/proc/self/exe");
     let (one, other) = (metadata(&theirs)?, metadata(own)?);

@@ -7,11 +7,12 @@ use crate::transact::allow::{self, Denial, Purpose};
 use crate::transact::machine;
 use std::cmp::Ordering;
 
-/// Folders below which a final `**` does not look: no tree of the kernel is nearly so deep.
+/// The greatest depth that a final `**` searches; no kernel tree is nearly as deep.
 const DEEPEST: usize = 32;
 
-/// Existing paths that match `pattern`, in which `*` stands for anything within one component and a final `**` for all
-/// files below; sorted by name with numbers in order. Paths that `purpose` does not allow are left out.
+/// Returns the existing paths that match `pattern`, sorted by name with numbers in numeric order.
+/// `*` matches anything within one component, a final `**` all files below. Paths that `purpose`
+/// does not allow are left out.
 pub fn matches(root: &Root, pattern: &str, purpose: Purpose) -> Result<Vec<String>> {
     if !pattern.starts_with('/')
         || pattern
@@ -20,7 +21,7 @@ pub fn matches(root: &Root, pattern: &str, purpose: Purpose) -> Result<Vec<Strin
     {
         return Err(Error::new(
             Kind::Forbidden,
-            format!("{pattern:?} is not an absolute path without `.` and `..`"),
+            format!("{pattern:?}: expected an absolute path without `.` and `..`"),
         ));
     }
     let mut found = vec![String::new()];
@@ -51,7 +52,7 @@ fn step(root: &Root, folder: &str, component: &str) -> Vec<String> {
         return vec![format!("{folder}/{component}")];
     }
     let hidden = component.starts_with('.');
-    // A folder that is absent or closed to this session holds nothing that it could read.
+    // A folder that is absent or unreadable contains nothing that this session could read.
     let names = root
         .list(if folder.is_empty() { "/" } else { folder })
         .unwrap_or_default();
@@ -62,9 +63,9 @@ fn step(root: &Root, folder: &str, component: &str) -> Vec<String> {
         .collect()
 }
 
-/// Regular files below a folder; symbolic links are not followed.
+/// Collects the regular files below a folder. Symbolic links are not followed.
 fn files_below(root: &Root, folder: &str, deepest: usize, files: &mut Vec<String>) {
-    // As above: what is absent or closed holds nothing to read.
+    // As above: an absent or unreadable folder contributes nothing.
     let Ok(entries) = std::fs::read_dir(root.path(folder)) else {
         return;
     };
@@ -81,7 +82,7 @@ fn files_below(root: &Root, folder: &str, deepest: usize, files: &mut Vec<String
     }
 }
 
-/// Order of names with runs of digits compared as numbers.
+/// Orders names, with runs of digits compared as numbers.
 fn by_number(one: &str, other: &str) -> Ordering {
     let (mut left, mut right) = (one, other);
     while !left.is_empty() && !right.is_empty() {
@@ -97,7 +98,7 @@ fn by_number(one: &str, other: &str) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// The first run of digits or of other characters, and the rest.
+/// Splits off the first run of digits or of other characters.
 fn run(text: &str) -> (&str, &str) {
     let digits = text.starts_with(|first: char| first.is_ascii_digit());
     let end = text

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The protocol: framing of lines, requests, roles, replies.
+//! The protocol: line framing, requests, roles and replies.
 
 use crate::bytes::LINE_BYTES;
 use crate::error::{Error, Kind, Result};
@@ -10,12 +10,12 @@ use serde_json::{json, Map, Value};
 use std::io::{self, BufRead, Write};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// One line of input.
+/// A line of input.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Whole {
         line: Vec<u8>,
-        /// Bytes of the next one have been read with it.
+        /// Whether bytes of the next line have already been read.
         more: bool,
     },
     Oversized,
@@ -54,7 +54,8 @@ fn read_line(input: &mut impl BufRead) -> io::Result<Line> {
 /// Answers requests until the input ends.
 ///
 /// # Errors
-/// Those of reading the input or writing the output; the session is over then too.
+///
+/// Reading the input or writing the output failed; the session is over.
 pub fn serve(context: &mut Context, input: &mut impl BufRead, output: &mut impl Write) -> io::Result<()> {
     loop {
         let reply = match read_line(input)? {
@@ -73,20 +74,17 @@ pub fn serve(context: &mut Context, input: &mut impl BufRead, output: &mut impl 
 }
 
 fn oversized(what: &str) -> Error {
-    Error::new(
-        Kind::Oversized,
-        format!("{what} is longer than {LINE_BYTES} bytes"),
-    )
-    .hint("split it into smaller ones")
+    Error::new(Kind::Oversized, format!("{what} exceeds {LINE_BYTES} bytes"))
+        .hint("split the request into smaller ones")
 }
 
-/// The reply to one line, with its newline.
+/// Returns the reply to one line, with its newline.
 pub fn answer(context: &mut Context, line: &[u8]) -> Vec<u8> {
     let (id, request) = parse(line);
     context.request = id.clone();
     let result = request.and_then(|(name, fields)| {
         catch_unwind(AssertUnwindSafe(|| dispatch(context, &name, fields)))
-            .unwrap_or_else(|_| Err(Error::new(Kind::Io, format!("`{name}` failed inside the agent"))))
+            .unwrap_or_else(|_| Err(Error::new(Kind::Io, format!("`{name}` crashed inside the agent"))))
     });
     let reply = match result {
         Ok(ok) => to_line(&json!({"id": id, "ok": ok})),
@@ -111,41 +109,45 @@ fn to_line(reply: &Value) -> Vec<u8> {
 /// A request's name and fields.
 type Call = (String, Map<String, Value>);
 
-/// A request's number, and what it asks for.
+/// Splits a line into the request's ID and its call.
 fn parse(line: &[u8]) -> (Value, Result<Call>) {
     let malformed = |why: String| Err(Error::new(Kind::Malformed, why));
     let mut fields = match serde_json::from_slice::<Value>(line) {
         Ok(Value::Object(fields)) => fields,
-        Ok(_) => return (Value::Null, malformed("a request is a JSON object".to_owned())),
+        Ok(_) => return (Value::Null, malformed("expected a JSON object".to_owned())),
         Err(error) => return (Value::Null, malformed(format!("not JSON: {error}"))),
     };
     let id = match fields.shift_remove("id") {
         Some(id) if id.is_i64() || id.is_u64() => id,
-        _ => return (Value::Null, malformed("`id` is a whole number".to_owned())),
+        _ => return (Value::Null, malformed("`id`: expected an integer".to_owned())),
     };
     match fields.shift_remove("do") {
         Some(Value::String(name)) => (id, Ok((name, fields))),
-        _ => (id, malformed("`do` names the request".to_owned())),
+        _ => (id, malformed("`do`: expected the name of a request".to_owned())),
     }
 }
 
-/// Carries out a request that this role may make.
+/// Carries out a request if the role may make it.
 ///
 /// # Errors
-/// Any of the protocol's kinds.
+///
+/// Any kind of the protocol.
 pub fn dispatch(context: &mut Context, name: &str, fields: Map<String, Value>) -> Result<Value> {
     let Some(request) = REQUESTS.iter().find(|request| request.name == name) else {
         let known = requests::capabilities(context.role).join(", ");
         return Err(
-            Error::new(Kind::UnknownRequest, format!("there is no request {name:?}"))
-                .hint(format!("this session answers {known}")),
+            Error::new(Kind::UnknownRequest, format!("unknown request {name:?}"))
+                .hint(format!("use one of {known}")),
         );
     };
     if !request.roles.contains(&context.role) {
-        let message = format!("`{name}` is not for a session of role {}", json!(context.role));
-        return Err(Error::new(Kind::Forbidden, message).hint("start a session of the other role"));
+        let message = format!(
+            "a session of role {} may not request `{name}`",
+            json!(context.role)
+        );
+        return Err(Error::new(Kind::Forbidden, message).hint("start a session with the other role"));
     }
-    // What a root session has begun it finishes, whoever presses Ctrl-C or closes the terminal.
+    // A root session finishes what it has begun, even after Ctrl-C or a closed terminal.
     let is_finished = context.role == Role::Root && !requests::ENDING_AT_ONCE.contains(&name);
     let _uninterrupted = is_finished.then(sys::Uninterrupted::begin);
     (request.handle)(context, Value::Object(fields))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The requests: one entry each in [`REQUESTS`], one function each below.
+//! The requests: one entry each in [`REQUESTS`] and one function each below.
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
@@ -27,17 +27,17 @@ use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
 
-/// The version of the protocol that this agent speaks.
+/// The protocol version that this agent speaks.
 pub const VERSION: u64 = 1;
 
-/// A request: its name, who may make it, what it does.
+/// A request: its name, the roles that may make it, and its handler.
 #[derive(Debug)]
 pub struct Request {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Roles that may make it.
+    /// Roles that may make the request.
     pub roles: &'static [Role],
-    /// What it does.
+    /// The function that handles it.
     pub handle: fn(&mut Context, Value) -> Result<Value>,
 }
 
@@ -159,18 +159,18 @@ pub const REQUESTS: &[Request] = &[
     },
 ];
 
-/// Requests that what ends the process may end at once: those that change nothing, and those that hold it back
-/// themselves from their first change on.
+/// Requests during which a signal may end the process at once: they change nothing, or they block
+/// signals themselves from their first change on.
 pub const ENDING_AT_ONCE: [&str; 9] = [
     "apply", "hello", "list", "plan", "read", "recover", "revert", "status", "verify",
 ];
 
-/// Takes the number of what is to be dropped; holds nothing that would have to be put back.
+/// Writing a number to this file drops caches; nothing needs to be restored.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
-/// Page cache, and the kernel's own caches of names and inodes.
+/// The page cache and the kernel's caches of names and inodes.
 const ALL_CACHES: &[u8] = b"3\n";
 
-/// Names of the requests that a role may make.
+/// Returns the names of the requests that a role may make.
 #[must_use]
 pub fn capabilities(role: Role) -> Vec<&'static str> {
     REQUESTS
@@ -180,7 +180,7 @@ pub fn capabilities(role: Role) -> Vec<&'static str> {
         .collect()
 }
 
-/// A request's fields in their types.
+/// Parses a request's fields.
 pub fn fields<T: DeserializeOwned>(value: Value) -> Result<T> {
     serde_json::from_value(value).map_err(|error| Error::new(Kind::BadRequest, error.to_string()))
 }
@@ -196,13 +196,15 @@ fn hello(context: &mut Context, value: Value) -> Result<Value> {
     let hello: Hello = fields(value)?;
     if hello.protocol != VERSION {
         let message = format!(
-            "head {} speaks protocol {}, agent {} speaks {}",
+            "head {} speaks protocol {}, but agent {} speaks {}",
             hello.head,
             hello.protocol,
             env!("CARGO_PKG_VERSION"),
             VERSION
         );
-        return Err(Error::new(Kind::Version, message).hint("install head and agent of the same release"));
+        return Err(
+            Error::new(Kind::Version, message).hint("install the head and the agent from the same release")
+        );
     }
     Ok(json!({
         "protocol": VERSION,
@@ -432,7 +434,10 @@ fn recover(context: &mut Context, value: Value) -> Result<Value> {
     match cleared {
         Ok(names) if names.is_empty() => {}
         Ok(names) => reply["traces"] = json!(names),
-        Err(why) => return Err(Error::new(Kind::Io, why).hint("end what reads them, then run recover again")),
+        Err(why) => {
+            return Err(Error::new(Kind::Io, why)
+                .hint("stop the programs that read these traces, then run recover again"))
+        }
     }
     Ok(reply)
 }
@@ -463,7 +468,7 @@ fn forget(context: &mut Context, value: Value) -> Result<Value> {
     Ok(json!({ "files": forget::forget(context)? }))
 }
 
-/// Writes back what is dirty, which cannot be dropped, then drops all caches.
+/// Writes dirty pages back, as they cannot be dropped, then drops all caches.
 fn drop_caches(context: &mut Context, value: Value) -> Result<Value> {
     let Nothing {} = fields(value)?;
     context.need_root()?;
@@ -485,6 +490,6 @@ fn kernel_log(context: &mut Context, value: Value) -> Result<Value> {
     let wanted: KernelLog = fields(value)?;
     Ok(match kernel_log::read(&context.root, wanted.from) {
         Ok(found) => json!(found),
-        Err(error) => json!({"unreadable": format!("read {}: {error}", kernel_log::DEVICE)}),
+        Err(error) => json!({"unreadable": format!("cannot read {}: {error}", kernel_log::DEVICE)}),
     })
 }

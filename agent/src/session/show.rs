@@ -4,19 +4,22 @@
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// The reply to a request made by hand.
+/// Formats the reply to a request that a person made.
 #[must_use]
 pub fn reply(name: &str, reply: &Value) -> String {
     let mut text = String::new();
     match name {
         "apply" => transaction(&mut text, reply),
-        "confirm" => line(&mut text, &format!("transaction {}: kept", reply["transaction"])),
+        "confirm" => line(
+            &mut text,
+            &format!("transaction {} confirmed", reply["transaction"]),
+        ),
         "recovery" => list(&mut text, &reply["files"], |text, file| line(text, &word(file))),
         _ => {
             list(&mut text, &reply["traces"], |text, name| {
                 line(
                     text,
-                    &format!("tracing of an agent that is gone was ended: {}", word(name)),
+                    &format!("ended a trace left by an agent that is gone: {}", word(name)),
                 );
             });
             list(&mut text, &reply["transactions"], transaction);
@@ -39,7 +42,7 @@ pub fn reply(name: &str, reply: &Value) -> String {
         }
     }
     if text.is_empty() {
-        line(&mut text, "nothing to do: no transaction");
+        line(&mut text, "nothing to do: no transactions");
     }
     text
 }
@@ -72,10 +75,10 @@ fn transaction(text: &mut String, value: &Value) {
     }
     list(text, &value["left_alone"], |text, path| {
         let id = &value["transaction"];
-        let hint = format!("revert --only {id} --force restores it");
+        let hint = format!("`revert --only {id} --force` restores it");
         line(
             text,
-            &format!("  {}: changed by others and left alone ({hint})", word(path)),
+            &format!("  {}: changed by others, not restored ({hint})", word(path)),
         );
     });
     list(text, &value["steps"], step);
@@ -103,7 +106,7 @@ fn step(text: &mut String, value: &Value) {
     line(text, &shown);
 }
 
-/// A value's first line, shortened; bytes that are no text are named so.
+/// Returns a value's first line, shortened; bytes that are not text become "(bytes)".
 fn word(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

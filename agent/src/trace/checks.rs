@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's own counters of what is traced, and the names of block devices.
+//! The kernel's own counters for traced events, and the names of block devices.
 
 use super::events::Kind;
 use super::AtMark;
@@ -11,13 +11,13 @@ use interrupts::Interrupts;
 
 mod interrupts;
 
-/// Fields of `/proc/diskstats` that count finished requests: reads, writes (those that only waited for a flush among them),
-/// discards. Several of them may share a flush.
+/// Fields of `/proc/diskstats` that count completed requests: reads, writes (including those that
+/// only waited for a flush), discards. Several requests may share a flush.
 const FINISHED: [usize; 3] = [3, 7, 14];
-/// Bits of a device's minor number in an event.
+/// Bits of the minor device number in an event.
 const MINOR_BITS: u32 = 20;
 
-/// Kinds of event that the kernel counts one by one, and where.
+/// Kinds of event with a counter of the kernel's, and where it is.
 const COUNTED: [(Kind, &str); 4] = [
     (Kind::Kswapd, "pageoutrun"),
     (Kind::Oom, "oom_kill"),
@@ -26,19 +26,19 @@ const COUNTED: [(Kind, &str); 4] = [
 ];
 const SOFTIRQS: &str = "softirqs";
 
-/// Where the counters stood.
+/// Values of the kernel's counters.
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     allocstall: Option<u64>,
-    /// Pages that direct reclaim took from the lists.
+    /// Pages that direct reclaim has freed.
     stolen_pages: Option<u64>,
     compact_stall: Option<u64>,
-    /// Pages that compaction looked at.
+    /// Pages that compaction has scanned.
     compact_scanned: Option<u64>,
     interrupts: Interrupts,
-    /// Those of COUNTED that this kernel has.
+    /// Counts of those [`COUNTED`] kinds that this kernel has.
     events: BTreeMap<Kind, u64>,
-    /// Finished requests by device.
+    /// Completed requests by device.
     disks: BTreeMap<u32, u64>,
 }
 
@@ -66,7 +66,8 @@ impl Counters {
     }
 }
 
-/// The sum of the lines of `/proc/vmstat` that begin so, one for each zone on some kernels; None when there is none.
+/// Sums the lines of `/proc/vmstat` that begin with a text; some kernels have one per zone. None if
+/// there is none.
 fn sum_of(vmstat: &str, begin: &str) -> Option<u64> {
     let found: Vec<u64> = vmstat
         .lines()
@@ -76,13 +77,13 @@ fn sum_of(vmstat: &str, begin: &str) -> Option<u64> {
     (!found.is_empty()).then(|| found.iter().sum())
 }
 
-/// The line of `/proc/vmstat` with this name.
+/// Returns the value of a line in `/proc/vmstat`.
 fn value_of(vmstat: &str, name: &str) -> Option<u64> {
     let told = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
     vmstat.lines().find_map(told)
 }
 
-/// The sum of all counts of `/proc/softirqs`; None where it has none.
+/// Sums all counts in `/proc/softirqs`; None if there are none.
 fn sum_of_all(table: &str) -> Option<u64> {
     let counts = table.lines().filter_map(|line| line.split_once(':'));
     let counts = counts.flat_map(|(_, counts)| counts.split_ascii_whitespace());
@@ -90,7 +91,7 @@ fn sum_of_all(table: &str) -> Option<u64> {
     (!found.is_empty()).then(|| found.iter().sum())
 }
 
-/// The device of a line of `/proc/diskstats`, and how many requests it has finished.
+/// Parses a line of `/proc/diskstats`: the device, and how many requests it has completed.
 fn finished(line: &str) -> Option<(u32, u64)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -99,15 +100,15 @@ fn finished(line: &str) -> Option<(u32, u64)> {
     Some((device, FINISHED.into_iter().filter_map(number).sum()))
 }
 
-/// Where they stood directly before and directly after a mark was written: on a busy machine much can lie between.
+/// The counters directly before and after a marker; on a busy machine they can differ a lot.
 #[derive(Debug, Clone, Default)]
 pub struct AroundMark {
     pub before: Counters,
     pub after: Counters,
 }
 
-/// What was traced from one mark to the other, beside the least and the most that the kernel may have counted between
-/// the two.
+/// Compares what was traced between two markers with the least and the most that the kernel can
+/// have counted in between.
 pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], told: &[Kind]) -> Vec<Value> {
     let [first_mark, last_mark] = counted;
     let mut checks = Vec::new();
@@ -165,8 +166,8 @@ pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], tol
     checks
 }
 
-/// Whether a device has requests of its own. Partitions have those of their disk; what only passes on to others
-/// (zram, device-mapper, md) is counted by the kernel too, and no event tells of it.
+/// Whether a device has requests of its own. Partitions share those of their disk. For devices that
+/// only pass requests on (zram, device-mapper, md) the kernel counts them but emits no events.
 fn has_requests(root: &Root, name: &str) -> bool {
     let folder = root.path(&format!("/sys/class/block/{name}"));
     !folder.exists() || folder.join("mq").exists()
@@ -177,7 +178,8 @@ fn grown(first: Option<&u64>, last: Option<&u64>) -> u64 {
     value(last).saturating_sub(value(first))
 }
 
-/// Requests for compaction, those that came to a pass and all, and whether there was any pass where pages were looked at.
+/// Checks compaction: requests that led to a pass, all requests, and whether any pass scanned
+/// pages.
 fn of_compaction([first, last]: [&AroundMark; 2], traced: [&AtMark; 2]) -> Vec<Value> {
     let between = |what: &str, counter: &str, count: &dyn Fn(&Counters) -> Option<u64>| {
         let end = count(&last.after)?;
@@ -205,7 +207,7 @@ fn of_compaction([first, last]: [&AroundMark; 2], traced: [&AtMark; 2]) -> Vec<V
     stalls.into_iter().chain(scanned).collect()
 }
 
-/// Events of a kind beside the kernel's counter, where it has one.
+/// Compares the events of a kind with the kernel's counter, if it has one.
 fn of_events(
     (kind, name): (Kind, &str),
     [first, last]: [&AroundMark; 2],
@@ -225,7 +227,7 @@ fn of_events(
     }))
 }
 
-/// The name of a device, or its numbers.
+/// Returns the name of a device, or its numbers.
 pub fn device_name(root: &Root, device: u32) -> String {
     let (major, minor) = (device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1));
     let link = std::fs::read_link(root.path(&format!("/sys/dev/block/{major}:{minor}")));
@@ -235,7 +237,7 @@ pub fn device_name(root: &Root, device: u32) -> String {
     name.unwrap_or_else(|| format!("{major}:{minor}"))
 }
 
-/// The number that a device's events hold.
+/// Returns the number in a device's events.
 pub fn device_number(root: &Root, name: &str) -> Option<u32> {
     let clean = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
     let text = clean.then(|| root.read_text(&format!("/sys/class/block/{name}/dev")).ok())??;

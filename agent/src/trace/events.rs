@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tracepoints that are listened to, and the kinds of event that they make.
+//! The tracepoints in use, and the kinds of event that they produce.
 
 use serde::Serialize;
 
@@ -24,12 +24,12 @@ pub enum Kind {
     Oom,
 }
 
-/// Which events of a kind are told one by one; all are counted.
+/// Which events of a kind are reported individually; all are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// Those that took at least so long.
+    /// Events that took at least this long, in nanoseconds.
     From(u64),
-    /// Those that held a thread up.
+    /// Events that delayed a thread.
     Waits,
     /// None.
     Never,
@@ -56,7 +56,7 @@ impl Kind {
         Self::Oom,
     ];
 
-    /// Its name in a recording.
+    /// Returns the kind's name in a recording.
     pub fn name(self) -> &'static str {
         match self {
             Self::DirectReclaim => "direct-reclaim",
@@ -77,17 +77,17 @@ impl Kind {
         }
     }
 
-    /// Whether only threads of a watched program have it.
+    /// Whether only threads of a watched program have events of this kind.
     pub fn is_of_threads(self) -> bool {
         matches!(self, Self::RunDelay | Self::Migration | Self::FileFault)
     }
 
-    /// A kind by its name.
+    /// Returns the kind with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Which are told unless asked otherwise.
+    /// Returns which events are reported by default.
     pub fn told(self) -> Told {
         match self {
             Self::BlockIo => Told::From(5 * MS),
@@ -100,46 +100,46 @@ impl Kind {
     }
 }
 
-/// What a tracepoint tells.
+/// What a tracepoint means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Something of this kind began in this thread.
+    /// An event of this kind began in this thread.
     Begin(Kind),
     /// It ended.
     End(Kind),
-    /// Something of this kind was over in an instant, or tells its length itself.
+    /// An event of this kind that is instantaneous or states its own length.
     Whole(Kind),
-    /// A thread asks for it: it may begin or not.
+    /// A thread requests it; it may or may not begin.
     Asked(Kind),
-    /// A thread can run.
+    /// A thread becomes runnable.
     Waking,
-    /// One thread stopped running, another one runs.
+    /// A thread stopped running and another one runs.
     Switch,
-    /// A thread made another one.
+    /// A thread created another one.
     Fork,
-    /// A thread ended.
+    /// A thread exited.
     Exit,
-    /// A mark of the agent's own.
+    /// The agent's own marker.
     Mark,
 }
 
-/// Which of the two buffers an event goes to: that of the whole machine, or that of the watched threads alone.
+/// The buffer that an event goes to: the machine's, or the one for watched threads only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffer {
     Machine,
     Threads,
 }
 
-/// A tracepoint, and what is wanted of it.
+/// A tracepoint and what to read from it.
 pub struct Tracepoint {
     /// Group and name.
     pub path: &'static str,
     pub what: What,
-    /// Fields that are numbers, in the order in which they are handed on.
+    /// Numeric fields, in the order in which they are passed on.
     pub numbers: &'static [&'static str],
-    /// The field that is a text.
+    /// The text field.
     pub text: Option<&'static str>,
-    /// What the kernel leaves out.
+    /// A filter that the kernel applies.
     pub filter: Option<&'static str>,
     pub buffer: Buffer,
 }
@@ -168,10 +168,10 @@ const fn threads(
     }
 }
 
-/// Most numbers of one tracepoint.
+/// Most numeric fields of one tracepoint.
 pub const NUMBERS: usize = 4;
 
-/// The reason of a flush by which another CPU was interrupted (`TLB_REMOTE_SEND_IPI`).
+/// Flushes that interrupted another CPU (`TLB_REMOTE_SEND_IPI`).
 const SENT: &str = "reason == 4";
 
 pub const TRACEPOINTS: &[Tracepoint] = &[
@@ -296,7 +296,7 @@ pub const TRACEPOINTS: &[Tracepoint] = &[
 ];
 
 impl Tracepoint {
-    /// The kinds of event that are lost where it is missing.
+    /// Returns the kinds of event that are lost without this tracepoint.
     pub fn kinds(&self) -> &'static [Kind] {
         match self.what {
             What::Begin(kind) | What::End(kind) | What::Whole(kind) | What::Asked(kind) => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the fields of an event lie in its bytes, as its `format` file says.
+//! The layout of an event's fields, from its `format` file.
 
 use super::page::word;
 
-/// A number as the same bits with a sign.
+/// Reinterprets the bits as a signed number.
 fn signed(bits: u64) -> i64 {
     i64::from_ne_bytes(bits.to_ne_bytes())
 }
@@ -11,46 +11,50 @@ fn signed(bits: u64) -> i64 {
 /// A field of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Bytes before it.
+    /// Offset in bytes.
     pub offset: usize,
-    /// Bytes of it.
+    /// Length in bytes.
     pub bytes: usize,
-    /// Whether its highest bit is a sign.
+    /// Whether the field is signed.
     pub signed: bool,
-    /// Whether it holds the place and length of a text instead of the text.
+    /// Whether it contains the offset and length of a text instead of the text.
     pub elsewhere: bool,
 }
 
-/// An event's number and fields.
+/// The number and fields of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
-    /// The number that its records begin with.
+    /// The number at the beginning of its records.
     pub id: u16,
     fields: Vec<(String, Field)>,
 }
 
 impl Format {
-    /// Reads a `format` file.
+    /// Parses a `format` file.
     ///
     /// # Errors
+    ///
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
         let id = value("ID:").ok_or("its format has no ID")?.trim();
-        let id = id.parse().map_err(|_| format!("its format has the ID {id:?}"))?;
+        let id = id
+            .parse()
+            .map_err(|_| format!("its format has an invalid ID: {id:?}"))?;
         let mut fields = Vec::new();
         for line in text.lines() {
             if let Some(line) = line.trim_start().strip_prefix("field:") {
-                fields.push(field(line).ok_or_else(|| format!("its format has the field {line:?}"))?);
+                fields.push(field(line).ok_or_else(|| format!("its format has an invalid field: {line:?}"))?);
             }
         }
         Ok(Self { id, fields })
     }
 
-    /// A field by its name.
+    /// Returns a field by its name.
     ///
     /// # Errors
-    /// There is none.
+    ///
+    /// There is no such field.
     pub fn field(&self, name: &str) -> Result<Field, String> {
         let found = self.fields.iter().find(|(known, _)| known == name);
         found
@@ -59,14 +63,14 @@ impl Format {
     }
 }
 
-/// `unsigned long x;  offset:8;  size:8;  signed:0;`
+/// Parses `unsigned long x;  offset:8;  size:8;  signed:0;`.
 fn field(line: &str) -> Option<(String, Field)> {
     let mut parts = line.split(';').map(str::trim);
     let declared = parts.next()?;
     let number = |part: Option<&str>, name: &str| part?.strip_prefix(name)?.parse::<usize>().ok();
     let offset = number(parts.next(), "offset:")?;
     let bytes = number(parts.next(), "size:")?;
-    // Kernels before 2.6.34 do not tell the sign.
+    // Kernels before 2.6.34 don't state the sign.
     let signed = number(parts.next(), "signed:") == Some(1);
     let name = declared.split_whitespace().next_back()?;
     let name = name.split('[').next()?.trim_start_matches('*');
@@ -82,7 +86,7 @@ fn field(line: &str) -> Option<(String, Field)> {
 }
 
 impl Field {
-    /// The number that the field holds. None when the record is too short or the field is no number.
+    /// Returns the field's value. None if the record is too short or the field is not a number.
     #[must_use]
     pub fn number(&self, record: &[u8]) -> Option<i64> {
         let found = word(record, self.offset, self.bytes)?;
@@ -95,7 +99,7 @@ impl Field {
         })
     }
 
-    /// The text that the field holds, up to its end or its first zero.
+    /// Returns the field's text, up to its end or its first zero.
     #[must_use]
     pub fn text<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let (offset, bytes) = if self.elsewhere {

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long the requests of a block device took: histograms with four bars to each doubling, of all requests and of those
-//! that found the device idle, which are the ones that wake it up.
+//! Latency histograms of a block device's requests, with four bars per doubling: of all requests,
+//! and of those that found the device idle and had to wake it.
 
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
-/// A device without a request for so long may have gone to sleep.
+/// A device without a request for this long may have gone to sleep.
 pub const IDLE_NS: u64 = 50_000_000;
 
-/// Requests of one device.
+/// The requests of one device.
 #[derive(Debug, Clone, Default)]
 pub struct Latency {
     pub requests: u64,
     pub bytes: u64,
-    /// Flushes of its cache.
+    /// Cache flushes.
     pub flushes: u64,
-    /// Requests that had no data and waited for a flush: the kernel counts them as writes.
+    /// Requests without data that waited for a flush; the kernel counts them as writes.
     pub waits: u64,
     bars: BTreeMap<u64, u64>,
     after_idle: BTreeMap<u64, u64>,
     in_flight: u64,
-    /// When the last request ended; None where that was not seen.
+    /// When the last request ended; None if that was not seen.
     ended_ns: Option<u64>,
 }
 
 impl Latency {
-    /// A request begins: for how long the device had none. None where that is not known, or it has others.
+    /// Starts a request. Returns how long the device was idle before; None if that is unknown, or
+    /// it has other requests.
     pub fn begin(&mut self, at_ns: u64) -> Option<u64> {
         let idle_ns = self
             .ended_ns
@@ -35,12 +36,12 @@ impl Latency {
         idle_ns
     }
 
-    /// A request that began was none, or had begun before.
+    /// Undoes the start of a request that was none, or had started before.
     pub fn again(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// A request has ended.
+    /// Ends a request.
     pub fn end(&mut self, at_ns: u64, length_ns: u64, bytes: i64, idle_ns: Option<u64>) {
         self.requests += 1;
         self.bytes += bytes.max(0).unsigned_abs();
@@ -53,13 +54,13 @@ impl Latency {
         self.ended_ns = Some(at_ns);
     }
 
-    /// What is at work is not known any more.
+    /// Forgets the requests in flight.
     pub fn forget(&mut self) {
         self.in_flight = 0;
         self.ended_ns = None;
     }
 
-    /// Requests, bytes, and `[[end of a bar in nanoseconds, requests]]`.
+    /// Returns requests, bytes, and `[[end of a bar in nanoseconds, requests]]`.
     pub fn to_json(&self) -> Value {
         let told = |bars: &BTreeMap<u64, u64>| -> Value {
             bars.iter().map(|(end, count)| json!([end, count])).collect()
@@ -71,7 +72,7 @@ impl Latency {
     }
 }
 
-/// Where the bar ends that holds a length.
+/// Returns the end of the bar that contains a length.
 fn end_ns(length_ns: u64) -> u64 {
     let doubling = length_ns.max(4).ilog2();
     let step = 1_u64 << (doubling - 2);

@@ -1,51 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pages of the kernel's ring buffer, as `trace_pipe_raw` gives them: a header, then events one behind the other.
+//! Pages of the kernel's ring buffer, as read from `trace_pipe_raw`: a header, then events.
 
 use super::format::Format;
 
-/// Bits of the commit word that are no length.
+/// Flags in the commit word.
 const LOST: u64 = 1 << 31;
 const LOST_TOLD: u64 = 1 << 30;
-/// What is left of the commit word without its flags.
+/// The bits of the commit word that are the length.
 const LENGTH: u64 = (1 << 27) - 1;
 
-/// Values of an event's `type_len` that are no length.
+/// Values of an event's `type_len` that are not lengths.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-/// Bits of an event's own time difference.
+/// Number of bits of an event's time difference.
 const DELTA_BITS: u32 = 27;
-/// Bits of a whole time that an absolute time stamp leaves to the page's own.
+/// The high bits that an absolute time stamp takes from the page's own.
 const STAMP_HIGH: u64 = !((1 << 59) - 1);
 
-/// How a page begins.
+/// The layout of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     commit: usize,
     commit_bytes: usize,
     data: usize,
-    /// Bytes of a whole page.
+    /// Length of a page in bytes.
     pub page_bytes: usize,
 }
 
-/// What a page says of events that were overwritten before it.
+/// What a page says about events that were overwritten before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// None.
     None,
-    /// So many.
+    /// This many.
     Count(u64),
-    /// Some; the page had no room for their number.
+    /// Some; the page had no room for the number.
     Some,
 }
 
 impl Layout {
-    /// From the text of `events/header_page`.
+    /// Parses the text of `events/header_page`.
     ///
     /// # Errors
-    /// What is missing in it.
+    ///
+    /// What it lacks.
     pub fn from_text(text: &str) -> Result<Self, String> {
-        // The file is the body of a format without its name and number.
+        // The file is the body of a format without name and ID.
         let format = Format::parse(&format!("name: header_page\nID: 0\nformat:\n{text}"))?;
         let commit = format.field("commit")?;
         let data = format.field("data")?;
@@ -53,7 +54,7 @@ impl Layout {
         let fits =
             stamp.offset == 0 && stamp.bytes == 8 && commit.offset == 8 && matches!(commit.bytes, 4 | 8);
         if !fits || data.offset < commit.offset + commit.bytes || data.bytes < 16 || data.bytes > 1 << 24 {
-            return Err("the header of a page is laid out in an unknown way".to_owned());
+            return Err("unknown layout of the page header".to_owned());
         }
         Ok(Self {
             commit: commit.offset,
@@ -63,18 +64,20 @@ impl Layout {
         })
     }
 
-    /// Hands each event of a page to `each`: its time, and its bytes. What was lost before the page.
+    /// Passes each event of a page to `each`, with its time and bytes. Returns what was lost before
+    /// the page.
     ///
     /// # Errors
-    /// The page is not one; events before the damage have been handed over.
+    ///
+    /// The page is invalid; events before the damage have been passed on.
     pub fn read(&self, page: &[u8], mut each: impl FnMut(u64, &[u8])) -> Result<Lost, String> {
-        let mut at_ns = word(page, 0, 8).ok_or("a page without a header")?;
-        let commit = word(page, self.commit, self.commit_bytes).ok_or("a page without a header")?;
+        let mut at_ns = word(page, 0, 8).ok_or("page without a header")?;
+        let commit = word(page, self.commit, self.commit_bytes).ok_or("page without a header")?;
         let length = usize::try_from(commit & LENGTH).unwrap_or(usize::MAX);
         let end = self.data.saturating_add(length);
         let events = page
             .get(self.data..end)
-            .ok_or_else(|| format!("a page of {} bytes says that it holds {length}", page.len()))?;
+            .ok_or_else(|| format!("page of {} bytes claims a content of {length} bytes", page.len()))?;
         let lost = match (commit & LOST != 0, commit & LOST_TOLD != 0) {
             (false, _) => Lost::None,
             (true, true) => word(page, end, 8).map_or(Lost::Some, Lost::Count),
@@ -83,7 +86,7 @@ impl Layout {
         let mut rest = events;
         while let Some(header) = word(rest, 0, 4) {
             let (kind, delta) = ((header & 31) as u32, header >> 5);
-            let short = || format!("an event of type {kind} runs over its page");
+            let short = || format!("an event of type {kind} exceeds its page");
             let first = || word(rest, 4, 4).ok_or_else(short);
             let (begin, bytes) = match kind {
                 PADDING if delta == 0 => break,
@@ -123,7 +126,7 @@ fn whole(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX / 2)
 }
 
-/// A number in the byte order of the machine. None where it does not lie within the bytes.
+/// Reads a number in the machine's byte order; None if it exceeds the bytes.
 #[must_use]
 pub fn word(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     let found = bytes.get(at..at.checked_add(length)?)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From begins and ends to events with a length: what is counted, what is told one by one, and whom it hit.
+//! Pairs beginnings and ends into events with a length, counts them, and decides which are reported
+//! individually.
 
 use super::events::{Kind, Told, What};
 use super::latency::{Latency, IDLE_NS};
@@ -11,26 +12,26 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 mod compactions;
 mod faults;
 
-/// Something that took a while.
+/// An event with a length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub kind: Kind,
     pub begin_ns: u64,
-    /// None of what is over in an instant.
+    /// None for an instantaneous event.
     pub length_ns: Option<u64>,
     pub cpu: u32,
     pub pid: i32,
-    /// The thread's name where the event told it.
+    /// The thread's name, if the event contains it.
     pub thread: Option<String>,
-    /// The kernel's number of a block device.
+    /// The kernel's number for the block device.
     pub device: Option<u32>,
     pub amount: Option<i64>,
     pub detail: Option<String>,
-    /// For how long the device of a request had had none.
+    /// How long the device was idle before the request.
     pub idle_ns: Option<u64>,
 }
 
-/// How much of a kind there was.
+/// Totals of a kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     pub begun: u64,
@@ -39,7 +40,7 @@ pub struct Count {
     pub longest_ns: u64,
 }
 
-/// What has begun and not ended.
+/// An event that has begun and not ended.
 #[derive(Debug, Clone)]
 struct Open {
     at_ns: u64,
@@ -49,26 +50,26 @@ struct Open {
     idle_ns: Option<u64>,
 }
 
-/// When a thread could run, and why it did not run before.
+/// When a thread became runnable, and whether it had been preempted.
 #[derive(Debug, Clone, Copy)]
 struct Ready {
     at_ns: u64,
     preempted: bool,
 }
 
-/// What begins and ends in one thread, on one CPU, at one place of a device.
+/// Identifies what begins and ends: by thread, CPU, or position on a device.
 type Key = (Kind, u64, u64);
 
-/// Which events are told.
+/// Which events are reported.
 #[derive(Debug, Clone, Default)]
 pub struct Limits {
     /// By kind.
     pub kinds: BTreeMap<Kind, Told>,
-    /// By the kernel's number of a block device, before that of the kind.
+    /// By the kernel's number for a block device; overrides the kind.
     pub devices: BTreeMap<u32, u64>,
 }
 
-/// Joins begins and ends.
+/// Pairs beginnings with ends.
 #[derive(Debug, Default)]
 pub struct Pairs {
     pub limits: Limits,
@@ -76,19 +77,19 @@ pub struct Pairs {
     pub watched: HashSet<i32>,
     pub counts: BTreeMap<Kind, Count>,
     pub latency: BTreeMap<u32, Latency>,
-    /// What direct reclaim freed.
+    /// Pages that direct reclaim has freed.
     pub reclaimed_pages: u64,
     pub compactions: Compactions,
-    /// Handlers that were called, by the number of the interrupt.
+    /// Handler calls by interrupt number.
     pub interrupts: BTreeMap<u64, u64>,
-    /// Events to be told.
+    /// Events to report.
     pub events: Vec<Event>,
-    /// Begins whose ends were lost, or ends whose begins were.
+    /// Beginnings whose ends were lost, and ends whose beginnings were.
     pub cut: BTreeMap<Kind, u64>,
     open: HashMap<Key, Open>,
     ready: HashMap<i32, Ready>,
     faults: Faults,
-    /// What watched threads were called when they ran last.
+    /// Last known names of watched threads.
     called: HashMap<i32, [u8; TEXT]>,
 }
 
@@ -101,7 +102,7 @@ impl Pairs {
         }
     }
 
-    /// Takes events in the order of their times.
+    /// Takes the next event, in order of time.
     pub fn take(&mut self, raw: &Raw) {
         match raw.what {
             What::Begin(kind) => self.begin(kind, raw),
@@ -127,7 +128,7 @@ impl Pairs {
         }
     }
 
-    /// Forgets what has begun: an end may have been lost.
+    /// Forgets everything that has begun, because an end may have been lost.
     pub fn forget(&mut self) {
         for (kind, _, _) in std::mem::take(&mut self.open).into_keys() {
             *self.cut.entry(kind).or_default() += 1;
@@ -139,14 +140,14 @@ impl Pairs {
         self.compactions.forget();
     }
 
-    /// What has begun and not ended, with its beginning.
+    /// Returns what has begun and not ended, with its beginning.
     pub fn unfinished(&self) -> impl Iterator<Item = (Kind, u64, i32)> + '_ {
         self.open
             .iter()
             .map(|((kind, _, _), open)| (*kind, open.at_ns, open.pid))
     }
 
-    /// The device of a request.
+    /// Returns the device of a request.
     fn device(&mut self, raw: &Raw) -> &mut Latency {
         self.latency.entry(device_of(raw.numbers[0])).or_default()
     }
@@ -169,13 +170,13 @@ impl Pairs {
             text: raw.text,
             idle_ns,
         };
-        // A second wake-up of one that is awake, or a thread whose end was lost.
+        // A second wake-up while awake, or a thread whose end was lost.
         if kind == Kind::Kswapd {
             self.open.entry(key(kind, raw)).or_insert(open);
         } else if self.open.insert(key(kind, raw), open).is_some() {
             *self.cut.entry(kind).or_default() += 1;
             if kind == Kind::BlockIo {
-                // Handed to the driver once more: it is still one.
+                // Reissued to the driver; it is still one request.
                 self.device(raw).again();
             }
         }
@@ -189,7 +190,7 @@ impl Pairs {
             return;
         }
         let Some(open) = self.open.remove(&key) else {
-            // Begun before the tracing did.
+            // It began before tracing started.
             *self.cut.entry(kind).or_default() += 1;
             return;
         };
@@ -241,7 +242,8 @@ impl Pairs {
         self.finish(event);
     }
 
-    /// The end of a flush, of a request that waited for one and had no data, or of one whose data had ended before.
+    /// Handles the end of a flush, of a request without data that waited for one, or of a request
+    /// whose data ended before.
     fn end_without_data(&mut self, raw: &Raw) {
         let begin = (Kind::BlockIo, raw.numbers[0].unsigned_abs(), 0);
         let is_flush = raw.text.starts_with(b"FF");
@@ -288,7 +290,7 @@ impl Pairs {
             Kind::FileFault => {
                 event.device = Some(device_of(raw.numbers[0]));
                 event.amount = None;
-                // How long it takes is seen when its thread goes on.
+                // Its length is known when its thread continues.
                 let before = self.faults.begin(event);
                 return self.finish_all(before);
             }
@@ -310,7 +312,7 @@ impl Pairs {
         self.finish(event);
     }
 
-    /// A thread can run from now on, if it is watched.
+    /// Records that a thread becomes runnable, if it is watched.
     fn wakes(&mut self, pid: i32, at_ns: u64, preempted: bool) {
         if self.watched.contains(&pid) {
             self.ready.entry(pid).or_insert(Ready { at_ns, preempted });
@@ -342,9 +344,9 @@ impl Pairs {
                 idle_ns: None,
             });
         }
-        // It ran until now: a wake-up that came before it slept made it wait for nothing.
+        // The thread has been running until now, so an earlier wake-up didn't make it wait.
         self.ready.remove(&before);
-        // Of a thread that was pushed aside the state is 0, or has a mark above those of all sleepers.
+        // A preempted thread has state 0, or a flag above those of all sleep states.
         if state == 0 || state & PREEMPTED != 0 {
             self.wakes(before, raw.at_ns, true);
         }
@@ -374,7 +376,7 @@ impl Pairs {
             Told::Never => false,
         };
         if told {
-            // One that ends at once has no name in /proc when it is looked for.
+            // A thread that exits at once has no name in /proc by the time it is looked up.
             let called = self.called.get(&event.pid).map(|name| text_of(name));
             event.thread = event.thread.or(called);
             self.events.push(event);
@@ -382,7 +384,7 @@ impl Pairs {
     }
 }
 
-/// Set in the state of a thread that could go on (`TASK_REPORT_MAX`, on kernels since 4.14).
+/// Set in the state of a preempted thread (`TASK_REPORT_MAX`, on kernels since 4.14).
 const PREEMPTED: i64 = 0x100;
 
 fn key(kind: Kind, raw: &Raw) -> Key {
@@ -402,13 +404,13 @@ fn device_of(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A text up to its first zero.
+/// Returns a text up to its first zero.
 pub fn text_of(bytes: &[u8]) -> String {
     let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Softirqs by number, as `/proc/softirqs` names them.
+/// Returns the name of a softirq as in `/proc/softirqs`.
 fn softirq(vector: i64) -> Option<&'static str> {
     const NAMES: [&str; 10] = [
         "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the buffers of an instance, CPU by CPU, and takes from each event what is wanted of it.
+//! Reads the buffers of an instance, CPU by CPU, and extracts the requested fields of each event.
 
 use super::events::{Kind, Tracepoint, What, NUMBERS};
 use super::format::{Field, Format};
@@ -12,12 +12,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Bytes of a text that are kept.
+/// Bytes to keep of a text.
 pub const TEXT: usize = 16;
-/// Pages of one CPU that are read in one go: what comes meanwhile waits for the next.
+/// Most pages to read from one CPU at a time; newer events wait for the next round.
 const MOST_PAGES: usize = 4096;
 
-/// What is wanted of one event.
+/// The requested fields of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Raw {
     pub at_ns: u64,
@@ -28,7 +28,7 @@ pub struct Raw {
     pub text: [u8; TEXT],
 }
 
-/// A tracepoint with the places of its fields on this kernel.
+/// A tracepoint with the layout of its fields on this kernel.
 #[derive(Debug, Clone)]
 pub struct Compiled {
     id: u16,
@@ -39,10 +39,11 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// From the tracepoint's format.
+    /// Compiles a tracepoint's format.
     ///
     /// # Errors
-    /// Fields that it lacks.
+    ///
+    /// A field that it lacks.
     pub fn new(tracepoint: &Tracepoint, format: &str) -> Result<Self, String> {
         let format = Format::parse(format)?;
         let mut numbers = [None; NUMBERS];
@@ -84,20 +85,20 @@ impl Compiled {
     }
 }
 
-/// What reading has met.
+/// Totals of a reader.
 #[derive(Debug, Clone, Default)]
 pub struct Met {
     /// Events that were read, of any kind.
     pub events: u64,
-    /// Events that no tracepoint of ours makes, or that are too short.
+    /// Events that are too short or of an unknown tracepoint.
     pub strange: u64,
-    /// Pages that could not be read to their end, and what was wrong with the last one.
+    /// Pages that could not be read completely, and what was wrong with one of them.
     pub damaged: u64,
     pub why: Option<String>,
 }
 
 impl Met {
-    /// What both have met.
+    /// Adds two totals.
     pub fn and(self, other: &Self) -> Self {
         Self {
             events: self.events + other.events,
@@ -121,12 +122,13 @@ impl Reader {
     /// Opens the buffers of all CPUs.
     ///
     /// # Errors
+    ///
     /// Why they cannot be read.
     pub fn open(tracefs: &Tracefs, instance: &Instance, known: Vec<Compiled>) -> Result<Self, String> {
         let layout = Layout::from_text(&tracefs.text("events/header_page")?)?;
         let folder = instance.path("per_cpu");
         let mut cpus = Vec::new();
-        let found = std::fs::read_dir(&folder).map_err(|error| format!("per_cpu: {error}"))?;
+        let found = std::fs::read_dir(&folder).map_err(|error| format!("cannot read per_cpu: {error}"))?;
         for entry in found.flatten() {
             let name = entry.file_name();
             let Some(cpu) = name
@@ -142,11 +144,11 @@ impl Reader {
             let opened = options.open(entry.path().join("trace_pipe_raw"));
             cpus.push((
                 cpu,
-                opened.map_err(|error| format!("trace_pipe_raw of CPU {cpu}: {error}"))?,
+                opened.map_err(|error| format!("cannot open trace_pipe_raw of CPU {cpu}: {error}"))?,
             ));
         }
         if cpus.is_empty() {
-            return Err("tracefs names no CPU".to_owned());
+            return Err("tracefs lists no CPU".to_owned());
         }
         cpus.sort_by_key(|(cpu, _)| *cpu);
         Ok(Self {
@@ -158,12 +160,13 @@ impl Reader {
         })
     }
 
-    /// The buffers, to wait for.
+    /// Returns the buffers, for polling.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.cpus.iter().map(|(_, file)| file.as_fd())
     }
 
-    /// Whether a buffer can be waited for until it is half full: older kernels are ready as soon as it holds anything.
+    /// Whether polling waits until a buffer is sufficiently full. Older kernels report it ready as
+    /// soon as it contains anything.
     pub fn waits_until_full(&self) -> bool {
         let mut files: Vec<PollFd> = self
             .files()
@@ -172,7 +175,8 @@ impl Reader {
         matches!(poll(&mut files, Some(&Timespec::default())), Ok(0))
     }
 
-    /// Appends all that the buffers hold. When the first page came that follows a loss, if one did.
+    /// Appends everything in the buffers. Returns the time of the first event after a loss, if
+    /// there was one.
     pub fn drain(&mut self, into: &mut Vec<Raw>) -> Option<u64> {
         let Self {
             layout,
@@ -220,7 +224,7 @@ fn taken(known: &BTreeMap<u16, Compiled>, at_ns: u64, cpu: u32, record: &[u8]) -
     known.get(&id)?.take(at_ns, cpu, record)
 }
 
-/// The kinds that a kernel without these tracepoints cannot tell.
+/// Returns the kinds that cannot be reported without these tracepoints.
 pub fn kinds_without(missing: &[&Tracepoint]) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = missing.iter().flat_map(|one| one.kinds()).copied().collect();
     kinds.sort_unstable();

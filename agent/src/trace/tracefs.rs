@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's tracing files: where they are, instances of our own in them, and those that a killed agent left.
+//! The kernel's tracing files: where they are, our own instances in them, and instances that killed
+//! agents left.
 
 use crate::root::Root;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -8,29 +9,31 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Where tracefs usually is.
+/// The usual places of tracefs.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// What our instances are called before their numbers.
+/// Prefix of our instances' names.
 const PREFIX: &str = "ktrial-";
-/// Bytes of the longest text that is read.
+/// Most bytes of a text that are read.
 const TEXT_BYTES: usize = 1 << 17;
-/// How often an instance that is still in use is tried to be taken away.
+/// How often to retry removing an instance that is still in use.
 const TRIES: u32 = 20;
-/// The kernel's own number for the PID namespace that it begins with.
+/// The inode number of the initial PID namespace.
 const FIRST_NAMESPACE: u64 = 4_026_531_836;
 
 /// The tracing files of the running kernel.
 #[derive(Debug)]
 pub struct Tracefs {
     folder: PathBuf,
-    /// Held where it is mounted for this process alone: nothing of it is seen elsewhere.
+    /// Keeps a mount that is private to this process.
     _mounted: Option<OwnedFd>,
 }
 
 impl Tracefs {
-    /// Finds them; where they are mounted nowhere they are for this process.
+    /// Finds the tracing files. If they are mounted nowhere, mounts them privately for this
+    /// process.
     ///
     /// # Errors
+    ///
     /// Why there are none.
     pub fn open(root: &Root) -> Result<Self, String> {
         let usable = |place: &&&str| root.path(place).join("events").is_dir();
@@ -41,44 +44,47 @@ impl Tracefs {
             });
         }
         if !root.is_real() {
-            return Err("another root than / has no tracefs".to_owned());
+            return Err("cannot trace: the root is not /".to_owned());
         }
-        let mounted = mount().map_err(|error| explain(root, "tracefs cannot be mounted", &error.into()))?;
+        let mounted = mount().map_err(|error| explain(root, "cannot mount tracefs", &error.into()))?;
         Ok(Self {
             folder: PathBuf::from(format!("/proc/self/fd/{}", mounted.as_raw_fd())),
             _mounted: Some(mounted),
         })
     }
 
-    /// The text of a file.
+    /// Reads a file.
     ///
     /// # Errors
+    ///
     /// Why it cannot be read.
     pub fn text(&self, file: &str) -> Result<String, String> {
-        read_once(&self.folder.join(file)).map_err(|error| format!("{file}: {error}"))
+        read_once(&self.folder.join(file)).map_err(|error| format!("cannot read {file}: {error}"))
     }
 
-    /// Makes an instance of this process.
+    /// Creates an instance for this process.
     ///
     /// # Errors
-    /// Why that cannot be: read-only, locked down, no right.
+    ///
+    /// Why it cannot: read-only, locked down, no permission.
     pub fn instance(&self, root: &Root, boot_id: &str, what: &str) -> Result<Instance, String> {
         let own = std::process::id();
-        let start = start_ticks(root, own).ok_or("/proc does not tell when this process began")?;
+        let start = start_ticks(root, own).ok_or("cannot read the start time of this process from /proc")?;
         let boot = boot_id.get(..8).unwrap_or(boot_id);
         let space = namespace(root, "self").unwrap_or(FIRST_NAMESPACE);
         let folder = self
             .folder
             .join(format!("instances/{PREFIX}{own}-{start}-{space}-{boot}-{what}"));
         fs::create_dir(&folder)
-            .map_err(|error| explain(root, "no instance of tracefs can be made", &error))?;
+            .map_err(|error| explain(root, "cannot create an instance in tracefs", &error))?;
         Ok(Instance { folder })
     }
 
-    /// Takes away the instances of agents that are gone: their names.
+    /// Removes the instances of agents that are gone, and returns their names.
     ///
     /// # Errors
-    /// Those that could not be taken away, and why.
+    ///
+    /// Those that could not be removed, and why.
     pub fn clear(&self, root: &Root) -> Result<Vec<String>, String> {
         let mut cleared = Vec::new();
         let mut left = Vec::new();
@@ -99,7 +105,7 @@ impl Tracefs {
         if left.is_empty() {
             Ok(cleared)
         } else {
-            Err(format!("instances of tracefs stay: {}", left.join("; ")))
+            Err(format!("cannot remove instances of tracefs: {}", left.join("; ")))
         }
     }
 }
@@ -111,7 +117,7 @@ fn mount() -> rustix::io::Result<OwnedFd> {
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// The text of a file that the kernel may give in one read only: its first read must have room for all.
+/// Reads a file whose whole text the kernel returns only to a single, sufficiently large read.
 fn read_once(file: &Path) -> io::Result<String> {
     let mut opened = fs::File::open(file)?;
     let mut bytes = vec![0; TEXT_BYTES];
@@ -127,14 +133,14 @@ fn read_once(file: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..held]).into_owned())
 }
 
-/// What the kernel's word means here.
+/// Explains an error of tracefs.
 fn explain(root: &Root, what: &str, error: &io::Error) -> String {
     let lockdown = root
         .read_text("/sys/kernel/security/lockdown")
         .unwrap_or_default();
     let why = match error.raw_os_error() {
         Some(libc::EROFS) => "it is mounted read-only".to_owned(),
-        Some(libc::ENODEV) => "this kernel was built without tracing".to_owned(),
+        Some(libc::ENODEV) => "the kernel was built without tracing".to_owned(),
         Some(libc::EPERM | libc::EACCES) if lockdown.contains("[confidentiality]") => {
             "the kernel is locked down (confidentiality)".to_owned()
         }
@@ -144,10 +150,10 @@ fn explain(root: &Root, what: &str, error: &io::Error) -> String {
     format!("{what}: {why}")
 }
 
-/// When a process began, in ticks since the boot.
+/// Returns when a process started, in ticks since boot.
 fn start_ticks(root: &Root, process: u32) -> Option<u64> {
     let stat = root.read_text(&format!("/proc/{process}/stat")).ok()?;
-    // The name may hold blanks and parentheses; the 22nd field is the 20th after it.
+    // The name may contain blanks and parentheses; the 22nd field is the 20th after it.
     stat.rsplit_once(')')?
         .1
         .split_ascii_whitespace()
@@ -156,22 +162,23 @@ fn start_ticks(root: &Root, process: u32) -> Option<u64> {
         .ok()
 }
 
-/// The PID namespace of a process.
+/// Returns the PID namespace of a process.
 fn namespace(root: &Root, process: &str) -> Option<u64> {
     let link = fs::read_link(root.path(&format!("/proc/{process}/ns/pid"))).ok()?;
     let number = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?;
     number.parse().ok()
 }
 
-/// Why the numbers of threads in events are not those that this process knows threads by; None where they are.
+/// Returns why thread IDs in events differ from those that this process sees; None if they are the
+/// same.
 pub fn why_other_numbers(root: &Root) -> Option<String> {
     let own = namespace(root, "self").filter(|own| *own != FIRST_NAMESPACE)?;
     Some(format!(
-        "the agent runs in a PID namespace of its own ({own}): the kernel's numbers of threads mean others here; watch from the host"
+        "the agent runs in its own PID namespace ({own}), where the kernel's thread IDs don't apply; watch from the host"
     ))
 }
 
-/// Whether an instance is ours, and the agent that made it is gone.
+/// Whether an instance is ours and the agent that created it is gone.
 fn is_left_over(root: &Root, name: &str) -> bool {
     let Some(numbers) = name.strip_prefix(PREFIX) else {
         return false;
@@ -185,11 +192,11 @@ fn is_left_over(root: &Root, name: &str) -> bool {
     if space == own {
         return u32::try_from(process).is_ok_and(|process| start_ticks(root, process) != Some(start));
     }
-    // All processes are seen from the first namespace only.
+    // Only the initial namespace sees all processes.
     own == FIRST_NAMESPACE && !is_lived_in(root, space)
 }
 
-/// Whether a process is in this PID namespace.
+/// Whether any process is in this PID namespace.
 fn is_lived_in(root: &Root, space: u64) -> bool {
     let processes = root.list("/proc").unwrap_or_default();
     processes.iter().any(|name| namespace(root, name) == Some(space))
@@ -198,7 +205,7 @@ fn is_lived_in(root: &Root, space: u64) -> bool {
 fn remove(folder: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
-        // What reads it was closed a moment ago, or is about to be.
+        // Its reader has just been closed, or is about to be.
         match fs::remove_dir(folder) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < TRIES => {
                 tries += 1;
@@ -209,28 +216,29 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// An instance of our own; it is taken away when it is dropped.
+/// An instance of our own, removed on drop.
 #[derive(Debug)]
 pub struct Instance {
     folder: PathBuf,
 }
 
 impl Instance {
-    /// The path of a file in it.
+    /// Returns the path of a file in the instance.
     #[must_use]
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.join(file)
     }
 
-    /// Writes a file of it.
+    /// Writes a file of the instance.
     ///
     /// # Errors
+    ///
     /// Why it cannot be written.
     pub fn write(&self, file: &str, text: &str) -> Result<(), String> {
-        fs::write(self.path(file), text).map_err(|error| format!("{file}: {error}"))
+        fs::write(self.path(file), text).map_err(|error| format!("cannot write {file}: {error}"))
     }
 
-    /// A counter of all its CPUs, summed: `overrun`, `read events`.
+    /// Sums counters such as `overrun` and `read events` over all CPUs.
     #[must_use]
     pub fn counters(&self, names: [&str; 3]) -> [u64; 3] {
         let mut sums = [0; 3];
@@ -254,7 +262,7 @@ impl Drop for Instance {
         let _ = self.write("tracing_on", "0");
         if let Err(error) = remove(&self.folder) {
             eprintln!(
-                "ktrial-agent: {} stays: {error}; recover takes it away",
+                "ktrial-agent: cannot remove {}: {error}; run recover to remove it",
                 self.folder.display()
             );
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which paths a session may write and read: those that the catalog names or that root has added, and of these none
-//! that the lists forbid. Judged on the path as it was asked for and on the path that symbolic links lead to.
+//! The allow-list: a session may write and read the paths that the catalog names or that root has
+//! added, except those that the lists forbid. Both the requested path and the path that its
+//! symbolic links lead to are checked.
 
 mod knobs_d;
 mod lists;
@@ -22,97 +23,99 @@ const FILES: lists::Patterns = &[
     "/etc/modprobe.d/*",
     "/etc/tmpfiles.d/*",
     "/etc/systemd/zram-generator.conf.d/*",
-    // In journals of older versions alone: no form lies here.
+    // Only in journals of older versions; no form is rendered here.
     "/etc/systemd/system/*",
 ];
 
 const NEVER_WRITTEN: &str =
-    "is one that ktrial never writes: it names a program that root runs, protects the machine, or \
+    "is never written by ktrial: it names a program that root runs, protects the machine, or \
     stops, resets or takes away what runs";
-const NEVER_READ: &str =
-    "is one that ktrial never reads as root: it tells a secret, or reading it does something";
+const NEVER_READ: &str = "is never read as root: it contains a secret, or reading it has side effects";
 
-/// What a path is wanted for.
+/// What a path is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Writing a knob that a plan names, and reading it before and after.
+    /// Write a knob that a plan names, and read it before and after.
     Write,
-    /// Putting back what root's own journal holds, also of a knob that root has taken out of `knobs.d` since.
+    /// Restore what root's own journal holds, even for a knob that root has since removed from
+    /// `knobs.d`.
     Undo,
-    /// Writing what no plan names: the agent's own steps.
+    /// Write for the agent's own steps, which no plan names.
     Own,
-    /// Putting or removing a configuration file.
+    /// Put or remove a configuration file.
     File,
-    /// Reading, as root.
+    /// Read as root.
     Read,
-    /// Telling what is there, as root.
+    /// List names as root.
     Names,
-    /// Reading with the user's own rights.
+    /// Read with the user's own rights.
     ReadAsUser,
 }
 
 /// Why a path cannot be opened.
 #[derive(Debug)]
 pub enum Denial {
-    /// Outside the allow-list; the text says which path and why.
+    /// The path is outside the allow-list; the text says which path and why.
     Forbidden(String),
-    /// The system refused to look.
+    /// The system returned an error while the path was resolved.
     System(io::Error),
 }
 
-/// Path patterns of the catalog's knobs.
+/// Path patterns of the knobs in the catalog.
 #[derive(Debug)]
 struct Catalog {
     written: Vec<&'static str>,
     read: Vec<&'static str>,
 }
 
-/// How a path came to be allowed.
+/// How a path is allowed.
 #[derive(Debug, Clone, Copy)]
 struct Admitted {
-    /// How many of its last components stay the same behind a link of the kernel's; none where no link is followed.
+    /// How many of its last components must stay the same behind a link of the kernel's; 0 if no
+    /// link is followed.
     kept: usize,
-    /// Only where everybody may read it.
+    /// Whether the path is allowed only if everybody may read it.
     as_everybody: bool,
 }
 
 type Judged = Result<Admitted, String>;
 
-/// The file to open for the machine's path `path`, with all links followed but for a file that may be absent.
+/// Returns the file to open for the machine's path `path`, with all links resolved. The file itself
+/// may be absent.
 pub fn check(root: &Root, path: &str, purpose: Purpose) -> Result<PathBuf, Denial> {
     let asked = clean(path).map_err(|why| Denial::Forbidden(format!("{path:?} {why}")))?;
     let admitted = judge(root, &asked, purpose).map_err(|why| Denial::Forbidden(format!("{path} {why}")))?;
     let resolved = root.resolve(&asked).map_err(Denial::System)?;
     let Some(resolved) = resolved else {
         return Err(Denial::Forbidden(format!(
-            "{path} leads out of the tree of the machine"
+            "{path} leads outside the machine's root"
         )));
     };
     let is_link = is_kernels_link(&asked, &resolved, admitted.kept);
     if resolved != asked && (!is_link || is_never(&resolved, purpose)) {
         judge(root, &resolved, purpose)
-            .map_err(|why| Denial::Forbidden(format!("{path} is {resolved}, which {why}")))?;
+            .map_err(|why| Denial::Forbidden(format!("{path} leads to {resolved}, which {why}")))?;
     }
     if admitted.as_everybody && !everybody_reads(root, &resolved) {
         return Err(Denial::Forbidden(format!(
-            "{path} is no knob, and not everybody may read it: the agent does not read it as root"
+            "cannot read {path} as root: it is not a knob, and not world-readable"
         )));
     }
     Ok(root.path(&resolved))
 }
 
-/// The path without doubled slashes, if it is absolute and has no `.` or `..`.
+/// Collapses doubled slashes. Fails unless the path is absolute and without `.` and `..`.
 fn clean(path: &str) -> Result<String, &'static str> {
     if !path.starts_with('/') {
         return Err("is not an absolute path");
     }
     if path.contains('\0') {
-        return Err("holds a NUL byte");
+        return Err("contains a NUL byte");
     }
     let mut cleaned = String::with_capacity(path.len());
     for component in path.split('/').filter(|component| !component.is_empty()) {
         if component == "." || component == ".." {
-            return Err("holds `.` or `..`");
+            return Err("contains `.` or `..`");
         }
         cleaned.push('/');
         cleaned.push_str(component);
@@ -141,21 +144,21 @@ fn judge(root: &Root, path: &str, purpose: Purpose) -> Judged {
     match purpose {
         Purpose::Write => may_write(root, path),
         Purpose::Read => may_read(root, path),
-        Purpose::Undo => when(any(lists::KNOBS, path), 1, "is outside the trees of knobs"),
+        Purpose::Undo => when(any(lists::KNOBS, path), 1, "is not in a folder of knobs"),
         Purpose::Own => when(
             any(lists::OWN, path),
             1,
-            "is nothing that the agent writes itself",
+            "is not a path that the agent writes on its own",
         ),
         Purpose::Names => when(
             is_named(path),
             1,
-            "is outside the trees that the agent lists as root",
+            "is not in a folder that the agent lists as root",
         ),
         Purpose::ReadAsUser => when(true, 0, ""),
         Purpose::File => {
             let ours = any(FILES, path) && ours(path.rsplit('/').next().unwrap_or_default());
-            when(ours, 0, "is no ktrial file in a folder that the agent writes")
+            when(ours, 0, "is not a ktrial file in a folder that the agent writes")
         }
     }
 }
@@ -166,7 +169,7 @@ fn may_write(root: &Root, path: &str) -> Judged {
     }
     let added = knobs_d::read(root);
     admitted(&added.written, path)
-        .ok_or_else(|| added.why_not("is outside the paths that the agent writes: no knob of the catalog"))
+        .ok_or_else(|| added.why_not("is not a path that the agent may write: no knob in the catalog has it"))
 }
 
 fn may_read(root: &Root, path: &str) -> Judged {
@@ -184,7 +187,7 @@ fn may_read(root: &Root, path: &str) -> Judged {
     let added = knobs_d::read(root);
     admitted(&added.written, path)
         .or_else(|| admitted(&added.read, path))
-        .ok_or_else(|| "is outside the paths that the agent reads as root".to_owned())
+        .ok_or_else(|| "is not a path that the agent may read as root".to_owned())
 }
 
 fn admitted<P: AsRef<str>>(patterns: &[P], path: &str) -> Option<Admitted> {
@@ -212,7 +215,7 @@ fn catalog() -> &'static Catalog {
     })
 }
 
-/// What is forbidden for a purpose whoever names it.
+/// Whether the path is forbidden for a purpose, whoever names it.
 fn is_never(path: &str, purpose: Purpose) -> bool {
     match purpose {
         Purpose::Write | Purpose::Undo => never_written(path),
@@ -239,7 +242,7 @@ fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// Whether root reads it where everybody may.
+/// Whether root may read the path if everybody may.
 fn everybody_may(path: &str) -> bool {
     let of_folder = || {
         let rest = lists::CONFIGURATION
@@ -250,7 +253,8 @@ fn everybody_may(path: &str) -> bool {
     any(lists::READ_AS_EVERYBODY, path) || of_folder()
 }
 
-/// Whether its mode and those of its folders let everybody read it. What is absent tells nothing.
+/// Whether the modes of a path and its folders let everybody read it. An absent path counts as
+/// readable.
 fn everybody_reads(root: &Root, path: &str) -> bool {
     let lets = |path: &Path, bits: u32| {
         let found = fs::metadata(root.path(&path.to_string_lossy()));
@@ -263,7 +267,8 @@ fn everybody_reads(root: &Root, path: &str) -> bool {
     lets(Path::new(path), 0o004) && folders.all(|folder| lets(folder, 0o001))
 }
 
-/// Whether root tells that it is there: in the kernel's trees but for the folders of processes, and where it reads.
+/// Whether root reveals the existence of a path: in the kernel's trees except for folders of
+/// processes, and wherever it may read.
 fn is_named(path: &str) -> bool {
     let of_process = path.strip_prefix("/proc/").is_some_and(|rest| {
         let first = rest.split('/').next().unwrap_or_default();
@@ -272,8 +277,8 @@ fn is_named(path: &str) -> bool {
     any(lists::NAMED, path) && !of_process || everybody_may(path)
 }
 
-/// Whether one path is the other behind a link that the kernel made: from a device's class or bus to the device, from
-/// `/proc/self` to the process. The last `kept` components are the same.
+/// Whether a link of the kernel's leads from one path to the other: from a device's class or bus to
+/// the device, or from `/proc/self` to the process. The last `kept` components must be the same.
 fn is_kernels_link(asked: &str, resolved: &str, kept: usize) -> bool {
     let is_process = |rest: &str| {
         rest.split('/')
@@ -286,7 +291,7 @@ fn is_kernels_link(asked: &str, resolved: &str, kept: usize) -> bool {
     between && end(asked) == end(resolved)
 }
 
-/// Whether a configuration file's name says that it is ktrial's: `ktrial…` or `NN-ktrial…`.
+/// Whether the name marks a configuration file as ktrial's: `ktrial…` or `NN-ktrial…`.
 fn ours(name: &str) -> bool {
     let rest = name.strip_prefix(|first: char| first.is_ascii_digit());
     let rest = rest.and_then(|rest| rest.strip_prefix(|second: char| second.is_ascii_digit()));

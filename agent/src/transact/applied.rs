@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What became of a plan and of its steps, as the head is told.
+//! The result of a plan and of its steps, as sent to the head.
 
 use crate::bytes::Bytes;
 use crate::transact::check::Check;
@@ -7,42 +7,43 @@ use crate::transact::machine::Outcome;
 use crate::transact::transaction::State;
 use serde::Serialize;
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug, Clone, Serialize)]
 pub struct StepReport {
-    /// Its index.
+    /// Index of the step.
     pub step: usize,
-    /// What it is about.
+    /// Path that the step is about.
     pub path: String,
-    /// What became of it.
+    /// The result.
     pub outcome: Outcome,
-    /// What was read back after the write, or after it was put back; null when it was not tried or nothing is there.
+    /// Value read back after the write, or after it was restored; null if the step was not tried or
+    /// nothing is there.
     pub value: Option<Bytes>,
-    /// The system's number, where it refused.
+    /// The errno, if the system refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
-    /// For a person.
+    /// Explanation for a person.
     pub message: String,
 }
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// The transaction's number.
+    /// Number of the transaction.
     pub transaction: u64,
-    /// `applied`, `rolled-back`, or `unfinished` when putting back failed.
+    /// `applied`, `rolled-back`, or `unfinished` if something could not be restored.
     pub state: State,
-    /// Why it is unfinished, and what to do.
+    /// Why the transaction is unfinished, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<String>,
-    /// Its steps.
+    /// Results of the steps.
     pub steps: Vec<StepReport>,
 }
 
 impl StepReport {
-    /// What is known of a step before anything is written.
+    /// Converts the check of a step, before anything is written.
     pub fn first(check: Check) -> Self {
-        // A knob that is already so takes its turn too: an earlier step of the plan may change it.
+        // Don't skip a knob that already has its value: an earlier step of the plan may change it.
         let outcome = if check.outcome == Outcome::Same {
             Outcome::Ready
         } else {

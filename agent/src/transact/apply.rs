@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Carrying out a plan: look, write the old values down, write, read back.
+//! Applies a plan: check it, journal the old values, write, read back.
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
@@ -24,15 +24,15 @@ use crate::transact::zram;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What became of the steps when they were put back.
+/// The result of a rollback.
 struct Back {
-    /// Steps that could not be.
+    /// Steps that could not be restored.
     failed: Vec<usize>,
-    /// Why the end is not in the journal.
+    /// The error, if the end could not be journaled.
     unwritten: Option<std::io::Error>,
 }
 
-/// Carries out a plan as a new transaction.
+/// Applies a plan as a new transaction.
 pub fn apply(context: &mut Context, plan: &Plan) -> Result<Report> {
     context.store.prepare()?;
     let lock = context.store.lock()?;
@@ -48,11 +48,11 @@ pub fn apply(context: &mut Context, plan: &Plan) -> Result<Report> {
     begun.map_err(|error| discard(&path, error))?.finish(context)
 }
 
-/// Takes the journal of a transaction away that wrote nothing.
+/// Removes the journal of a transaction that wrote nothing.
 fn discard(path: &Path, error: Error) -> Error {
     match std::fs::remove_file(path) {
         Err(failure) if std::fs::symlink_metadata(path).is_ok() => error.hint(format!(
-            "nothing was changed; when the disk can be written, run recover or remove {} ({failure})",
+            "nothing was changed; once the disk is writable, run recover or remove {} ({failure})",
             path.display()
         )),
         _ => error,
@@ -66,7 +66,7 @@ fn refuse_unfinished(transactions: &[Transaction], plan: &Plan) -> Result<()> {
     {
         let why = unfinished::told(open).unwrap_or_default();
         let message = format!("transaction {} is unfinished: {why}", open.id);
-        return Err(Error::new(Kind::Conflict, message).hint("nothing was changed; finish it first"));
+        return Err(Error::new(Kind::Conflict, message).hint("nothing was changed; run recover first"));
     }
     let mine: Vec<String> = plan.steps.iter().flat_map(Step::touches).collect();
     for transaction in transactions
@@ -78,7 +78,7 @@ fn refuse_unfinished(transactions: &[Transaction], plan: &Plan) -> Result<()> {
         }
         if let Some(path) = transaction.touches().into_iter().find(|path| mine.contains(path)) {
             let message = format!(
-                "transaction {}, which ends by itself, holds {path}",
+                "transaction {} has a lease and also changes {path}",
                 transaction.id
             );
             let hint = format!(
@@ -91,13 +91,13 @@ fn refuse_unfinished(transactions: &[Transaction], plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// An error of the journal before anything was written.
+/// Reports a journal that cannot be written before anything was changed.
 fn unjournaled(path: &Path, error: &std::io::Error) -> Error {
-    Error::new(Kind::Journal, format!("write {}: {error}", path.display()))
-        .hint("nothing was changed; make room on the disk or make it writable")
+    Error::new(Kind::Journal, format!("cannot write {}: {error}", path.display()))
+        .hint("nothing was changed; free space on the disk or make it writable")
 }
 
-/// A transaction while it is carried out.
+/// A transaction that is being applied.
 struct Applying<'a> {
     plan: &'a Plan,
     writer: Writer,
@@ -109,7 +109,7 @@ struct Applying<'a> {
 }
 
 impl<'a> Applying<'a> {
-    /// Writes the old values down; nothing else is changed yet.
+    /// Journals the old values. Changes nothing else.
     fn begin(context: &mut Context, plan: &'a Plan, checks: Vec<Check>, id: u64, lock: Lock) -> Result<Self> {
         let path = context.store.journal_path(id);
         let writer = Writer::create(&path).map_err(|error| unjournaled(&path, &error))?;
@@ -185,12 +185,12 @@ impl<'a> Applying<'a> {
         Ok(())
     }
 
-    /// Whether a step cannot be carried out and the plan is all-or-nothing.
+    /// Whether a step has failed and the plan is all-or-nothing.
     fn is_blocked(&self) -> bool {
         !self.plan.keep_going && (0..self.reports.len()).any(|index| self.has_failed(index))
     }
 
-    /// Whether a step ended otherwise than it must.
+    /// Whether a step has failed.
     fn has_failed(&self, index: usize) -> bool {
         let outcome = self.reports[index].outcome;
         outcome != Outcome::Ready && !stands(outcome, self.plan.steps.get(index))
@@ -217,7 +217,7 @@ impl<'a> Applying<'a> {
             Ok(()) if !self.is_blocked() => Ok(self.report(State::Applied)),
             Ok(()) => Ok(self.end_undone(context)),
             Err(error) => {
-                // That it is applied may be on the disk all the same.
+                // The entry `applied` may have reached the disk even so.
                 let may_stand = self.transaction.applied.take().is_some();
                 let back = self.roll_back(context);
                 let message = self.unwritten(&error);
@@ -226,7 +226,7 @@ impl<'a> Applying<'a> {
         }
     }
 
-    /// Puts all back because a step failed.
+    /// Rolls everything back because a step failed.
     fn end_undone(&mut self, context: &Context) -> Report {
         let back = self.roll_back(context);
         if back.failed.is_empty() && back.unwritten.is_none() {
@@ -234,7 +234,7 @@ impl<'a> Applying<'a> {
         }
         let mut words = self.back_words(&back, false);
         if let Some(error) = &back.unwritten {
-            words = format!("{}. {words}", self.unwritten(error));
+            words = format!("{}; {words}", self.unwritten(error));
         }
         Report {
             unfinished: Some(words),
@@ -243,28 +243,29 @@ impl<'a> Applying<'a> {
     }
 
     fn unwritten(&self, error: &std::io::Error) -> String {
-        format!("write {}: {error}", self.transaction.file.display())
+        format!("cannot write {}: {error}", self.transaction.file.display())
     }
 
-    /// What was put back and what is to be done. `may_stand`: the journal may tell that the plan is applied.
+    /// Says what was restored and what to do next. `may_stand`: the journal may say that the plan
+    /// is applied.
     fn back_words(&self, back: &Back, may_stand: bool) -> String {
         let id = self.transaction.id;
-        let told = if !back.failed.is_empty() {
+        let words = if !back.failed.is_empty() {
             unfinished::why(&self.transaction, &back.failed, &[]).unwrap_or_default()
         } else if back.unwritten.is_some() {
-            "all was put back, but that could not be written down: run recover when the disk can be written"
+            "everything was restored, but the journal could not be updated: run recover once the disk is writable"
                 .to_owned()
         } else {
-            return "all was put back".to_owned();
+            return "everything was restored".to_owned();
         };
         if may_stand {
-            format!("{told}; if status then tells that transaction {id} is applied, run revert --only {id}")
+            format!("{words}; if status then shows transaction {id} as applied, run revert --only {id}")
         } else {
-            told
+            words
         }
     }
 
-    /// Writes step by step until one fails that must not.
+    /// Carries out the steps until one fails that must not.
     fn carry_out(&mut self, context: &Context) -> std::io::Result<()> {
         for (index, step) in self.plan.steps.iter().enumerate() {
             if self.reports[index].outcome != Outcome::Ready {
@@ -311,13 +312,13 @@ impl<'a> Applying<'a> {
         }
     }
 
-    /// Puts one failed step of a plan that keeps going back.
+    /// Restores a failed step of a plan that keeps going.
     fn leave_out(&mut self, context: &Context, index: usize) {
         let back = Undo::new(&context.root, &self.transaction).carry_out(&[index]);
         let report = &mut self.reports[index];
         for back in back {
             if back.outcome == Outcome::Failed {
-                report.message = format!("{}; it could not be put back: {}", report.message, back.message);
+                report.message = format!("{}; cannot restore it: {}", report.message, back.message);
             }
             report.value = back.now;
         }
@@ -345,7 +346,7 @@ impl<'a> Applying<'a> {
         }
     }
 
-    /// The device of a zram step, which is made where the step names none.
+    /// Returns the device of a zram step; creates one if the step names none.
     fn device(
         &mut self,
         context: &Context,
@@ -366,7 +367,7 @@ impl<'a> Applying<'a> {
         Ok(device)
     }
 
-    /// Looks at all knobs once more: a later step may have changed an earlier one.
+    /// Reads all knobs once more: a later step may have changed an earlier one.
     fn check_again(&mut self, context: &Context) {
         for (index, step) in self.plan.steps.iter().enumerate() {
             let Step::Write(write) = step else { continue };
@@ -381,7 +382,7 @@ impl<'a> Applying<'a> {
                 Ok(now) if write.verify.holds(&write.new, &now.bytes) => {}
                 Ok(now) => {
                     let message = format!(
-                        "{} was set, but holds {} after the whole plan",
+                        "{} was set, but is {} at the end of the plan",
                         write.path,
                         now.bytes.brief()
                     );
@@ -405,7 +406,7 @@ impl<'a> Applying<'a> {
         }
     }
 
-    /// All places that the steps in force may have changed, as they are now.
+    /// Reads every path that the applied steps may have changed.
     fn values(&self, context: &Context) -> BTreeMap<String, Bytes> {
         let mut values = BTreeMap::new();
         for old in &self.transaction.olds {
@@ -421,7 +422,7 @@ impl<'a> Applying<'a> {
         values
     }
 
-    /// Puts all back that was begun; each step then tells what is there now.
+    /// Restores every step that was begun, and records what is there now.
     fn roll_back(&mut self, context: &Context) -> Back {
         let steps: Vec<usize> = self.transaction.begun.iter().copied().collect();
         let done = Undo::new(&context.root, &self.transaction).carry_out(&steps);
@@ -432,11 +433,11 @@ impl<'a> Applying<'a> {
             report.value = back.now;
             if back.outcome == Outcome::Failed {
                 failed.push(back.step);
-                report.message = format!("could not be put back: {}", back.message);
+                report.message = format!("cannot restore it: {}", back.message);
                 report.outcome = Outcome::Failed;
             } else if !has_failed {
                 report.outcome = Outcome::RolledBack;
-                "was written and put back, because another step failed".clone_into(&mut report.message);
+                "written, then restored because another step failed".clone_into(&mut report.message);
             }
         }
         let ended = if failed.is_empty() {
@@ -455,7 +456,7 @@ impl<'a> Applying<'a> {
         for report in &mut steps {
             if report.outcome == Outcome::Ready {
                 report.outcome = Outcome::NotTried;
-                "another step failed".clone_into(&mut report.message);
+                "not tried: another step failed".clone_into(&mut report.message);
             }
         }
         Report {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Carrying out single steps, and judging what was read back.
+//! Carries out single steps and judges what is read back.
 
 use crate::bytes::Bytes;
 use crate::root::Root;
@@ -12,23 +12,23 @@ use crate::transact::verify::{mask_within, Rule};
 use crate::transact::zram;
 use std::time::Duration;
 
-/// How often an interrupt's CPUs are looked at after they were written, and how long apart.
+/// How often an interrupt's CPUs are read after a write, and how long to wait between reads.
 const LOOKS: u32 = 6;
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What a step led to.
+/// The result of a step.
 #[derive(Debug)]
 pub struct Done {
-    /// What became of it.
+    /// The result.
     pub outcome: Outcome,
-    /// What was read back.
+    /// The value read back.
     pub value: Option<Bytes>,
-    /// For a person.
+    /// Explanation for a person.
     pub message: String,
 }
 
 impl Done {
-    /// The machine reads back as wanted.
+    /// The value read back is the requested one.
     pub fn accepted(value: Option<Bytes>) -> Self {
         Self {
             outcome: Outcome::Accepted,
@@ -38,7 +38,7 @@ impl Done {
     }
 }
 
-/// Writes a knob that held `old` when the transaction began.
+/// Writes a knob that had the value `old` when the transaction began.
 pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
     let gone = |mut refusal: Refusal| {
         if refusal.outcome == Outcome::Absent {
@@ -61,7 +61,7 @@ pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
                 return Ok(done);
             };
             let message = format!(
-                "{} was taken, but {effective} still says {}",
+                "{} was accepted, but {effective} still shows {}",
                 step.path,
                 mask.brief()
             );
@@ -75,8 +75,9 @@ pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
     }
 }
 
-/// The mask that is in force in place of the wanted one. None where the wanted one is, and where that cannot show yet:
-/// many chips move an interrupt when it comes the next time, and it has not come since `before`.
+/// Returns the mask that is in force instead of the requested one. None if the requested one is in
+/// force, and if that cannot show yet: many chips move an interrupt only when it fires next, and it
+/// hasn't fired since `before`.
 fn elsewhere(
     root: &Root,
     step: &Write,
@@ -99,7 +100,8 @@ fn elsewhere(
     }
 }
 
-/// How often the interrupt came whose file this is; None where the kernel does not tell, or it is of none.
+/// Returns how often the interrupt of this file has fired; None if the kernel doesn't report it, or
+/// the file belongs to no interrupt.
 fn raised(root: &Root, path: &str) -> Option<u64> {
     let (irq, _) = path.strip_prefix("/proc/irq/")?.split_once('/')?;
     let counts = root
@@ -120,17 +122,17 @@ fn judge(step: &Write, old: &[u8], now: Bytes) -> Done {
     let (outcome, message) = if step.verify == Rule::Clamped {
         (
             Outcome::Clamped,
-            format!("{path} was set to {wanted}; the kernel took {found}"),
+            format!("{path} was set to {wanted}; the kernel chose {found}"),
         )
     } else if step.verify.same_state(&step.new, old, &now) {
         (
             Outcome::Ignored,
-            format!("{path}: the kernel accepted {wanted} and kept {found}"),
+            format!("{path}: the kernel accepted {wanted} but kept {found}"),
         )
     } else {
         (
             Outcome::Clamped,
-            format!("{path}: the kernel took {found} instead of {wanted}"),
+            format!("{path}: the kernel chose {found} instead of {wanted}"),
         )
     };
     Done {
@@ -154,7 +156,7 @@ pub fn file(root: &Root, step: &FileStep, transaction: u64) -> Result<Done, Refu
     Ok(Done::accepted(Some(content)))
 }
 
-/// Sets swap on a zram device up or takes it down.
+/// Sets up or takes down swap on a zram device.
 pub fn swap(root: &Root, step: &ZramStep, device: &str) -> Result<Done, Refusal> {
     let path = format!("/sys/block/{device}");
     let want = zram::wanted(step, &zram::state(root, &path)?);
@@ -167,7 +169,7 @@ pub fn swap(root: &Root, step: &ZramStep, device: &str) -> Result<Done, Refusal>
     Ok(Done {
         outcome: Outcome::Clamped,
         value,
-        message: format!("{path} is set up otherwise than wanted"),
+        message: format!("{path}: the device's state differs from the requested one"),
     })
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking at a plan's steps before anything is written.
+//! Checks a plan's steps before anything is written.
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
@@ -16,25 +16,25 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::json;
 
-/// What a step would meet.
+/// What a step would do.
 #[derive(Debug, Clone, Serialize)]
 pub struct Check {
-    /// Its index.
+    /// Index of the step.
     pub step: usize,
-    /// What it is about.
+    /// Path that the step is about.
     pub path: String,
     /// `ready`, `same`, `absent`, `refused`, `forbidden` or `stale`.
     pub outcome: Outcome,
-    /// What is there now.
+    /// The present value.
     pub now: Option<Bytes>,
-    /// For a person.
+    /// Explanation for a person.
     pub message: String,
-    /// The system's number, where it refused.
+    /// The errno, if the system refused.
     #[serde(skip)]
     pub errno: Option<i32>,
 }
 
-/// Looks at every step. `as_root`: this process is meant to write.
+/// Checks every step. `as_root`: this process is meant to write.
 #[must_use]
 pub fn plan(root: &Root, plan: &Plan, as_root: bool) -> Vec<Check> {
     let looked = plan.steps.iter().map(|step| match step {
@@ -49,7 +49,7 @@ pub fn plan(root: &Root, plan: &Plan, as_root: bool) -> Vec<Check> {
         .collect()
 }
 
-/// A step that can be carried out: whether it is already so, what is there, and a message.
+/// The result of a check: outcome, present value and message, or a refusal with the present value.
 type Looked = std::result::Result<(Outcome, Option<Bytes>, String), (Refusal, Option<Bytes>)>;
 
 fn report(index: usize, step: &Step, looked: Looked) -> Check {
@@ -94,7 +94,7 @@ fn write(root: &Root, step: &Write, as_root: bool) -> Looked {
         machine::read(root, effective, Purpose::Read).map_err(bare)?;
     }
     let content = machine::read(root, &step.path, Purpose::Write).map_err(|mut refusal| {
-        refusal.message += "; a value that cannot be read could not be put back";
+        refusal.message += "; a value that cannot be read cannot be restored later";
         (refusal, None)
     })?;
     if content.truncated {
@@ -104,14 +104,14 @@ fn write(root: &Root, step: &Write, as_root: bool) -> Looked {
     match &step.expect {
         Some(expect) if !step.verify.same_state(&step.new, expect, &now) => {
             let message = format!(
-                "{} holds `{}`, the plan expects `{}`",
+                "{} is `{}`, but the plan expects `{}`",
                 step.path,
                 now.brief(),
                 expect.brief()
             );
             Ok((Outcome::Stale, Some(now), message))
         }
-        _ if step.verify.holds(&step.new, &now) => Ok((Outcome::Same, Some(now), "already so".to_owned())),
+        _ if step.verify.holds(&step.new, &now) => Ok((Outcome::Same, Some(now), "already set".to_owned())),
         _ => Ok((Outcome::Ready, Some(now), String::new())),
     }
 }
@@ -121,7 +121,7 @@ fn too_long(path: &str) -> Refusal {
         outcome: Outcome::Refused,
         errno: Errno::FBIG.raw_os_error(),
         message: format!(
-            "{path} holds more than {} bytes: it could not be put back",
+            "{path} has more than {} bytes: it could not be restored",
             machine::READ_LIMIT_BYTES
         ),
     }
@@ -145,7 +145,7 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
     Ok((outcome, now.map(|content| content.bytes), String::new()))
 }
 
-/// Refuses a file that would have its reader write or read what no plan may.
+/// Refuses a file that would make its reader write or read a path that no plan may.
 fn reach(root: &Root, path: &str, form: &Form) -> std::result::Result<(), Refusal> {
     for Reach { places, purpose } in form.reaches() {
         let mut denials = Vec::new();
@@ -166,7 +166,7 @@ fn reach(root: &Root, path: &str, form: &Form) -> std::result::Result<(), Refusa
     Ok(())
 }
 
-/// A configuration file's content, if it is there.
+/// Reads a configuration file; None if it does not exist.
 fn present(root: &Root, path: &str) -> std::result::Result<Option<Content>, Refusal> {
     match machine::read(root, path, Purpose::File) {
         Ok(content) if content.truncated => Err(too_long(path)),
@@ -194,7 +194,7 @@ fn swap(root: &Root, step: &ZramStep) -> Looked {
         return Err(bare(Refusal {
             outcome: Outcome::Absent,
             errno: Errno::NOENT.raw_os_error(),
-            message: format!("{control} is not there: load the module zram (modprobe zram)"),
+            message: format!("{control}: no such file; run `modprobe zram`"),
         }));
     };
     let now = zram::check(root, &format!("/sys/block/{device}")).map_err(bare)?;
@@ -206,7 +206,7 @@ fn swap(root: &Root, step: &ZramStep) -> Looked {
     Ok((outcome, Some(describe(&now)), String::new()))
 }
 
-/// A zram device's state as text.
+/// Formats the state of a zram device.
 #[must_use]
 pub fn describe(swap: &zram::Swap) -> Bytes {
     let algorithm = swap.algorithm.as_deref().unwrap_or("unknown");
@@ -227,7 +227,7 @@ fn run(root: &Root, step: &RunStep) -> Looked {
     Ok((Outcome::Ready, None, String::new()))
 }
 
-/// Refuses a plan that leaves the allow-list or expects what is no longer so.
+/// Refuses a plan that leaves the allow-list or whose expected values have changed.
 pub fn refuse(checks: &[Check], plan: &Plan) -> Result<()> {
     if let Some(check) = checks.iter().find(|check| check.outcome == Outcome::Forbidden) {
         return Err(
@@ -252,17 +252,17 @@ pub fn refuse(checks: &[Check], plan: &Plan) -> Result<()> {
     let message = match stale.as_slice() {
         [one] => one.message.clone(),
         many => format!(
-            "{} knobs hold other values than the plan expects; first: {}",
+            "{} knobs differ from what the plan expects; the first: {}",
             many.len(),
             many[0].message
         ),
     };
     Err(Error::new(Kind::Conflict, message)
-        .hint("nothing was changed; make the plan again")
+        .hint("nothing was changed; create the plan again")
         .details(details.collect()))
 }
 
-/// The old values of all paths that a step may change.
+/// Returns the old values of all paths that a step may change.
 pub fn olds(root: &Root, index: usize, step: &Step) -> std::result::Result<Vec<Old>, Refusal> {
     match step {
         Step::Write(write) => {

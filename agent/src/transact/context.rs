@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a session of the agent works with.
+//! The state of a session.
 
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
@@ -16,20 +16,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Reads and writes knobs, keeps the journal.
+    /// Read and write knobs, keep the journal.
     Root,
-    /// Reads and runs commands.
+    /// Read and run commands.
     User,
 }
 
-/// What tells a running load to end early, besides its limit.
+/// What ends a running load early, besides its time limit.
 #[derive(Debug, Clone, Copy)]
 pub enum Told {
-    /// Nothing does.
+    /// Nothing.
     Never,
-    /// The end of standard input; the next request on it too for a load that runs until it is told.
+    /// The end of standard input; for a load without a time limit also the next request on it.
     ByInput {
-        /// The next request has been read already.
+        /// Whether the next request has already been read.
         waiting: bool,
     },
 }
@@ -37,7 +37,7 @@ pub enum Told {
 /// The process that holds a lease, as the session sees it.
 #[derive(Debug)]
 pub struct Holder {
-    /// The transaction.
+    /// Number of the transaction.
     pub id: u64,
     pub(crate) process: Child,
     /// Closes when the agent ends, however it ends.
@@ -52,29 +52,29 @@ impl Holder {
     }
 }
 
-/// A session's machine, journal and leases.
+/// The machine, the journals and the leases of a session.
 #[derive(Debug)]
 pub struct Context {
-    /// What it may do.
+    /// What the session may do.
     pub role: Role,
     /// The machine.
     pub root: Root,
-    /// The state folder, as a path of the machine.
+    /// Path of the state folder on the machine.
     pub state: String,
     /// The journals.
     pub store: Store,
     /// Leases that this session started.
     pub holders: Vec<Holder>,
-    /// What tells a running load to end.
+    /// What ends a running load early.
     pub told: Told,
-    /// The number of the request that is being answered.
+    /// ID of the request that is being answered.
     pub request: Value,
-    /// What the next load works on.
+    /// Data that the next load works on.
     pub given: Vec<u8>,
 }
 
 impl Context {
-    /// A session on the machine at `root` with its journals in `state`.
+    /// Creates a session on the machine at `root`, with its journals in `state`.
     #[must_use]
     pub fn new(role: Role, root: Root, state: &str) -> Self {
         let store = Store::new(&root, state);
@@ -90,17 +90,20 @@ impl Context {
         }
     }
 
-    /// Tells a head on standard output that what it asked for has begun; the reply comes when it has ended.
+    /// Tells the head on standard output that its request has begun; the reply follows when it has
+    /// ended.
     ///
     /// # Errors
+    ///
     /// The output cannot be written.
     pub fn tell_begun(&self) -> io::Result<()> {
         self.tell(&json!({"id": self.request, "begun": true}))
     }
 
-    /// The same of a command that is stopped, with its number.
+    /// Tells the head that a command has started and is stopped, with its process ID.
     ///
     /// # Errors
+    ///
     /// The output cannot be written.
     pub fn tell_stopped(&self, process: i32) -> io::Result<()> {
         self.tell(&json!({"id": self.request, "begun": true, "pid": process}))
@@ -115,27 +118,30 @@ impl Context {
         output.flush()
     }
 
-    /// Refuses an ordinary user's attempt to change the machine that it runs on.
+    /// Refuses if an ordinary user tries to change the machine that the agent runs on.
     ///
     /// # Errors
+    ///
     /// `privilege`.
     pub fn need_root(&self) -> Result<()> {
         if !self.root.is_real() || rustix::process::geteuid().is_root() {
             return Ok(());
         }
-        Err(Error::new(Kind::Privilege, "changing this machine needs root")
-            .hint("use sudo; reading and planning work without"))
+        Err(
+            Error::new(Kind::Privilege, "cannot change this machine: root is required")
+                .hint("use sudo; reading and planning work without it"),
+        )
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since 1970.
 #[must_use]
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since the boot, those of suspension included: nobody sets this clock.
+/// Returns milliseconds since boot, including suspension. Nobody can set this clock.
 #[must_use]
 pub fn boot_ms() -> u64 {
     let now = clock_gettime(ClockId::Boottime);

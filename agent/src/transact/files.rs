@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configuration files: put in place and taken away so that a crash leaves the old or the new one, never half of one.
+//! Writes and removes configuration files. After a crash a file is the old or the new one, never
+//! part of one.
 
 use crate::fault;
 use crate::root::Root;
@@ -12,12 +13,12 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Rights of a file.
+/// Owner and mode of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Rights {
     /// Permission bits.
     pub mode: u32,
-    /// Owner and group; none leaves those of the agent.
+    /// Owner and group; none keeps the agent's.
     pub owner: Option<(u32, u32)>,
 }
 
@@ -25,18 +26,19 @@ fn target(root: &Root, path: &str) -> Result<PathBuf, Refusal> {
     allow::check(root, path, Purpose::File).map_err(|denial| Refusal::denied(denial, path))
 }
 
-/// The name under which a file of a transaction is written before it takes its place.
+/// Returns the name under which a transaction writes a file before it renames it.
 fn temporary(file: &Path, transaction: u64) -> PathBuf {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     file.with_file_name(format!(".{name}.{transaction:06}"))
 }
 
-/// The folder of a path.
+/// Returns the folder of a path.
 pub fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("/", |(folder, _)| folder)
 }
 
-/// Whether the folder of a file must be made first; refuses when even its parent is missing or nothing may be put there.
+/// Whether the folder of a file must be created first. Refuses if its parent is missing too, or is
+/// not writable.
 pub fn needs_folder(root: &Root, path: &str) -> Result<bool, Refusal> {
     let file = target(root, path)?;
     let folder = file.parent().unwrap_or(Path::new("/"));
@@ -50,13 +52,14 @@ pub fn needs_folder(root: &Root, path: &str) -> Result<bool, Refusal> {
     Ok(true)
 }
 
-/// Puts a file in place: written beside it, synced, renamed over it, its folder synced.
+/// Replaces a file of the allow-list atomically.
 pub fn put(root: &Root, path: &str, content: &[u8], rights: Rights, transaction: u64) -> Result<(), Refusal> {
     let file = target(root, path)?;
     put_at(&file, content, rights, transaction).map_err(|error| Refusal::of("write", path, &error))
 }
 
-/// Writes a file beside its place, syncs it, renames it over its place and syncs the folder, which is made if missing.
+/// Writes a temporary file next to `file`, syncs it, renames it over `file` and syncs the folder.
+/// Creates the folder if it is missing.
 pub fn put_at(file: &Path, content: &[u8], rights: Rights, transaction: u64) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     if !folder.is_dir() {
@@ -69,7 +72,7 @@ pub fn put_at(file: &Path, content: &[u8], rights: Rights, transaction: u64) -> 
     let beside = temporary(file, transaction);
     remove_if_there(&beside)?;
     fault::point();
-    // A new one, so that no link is followed.
+    // Create a new file, so that no link is followed.
     let mut opened = File::options()
         .write(true)
         .create_new(true)
@@ -89,7 +92,7 @@ pub fn put_at(file: &Path, content: &[u8], rights: Rights, transaction: u64) -> 
     sync_folder(folder)
 }
 
-/// Takes a file away.
+/// Removes a file.
 pub fn remove(root: &Root, path: &str) -> Result<(), Refusal> {
     let file = target(root, path)?;
     fault::point();
@@ -101,13 +104,14 @@ pub fn remove(root: &Root, path: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Takes away what an interrupted [`put`] of a transaction left beside a file.
+/// Removes the temporary file that an interrupted [`put`] of a transaction may have left.
 pub fn clean(root: &Root, path: &str, transaction: u64) -> Result<(), Refusal> {
     let file = target(root, path)?;
-    remove_if_there(&temporary(&file, transaction)).map_err(|error| Refusal::of("clean beside", path, &error))
+    remove_if_there(&temporary(&file, transaction))
+        .map_err(|error| Refusal::of("clean up after", path, &error))
 }
 
-/// Takes a folder away that a transaction made, unless something else is in it by now.
+/// Removes a folder that a transaction created, unless it contains something else by now.
 pub fn remove_folder(root: &Root, path: &str) -> Result<(), Refusal> {
     fault::point();
     let result = fs::remove_dir(root.path(path));
@@ -122,13 +126,13 @@ pub fn remove_folder(root: &Root, path: &str) -> Result<(), Refusal> {
 pub(crate) fn remove_if_there(file: &Path) -> io::Result<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Its folder is not there either.
+        // Its folder doesn't exist either.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(()),
         other => other,
     }
 }
 
-/// Brings a folder's entries to the disk.
+/// Syncs a folder's entries to the disk.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     fault::point();
     let opened = rustix::fs::open(

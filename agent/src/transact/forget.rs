@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Taking the state folder away, once nothing in it is needed any more.
+//! Removes the state folder when nothing in it is needed any more.
 
 use crate::error::{Error, Kind, Result};
 use crate::transact::context::Context;
 use std::fs;
 
-/// Removes the state folder; says which folder, or nothing where there was none. Refused while a transaction is in
-/// force or unfinished: its old values would be lost.
+/// Removes the state folder and returns its path, or nothing if there was none. Refuses while a
+/// transaction is in force or unfinished, because its old values would be lost.
 pub fn forget(context: &Context) -> Result<Vec<String>> {
     context.need_root()?;
     if !context.store.is_there()? {
@@ -21,7 +21,10 @@ pub fn forget(context: &Context) -> Result<Vec<String>> {
         .map(|transaction| transaction.id.to_string())
         .collect();
     if !needed.is_empty() {
-        let message = format!("transactions {} are not undone", needed.join(", "));
+        let message = format!(
+            "cannot remove the journals: still in force: {}",
+            needed.join(", ")
+        );
         return Err(Error::new(Kind::Conflict, message).hint("revert them first"));
     }
     fs::remove_dir_all(context.root.path(&context.state))

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configuration files that a plan may put: which kind of file, which keys. They are rendered here; a plan never holds
-//! bytes of a file. `docs/formats.md` has the kinds.
+//! The configuration files that a plan may write: kinds of files and their keys. The agent renders
+//! them; a plan never contains the bytes of a file. `docs/formats.md` lists the kinds.
 
 use crate::transact::allow::Purpose;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Longest value; udev leaves lines out that are longer than 16 KiB.
+/// Longest value; udev ignores lines longer than 16 KiB.
 const VALUE_BYTES: usize = 1024;
 const LINE_BYTES: usize = 8192;
 
 /// Longest file.
 const FILE_BYTES: usize = 256 << 10;
 
-/// Beside letters and digits: what no reader of these files takes for a quote, an escape, a comment or a specifier.
+/// Allowed besides letters and digits: no reader of these files takes them for a quote, escape,
+/// comment or specifier.
 const IN_VALUES: &str = " _.,:/+=-";
 const IN_NAMES: &str = "_.:+-";
 
-/// What a configuration file holds, by the kind of file.
+/// The content of a configuration file, by kind of file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
-    /// Settings of the kernel, written at every boot.
+    /// Kernel settings, written at every boot.
     #[serde(rename = "sysctl.d")]
     Sysctl(Vec<Setting>),
-    /// Files that are written at every boot.
+    /// Files written at every boot.
     #[serde(rename = "tmpfiles.d")]
     Tmpfiles(Vec<Setting>),
-    /// Parameters that modules are loaded with.
+    /// Module parameters, applied when the module is loaded.
     #[serde(rename = "modprobe.d")]
     Modprobe(Vec<Parameter>),
-    /// Attributes that devices get when they appear.
+    /// Device attributes, set when the device appears.
     #[serde(rename = "udev")]
     Udev(Vec<Rule>),
     /// Swap in compressed memory, set up at every boot.
@@ -38,36 +39,36 @@ pub enum Form {
     ZramGenerator(Vec<Device>),
 }
 
-/// One value of one file of the kernel.
+/// A value for one of the kernel's files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
     /// The file.
     pub path: String,
-    /// What is written to it.
+    /// The value.
     pub value: String,
 }
 
-/// A parameter of a module.
+/// A module parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
     /// The module.
     pub module: String,
-    /// Its parameter.
+    /// The parameter.
     pub parameter: String,
-    /// The value that it is loaded with.
+    /// The value.
     pub value: String,
 }
 
-/// What some devices get.
+/// Attributes for matching devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Which devices: `ACTION`, `SUBSYSTEM`, `KERNEL` and `ATTR{…}` with the pattern that each must fit.
+    /// Which devices: `ACTION`, `SUBSYSTEM`, `KERNEL` and `ATTR{…}`, each with a pattern.
     #[serde(rename = "match")]
     pub matches: BTreeMap<String, String>,
-    /// What is written to them, in order.
+    /// Attributes to set, in order.
     pub set: Vec<Attribute>,
 }
 
@@ -75,45 +76,45 @@ pub struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attribute {
-    /// The file.
+    /// The file in the device's folder.
     pub attribute: String,
-    /// What is written to it.
+    /// The value.
     pub value: String,
 }
 
-/// A zram device of the generator.
+/// A device of zram-generator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Device {
     /// `zram` and a number.
     pub device: String,
-    /// Its size in MiB, as a formula of `ram`.
+    /// Its size in MiB, as an expression of `ram`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zram_size: Option<String>,
     /// Compression algorithm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression_algorithm: Option<String>,
-    /// Priority of the swap on it.
+    /// Swap priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swap_priority: Option<i32>,
-    /// The memory in MiB above which there is no device, or `none`.
+    /// Memory of the machine in MiB above which no device is created, or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_memory_limit: Option<String>,
-    /// The most memory in MiB that it takes, as a formula of `ram`.
+    /// The most memory in MiB that the device may use, as an expression of `ram`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zram_resident_limit: Option<String>,
 }
 
-/// What a file brings about: a write to one of these places, or a read (which of them it is depends on the device).
+/// A write or read that a file causes. Which of the places it touches depends on the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach {
-    /// Paths of the machine; `*` stands for the name of any device.
+    /// Paths of the machine; `*` stands for any device name.
     pub places: Vec<String>,
-    /// What for.
+    /// What is done to the path.
     pub purpose: Purpose,
 }
 
-/// Where files of a kind lie.
+/// Where files of a kind are stored.
 struct Kind {
     name: &'static str,
     folder: &'static str,
@@ -141,24 +142,24 @@ impl Kind {
 
 type Checked = Result<(), String>;
 
-/// Refuses a file that a plan cannot put or remove at a path.
+/// Refuses a file that a plan may not write or remove at a path.
 ///
 /// # Errors
 ///
-/// Why it cannot.
+/// The reason.
 pub fn check(path: &str, form: Option<&Form>) -> Checked {
     let Some(kind) = KINDS.iter().find(|kind| kind.has(path)) else {
         let places = KINDS.map(|kind| format!("{}/*{}", kind.folder, kind.ending));
         return Err(format!(
-            "{path:?} is no place for a file of a plan; those are {}",
+            "{path:?}: a plan may not write files here, only {}",
             places.join(", ")
         ));
     };
     let name = path.rsplit('/').next().unwrap_or_default();
-    made_of("the name of the file", name, IN_NAMES)?;
+    made_of("the file name", name, IN_NAMES)?;
     match form {
         Some(form) if form.name() != kind.name => Err(format!(
-            "{path} is a file of {}, and holds what belongs into one of {}",
+            "{path}: expected content of kind {}, got {}",
             kind.name,
             form.name()
         )),
@@ -189,15 +190,15 @@ impl Form {
         self.check_once()?;
         let text = self.render();
         if text.len() > FILE_BYTES {
-            return Err(format!("the file would have more than {FILE_BYTES} bytes"));
+            return Err(format!("the file would exceed {FILE_BYTES} bytes"));
         }
         match text.lines().find(|line| line.len() > LINE_BYTES) {
-            Some(_) => Err(format!("a line would have more than {LINE_BYTES} bytes")),
+            Some(_) => Err(format!("a line would exceed {LINE_BYTES} bytes")),
             None => Ok(()),
         }
     }
 
-    /// Nothing may stand twice: readers differ in which of two counts.
+    /// Refuses duplicate keys: readers differ in which of two counts.
     fn check_once(&self) -> Checked {
         let keys: Vec<String> = match self {
             Self::Sysctl(settings) | Self::Tmpfiles(settings) => {
@@ -209,12 +210,12 @@ impl Form {
         };
         let mut seen = BTreeSet::new();
         match keys.iter().find(|key| !seen.insert(*key)) {
-            Some(key) => Err(format!("{key} stands twice")),
+            Some(key) => Err(format!("{key}: given twice")),
             None => Ok(()),
         }
     }
 
-    /// What the file will have its reader write and read.
+    /// Returns the writes and reads that the file causes.
     #[must_use]
     pub fn reaches(&self) -> Vec<Reach> {
         let write = |path: String| Reach {
@@ -232,7 +233,7 @@ impl Form {
         }
     }
 
-    /// The file's text.
+    /// Renders the file.
     #[must_use]
     pub fn render(&self) -> String {
         let lines: Vec<String> = match self {
@@ -248,22 +249,23 @@ impl Form {
 
 fn all<Entry>(entries: &[Entry], check: fn(&Entry) -> Checked) -> Checked {
     if entries.is_empty() {
-        return Err("the file would hold nothing; `holds` of null removes it".to_owned());
+        return Err("the file would be empty; set `holds` to null to remove it".to_owned());
     }
     entries.iter().try_for_each(check)
 }
 
-/// Refuses a text that is empty, too long or has other characters than ASCII letters, digits and `more`.
+/// Refuses a text that is empty, too long, or contains anything but ASCII letters, digits and
+/// `more`.
 fn made_of(what: &str, text: &str, more: &str) -> Checked {
     let fits = |character: char| character.is_ascii_alphanumeric() || more.contains(character);
     if text.is_empty() || text.len() > VALUE_BYTES {
-        return Err(format!("{what} has 1 to {VALUE_BYTES} bytes"));
+        return Err(format!("{what}: expected 1 to {VALUE_BYTES} bytes"));
     }
     if text.chars().all(fits) {
         return Ok(());
     }
     Err(format!(
-        "{what} is {text:?}; it may have letters, digits and `{more}`"
+        "{what}: expected letters, digits and `{more}`, got {text:?}"
     ))
 }
 
@@ -274,16 +276,16 @@ fn check_value(of: &str, value: &str, more: &str) -> Checked {
         return Ok(());
     }
     Err(format!(
-        "{what} is {value:?}; it neither begins nor ends with a space"
+        "{what}: expected no space at the beginning or end, got {value:?}"
     ))
 }
 
-/// Refuses what is no plain path below a folder.
+/// Refuses anything but a plain relative path.
 fn check_components(path: &str, rest: &str) -> Checked {
     for component in rest.split('/') {
         made_of(&format!("each part of {path:?}"), component, IN_NAMES)?;
         if component.starts_with(['.', '-']) {
-            return Err(format!("{path:?} has a part that begins with `.` or `-`"));
+            return Err(format!("{path:?}: no part may begin with `.` or `-`"));
         }
     }
     Ok(())
@@ -296,10 +298,10 @@ impl Setting {
 
     fn check_sysctl(&self) -> Checked {
         let Some(key) = self.sysctl_key() else {
-            return Err(format!("{:?} does not lie below /proc/sys", self.path));
+            return Err(format!("{:?} is not below /proc/sys", self.path));
         };
         if !key.contains('/') {
-            return Err(format!("{:?} is no file in a folder of /proc/sys", self.path));
+            return Err(format!("{:?} is not in a subfolder of /proc/sys", self.path));
         }
         check_components(&self.path, key)?;
         check_value(&self.path, &self.value, IN_VALUES)
@@ -307,18 +309,21 @@ impl Setting {
 
     fn check_tmpfiles(&self) -> Checked {
         let Some(rest) = self.path.strip_prefix('/') else {
-            return Err(format!("{:?} is no absolute path", self.path));
+            return Err(format!("{:?} is not an absolute path", self.path));
         };
         check_components(&self.path, rest)?;
         if self.value == "-" {
-            return Err(format!("the value of {} is \"-\", which means none", self.path));
+            return Err(format!(
+                "the value of {} may not be \"-\", which means no value",
+                self.path
+            ));
         }
         check_value(&self.path, &self.value, IN_VALUES)
     }
 
     fn sysctl(&self) -> String {
         let key = self.sysctl_key().unwrap_or_default();
-        // Where the first separator is a slash, dots belong to the names: those of devices have some.
+        // If the first separator is a slash, dots belong to the names; device names contain some.
         let key = if key.contains('.') {
             key.to_owned()
         } else {
@@ -334,11 +339,11 @@ impl Setting {
 
 impl Parameter {
     fn check(&self) -> Checked {
-        made_of("the name of the module", &self.module, "_-")?;
+        made_of("the module name", &self.module, "_-")?;
         if self.module.starts_with('-') {
-            return Err(format!("{:?} is no name of a module", self.module));
+            return Err(format!("{:?} is not a module name", self.module));
         }
-        made_of("the name of the parameter", &self.parameter, "_")?;
+        made_of("the parameter name", &self.parameter, "_")?;
         check_value(
             &format!("{}.{}", self.module, self.parameter),
             &self.value,
@@ -356,7 +361,7 @@ impl Parameter {
     }
 }
 
-/// The attribute in `ATTR{…}`.
+/// Returns the attribute in `ATTR{…}`.
 fn attribute_of(key: &str) -> Option<&str> {
     key.strip_prefix("ATTR{")?.strip_suffix('}')
 }
@@ -365,7 +370,7 @@ impl Rule {
     fn check(&self) -> Checked {
         let subsystem = self.subsystem();
         if subsystem.is_empty() {
-            return Err("a rule says of which SUBSYSTEM the devices are".to_owned());
+            return Err("a rule must match a SUBSYSTEM".to_owned());
         }
         made_of("SUBSYSTEM", subsystem, "_-")?;
         for (key, pattern) in &self.matches {
@@ -374,14 +379,14 @@ impl Rule {
                 (_, Some(attribute)) => check_components(key, attribute)?,
                 _ => {
                     return Err(format!(
-                    "{key:?} is nothing that a rule matches by: ACTION, SUBSYSTEM, KERNEL and ATTR{{…}} are"
-                ))
+                        "a rule cannot match {key:?}; use ACTION, SUBSYSTEM, KERNEL or ATTR{{…}}"
+                    ))
                 }
             }
             check_value(key, pattern, &format!("{IN_VALUES}*?[]|"))?;
         }
         if self.set.is_empty() {
-            return Err("a rule sets an attribute at least".to_owned());
+            return Err("a rule must set at least one attribute".to_owned());
         }
         self.set.iter().try_for_each(|one| {
             check_components(&one.attribute, &one.attribute)?;
@@ -404,7 +409,7 @@ impl Rule {
         written.chain(read).collect()
     }
 
-    /// Where an attribute of these devices lies.
+    /// Returns the places where an attribute of these devices may be.
     fn places(&self, attribute: &str) -> Vec<String> {
         let subsystem = self.subsystem();
         let mut folders = vec![
@@ -438,7 +443,7 @@ impl Rule {
 impl Device {
     fn check(&self) -> Checked {
         if !is_zram(&self.device) {
-            return Err(format!("{:?} is not zram and a number", self.device));
+            return Err(format!("{:?}: expected zram and a number", self.device));
         }
         for (key, value) in self.keys() {
             let more = if key == "compression-algorithm" {
@@ -450,7 +455,7 @@ impl Device {
         }
         match self.swap_priority {
             Some(priority) if !(-1..=32_767).contains(&priority) => {
-                Err("swap-priority is -1 to 32767".to_owned())
+                Err("swap-priority: expected -1 to 32767".to_owned())
             }
             _ => Ok(()),
         }
@@ -480,7 +485,7 @@ impl Device {
     }
 }
 
-/// Whether it is the name of a zram device.
+/// Whether this is the name of a zram device.
 #[must_use]
 pub fn is_zram(name: &str) -> bool {
     name.strip_prefix("zram").is_some_and(|number| {

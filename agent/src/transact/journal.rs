@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The journal of a transaction: one append-only file of lines that carry a CRC. `docs/formats.md` has the format.
+//! The journal of a transaction: an append-only file of lines with a CRC. `docs/formats.md`
+//! describes the format.
 
 mod writer;
 
@@ -12,113 +13,113 @@ use std::collections::BTreeMap;
 use std::io;
 pub(crate) use writer::Writer;
 
-/// The version of the format that this agent writes.
+/// The format version that this agent writes.
 pub const VERSION: u32 = 2;
 
-/// The oldest version that it reads.
+/// The oldest version that this agent reads.
 const OLDEST: u32 = 1;
 
-/// What comes before an entry's JSON text: its length and its checksum, with a space behind each.
+/// Length of the header before an entry's JSON text: length and checksum, each followed by a space.
 const HEADER_BYTES: usize = 18;
 
-/// Longest journal: what is longer is not read, and not written.
+/// Longest journal that is read and written.
 pub const LIMIT_BYTES: u64 = 64 << 20;
 
-/// One line of a journal.
+/// A line of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "kebab-case")]
 pub enum Entry {
     /// The transaction and its plan.
     Begin(Box<Begin>),
-    /// What a path held before.
+    /// The old value of a path.
     Old(Old),
-    /// All old values are written down.
+    /// All old values are in the journal.
     Armed,
     /// A step is about to be carried out.
     Writing {
-        /// Its index.
+        /// Index of the step.
         step: usize,
     },
     /// A step was carried out.
     Wrote {
-        /// Its index.
+        /// Index of the step.
         step: usize,
-        /// What became of it.
+        /// The result.
         outcome: Outcome,
-        /// What was read back.
+        /// The value read back.
         #[serde(default)]
         value: Option<Bytes>,
     },
-    /// A zram device was made for a step.
+    /// A zram device was created for a step.
     Made {
-        /// The step's index.
+        /// Index of the step.
         step: usize,
         /// Name of the device.
         device: String,
     },
     /// All steps were carried out.
     Applied {
-        /// What was read back after all of them; a file that is absent is missing.
+        /// Values read back after all steps, without files that are absent.
         values: BTreeMap<String, Bytes>,
-        /// When an `until-confirmed` lease ends, in milliseconds since the boot.
+        /// When an `until-confirmed` lease ends, in milliseconds since boot.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_boot_ms: Option<u64>,
-        /// The same in milliseconds since 1970, in journals of version 1.
+        /// The same in milliseconds since 1970; only in journals of version 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_unix_ms: Option<u64>,
     },
-    /// A step failed and all was put back.
+    /// A step failed and everything was restored.
     RolledBack,
     /// The lease became `keep`.
     Confirmed,
     /// A revert begins.
     Reverting {
-        /// Steps that a third party changed and that are left alone.
+        /// Steps that others have changed and that the revert leaves alone.
         #[serde(default)]
         left: Vec<usize>,
     },
-    /// A step was put back, or could not be.
+    /// A step was restored, or could not be.
     Restored {
-        /// Its index.
+        /// Index of the step.
         step: usize,
-        /// What became of it.
+        /// The result.
         outcome: Outcome,
     },
     /// The transaction is over.
     Reverted,
-    /// The machine was restarted: runtime changes are gone.
+    /// The machine was rebooted: runtime changes are gone.
     Gone,
 }
 
-/// First entry of a journal.
+/// The first entry of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
     /// [`VERSION`].
     pub version: u32,
     /// Number of the transaction.
     pub transaction: u64,
-    /// The boot in which it began.
+    /// The boot in which the transaction began.
     pub boot_id: String,
-    /// When, in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// What is carried out.
+    /// The plan.
     pub plan: Plan,
 }
 
-/// What a path held before a transaction.
+/// The value of a path before a transaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Old {
     /// Index of the step that may change it.
     pub step: usize,
-    /// The machine's path.
+    /// Path on the machine.
     pub path: String,
-    /// Its content, where it is a file.
+    /// Its content, if it is a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
-    /// Nothing was there.
+    /// Whether nothing was there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absent: bool,
-    /// The path is a folder that the step makes.
+    /// Whether the path is a folder that the step creates.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub folder: bool,
     /// Permission bits as octal text.
@@ -136,7 +137,7 @@ pub struct Old {
 }
 
 impl Old {
-    /// A file that was there.
+    /// Records a file that existed.
     #[must_use]
     pub fn file(step: usize, path: &str, content: &Content) -> Self {
         Self {
@@ -149,7 +150,7 @@ impl Old {
         }
     }
 
-    /// A path at which nothing was.
+    /// Records a path at which nothing existed.
     #[must_use]
     pub fn nothing(step: usize, path: &str) -> Self {
         Self {
@@ -165,7 +166,7 @@ impl Old {
         }
     }
 
-    /// Permission bits as a number.
+    /// Returns the permission bits as a number.
     #[must_use]
     pub fn mode_bits(&self) -> Option<u32> {
         self.mode
@@ -180,39 +181,41 @@ impl Old {
 pub struct Damage {
     /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// What is wrong.
     pub message: String,
-    /// Whether it stands where old values do.
+    /// Whether the line is among the old values.
     pub is_among_olds: bool,
-    /// Whether nothing stands behind it: it might have told the end.
+    /// Whether the line is the last one, which might have recorded the end.
     pub is_last: bool,
-    /// Whether the disk did not give it.
+    /// Whether the disk could not read it.
     pub is_unread: bool,
 }
 
-/// What a journal file holds.
+/// The content of a journal file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Contents {
     /// Entries in order.
     pub entries: Vec<Entry>,
     /// Lines that cannot be trusted.
     pub damage: Vec<Damage>,
-    /// Length up to the last complete line; what follows was not written to its end, or is cut off by whoever goes on.
+    /// Length up to the last complete line. An incomplete line after it is ignored, and cut off by
+    /// the next writer.
     pub valid_bytes: usize,
 }
 
-/// What a line is.
+/// A parsed line.
 enum Line {
     Whole(Entry),
-    /// Not written to its end: as if it never was.
+    /// An incomplete line, treated as if it didn't exist.
     Torn,
     Damaged(String),
 }
 
-/// The line of an entry: length, CRC, text, newline.
+/// Encodes an entry as a line: length, CRC, text, newline.
 ///
 /// # Errors
-/// When the entry cannot be expressed in JSON.
+///
+/// The entry cannot be expressed in JSON.
 pub fn line(entry: &Entry) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(entry)?;
     let mut line = format!("{:08x} {:08x} ", json.len(), crc32fast::hash(&json)).into_bytes();
@@ -221,7 +224,7 @@ pub fn line(entry: &Entry) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Reads a journal's bytes. A torn last line is ignored; any other bad line is damage.
+/// Parses a journal. Ignores a torn last line; any other bad line is damage.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Contents {
     let mut contents = Contents::default();
@@ -262,7 +265,7 @@ impl Contents {
         });
     }
 
-    /// The file could be read no further.
+    /// Records that the file could not be read any further.
     pub fn break_off(&mut self, error: &io::Error) {
         self.add_damage(self.entries.len() + self.damage.len() + 1, error.to_string());
         if let Some(last) = self.damage.last_mut() {
@@ -276,7 +279,7 @@ fn read_line(line: &[u8]) -> Line {
         return if is_begun(line) {
             Line::Torn
         } else {
-            Line::Damaged("the line has no end".to_owned())
+            Line::Damaged("the line is incomplete".to_owned())
         };
     };
     match entry_of(whole) {
@@ -285,8 +288,8 @@ fn read_line(line: &[u8]) -> Line {
     }
 }
 
-/// Whether a last line without newline is the beginning of one: shorter than its length, or zeros, which a file system
-/// leaves for what it had made room for.
+/// Whether a last line without newline is torn: shorter than its declared length, or the zeros that
+/// a file system leaves in reserved space.
 fn is_begun(line: &[u8]) -> bool {
     if line.len() < HEADER_BYTES || is_of_version_1(line) || line.iter().all(|byte| *byte == 0) {
         return true;
@@ -299,7 +302,7 @@ fn is_of_version_1(line: &[u8]) -> bool {
     line.get(9) == Some(&b'{')
 }
 
-/// The eight hexadecimal digits at the beginning, with a space behind them.
+/// Parses the eight hexadecimal digits at the beginning, which a space must follow.
 fn number(text: &[u8]) -> Option<usize> {
     let (digits, Some(b' ')) = (text.get(..8)?, text.get(8)) else {
         return None;
@@ -319,16 +322,16 @@ fn entry_of(line: &[u8]) -> Result<Entry, String> {
         return Err("the line has no checksum".to_owned());
     };
     if header > 0 && number(line) != Some(json.len()) {
-        return Err("the length does not fit".to_owned());
+        return Err("the length does not match".to_owned());
     }
     if u32::try_from(crc) != Ok(crc32fast::hash(json)) {
-        return Err("the checksum does not fit".to_owned());
+        return Err("the checksum does not match".to_owned());
     }
     let entry: Entry =
-        serde_json::from_slice(json).map_err(|error| format!("the entry cannot be read: {error}"))?;
+        serde_json::from_slice(json).map_err(|error| format!("cannot parse the entry: {error}"))?;
     match &entry {
         Entry::Begin(begin) if !(OLDEST..=VERSION).contains(&begin.version) => Err(format!(
-            "version {} of the journal, this agent reads {OLDEST} to {VERSION}",
+            "journal version {}; this agent reads {OLDEST} to {VERSION}",
             begin.version
         )),
         _ => Ok(entry),
@@ -400,7 +403,7 @@ mod tests {
                 bytes[at] ^= flip;
                 let contents = parse(&bytes);
                 let is_told = !contents.damage.is_empty();
-                // Only the digits of a length or checksum have two forms.
+                // Only the digits of a length or checksum can be written in two ways.
                 assert!(is_told || contents.entries == all, "{at} {flip}");
             }
         }

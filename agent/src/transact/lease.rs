@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leases: a small detached process per leased transaction, which reverts it when the lease ends. It outlives the
-//! terminal, the head and the agent, and ends as soon as the transaction is confirmed or over.
+//! Leases: a small detached process per leased transaction, which reverts it when the lease ends.
+//! It outlives the terminal, the head and the agent, and exits as soon as the transaction is
+//! confirmed or over.
 
 use crate::error::{Error, Kind, Result};
 use crate::sys;
@@ -15,22 +16,23 @@ use std::io::{Read, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-/// How long a holder may take to say that it is there.
+/// How long a holder may take to report that it is running.
 const START_SECONDS: i64 = 10;
 
-/// What a holder says when it is in charge; anything else is the reason why it cannot be.
+/// What a holder writes when it has started; anything else is the reason why it could not.
 const READY: u8 = b'\n';
 const TALK_BYTES: usize = 400;
 
-/// Longest sleep of a holder: monotonic sleeps stand still while the machine is suspended.
+/// Longest sleep of a holder: monotonic sleeps don't advance while the machine is suspended.
 const NAP_MS: u64 = 30_000;
 
-/// Starts the holder of a transaction's lease and waits until it is in charge. `deadline_boot_ms`: of an
-/// `until-confirmed` lease; without it the lease ends with the session.
+/// Starts the holder of a transaction's lease and waits until it is running. `deadline_boot_ms` is
+/// the end of an `until-confirmed` lease; without it the lease ends with the session.
 pub fn start(context: &mut Context, id: u64, deadline_boot_ms: Option<u64>) -> Result<()> {
     reap(context);
     let failed = |error: std::io::Error| {
-        Error::new(Kind::Io, format!("start the holder of the lease: {error}")).hint("nothing was changed")
+        Error::new(Kind::Io, format!("cannot start the holder of the lease: {error}"))
+            .hint("nothing was changed")
     };
     let mut command = Command::new("/proc/self/exe");
     command
@@ -60,11 +62,12 @@ pub fn start(context: &mut Context, id: u64, deadline_boot_ms: Option<u64>) -> R
     match said.split_first() {
         Some((&READY, _)) => Ok(()),
         Some(_) => Err(failed(std::io::Error::other(String::from_utf8_lossy(&said)))),
-        None => Err(failed(std::io::Error::other("it did not take charge"))),
+        None => Err(failed(std::io::Error::other("it exited without an answer"))),
     }
 }
 
-/// What a new holder says: that it is in charge, or why it cannot be; nothing where it says nothing in time.
+/// Reads what a new holder reports: that it is running, or why not; nothing if it doesn't answer in
+/// time.
 fn first_words(mut stdout: impl Read + AsFd) -> Vec<u8> {
     let wait = Timespec {
         tv_sec: START_SECONDS,
@@ -80,7 +83,7 @@ fn first_words(mut stdout: impl Read + AsFd) -> Vec<u8> {
     said
 }
 
-/// Forgets holders that are done; one that was killed still has its transaction.
+/// Drops holders that are done. A holder that was killed stays while its transaction is open.
 fn reap(context: &mut Context) {
     let store = &context.store;
     let is_open = |id| store.load(id).is_ok_and(|transaction| transaction.is_open());
@@ -89,47 +92,43 @@ fn reap(context: &mut Context) {
         .retain_mut(|holder| matches!(holder.process.try_wait(), Ok(None)) || is_open(holder.id));
 }
 
-/// What a holder does: waits for the end of the lease, then reverts. `deadline_boot_ms`: of an `until-confirmed` lease;
-/// without it the lease ends with standard input.
+/// The main function of a holder: waits for the end of the lease, then reverts. `deadline_boot_ms`
+/// is the end of an `until-confirmed` lease; without it the lease ends with standard input.
 pub fn hold(context: &Context, id: u64, deadline_boot_ms: Option<u64>) -> Result<()> {
-    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("{what}: {error}"));
-    // Fails only for a process that leads its group already, which is as far from the terminal.
+    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("cannot {what}: {error}"));
+    // Fails only in a process that leads its group already, which is just as detached from the
+    // terminal.
     if let Err(errno) = rustix::process::setsid() {
-        eprintln!("ktrial-agent: setsid: {errno}");
+        eprintln!("ktrial-agent: cannot start a new session: {errno}");
     }
     let (mark, watch) = match take_charge(context, id) {
         Ok(taken) => taken,
         Err(error) => {
-            say(error.message.as_bytes()).map_err(|error| failed("report", error))?;
+            say(error.message.as_bytes()).map_err(|error| failed("report to the agent", error))?;
             return Err(error);
         }
     };
-    say(&[READY]).map_err(|error| failed("report", error))?;
+    say(&[READY]).map_err(|error| failed("report to the agent", error))?;
     let over = wait(context, id, &File::from(watch), deadline_boot_ms);
     let result = if over { end(context, id) } else { Ok(()) };
     drop(mark);
     context
         .store
         .clear_holder(id)
-        .map_err(|error| failed("clear the mark of the lease", error))?;
+        .map_err(|error| failed("remove the lease file", error))?;
     result
 }
 
-/// Marks the lease as held, and watches the journals.
+/// Creates the lease file and watches the journals.
 fn take_charge(context: &Context, id: u64) -> Result<(impl Sized, OwnedFd)> {
-    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("{what}: {error}"));
+    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("cannot {what}: {error}"));
     let mark = context
         .store
         .mark_holder(id)
-        .map_err(|error| failed("mark the lease", error))?;
-    let watch =
-        inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).map_err(|errno| {
-            failed(
-                "inotify (INOTIFY_USER in the kernel's configuration)",
-                errno.into(),
-            )
-        })?;
-    // The folder, as another file may come in the place of the journal.
+        .map_err(|error| failed("create the lease file", error))?;
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
+        .map_err(|errno| failed("use inotify (CONFIG_INOTIFY_USER)", errno.into()))?;
+    // Watch the folder, because another file may replace the journal.
     let journal = context.store.journal_path(id);
     inotify::add_watch(
         &watch,
@@ -140,7 +139,7 @@ fn take_charge(context: &Context, id: u64) -> Result<(impl Sized, OwnedFd)> {
     Ok((mark, watch))
 }
 
-/// Tells the agent that this process is in charge, or why not, and lets go of its pipe.
+/// Reports to the agent and closes the pipe to it.
 fn say(words: &[u8]) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
     stdout.write_all(words)?;
@@ -150,7 +149,7 @@ fn say(words: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sleeps until the lease is over (true) or the transaction does not need it any more (false).
+/// Sleeps until the lease is over (true) or the transaction no longer needs it (false).
 fn wait(context: &Context, id: u64, watch: &File, deadline_boot_ms: Option<u64>) -> bool {
     loop {
         if !is_needed(context, id) {
@@ -185,7 +184,7 @@ fn nap(ms: u64) -> Timespec {
     }
 }
 
-/// Whether the transaction is still there, in force or in the making, and leased.
+/// Whether the transaction exists, is in force or being applied, and has a lease.
 fn is_needed(context: &Context, id: u64) -> bool {
     let loaded = context.store.load(id);
     loaded.is_ok_and(|transaction| transaction.is_open() && transaction.lease() != Lease::Keep)

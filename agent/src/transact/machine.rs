@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading and writing single files of the machine, and what the system's answers mean.
+//! Reads and writes single files of the machine, and classifies the system's errors.
 
 use crate::bytes::Bytes;
 use crate::fault;
@@ -13,22 +13,22 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Most bytes of one file that a reply carries.
+/// The most bytes of a file that a reply contains.
 pub const READ_LIMIT_BYTES: usize = 1 << 20;
 
-/// What became of a step, or would.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Can be written.
     Ready,
-    /// Already as wanted.
+    /// Already has the requested value.
     Same,
     /// Outside the allow-list.
     Forbidden,
-    /// Holds another value than the plan expects.
+    /// The value differs from the one that the plan expects.
     Stale,
-    /// The kernel reads back as wanted.
+    /// The value read back is the requested one.
     Accepted,
     /// No such file.
     Absent,
@@ -36,31 +36,31 @@ pub enum Outcome {
     Refused,
     /// The kernel rejects the value.
     Invalid,
-    /// The kernel took another value.
+    /// The kernel chose another value.
     Clamped,
-    /// Accepted, but reads back unchanged.
+    /// Accepted, but the old value is still read back.
     Ignored,
-    /// Was there when the transaction began and is gone now.
+    /// Existed when the transaction began and is gone now.
     Vanished,
-    /// A step after one that failed.
+    /// Not tried, because an earlier step failed.
     NotTried,
-    /// Was written and put back.
+    /// Was written, then restored.
     RolledBack,
-    /// Put back to the old value.
+    /// The old value is back.
     Restored,
-    /// Was already the old value.
+    /// Had the old value already.
     Unchanged,
-    /// Changed by a third party since; left alone.
+    /// Others have changed it since; not restored.
     ChangedByOthers,
-    /// Not proven to be of the transaction; left alone.
+    /// The journal doesn't prove that the transaction changed it; not restored.
     LeftAlone,
-    /// The machine was restarted since.
+    /// The machine was rebooted since.
     GoneWithBoot,
-    /// Could not be put back.
+    /// Could not be restored.
     Failed,
-    /// Still as wanted.
+    /// Still has the requested value.
     InForce,
-    /// Another value than the transaction left.
+    /// Has another value than the transaction left.
     Drifted,
     /// No longer there.
     Gone,
@@ -71,26 +71,26 @@ pub enum Outcome {
 /// Why a file could not be read or written.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// In the words of the protocol.
+    /// The protocol's word for it.
     pub outcome: Outcome,
-    /// The system's number.
+    /// The errno.
     pub errno: i32,
-    /// For a person.
+    /// Explanation for a person.
     pub message: String,
 }
 
 impl Refusal {
-    /// What an error of the system means for a file.
+    /// Classifies a system error on a file.
     pub fn of(what: &str, path: &str, error: &io::Error) -> Self {
         let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
         Self {
             outcome: meaning(Errno::from_raw_os_error(errno)),
             errno,
-            message: format!("{what} {path}: {error}"),
+            message: format!("cannot {what} {path}: {error}"),
         }
     }
 
-    /// What it means that a path may not be opened.
+    /// Converts a denial of the allow-list.
     pub fn denied(denial: Denial, path: &str) -> Self {
         match denial {
             Denial::Forbidden(why) => Self {
@@ -98,7 +98,7 @@ impl Refusal {
                 errno: Errno::PERM.raw_os_error(),
                 message: why,
             },
-            Denial::System(error) => Self::of("look at", path, &error),
+            Denial::System(error) => Self::of("inspect", path, &error),
         }
     }
 }
@@ -114,7 +114,7 @@ fn meaning(errno: Errno) -> Outcome {
     }
 }
 
-/// A file's content and rights.
+/// Content, owner and mode of a file.
 #[derive(Debug, Clone)]
 pub struct Content {
     /// Its bytes.
@@ -125,19 +125,19 @@ pub struct Content {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Whether it is longer than [`READ_LIMIT_BYTES`].
+    /// Whether the file is longer than [`READ_LIMIT_BYTES`].
     pub truncated: bool,
 }
 
 impl Content {
-    /// Permission bits as octal text.
+    /// Returns the permission bits as octal text.
     #[must_use]
     pub fn mode_text(&self) -> String {
         mode_text(self.mode)
     }
 }
 
-/// Permission bits as octal text, `0644`.
+/// Formats permission bits as octal text, such as `0644`.
 #[must_use]
 pub fn mode_text(mode: u32) -> String {
     format!("{mode:04o}")
@@ -168,8 +168,8 @@ fn read_at(open: &Path) -> io::Result<Content> {
     })
 }
 
-/// Whether a file is there and this process could write it, without opening it. `as_root`: also ask the system
-/// whether this process may.
+/// Checks that a file exists and could be written, without opening it. `as_root`: also check that
+/// this process may.
 pub fn probe_write(root: &Root, path: &str, as_root: bool) -> Result<(), Refusal> {
     let open = allow::check(root, path, Purpose::Write).map_err(|denial| Refusal::denied(denial, path))?;
     let refuse = |error: io::Error| Refusal::of("write", path, &error);
@@ -190,7 +190,7 @@ pub fn probe_write(root: &Root, path: &str, as_root: bool) -> Result<(), Refusal
     }
 }
 
-/// Writes a knob that `purpose` allows: one open with truncation, one write.
+/// Writes a knob that `purpose` allows, with one open (truncating) and one write.
 pub fn write(root: &Root, path: &str, bytes: &[u8], purpose: Purpose) -> Result<(), Refusal> {
     let open = allow::check(root, path, purpose).map_err(|denial| Refusal::denied(denial, path))?;
     fault::point();
@@ -201,21 +201,28 @@ pub fn write(root: &Root, path: &str, bytes: &[u8], purpose: Purpose) -> Result<
         taken => Err(Refusal {
             outcome: Outcome::Invalid,
             errno: Errno::INVAL.raw_os_error(),
-            message: format!("write {path}: the kernel took {taken} of {} bytes", bytes.len()),
+            message: format!(
+                "cannot write {path}: the kernel accepted {taken} of {} bytes",
+                bytes.len()
+            ),
         }),
     }
 }
 
-/// A failed write to a file that is still there: it did not go away, whatever the number says.
+/// Reclassifies a failed write if the file still exists: it did not vanish, whatever the errno
+/// says.
 fn while_there(root: &Root, path: &str, refusal: Refusal) -> Refusal {
     if !exists(root, path) {
         return refusal;
     }
     match refusal.outcome {
-        // What the value names is not there: `nosuch` as a congestion control.
+        // The value names something that does not exist, such as an unknown congestion control.
         Outcome::Absent => Refusal {
             outcome: Outcome::Invalid,
-            message: format!("{}: what the value names is not there", refusal.message),
+            message: format!(
+                "{} (the value names something that does not exist)",
+                refusal.message
+            ),
             ..refusal
         },
         Outcome::Vanished => Refusal {
@@ -232,8 +239,8 @@ fn write_at(open: &Path, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::io::write(&file, bytes))?)
 }
 
-/// Whether a path is of a file system that the kernel makes up (proc, sysfs, debugfs, cgroup …), where reading
-/// may show something else than was written.
+/// Whether a path is on a kernel file system (proc, sysfs, debugfs, cgroup …), which may return
+/// something else than was written.
 pub fn is_made_up(root: &Root, path: &str) -> bool {
     const MADE_UP: [u64; 8] = [
         0x9fa0,      // proc
@@ -249,7 +256,7 @@ pub fn is_made_up(root: &Root, path: &str) -> bool {
         .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| MADE_UP.contains(&kind)))
 }
 
-/// Whether a path exists, followed or not.
+/// Whether a path exists, without following a link.
 pub fn exists(root: &Root, path: &str) -> bool {
     std::fs::symlink_metadata(root.path(path)).is_ok()
 }

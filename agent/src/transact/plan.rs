@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans: resolved, ordered steps. `docs/formats.md` has the format.
+//! Plans: resolved, ordered steps. `docs/formats.md` describes the format.
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The schema of plans.
 pub const SCHEMA: &str = "ktrial.plan/2";
 
-/// The one before it, which is read too: what it had more is refused by name.
+/// The previous schema, which is still read; features that were removed are refused by name.
 const SCHEMA_BEFORE: &str = "ktrial.plan/1";
 
 /// Most steps of one plan.
@@ -20,19 +20,19 @@ const STEPS: usize = 4096;
 /// Longest lease in seconds (a week).
 const LEASE_SECONDS: u64 = 604_800;
 
-/// Steps to carry out in order and to undo in reverse.
+/// Steps to carry out in order and undo in reverse.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Name and version of the format.
     pub schema: String,
-    /// For people.
+    /// Title for people.
     #[serde(default)]
     pub title: String,
-    /// How long it stays in force.
+    /// How long the plan stays in force.
     #[serde(default)]
     pub lease: Lease,
-    /// Leave failed steps out instead of undoing all.
+    /// Whether to skip failed steps instead of undoing everything.
     #[serde(default)]
     pub keep_going: bool,
     /// The steps.
@@ -43,10 +43,10 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Lease {
-    /// Until reverted or, for what is not a file, until the next boot.
+    /// Until reverted; changes that are not files end with the next boot.
     #[default]
     Keep,
-    /// Reverted after so many seconds unless confirmed.
+    /// Reverted after some seconds unless confirmed.
     UntilConfirmed {
         /// Seconds from the first write.
         seconds: u64,
@@ -55,7 +55,7 @@ pub enum Lease {
     WhileSession,
 }
 
-/// One step.
+/// A step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Step {
@@ -63,46 +63,46 @@ pub enum Step {
     Write(Write),
     /// Put or remove a configuration file.
     File(FileStep),
-    /// Set up or take down a zram device, mostly swap on it.
+    /// Set up or take down a zram device, usually with swap on it.
     Zram(ZramStep),
-    /// Run a program of the short list.
+    /// Run an allowed program.
     Run(RunStep),
 }
 
-/// Write a knob.
+/// Writes a knob.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Write {
-    /// Name for messages.
+    /// Name of the knob, for messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
     /// File to write.
     pub path: String,
-    /// Content that must be found before.
+    /// Content that the file must have before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Bytes>,
     /// Content to write.
     pub new: Bytes,
-    /// How to compare what is read back.
+    /// How to compare the value read back.
     pub verify: Rule,
     /// Files whose value may change with this write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub couples: Vec<String>,
-    /// File that shows the mask really in force.
+    /// File that shows the mask actually in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<String>,
 }
 
-/// Put or remove a configuration file.
+/// Puts or removes a configuration file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileStep {
     /// File to put or remove.
     pub path: String,
-    /// What it holds; none removes it.
+    /// Its content; none removes the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<Form>,
-    /// Its bytes: in journals of older versions alone, no plan may have them.
+    /// Its raw bytes: only in journals of older versions; no plan may have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Bytes>,
     /// Permission bits as octal text.
@@ -110,26 +110,26 @@ pub struct FileStep {
     pub mode: String,
 }
 
-/// Set up or take down a zram device.
+/// Sets up or takes down a zram device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZramStep {
-    /// Device name; none makes a new one.
+    /// Device name; none creates a new device.
     pub device: Option<String>,
     /// Uncompressed size; 0 takes the device down.
     pub size_bytes: u64,
-    /// Compression algorithm; none leaves the kernel's.
+    /// Compression algorithm; none keeps the kernel's.
     #[serde(default)]
     pub algorithm: Option<String>,
     /// Swap priority; none leaves it to the kernel.
     #[serde(default)]
     pub priority: Option<i32>,
-    /// Whether it is swapped to. Only a new device may be there for something else.
+    /// Whether to swap to it. Only a new device may be used for something else.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub swap: bool,
 }
 
-/// Run a program of the short list.
+/// Runs an allowed program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunStep {
@@ -138,7 +138,7 @@ pub struct RunStep {
     pub forward: Vec<String>,
     /// Program name and arguments that undo it.
     pub undo: Vec<String>,
-    /// Whether its effect survives a restart: in journals of older versions alone.
+    /// Whether the effect survives a reboot: only in journals of older versions.
     #[serde(default)]
     pub persistent: bool,
 }
@@ -157,7 +157,7 @@ fn default_mode() -> String {
 }
 
 impl FileStep {
-    /// Permission bits as a number.
+    /// Returns the permission bits as a number.
     #[must_use]
     pub fn mode_bits(&self) -> Option<u32> {
         let plain = (3..=4).contains(&self.mode.len())
@@ -166,14 +166,14 @@ impl FileStep {
         (bits & !0o777 == 0).then_some(bits)
     }
 
-    /// Its bytes; none where it is removed.
+    /// Returns the file's bytes; None if the step removes it.
     #[must_use]
     pub fn bytes(&self) -> Option<Bytes> {
         let rendered = self.holds.as_ref().map(|form| Bytes(form.render().into_bytes()));
         rendered.or_else(|| self.content.clone())
     }
 
-    /// Whether its owner may read it, nobody else write it, and nobody run it.
+    /// Whether the owner may read the file, nobody else write it, and nobody run it.
     fn has_plain_mode(&self) -> bool {
         self.mode_bits()
             .is_some_and(|bits| bits & !0o644 == 0 && bits & 0o400 != 0)
@@ -181,7 +181,7 @@ impl FileStep {
 }
 
 impl Step {
-    /// What the step is about, as a path (`/sys/block/zram0` for zram, the program for `run`).
+    /// Returns the path that the step is about: `/sys/block/zram0` for zram, the program for `run`.
     #[must_use]
     pub fn path(&self) -> String {
         match self {
@@ -195,7 +195,7 @@ impl Step {
         }
     }
 
-    /// The knob's name where the step has one.
+    /// Returns the knob's name if the step has one.
     #[must_use]
     pub fn knob(&self) -> Option<&str> {
         match self {
@@ -204,7 +204,7 @@ impl Step {
         }
     }
 
-    /// Whether its effect survives a restart.
+    /// Whether the effect survives a reboot.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
         match self {
@@ -214,7 +214,7 @@ impl Step {
         }
     }
 
-    /// Paths that the step writes or may change.
+    /// Returns the paths that the step writes or may change.
     #[must_use]
     pub fn touches(&self) -> Vec<String> {
         let mut paths = vec![self.path()];
@@ -231,13 +231,14 @@ impl Plan {
     /// Reads a plan from JSON.
     ///
     /// # Errors
-    /// `bad-request` naming the field or step that is wrong.
+    ///
+    /// `bad-request`, naming the wrong field or step.
     pub fn from_value(value: Value) -> Result<Self> {
         let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default();
         if ![SCHEMA, SCHEMA_BEFORE].contains(&schema) {
             return Err(
-                Error::new(Kind::BadRequest, format!("plan has the schema {schema:?}"))
-                    .hint(format!("this agent reads {SCHEMA:?}")),
+                Error::new(Kind::BadRequest, format!("plan: unknown schema {schema:?}"))
+                    .hint(format!("create the plan again; this agent reads {SCHEMA:?}")),
             );
         }
         refuse_free_bytes(&value)?;
@@ -250,10 +251,11 @@ impl Plan {
     /// Reads a plan from JSON text.
     ///
     /// # Errors
-    /// As [`Plan::from_value`].
+    ///
+    /// As for [`Plan::from_value`].
     pub fn from_text(text: &[u8]) -> Result<Self> {
         let value: Value = serde_json::from_slice(text)
-            .map_err(|error| Error::new(Kind::BadRequest, format!("plan is not JSON: {error}")))?;
+            .map_err(|error| Error::new(Kind::BadRequest, format!("plan: not JSON: {error}")))?;
         Self::from_value(value)
     }
 
@@ -262,24 +264,24 @@ impl Plan {
         if self.steps.is_empty() || self.steps.len() > STEPS {
             return Err(Error::new(
                 Kind::BadRequest,
-                format!("a plan has 1 to {STEPS} steps"),
+                format!("plan: expected 1 to {STEPS} steps"),
             ));
         }
         if let Lease::UntilConfirmed { seconds } = self.lease {
             if seconds == 0 || seconds > LEASE_SECONDS {
                 return Err(Error::new(
                     Kind::BadRequest,
-                    format!("a lease lasts 1 to {LEASE_SECONDS} seconds"),
+                    format!("lease: expected 1 to {LEASE_SECONDS} seconds"),
                 ));
             }
         }
         for (index, step) in self.steps.iter().enumerate() {
             match step {
-                Step::Write(write) if write.new.is_empty() => return bad(index, "`new` is empty"),
+                Step::Write(write) if write.new.is_empty() => return bad(index, "`new` may not be empty"),
                 Step::File(file) if !file.has_plain_mode() => {
                     return bad(
                         index,
-                        "`mode` is octal text such as \"0644\": no special bits, none to run it, and none for others to write it",
+                        "`mode`: expected octal text such as \"0644\", with at most rw-r--r--",
                     );
                 }
                 Step::File(file) => {
@@ -288,19 +290,22 @@ impl Plan {
                     }
                 }
                 Step::Zram(zram) if zram.device.as_deref().is_some_and(|name| !is_zram(name)) => {
-                    return bad(index, "`device` is zram and a number");
+                    return bad(index, "`device`: expected zram and a number");
                 }
                 Step::Zram(zram) if zram.device.is_none() && zram.size_bytes == 0 => {
-                    return bad(index, "a new device needs a size");
+                    return bad(index, "a new device needs `size_bytes`");
                 }
                 Step::Zram(zram) if !zram.swap && (zram.device.is_some() || zram.priority.is_some()) => {
-                    return bad(index, "without `swap` it is a new device, and has no `priority`");
+                    return bad(
+                        index,
+                        "without `swap`, only a new device without `priority` is possible",
+                    );
                 }
                 Step::Run(run) if run.forward.is_empty() || run.undo.is_empty() => {
-                    return bad(index, "`do` and `undo` name a program");
+                    return bad(index, "`do` and `undo` must name a program");
                 }
                 Step::Run(run) if run.persistent => {
-                    return bad(index, "no step that runs a program is `persistent` any more");
+                    return bad(index, "`persistent` is no longer supported");
                 }
                 _ => {}
             }
@@ -313,16 +318,16 @@ fn wrong(step: usize, why: &str) -> Error {
     Error::new(Kind::BadRequest, format!("plan, step {step}: {why}"))
 }
 
-/// A plan of an older version may have the bytes of a file, which root then would read whatever they say.
+/// Refuses a plan of an older version that contains the bytes of a file: root would write whatever
+/// they are.
 fn refuse_free_bytes(plan: &Value) -> Result<()> {
     let steps = plan.get("steps").and_then(Value::as_array);
     let has_bytes = |step: &Value| {
         step.get("kind").and_then(Value::as_str) == Some("file") && step.get("content").is_some()
     };
     match steps.and_then(|steps| steps.iter().position(has_bytes)) {
-        Some(step) => Err(wrong(step, "the `content` of a file is not taken").hint(
-            "say with `holds` which settings it has (sysctl.d, tmpfiles.d, modprobe.d, udev, zram-generator)",
-        )),
+        Some(step) => Err(wrong(step, "the `content` of a file is no longer supported")
+            .hint("list its settings in `holds` (sysctl.d, tmpfiles.d, modprobe.d, udev, zram-generator)")),
         None => Ok(()),
     }
 }

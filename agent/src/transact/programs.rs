@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few programs that a plan may have run as root, and what undoes each.
+//! The few programs that a plan may run as root, and how each is undone.
 
 use crate::facts::unescape;
 use crate::oom;
@@ -15,23 +15,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Folders that are searched, in order; never `PATH`.
+/// Folders to search, in order; `PATH` is ignored.
 const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// Longest time that a program may take (rewriting a boot loader's files takes minutes on slow disks).
+/// The time limit of a program: rewriting a boot loader's files takes minutes on slow disks.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Bytes of a program's talk that go into a message.
+/// Bytes of a program's output to quote in a message.
 const TALK_BYTES: usize = 400;
 
-/// A program, and which arguments it may get.
+/// A program and a check of its arguments.
 struct Program {
     name: &'static str,
     fits: fn(&[&str]) -> bool,
 }
 
-/// All that the agent runs: what a step of a plan may be ([`check`]), what sets zram up, and what undoes steps in
-/// journals of older versions, which could do more.
+/// Everything that the agent may run: steps of plans (see [`check`]), the set-up of zram, and undo
+/// commands in journals of older versions, whose steps could do more.
 const PROGRAMS: [Program; 7] = [
     Program {
         name: "mkswap",
@@ -81,12 +81,13 @@ fn is_plain_path(path: &str) -> bool {
     path.starts_with('/') && path.split('/').all(|part| part != ".." && part != ".")
 }
 
-/// A block device, or a file that nobody but root can change or put another one in the place of: memory goes there.
+/// Whether a path is a block device, or a file that only root can change or replace: the swap area
+/// receives memory.
 fn is_swap_area(path: &str) -> bool {
     let Ok(real) = std::fs::canonicalize(path) else {
         return is_plain_path(path);
     };
-    // In a folder with the sticky bit, such as /tmp, nobody can take away what is root's.
+    // In a folder with the sticky bit, such as /tmp, nobody can remove root's files.
     let roots_alone = |part: &Path| {
         std::fs::metadata(part).is_ok_and(|metadata| {
             let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
@@ -102,21 +103,22 @@ fn is_module(name: &str) -> bool {
     !name.starts_with('-') && !name.is_empty() && name.bytes().all(known)
 }
 
-/// The name of a unit, never a path: `systemctl enable` takes files from anywhere.
+/// Whether this is the name of a unit and not a path: `systemctl enable` accepts files from
+/// anywhere.
 fn is_unit(name: &str) -> bool {
     let known =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'.' | b'@' | b'-' | b'\\');
     !name.starts_with('-') && !name.is_empty() && name.bytes().all(known)
 }
 
-/// Whether the machine has a program, whatever its arguments will be.
+/// Finds a program on the machine, whatever its arguments will be.
 pub fn has(root: &Root, name: &str) -> Result<PathBuf, Refusal> {
     if !root.is_real() {
         return Err(Refusal {
             outcome: Outcome::Refused,
             errno: Errno::NOSYS.raw_os_error(),
             message: format!(
-                "{name} would act on the running machine, not on the tree at {}",
+                "cannot run {name}: it would change the running machine, not the one at {}",
                 root.base().display()
             ),
         });
@@ -128,11 +130,11 @@ pub fn has(root: &Root, name: &str) -> Result<PathBuf, Refusal> {
     found.ok_or_else(|| Refusal {
         outcome: Outcome::Absent,
         errno: Errno::NOENT.raw_os_error(),
-        message: format!("this machine has no {name} in {}", FOLDERS.join(", ")),
+        message: format!("{name}: no such program in {}", FOLDERS.join(", ")),
     })
 }
 
-/// The program file of a command, if the command is on the list and the machine has it.
+/// Finds the program of a command, if the command is allowed.
 pub fn find(root: &Root, argv: &[String]) -> Result<PathBuf, Refusal> {
     let words: Vec<&str> = argv.iter().map(String::as_str).collect();
     let fits = |name: &str, arguments: &[&str]| {
@@ -145,16 +147,13 @@ pub fn find(root: &Root, argv: &[String]) -> Result<PathBuf, Refusal> {
         _ => Err(Refusal {
             outcome: Outcome::Forbidden,
             errno: Errno::PERM.raw_os_error(),
-            message: format!(
-                "`{}` is not among the commands that the agent runs",
-                argv.join(" ")
-            ),
+            message: format!("the agent may not run `{}`", argv.join(" ")),
         }),
     }
 }
 
-/// Refuses a step of a plan that is not on the short list: swap on one area off and on again, or one of the services
-/// that tune ([`services`]) into its other state and back.
+/// Refuses a step of a plan unless it turns one swap area off and on again, or starts or stops a
+/// tuning service ([`services`]) and undoes it.
 pub fn check(root: &Root, forward: &[String], undo: &[String]) -> Result<(), Refusal> {
     fn words(argv: &[String]) -> Vec<&str> {
         argv.iter().map(String::as_str).collect()
@@ -175,7 +174,7 @@ pub fn check(root: &Root, forward: &[String], undo: &[String]) -> Result<(), Ref
             outcome: Outcome::Forbidden,
             errno: Errno::PERM.raw_os_error(),
             message: format!(
-                "`{}`, undone by `{}`, is no step of a plan; those are swapoff of an area, undone by its swapon, and \
+                "a plan may not run `{}` with the undo `{}`; it may run swapoff of an area, undone by its swapon, and \
                  systemctl start or stop of a service that tunes, undone by the other",
                 forward.join(" "),
                 undo.join(" ")
@@ -184,13 +183,13 @@ pub fn check(root: &Root, forward: &[String], undo: &[String]) -> Result<(), Ref
     }
 }
 
-/// Refuses an area that is not swapped to, or that would come on again with another priority.
+/// Refuses an area that is not in use, or whose undo would change its priority.
 fn check_swap(root: &Root, area: &str, again: &[&str]) -> Result<(), Refusal> {
     let Some(priority) = priority_of(root, area)? else {
         return Err(Refusal {
             outcome: Outcome::Absent,
             errno: Errno::NOENT.raw_os_error(),
-            message: format!("{area} is not swapped to"),
+            message: format!("{area} is not an active swap area"),
         });
     };
     let own = priority.to_string();
@@ -205,11 +204,11 @@ fn check_swap(root: &Root, area: &str, again: &[&str]) -> Result<(), Refusal> {
     Err(Refusal {
         outcome: Outcome::Forbidden,
         errno: Errno::PERM.raw_os_error(),
-        message: format!("{area} has the priority {priority}, and would come on again with another one"),
+        message: format!("the undo would change the priority of {area}, which is {priority}"),
     })
 }
 
-/// Runs a command of the list in an empty environment and waits for it.
+/// Runs an allowed command in an empty environment and waits for it.
 pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
     let file = find(root, argv)?;
     let failed = |message: String| Refusal {
@@ -229,7 +228,7 @@ pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
-        .map_err(|error| failed(format!("could not be started: {error}")))?;
+        .map_err(|error| failed(format!("cannot be started: {error}")))?;
     drop(exposed);
     let talk = child.stderr.take();
     let reader = std::thread::spawn(move || {
@@ -240,13 +239,13 @@ pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
     let status = wait(&mut child, LIMIT).map_err(&failed)?;
     let (bytes, _) = reader
         .join()
-        .map_err(|_| failed("could not be listened to".to_owned()))?;
+        .map_err(|_| failed("failed: its output could not be read".to_owned()))?;
     if status.success() {
         return Ok(());
     }
     let start = bytes.len().saturating_sub(TALK_BYTES);
     Err(failed(format!(
-        "ended with {status}: {}",
+        "failed with {status}: {}",
         String::from_utf8_lossy(&bytes[start..]).trim()
     )))
 }
@@ -266,16 +265,17 @@ fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, 
                 let killed = group.map(|group| kill_process_group(group, Signal::KILL));
                 let waited = child.wait();
                 return Err(format!(
-                    "took longer than {} s and was killed ({killed:?}, {waited:?})",
+                    "exceeded {} s and was killed ({killed:?}, {waited:?})",
                     limit.as_secs()
                 ));
             }
-            Err(error) => return Err(format!("could not be waited for: {error}")),
+            Err(error) => return Err(format!("failed: cannot wait for it: {error}")),
         }
     }
 }
 
-/// The priority of a swap area by the name that the kernel shows of it; none when it is not swapped to.
+/// Returns the priority of a swap area, by the name that the kernel shows; None if it is not in
+/// use.
 pub fn priority_of(root: &Root, area: &str) -> Result<Option<i32>, Refusal> {
     let swaps = "/proc/swaps";
     let text = root
@@ -430,7 +430,7 @@ mod tests {
         said.read_exact(&mut [0]).unwrap();
         let why = wait(&mut child, Duration::from_millis(20)).unwrap_err();
         assert!(why.starts_with("took longer than 0 s and was killed"), "{why}");
-        // Whoever could write to it is gone.
+        // The only writer is gone.
         assert_eq!(said.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The unit that recovers at boot, and the root-owned copy of the agent that it runs.
+//! The systemd unit that recovers at boot, and the root-owned copy of the agent that it runs.
 
 use crate::error::{Error, Result};
 use crate::transact::context::Context;
@@ -18,7 +18,8 @@ const UNIT: &str = "/etc/systemd/system/ktrial-recover.service";
 const LINK: &str = "/etc/systemd/system/sysinit.target.wants/ktrial-recover.service";
 const LINK_TARGET: &str = "../ktrial-recover.service";
 
-/// Early: before what reads the files that a transaction may have left in sysctl.d, modprobe.d and tmpfiles.d.
+/// Runs early: before the services that read files which a transaction may have left in sysctl.d,
+/// modprobe.d and tmpfiles.d.
 const UNIT_TEXT: &str = "\
 [Unit]
 Description=Undo interrupted ktrial transactions
@@ -38,16 +39,16 @@ TimeoutStartSec=90s
 WantedBy=sysinit.target
 ";
 
-/// Puts the copy and the unit in place and enables the unit; says which files.
+/// Installs the copy and the unit, and enables the unit; returns the files.
 pub fn install(context: &Context) -> Result<Vec<String>> {
     context.need_root()?;
     let own = fs::read("/proc/self/exe").map_err(|error| Error::io("read", "/proc/self/exe", &error))?;
     put(context, AGENT, &own, 0o755)?;
     put(context, UNIT, UNIT_TEXT.as_bytes(), 0o644)?;
     let link = context.root.path(LINK);
-    make_folder(&link).map_err(|error| Error::io("make the folder of", LINK, &error))?;
+    make_folder(&link).map_err(|error| Error::io("create the folder of", LINK, &error))?;
     files::remove_if_there(&link).map_err(|error| Error::io("replace", LINK, &error))?;
-    symlink(LINK_TARGET, &link).map_err(|error| Error::io("make", LINK, &error))?;
+    symlink(LINK_TARGET, &link).map_err(|error| Error::io("create", LINK, &error))?;
     Ok([AGENT, UNIT, LINK].map(str::to_owned).to_vec())
 }
 
@@ -71,7 +72,7 @@ fn make_folder(file: &Path) -> io::Result<()> {
     made
 }
 
-/// Takes all of it away; says which files were there.
+/// Removes all of it; returns the files that existed.
 pub fn remove(context: &Context) -> Result<Vec<String>> {
     context.need_root()?;
     let mut removed = Vec::new();
@@ -86,7 +87,7 @@ pub fn remove(context: &Context) -> Result<Vec<String>> {
         let folder = files::folder_of(path);
         match fs::remove_dir(context.root.path(folder)) {
             Ok(()) => removed.push(folder.to_owned()),
-            // Not there, or not only ours.
+            // It doesn't exist, or contains files of others.
             Err(error)
                 if matches!(
                     error.kind(),

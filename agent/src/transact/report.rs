@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is in force: the journal's account, and a look at the machine.
+//! What is in force, according to the journals and to the machine.
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
@@ -17,7 +17,8 @@ use crate::transact::zram;
 use serde::Serialize;
 use serde_json::{json, Value};
 
-/// All transactions, journals that are damaged, and what lies among them and is none.
+/// Returns all transactions, damaged journals, and files among the journals that are something
+/// else.
 pub fn status(context: &Context) -> Result<Value> {
     let Journals {
         transactions,
@@ -102,7 +103,7 @@ fn describe_step(transaction: &Transaction, index: usize) -> Value {
     described
 }
 
-/// How one step stands.
+/// The state of a step.
 #[derive(Debug, Serialize)]
 struct StepState {
     step: usize,
@@ -112,7 +113,7 @@ struct StepState {
     now: Option<Bytes>,
 }
 
-/// Whether transactions are still as they were left.
+/// Compares transactions in force, or one of them, with the machine.
 pub fn verify(context: &Context, only: Option<u64>) -> Result<Value> {
     let mut transactions = context.store.transactions()?;
     match only {
@@ -120,9 +121,8 @@ pub fn verify(context: &Context, only: Option<u64>) -> Result<Value> {
         Some(id) => transactions.retain(|transaction| transaction.id == id),
     }
     if let (Some(id), []) = (only, transactions.as_slice()) {
-        return Err(
-            Error::new(Kind::NotFound, format!("there is no transaction {id}")).hint("status lists them"),
-        );
+        return Err(Error::new(Kind::NotFound, format!("no such transaction: {id}"))
+            .hint("status lists all transactions"));
     }
     let verified: Vec<Value> = transactions
         .iter()
@@ -136,7 +136,7 @@ pub fn verify(context: &Context, only: Option<u64>) -> Result<Value> {
     Ok(json!({"transactions": verified}))
 }
 
-/// One step; none when it was left out of the transaction.
+/// Compares one step; None if the transaction skipped it.
 fn look(context: &Context, transaction: &Transaction, index: usize) -> Option<StepState> {
     let step = transaction
         .steps()
@@ -168,7 +168,7 @@ fn look(context: &Context, transaction: &Transaction, index: usize) -> Option<St
                 Err(_) => (Outcome::Gone, None, None),
             }
         }
-        // What a program did is not read back.
+        // The effect of a program is not read back.
         Step::Run(_) => (Outcome::Unreadable, None, None),
     };
     let outcome = if over { Outcome::Gone } else { outcome };

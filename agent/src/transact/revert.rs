@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ending transactions: revert on request, recovery after a crash, confirming a lease.
+//! Ends transactions: revert on request, recover after a crash, confirm a lease.
 
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
@@ -19,43 +19,44 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Select {
-    /// The newest in force.
+    /// The newest one in force.
     Newest,
     /// All in force.
     All,
     /// All newer than this one.
     To(u64),
-    /// This one.
+    /// This one alone.
     Only(u64),
 }
 
-/// What became of a transaction.
+/// The result for a transaction.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Its number.
+    /// Number of the transaction.
     pub transaction: u64,
-    /// Where it stands now.
+    /// Its state now.
     pub state: State,
-    /// Why it is unfinished, and what to do.
+    /// Why the transaction is unfinished, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<String>,
-    /// Its steps.
+    /// Results of its steps.
     pub steps: Vec<StepReport>,
 }
 
-/// Who wants a transaction undone.
+/// Who asks for a transaction to be undone.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
-    /// Nobody asked: it was not finished, or its lease is over. It is undone although nothing can be written down.
+    /// Nobody: it was not finished, or its lease is over. It is undone even if the journal cannot
+    /// be written.
     is_due: bool,
-    /// It was named: what cannot be told is decided by that.
+    /// Somebody named it, which settles what the journal leaves open.
     is_named: bool,
-    /// Also what others changed since is put back.
+    /// Restore even what others have changed since.
     is_forced: bool,
 }
 
 impl Ask {
-    /// It is undone by itself.
+    /// An undo that nobody asked for.
     pub const DUE: Self = Self {
         is_due: true,
         is_named: false,
@@ -81,7 +82,7 @@ pub fn revert(context: &mut Context, select: Select, force: bool) -> Result<Vec<
         .collect()
 }
 
-/// Steps that a revert left alone and that still hold what others wrote.
+/// Returns the steps that a revert left alone and that still have another value.
 #[must_use]
 pub fn still_left_alone(root: &Root, transaction: &Transaction) -> Vec<usize> {
     Undo::new(root, transaction).differing(&transaction.left_alone())
@@ -122,7 +123,7 @@ fn choose<'a>(
             if !found.is_open() && !can_be_forced {
                 return Err(Error::new(
                     Kind::NotFound,
-                    format!("transaction {id} is not in force any more"),
+                    format!("transaction {id} is no longer in force"),
                 ));
             }
             refuse_covered(found, open())?;
@@ -132,14 +133,14 @@ fn choose<'a>(
 }
 
 fn missing(id: u64) -> Error {
-    Error::new(Kind::NotFound, format!("there is no transaction {id}")).hint("status lists them")
+    Error::new(Kind::NotFound, format!("no such transaction: {id}")).hint("status lists all transactions")
 }
 
 fn refuse_covered<'a>(found: &Transaction, open: impl Iterator<Item = &'a Transaction>) -> Result<()> {
     let mine: BTreeSet<String> = found.touches();
     for newer in open.filter(|newer| newer.id > found.id) {
         if let Some(path) = newer.touches().into_iter().find(|path| mine.contains(path)) {
-            let message = format!("transaction {} is newer and holds {path} too", newer.id);
+            let message = format!("transaction {} is newer and also changes {path}", newer.id);
             let hint = format!(
                 "nothing was changed; revert transaction {} first, or all newer than {}",
                 newer.id,
@@ -151,7 +152,7 @@ fn refuse_covered<'a>(found: &Transaction, open: impl Iterator<Item = &'a Transa
     Ok(())
 }
 
-/// Finishes what a crash interrupted and ends leases that nobody holds any more.
+/// Finishes what a crash interrupted and ends leases whose holder is gone.
 pub fn recover(context: &mut Context) -> Result<Vec<Report>> {
     if !context.store.is_there()? {
         return Ok(Vec::new());
@@ -185,7 +186,7 @@ fn is_lease_over(context: &Context, transaction: &Transaction) -> bool {
     late || context.store.is_abandoned(transaction)
 }
 
-/// Makes a lease `keep`.
+/// Confirms a transaction, so that its lease doesn't revert it.
 pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
     context.store.prepare()?;
     let _lock = context.store.lock()?;
@@ -193,7 +194,7 @@ pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
     if transaction.state() != State::Applied {
         return Err(Error::new(
             Kind::NotFound,
-            format!("transaction {id} is not in force any more"),
+            format!("transaction {id} is no longer in force"),
         ));
     }
     if transaction.lease() == Lease::Keep {
@@ -202,7 +203,7 @@ pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
     let unwritten = |error: std::io::Error| {
         Error::new(
             Kind::Journal,
-            format!("write {}: {error}", transaction.file.display()),
+            format!("cannot write {}: {error}", transaction.file.display()),
         )
     };
     let mut writer = Writer::open(&transaction.file, transaction.valid_bytes).map_err(unwritten)?;
@@ -212,7 +213,7 @@ pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
         .map_err(unwritten)
 }
 
-/// Undoes one transaction; the machine's lock is held.
+/// Undoes one transaction. The caller holds the machine's lock.
 pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Report> {
     let scope = Scope::of(context, transaction, ask);
     if transaction.state() == State::Unfinished && transaction.is_end_damaged() && !ask.is_named {
@@ -226,7 +227,7 @@ pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Re
         let left = scope.left.clone();
         log.append(&Entry::Reverting { left }, true);
         if !is_due {
-            log.check("nothing was changed; make room on the disk or make it writable")?;
+            log.check("nothing was changed; free space on the disk or make it writable")?;
         }
     }
     let done = Undo::new(&context.root, transaction).carry_out(&scope.steps);
@@ -247,16 +248,16 @@ pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Re
     }
     if let Err(error) = context.store.clear_holder(transaction.id) {
         let id = transaction.id;
-        eprintln!("ktrial-agent: the mark of the lease of transaction {id} stays: {error}");
+        eprintln!("ktrial-agent: cannot remove the lease file of transaction {id}: {error}");
     }
     if let Some(error) = &log.failure {
         let path = transaction.file.display();
         let why = format!(
-            "could not be written down (write {path}: {error}). run recover when the disk can be written"
+            "the journal could not be updated (cannot write {path}: {error}). run recover once the disk is writable"
         );
         unfinished = Some(match unfinished {
-            Some(open) => format!("{open}; what was put back {why}"),
-            None => format!("that it was put back {why}"),
+            Some(open) => format!("{open}; {why}"),
+            None => format!("the values were restored, but {why}"),
         });
     }
     let state = if unfinished.is_some() {
@@ -273,7 +274,7 @@ pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Re
     })
 }
 
-/// A transaction of which cannot be told whether it is over: nothing is changed until somebody names it.
+/// Reports a transaction that may or may not be over: nothing is changed until somebody names it.
 fn untouched(context: &Context, transaction: &Transaction, scope: &Scope) -> Report {
     let undo = Undo::new(&context.root, transaction);
     let differing = undo.differing(&scope.here);
@@ -289,7 +290,7 @@ fn untouched(context: &Context, transaction: &Transaction, scope: &Scope) -> Rep
     }
 }
 
-/// A journal that is written as long as that works.
+/// A journal that is written for as long as that works.
 struct Log<'a> {
     file: &'a Path,
     writer: Option<Writer>,
@@ -297,8 +298,8 @@ struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// Opens a transaction's journal. When it cannot be written, what is due is undone all the same: its old values
-    /// are on disk, and go back even if nothing more can be written down.
+    /// Opens a transaction's journal. If it cannot be written, an undo that is due continues: the
+    /// old values are on disk and must be restored even if nothing more can be recorded.
     fn open(transaction: &'a Transaction, is_due: bool) -> Result<Self> {
         let file = transaction.file.as_path();
         let (writer, failure) = match Writer::open(file, transaction.valid_bytes) {
@@ -311,15 +312,15 @@ impl<'a> Log<'a> {
             failure,
         };
         if !is_due {
-            log.check("nothing was changed; make room on the disk or make it writable")?;
+            log.check("nothing was changed; free space on the disk or make it writable")?;
         }
         Ok(log)
     }
 
-    /// Fails when something could not be written.
+    /// Fails if something could not be written.
     fn check(&self, hint: &str) -> Result<()> {
         self.failure.as_ref().map_or(Ok(()), |error| {
-            let message = format!("write {}: {error}", self.file.display());
+            let message = format!("cannot write {}: {error}", self.file.display());
             Err(Error::new(Kind::Journal, message).hint(hint))
         })
     }
@@ -336,16 +337,16 @@ impl<'a> Log<'a> {
     }
 }
 
-/// Which steps an undo is about.
+/// The steps that an undo deals with.
 #[derive(Default)]
 struct Scope {
-    /// Not ended with the boot.
+    /// Steps that a boot has not ended.
     here: Vec<usize>,
-    /// To be put back.
+    /// Steps to restore.
     steps: Vec<usize>,
-    /// Changed by a third party, or not proven to be of the transaction: left alone.
+    /// Steps to leave alone: others have changed them, or nothing proves that the transaction did.
     left: Vec<usize>,
-    /// Ended with the boot.
+    /// Steps that a boot has ended.
     gone: Vec<usize>,
 }
 
@@ -354,7 +355,8 @@ impl Scope {
         let (here, gone): (Vec<usize>, Vec<usize>) = (0..transaction.step_count())
             .partition(|step| transaction.this_boot || transaction.survives_boot(*step));
         let undo = Undo::new(&context.root, transaction);
-        // As far as the journal tells nothing was written; a journal that lost its end tells less than there was.
+        // According to the journal nothing was written; but a journal that lost its end may omit
+        // entries.
         let untold = if transaction.armed {
             Vec::new()
         } else {
@@ -372,7 +374,7 @@ impl Scope {
             _ if ask.is_forced => Vec::new(),
             _ if !transaction.armed => untold,
             _ if !transaction.damage.is_empty() => undo.not_ours(&in_force),
-            // An interrupted revert may have left anything where it was at work.
+            // An interrupted revert may have left any value in the steps that it worked on.
             Some(left) if transaction.ended.is_none() => left.clone(),
             _ if transaction.applied.is_none() => Vec::new(),
             _ => undo.not_ours(&in_force),
@@ -386,7 +388,7 @@ impl Scope {
         }
     }
 
-    /// Why the transaction stays open, and what to do; nothing when it is over.
+    /// Returns why the transaction stays open, and what to do; None if it is over.
     fn open_end(&self, transaction: &Transaction, done: &[StepReport], ask: Ask) -> Option<String> {
         if ask.is_named && ask.is_forced {
             return None;
@@ -398,7 +400,7 @@ impl Scope {
         unfinished::why(transaction, &failed, unproven)
     }
 
-    /// Reports of all steps, in order.
+    /// Returns the results of all steps, in order.
     fn reports(&self, root: &Root, transaction: &Transaction, done: Vec<StepReport>) -> Vec<StepReport> {
         let mut done: BTreeMap<usize, StepReport> =
             done.into_iter().map(|report| (report.step, report)).collect();
@@ -408,20 +410,18 @@ impl Scope {
         let other = |step: usize| {
             let (outcome, message) = if self.left.contains(&step) && is_doubtful {
                 let message = format!(
-                    "not proven to be of transaction {id}; left alone (revert --only {id} --force puts it back)"
+                    "nothing proves that transaction {id} changed it; not restored (revert --only {id} --force restores it)"
                 );
                 (Outcome::LeftAlone, message)
             } else if self.left.contains(&step) {
-                let message =
-                    format!("changed by others since; left alone (revert --only {id} --force puts it back)");
+                let message = format!(
+                    "others have changed it since; not restored (revert --only {id} --force restores it)"
+                );
                 (Outcome::ChangedByOthers, message)
             } else if self.gone.contains(&step) {
-                (
-                    Outcome::GoneWithBoot,
-                    "the machine was restarted since".to_owned(),
-                )
+                (Outcome::GoneWithBoot, "ended by a reboot".to_owned())
             } else {
-                (Outcome::Unchanged, "was never changed".to_owned())
+                (Outcome::Unchanged, "never changed".to_owned())
             };
             StepReport {
                 step,
@@ -437,13 +437,13 @@ impl Scope {
     }
 }
 
-/// Whether a step changed something, or may have when the apply was not finished.
+/// Whether a step changed something, or may have if the apply was not finished.
 fn is_in_force(transaction: &Transaction, step: usize) -> bool {
     let in_doubt = transaction.applied.is_none() || !transaction.damage.is_empty();
     in_doubt || transaction.is_in_place(step)
 }
 
-/// Ends the leases that end with the session, newest first.
+/// Ends the leases that last until the end of the session, newest first.
 pub fn end_session(context: &mut Context) -> Result<Vec<Report>> {
     let mut ids: Vec<u64> = context
         .holders

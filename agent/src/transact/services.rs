@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Services that a plan may start and stop: those that tune a machine while it runs.
+//! The services that a plan may start and stop: those that tune a running machine.
 
 use crate::transact::forms::is_zram;
 use crate::transact::machine::{Outcome, Refusal};
 use rustix::io::Errno;
 
-/// What tunes, or answers a shortage of memory: the services that `ktrial doctor` names as changing settings, and those
-/// whose work a trial compares. None of them gives anybody access to the machine or takes it away.
+/// Services that tune the machine or react to low memory: those that `ktrial doctor` reports as
+/// changing settings, and those whose effect a trial compares. None of them grants or revokes
+/// access to the machine.
 const TUNERS: [&str; 26] = [
     "ananicy",
     "ananicy-cpp",
@@ -36,7 +37,7 @@ const TUNERS: [&str; 26] = [
     "zramswap",
 ];
 
-/// Refuses a unit that is none of these.
+/// Refuses any other unit.
 pub fn check(unit: &str) -> Result<(), Refusal> {
     let name = unit.strip_suffix(".service").unwrap_or(unit);
     let of_zram = name.strip_prefix("systemd-zram-setup@").is_some_and(is_zram);
@@ -47,7 +48,7 @@ pub fn check(unit: &str) -> Result<(), Refusal> {
         outcome: Outcome::Forbidden,
         errno: Errno::PERM.raw_os_error(),
         message: format!(
-            "{unit:?} is none of the services that a plan may start and stop: {}, systemd-zram-setup@zramN",
+            "a plan may not start or stop {unit:?}, only {}, systemd-zram-setup@zramN",
             TUNERS.join(", ")
         ),
     })

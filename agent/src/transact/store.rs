@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state folder: journals, the machine's lock, marks of lease holders.
+//! The state folder: the journals, the machine's lock and the lease files.
 
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
@@ -16,33 +16,32 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where the state folder is unless told otherwise.
+/// The default state folder.
 pub const DEFAULT_STATE: &str = "/var/lib/ktrial";
 
-/// Ended transactions that are kept on disk.
+/// How many ended transactions are kept on disk.
 const KEPT: usize = 50;
 
-/// How journals' names end.
+/// The suffix of journal files.
 const SUFFIX: &str = ".journal";
 
-/// No transaction has so high a number; a name that has was made by others.
+/// No transaction has a number this high; files with such names are not the agent's.
 const HIGHEST: u64 = 1_000_000_000_000;
 
-/// Most bytes of a small file that hold a process's number.
+/// Most bytes of a small file with a process ID.
 const WORDS_BYTES: u64 = 64;
 
-/// How long to wait for the machine's lock before saying who holds it.
+/// How long to wait for the machine's lock before reporting who holds it.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
-/// How long a process that was killed may take to go.
+/// How long a killed process may take to exit.
 const DYING_WAIT: Duration = Duration::from_secs(5);
 
-/// What to do when the journal cannot be written.
-const UNWRITABLE: &str = "nothing was changed; make room on the disk or make it writable";
+/// The next step if the journal cannot be written.
+const UNWRITABLE: &str = "nothing was changed; free space on the disk or make it writable";
 
-/// What a kernel lacks that cannot lock files.
-const NO_LOCKS: &str =
-    "its kernel was built without locks of files: FILE_LOCKING=y in its configuration brings them";
+/// The next step on a kernel without file locks.
+const NO_LOCKS: &str = "the kernel cannot lock files: build it with CONFIG_FILE_LOCKING=y";
 
 /// The state folder of a machine.
 #[derive(Debug, Clone)]
@@ -51,39 +50,39 @@ pub struct Store {
     root: Root,
 }
 
-/// What lies in the journals' folder.
+/// The content of the journals' folder.
 #[derive(Debug, Default)]
 pub struct Journals {
     /// Transactions, oldest first.
     pub transactions: Vec<Transaction>,
-    /// What is no journal of root's.
+    /// Files that are not journals of root's.
     pub skipped: Vec<Skipped>,
 }
 
-/// What lies among the journals and is none.
+/// A file among the journals that is not one.
 #[derive(Debug, Serialize)]
 pub struct Skipped {
-    /// Where.
+    /// Its path.
     pub file: String,
-    /// What it is.
+    /// Why it is not a journal.
     pub message: String,
 }
 
-/// What a journal's name leads to.
+/// What a journal's path leads to.
 enum Found {
     Transaction(Box<Transaction>),
     None,
     NoJournal(String),
 }
 
-/// A lock that is held until it is dropped.
+/// A lock, released on drop.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl Store {
-    /// The state folder `state`, an absolute path of the machine.
+    /// The state folder at `state`, an absolute path of the machine.
     #[must_use]
     pub fn new(root: &Root, state: &str) -> Self {
         Self {
@@ -96,16 +95,20 @@ impl Store {
         self.folder.join("transactions")
     }
 
-    /// The journal file of a transaction.
+    /// Returns the journal file of a transaction.
     #[must_use]
     pub fn journal_path(&self, id: u64) -> PathBuf {
         self.journals_folder().join(format!("{id:06}{SUFFIX}"))
     }
 
-    /// Makes the folders where they are missing, and refuses them when others could write them.
+    /// Creates missing folders, and refuses folders that others could write.
     pub fn prepare(&self) -> Result<()> {
         let cannot = |error: io::Error| {
-            Error::new(Kind::Journal, format!("make {}: {error}", self.folder.display())).hint(UNWRITABLE)
+            Error::new(
+                Kind::Journal,
+                format!("cannot create {}: {error}", self.folder.display()),
+            )
+            .hint(UNWRITABLE)
         };
         for folder in [self.folder.clone(), self.journals_folder()] {
             if fs::symlink_metadata(&folder).is_err() {
@@ -120,7 +123,7 @@ impl Store {
         self.is_there().map(|_| ())
     }
 
-    /// Whether there is a state folder, which must then be safe.
+    /// Whether the state folder exists. Refuses one that others could write.
     pub fn is_there(&self) -> Result<bool> {
         for folder in [self.folder.clone(), self.journals_folder()] {
             match fs::symlink_metadata(&folder) {
@@ -132,8 +135,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Takes the machine's lock, or says which process holds it. On a disk that cannot be written the file is only
-    /// read, and where it never was the folder is locked.
+    /// Takes the machine's lock, or reports which process holds it. If the disk is not writable the
+    /// file is opened for reading, and if it never existed the folder is locked.
     pub fn lock(&self) -> Result<Lock> {
         let path = self.folder.join("lock");
         let opened = open_lock(&path).map(|file| (file, true));
@@ -145,7 +148,7 @@ impl Store {
                 _ => Err(error),
             })
             .map_err(|error| {
-                Error::new(Kind::Journal, format!("open {}: {error}", path.display())).hint(UNWRITABLE)
+                Error::new(Kind::Journal, format!("cannot open {}: {error}", path.display())).hint(UNWRITABLE)
             })?;
         let began = Instant::now();
         while let Err(errno) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -162,8 +165,8 @@ impl Store {
         }
         let noted = if is_writable { note_owner(&file) } else { Ok(()) };
         if let Err(error) = noted {
-            // Who holds the lock is only for messages: a full disk must not keep a recovery from its work.
-            eprintln!("ktrial-agent: write {}: {error}", path.display());
+            // The name of the owner is only for messages: a full disk must not prevent a recovery.
+            eprintln!("ktrial-agent: cannot write {}: {error}", path.display());
         }
         Ok(Lock { _file: file })
     }
@@ -178,7 +181,7 @@ impl Store {
         }
     }
 
-    /// Marks that this process holds the lease of a transaction, until the mark is dropped.
+    /// Marks this process as the holder of a transaction's lease, until the lock is dropped.
     pub fn mark_holder(&self, id: u64) -> io::Result<Lock> {
         let file = open_lock(&self.holder_path(id))?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -186,15 +189,16 @@ impl Store {
         Ok(Lock { _file: file })
     }
 
-    /// Looked at without being written: a disk that has become read-only keeps its marks.
+    /// Whether a process holds the lease file. Opens it for reading, which works even on a disk
+    /// that has become read-only.
     fn is_marked(&self, id: u64) -> bool {
         open_to_read(&self.holder_path(id)).is_ok_and(|file| {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
         })
     }
 
-    /// Whether a process holds the lease of a transaction and lives on: one that was killed is waited for, as it keeps
-    /// its mark until the kernel is done with it.
+    /// Whether a live process holds the lease of a transaction. Waits for a holder that was killed,
+    /// because its lock lasts until the kernel is done with it.
     #[must_use]
     pub fn is_held(&self, id: u64) -> bool {
         let began = Instant::now();
@@ -208,19 +212,19 @@ impl Store {
         false
     }
 
-    /// Whether a lease is in force by its journal, and nobody will end it: its holder is gone, or ended it and could not write
-    /// that down.
+    /// Whether the journal says that a lease is in force, but nobody will end it: its holder is
+    /// gone, or ended it and could not update the journal.
     #[must_use]
     pub fn is_abandoned(&self, transaction: &Transaction) -> bool {
         let is_leased = transaction.state() == State::Applied && transaction.lease() != Lease::Keep;
         is_leased && !(transaction.this_boot && self.is_held(transaction.id))
     }
 
-    /// Takes the mark of a lease away.
+    /// Removes the lease file of a transaction.
     pub fn clear_holder(&self, id: u64) -> io::Result<()> {
         let mark = self.holder_path(id);
         match fs::remove_file(&mark) {
-            // A disk that cannot be written refuses to remove what is not there, too.
+            // A read-only disk refuses to remove even a file that does not exist.
             Err(error) if fs::symlink_metadata(&mark).is_ok() => Err(error),
             _ => Ok(()),
         }
@@ -230,19 +234,19 @@ impl Store {
         self.folder.join(format!("{id:06}.holder"))
     }
 
-    /// All transactions, oldest first; what lies among the journals and is none is warned of.
+    /// Returns all transactions, oldest first; warns of other files among the journals.
     pub fn transactions(&self) -> Result<Vec<Transaction>> {
         let Journals {
             transactions,
             skipped,
         } = self.journals()?;
         for Skipped { file, message } in skipped {
-            eprintln!("ktrial-agent: {file} is skipped: {message}");
+            eprintln!("ktrial-agent: skipped {file}: {message}");
         }
         Ok(transactions)
     }
 
-    /// All transactions, oldest first, and what lies among their journals and is none.
+    /// Returns all transactions, oldest first, and the other files among their journals.
     pub fn journals(&self) -> Result<Journals> {
         let mut found = Journals::default();
         for name in self.names()? {
@@ -256,7 +260,7 @@ impl Store {
                 Some(Found::None) => continue,
                 Some(Found::NoJournal(message)) => message,
                 None if !name.ends_with(SUFFIX) => continue,
-                None => "no journal has such a name".to_owned(),
+                None => "not the name of a journal".to_owned(),
             };
             let file = path.display().to_string();
             found.skipped.push(Skipped { file, message });
@@ -265,14 +269,11 @@ impl Store {
         Ok(found)
     }
 
-    /// One transaction.
+    /// Loads one transaction.
     pub fn load(&self, id: u64) -> Result<Transaction> {
         match self.read(id)? {
             Found::Transaction(transaction) => Ok(*transaction),
-            Found::None => Err(Error::new(
-                Kind::NotFound,
-                format!("there is no transaction {id}"),
-            )),
+            Found::None => Err(Error::new(Kind::NotFound, format!("no such transaction: {id}"))),
             Found::NoJournal(message) => {
                 let path = self.journal_path(id);
                 Err(Error::new(
@@ -309,14 +310,14 @@ impl Store {
         Ok(Found::Transaction(Box::new(transaction)))
     }
 
-    /// The number of the next transaction: nothing in the folder has one so high.
+    /// Returns the number of the next transaction, higher than that of any file in the folder.
     pub fn next_id(&self) -> Result<u64> {
         let numbers = self.names()?;
         let highest = numbers.iter().filter_map(|name| number_of(name)).max();
         Ok(highest.unwrap_or(0) + 1)
     }
 
-    /// Names of all that lies in the journals' folder, in order.
+    /// Returns the names of all files in the journals' folder, sorted.
     fn names(&self) -> Result<Vec<String>> {
         if !self.is_there()? {
             return Ok(Vec::new());
@@ -331,7 +332,7 @@ impl Store {
         Ok(names)
     }
 
-    /// The machine's boot id; empty where the kernel gives none.
+    /// Returns the machine's boot ID; empty if the kernel has none.
     #[must_use]
     pub fn boot_id(&self) -> String {
         self.root
@@ -339,7 +340,7 @@ impl Store {
             .unwrap_or_default()
     }
 
-    /// When the machine was started, in seconds since 1970.
+    /// Returns the time of the boot, in seconds since 1970.
     fn booted_unix_s(&self) -> Option<i64> {
         let text = self.root.read_text("/proc/stat").ok()?;
         text.lines()
@@ -350,8 +351,8 @@ impl Store {
     }
 }
 
-/// Drops the oldest ended transactions beyond those that are kept, but none that left something alone: its old values
-/// are still needed.
+/// Removes the oldest ended transactions beyond those that are kept. Keeps transactions that left
+/// something alone, because their old values are still needed.
 pub fn drop_old(transactions: &[Transaction]) {
     let ended: Vec<&Transaction> = transactions
         .iter()
@@ -359,38 +360,39 @@ pub fn drop_old(transactions: &[Transaction]) {
         .collect();
     for old in ended.iter().take(ended.len().saturating_sub(KEPT)) {
         if let Err(error) = fs::remove_file(&old.file) {
-            eprintln!("ktrial-agent: remove {}: {error}", old.file.display());
+            eprintln!("ktrial-agent: cannot remove {}: {error}", old.file.display());
         }
     }
 }
 
-/// The number in a journal's name.
+/// Returns the number in a journal's name.
 fn number_of(name: &str) -> Option<u64> {
     let number = name.strip_suffix(SUFFIX)?;
     number.parse().ok().filter(|number| *number < HIGHEST)
 }
 
-/// Opens what may be a FIFO, a device or a link by now: without waiting for its other end, or following it.
+/// Opens a file that may have become a FIFO, a device or a link: without blocking, and without
+/// following a link.
 fn open_to_read(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Why an open file is no journal.
+/// Returns why a file is not a journal.
 fn why_no_journal(metadata: &fs::Metadata) -> Option<&'static str> {
     let own = rustix::process::geteuid().as_raw();
     if !metadata.is_file() {
-        Some("it is no regular file")
+        Some("not a regular file")
     } else if own == 0 && metadata.uid() != 0 {
-        Some("it does not belong to root")
+        Some("not owned by root")
     } else if metadata.len() > journal::LIMIT_BYTES {
-        Some("it is longer than a journal can be")
+        Some("longer than a journal can be")
     } else {
         None
     }
 }
 
-/// The first words of a small file of the agent's own.
+/// Reads the beginning of one of the agent's own small files.
 fn first_words(path: &Path) -> String {
     let mut words = String::new();
     let read = open_to_read(path)
@@ -414,17 +416,17 @@ fn open_lock(path: &Path) -> io::Result<File> {
     )?))
 }
 
-/// In place and always of the same length: the next owner needs no room on the disk.
+/// Writes in place and always the same length, so that the next owner needs no space on the disk.
 fn note_owner(mut file: &File) -> io::Result<()> {
     file.write_all(format!("{:<10}\n", std::process::id()).as_bytes())
 }
 
-/// Whether a process was killed and is not gone yet.
+/// Whether a process was killed but has not exited yet.
 fn is_dying(pid: &str) -> bool {
     is_killed(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
 }
 
-/// What the kernel says of a process that was killed: its memory is gone, or SIGKILL waits for it.
+/// Whether the kernel says that a process was killed: its memory is gone, or SIGKILL is pending.
 fn is_killed(status: &str) -> bool {
     let kill = 1_u64 << (rustix::process::Signal::KILL.as_raw() - 1);
     let field = |name: &str| {
@@ -444,17 +446,17 @@ fn busy(path: &Path) -> Error {
         "" => "another process".to_owned(),
         pid => format!("process {pid}"),
     };
-    Error::new(
-        Kind::Busy,
-        format!("{holder} holds the machine's lock {}", path.display()),
-    )
-    .hint("wait until it is done, then try again")
+    Error::new(Kind::Busy, format!("{holder} holds the lock {}", path.display()))
+        .hint("try again when it has ended")
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::PermissionDenied {
-        return Error::new(Kind::Privilege, format!("read {}: {error}", path.display()))
-            .hint("transactions are kept by root: use sudo");
+        return Error::new(
+            Kind::Privilege,
+            format!("cannot read {}: {error}", path.display()),
+        )
+        .hint("use sudo; only root can read transactions");
     }
     Error::io("read", path.display(), error)
 }
@@ -464,14 +466,14 @@ fn check_folder(folder: &Path, metadata: &fs::Metadata) -> Result<()> {
     let wrong = if !metadata.is_dir() {
         "is not a folder"
     } else if own == 0 && metadata.uid() != 0 {
-        "does not belong to root"
+        "is not owned by root"
     } else if own == 0 && metadata.mode() & 0o022 != 0 {
-        "can be written by others"
+        "is writable by others"
     } else {
         return Ok(());
     };
     Err(Error::new(Kind::Journal, format!("{} {wrong}", folder.display()))
-        .hint("nothing was changed; a journal that others can write cannot be trusted: chown root and chmod 700 it"))
+        .hint("nothing was changed; make the folder private: chown root and chmod 700"))
 }
 
 #[cfg(test)]
@@ -608,7 +610,7 @@ mod tests {
         assert!(store.lock().is_ok());
     }
 
-    /// Holds the lock for so long, and what is done meanwhile.
+    /// Holds the lock for `held` while `work` runs.
     fn while_locked<T>(store: &Store, held: Duration, work: impl FnOnce() -> T) -> T {
         let lock = store.lock().unwrap();
         let end = std::thread::spawn(move || {
@@ -644,7 +646,7 @@ mod tests {
         store.prepare().unwrap();
         let mark = store.mark_holder(1).unwrap();
         assert!(store.is_held(1));
-        // The mark of a process that is gone, which another one still has open.
+        // The lease file of a process that is gone, still open in another one.
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         fs::write(store.holder_path(1), format!("{}\n", gone.id())).unwrap();

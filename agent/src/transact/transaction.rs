@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a journal says about its transaction.
+//! A transaction, as recorded in its journal.
 
 use crate::bytes::Bytes;
 use crate::transact::journal::{Begin, Contents, Damage, Entry, Old};
@@ -10,30 +10,31 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Where a transaction stands.
+/// The state of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// In force.
     Applied,
-    /// An apply or a revert was not finished, something could not be put back, or the journal's end is damaged.
+    /// An apply or revert did not finish, something could not be restored, or the end of the
+    /// journal is damaged.
     Unfinished,
-    /// A step failed and all was put back.
+    /// A step failed and everything was restored.
     RolledBack,
     /// Undone.
     Reverted,
-    /// The machine was restarted since, and nothing of it survives that.
+    /// The machine was rebooted since, and nothing of the transaction survives that.
     GoneWithBoot,
 }
 
-/// A transaction as its journal tells it.
+/// A transaction, as recorded in its journal.
 #[derive(Debug, Clone)]
 pub struct Transaction {
     /// Its number.
     pub id: u64,
     /// Its journal file.
     pub file: PathBuf,
-    /// First entry, unless damaged.
+    /// The first entry, unless damaged.
     pub begin: Option<Begin>,
     /// Old values.
     pub olds: Vec<Old>,
@@ -41,39 +42,40 @@ pub struct Transaction {
     pub armed: bool,
     /// Steps that were begun.
     pub begun: BTreeSet<usize>,
-    /// Steps that ended in an outcome.
+    /// Outcomes of the steps that have one.
     pub wrote: BTreeMap<usize, Outcome>,
     /// What was read back after a step's write.
     pub written: BTreeMap<usize, Bytes>,
-    /// Devices made for steps.
+    /// Devices created for steps.
     pub made: BTreeMap<usize, String>,
     /// Values read back after the whole apply.
     pub applied: Option<BTreeMap<String, Bytes>>,
-    /// When an `until-confirmed` lease ends, by the clock of the boot.
+    /// When an `until-confirmed` lease ends, in milliseconds since boot.
     pub deadline_boot_ms: Option<u64>,
-    /// The same by the clock on the wall, in journals of version 1.
+    /// The same in milliseconds since 1970; only in journals of version 1.
     pub deadline_unix_ms: Option<u64>,
-    /// Whether the lease became `keep`.
+    /// Whether the lease was confirmed.
     pub confirmed: bool,
-    /// Steps left alone by a revert that began.
+    /// Steps that a revert leaves alone, once it has begun.
     pub reverting: Option<Vec<usize>>,
-    /// Steps that the revert reported.
+    /// Outcomes that the revert recorded.
     pub restored: BTreeMap<usize, Outcome>,
     /// How it ended.
     pub ended: Option<State>,
     /// Lines that cannot be trusted.
     pub damage: Vec<Damage>,
-    /// How many damaged lines stand where old values do.
+    /// How many damaged lines are among the old values.
     damaged_olds: usize,
     /// Length of the journal's complete lines.
     pub valid_bytes: usize,
-    /// Whether the journal was written in the present boot.
+    /// Whether the journal was written during the present boot.
     pub this_boot: bool,
 }
 
 impl Transaction {
-    /// Reads the transaction out of its journal. `boot_id`: of the present boot; `changed_this_boot`: whether the file
-    /// was changed in this boot (asked only when the first entry is damaged).
+    /// Reconstructs a transaction from its journal. `boot_id` is that of the present boot;
+    /// `changed_this_boot` says whether the file was changed since then, and is used only if the
+    /// first entry is damaged.
     #[must_use]
     pub fn new(id: u64, file: &Path, contents: Contents, boot_id: &str, changed_this_boot: bool) -> Self {
         let mut transaction = Self {
@@ -108,20 +110,20 @@ impl Transaction {
         if let Some(begin) = &transaction.begin {
             transaction.this_boot = begin.boot_id == boot_id;
         } else {
-            // Without its first entry nothing else is known: what is there may have been written.
+            // Without its first entry nothing else is known, so assume that writes happened.
             transaction.armed = transaction.armed || !transaction.olds.is_empty();
         }
         transaction
     }
 
-    /// Takes in one more entry.
+    /// Adds an entry.
     pub fn take(&mut self, entry: Entry) {
         match entry {
             Entry::Begin(begin) => self.begin = Some(*begin),
             Entry::Old(old) => self.olds.push(old),
             Entry::Armed => self.armed = true,
             Entry::Writing { step } => {
-                // The line that told so is one of those that are damaged.
+                // The entry `armed` is one of the damaged lines.
                 self.damaged_olds -= usize::from(!self.armed && self.damaged_olds > 0);
                 self.armed = true;
                 self.begun.insert(step);
@@ -145,7 +147,8 @@ impl Transaction {
             Entry::RolledBack => self.ended = Some(State::RolledBack),
             Entry::Confirmed => {
                 self.confirmed = true;
-                // Only what was applied is confirmed, though the line that told so may be damaged.
+                // Only an applied transaction can be confirmed, so the entry `applied` may be
+                // damaged.
                 self.applied.get_or_insert_default();
             }
             Entry::Reverting { left } => {
@@ -161,7 +164,7 @@ impl Transaction {
         }
     }
 
-    /// Where it stands.
+    /// Returns the state.
     #[must_use]
     pub fn state(&self) -> State {
         let is_gone = !self.this_boot && !self.is_persistent();
@@ -183,26 +186,26 @@ impl Transaction {
         }
     }
 
-    /// Whether the last line is damaged: it may have told the end.
+    /// Whether the last line is damaged, which may have recorded the end.
     #[must_use]
     pub fn is_end_damaged(&self) -> bool {
         self.damage.last().is_some_and(|damage| damage.is_last)
     }
 
-    /// Whether it changed something that is still there or may be.
+    /// Whether the transaction has effects, or may have.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self.state(), State::Applied | State::Unfinished)
     }
 
-    /// Whether a step of it survives a restart, or may.
+    /// Whether one of its steps survives a reboot, or may.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
         let is_untold = self.begin.is_none() && self.olds.is_empty();
         is_untold || (0..self.step_count()).any(|step| self.survives_boot(step))
     }
 
-    /// Whether a step survives a restart.
+    /// Whether a step survives a reboot.
     #[must_use]
     pub fn survives_boot(&self, step: usize) -> bool {
         let is_file = |old: &Old| old.path.starts_with("/etc/");
@@ -211,7 +214,8 @@ impl Transaction {
             .map_or_else(|| self.olds_of(step).any(is_file), Step::is_persistent)
     }
 
-    /// Steps that its revert left alone, as others had changed them, and that no restart has ended since.
+    /// Returns the steps that a revert left alone because others had changed them, and that no
+    /// reboot has ended since.
     #[must_use]
     pub fn left_alone(&self) -> Vec<usize> {
         let left = self.reverting.as_deref().filter(|_| !self.is_open());
@@ -219,7 +223,8 @@ impl Transaction {
         left.unwrap_or_default().iter().copied().filter(is_here).collect()
     }
 
-    /// Old values that the journal should hold and does not, of steps that may have written: paths by step.
+    /// Returns the old values that the journal should contain but doesn't, for steps that may have
+    /// written: step and path.
     #[must_use]
     pub fn lost_olds(&self) -> Vec<(usize, String)> {
         let mut lost = self.missing_olds();
@@ -227,7 +232,7 @@ impl Transaction {
         lost
     }
 
-    /// Whether an old value is lost of which nothing tells what it was of.
+    /// Whether an old value is lost without a trace of its path.
     #[must_use]
     pub fn has_lost_more(&self) -> bool {
         self.damaged_olds > self.missing_olds().len()
@@ -252,26 +257,26 @@ impl Transaction {
         self.begun.contains(&step) || self.wrote.contains_key(&step)
     }
 
-    /// Whether a plan that keeps going did without this step: it could not be carried out when the plan was looked at.
+    /// Whether a plan that keeps going skipped this step because its check failed.
     fn was_left_out(&self, step: usize) -> bool {
         let is_passed = self.applied.is_some() || self.begun.iter().any(|begun| *begun > step);
         is_passed && !self.was_begun(step)
     }
 
-    /// Whether what differs from its old value need not be of this transaction: the journal has lost something, or tells
-    /// that nothing was written yet.
+    /// Whether a value that differs from its old one may be somebody else's: the journal has lost
+    /// entries, or says that nothing was written yet.
     #[must_use]
     pub fn proves_little(&self) -> bool {
         !self.armed || !self.damage.is_empty()
     }
 
-    /// The plan's steps; none when the first entry is damaged.
+    /// Returns the plan's steps; none if the first entry is damaged.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         self.begin.as_ref().map_or(&[], |begin| &begin.plan.steps)
     }
 
-    /// The lease in force.
+    /// Returns the lease in force.
     #[must_use]
     pub fn lease(&self) -> Lease {
         match &self.begin {
@@ -280,7 +285,7 @@ impl Transaction {
         }
     }
 
-    /// How many steps there are, known from the plan or from the old values.
+    /// Returns the number of steps, known from the plan or from the old values.
     #[must_use]
     pub fn step_count(&self) -> usize {
         let from_olds = self.olds.iter().map(|old| old.step + 1).max().unwrap_or(0);
@@ -298,7 +303,7 @@ impl Transaction {
         wrote.is_some_and(|outcome| stands(*outcome, self.steps().get(step)))
     }
 
-    /// Paths that its steps write or may change.
+    /// Returns the paths that its steps write or may change.
     #[must_use]
     pub fn touches(&self) -> BTreeSet<String> {
         let mut paths: BTreeSet<String> = self.olds.iter().map(|old| old.path.clone()).collect();
@@ -306,13 +311,13 @@ impl Transaction {
         paths
     }
 
-    /// Old values of a step, its own path first.
+    /// Returns the old values of a step, its own path first.
     pub fn olds_of(&self, step: usize) -> impl Iterator<Item = &Old> {
         self.olds.iter().filter(move |old| old.step == step)
     }
 }
 
-/// Whether a step with this outcome is as it was wanted.
+/// Whether this outcome of a step counts as success.
 #[must_use]
 pub fn stands(outcome: Outcome, step: Option<&Step>) -> bool {
     match (outcome, step) {
@@ -411,7 +416,7 @@ mod tests {
         Entry::Old(Old::nothing(step, path))
     }
 
-    /// Both steps have their old values, and the first one began.
+    /// A journal in which both steps have their old values and the first one began.
     fn whole() -> [Entry; 5] {
         [
             begin_of_two(),
@@ -422,7 +427,7 @@ mod tests {
         ]
     }
 
-    /// A journal in which the lines of these numbers, from 1, are damaged.
+    /// Parses a journal in which the lines with these numbers, from 1, are damaged.
     fn read_damaged(entries: &[Entry], numbers: &[usize]) -> Transaction {
         let mut lines: Vec<Vec<u8>> = entries
             .iter()
@@ -466,9 +471,9 @@ mod tests {
                 Entry::Writing { step },
             ]
         };
-        // The first was left out, and a later one began.
+        // The first step was skipped, and a later one began.
         assert!(read_damaged(&entry_of_what(1), &[3]).has_lost_more());
-        // The second was left out, and the plan is applied.
+        // The second step was skipped, and the plan is applied.
         let mut entries = entry_of_what(0).to_vec();
         assert!(
             !read_damaged(&entries, &[3]).has_lost_more(),

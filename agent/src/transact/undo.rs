@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Putting back what a transaction changed: in reverse order, in up to three passes, because the kernel changes
-//! some values with others (writing a pair's one half clears the other half).
+//! Restores what a transaction changed, in reverse order and in up to three passes, because some
+//! values change others: writing one half of a pair clears the other half.
 
 use crate::bytes::Bytes;
 use crate::root::Root;
@@ -17,25 +17,25 @@ use rustix::fs::{Gid, Mode, Uid};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Passes over the steps before what still differs has failed.
+/// Passes over the steps before a value that still differs counts as failed.
 const PASSES: usize = 3;
 
-/// What became of a step when it was put back.
+/// The result of restoring a step.
 #[derive(Debug, Clone, Serialize)]
 pub struct StepReport {
-    /// Its index.
+    /// Index of the step.
     pub step: usize,
-    /// What it is about.
+    /// Path that the step is about.
     pub path: String,
-    /// What became of it.
+    /// The result.
     pub outcome: Outcome,
-    /// What is there now; null where nothing is or it cannot be read.
+    /// The present value; null if there is none or it is unreadable.
     pub now: Option<Bytes>,
-    /// For a person.
+    /// Explanation for a person.
     pub message: String,
 }
 
-/// How one old value is put back.
+/// How to restore an old value.
 #[derive(Debug, Clone)]
 enum How {
     Knob { rule: Rule, new: Bytes },
@@ -45,7 +45,7 @@ enum How {
     NewDevice,
 }
 
-/// How a place compares with its old value.
+/// How the present value compares with the old one.
 #[derive(Debug)]
 enum Found {
     Equal,
@@ -54,7 +54,7 @@ enum Found {
     Unreadable(Refusal),
 }
 
-/// Puts steps of one transaction back.
+/// Restores the steps of one transaction.
 #[derive(Debug)]
 pub struct Undo<'a> {
     root: &'a Root,
@@ -64,7 +64,7 @@ pub struct Undo<'a> {
 }
 
 impl<'a> Undo<'a> {
-    /// An undo of `transaction` on the machine at `root`.
+    /// Creates an undo of `transaction` on the machine at `root`.
     #[must_use]
     pub fn new(root: &'a Root, transaction: &'a Transaction) -> Self {
         Self {
@@ -75,7 +75,8 @@ impl<'a> Undo<'a> {
         }
     }
 
-    /// Steps that hold neither the old value nor one that the journal proves to be of the transaction.
+    /// Returns the steps whose value is neither the old one nor one that the journal proves to be
+    /// the transaction's.
     #[must_use]
     pub fn not_ours(&self, steps: &[usize]) -> Vec<usize> {
         let foreign = |old: &Old| {
@@ -89,7 +90,7 @@ impl<'a> Undo<'a> {
             .collect()
     }
 
-    /// Steps that hold another value than the recorded one.
+    /// Returns the steps whose value differs from the recorded one.
     #[must_use]
     pub fn differing(&self, steps: &[usize]) -> Vec<usize> {
         let differs = |old: &Old| {
@@ -101,8 +102,8 @@ impl<'a> Undo<'a> {
         steps.iter().copied().filter(|step| is_changed(*step)).collect()
     }
 
-    /// Whether a step whose old value is not in the journal seems to have been carried out: its knob holds another value
-    /// than the plan found, or its file what the plan wants.
+    /// Whether a step without an old value in the journal seems to have been carried out: its knob
+    /// differs from what the plan expects, or its file is the plan's.
     fn seems_written(&self, step: usize) -> bool {
         if self.transaction.olds_of(step).next().is_some() {
             return false;
@@ -136,13 +137,14 @@ impl<'a> Undo<'a> {
             (Err(refusal), None, How::File) if refusal.outcome == Outcome::Absent => {
                 applied.is_some() || self.is_removal(old.step)
             }
-            // The line that told is damaged.
+            // The line that recorded it is damaged.
             (Ok(now), None, _) => !self.transaction.damage.is_empty() && self.is_as_written(old, &now.bytes),
             _ => false,
         }
     }
 
-    /// Whether a place holds what its step wrote; one that changes with it does when that does.
+    /// Whether a path has the value that its step wrote. A coupled path does if the step's own path
+    /// does.
     fn is_as_written(&self, old: &Old, now: &Bytes) -> bool {
         let written = self.transaction.written.get(&old.step);
         match self.transaction.steps().get(old.step) {
@@ -163,7 +165,7 @@ impl<'a> Undo<'a> {
         matches!(self.transaction.steps().get(step), Some(Step::File(file)) if file.bytes().is_none())
     }
 
-    /// Puts the steps back and reports each, in the order given.
+    /// Restores the steps and reports each, in the given order.
     pub fn carry_out(&mut self, steps: &[usize]) -> Vec<StepReport> {
         let was_equal: BTreeMap<usize, bool> =
             steps.iter().map(|step| (*step, self.is_equal(*step))).collect();
@@ -185,7 +187,7 @@ impl<'a> Undo<'a> {
             .collect()
     }
 
-    /// Writes what differs of one step; says whether anything did.
+    /// Restores the paths of one step that differ; returns whether any did.
     fn put_step_back(&mut self, step: usize) -> bool {
         let mut differing = false;
         for old in self.transaction.olds_of(step) {
@@ -228,7 +230,7 @@ impl<'a> Undo<'a> {
             },
             Some(Step::Zram(_)) => How::NewDevice,
             Some(Step::File(_)) => How::File,
-            // The plan is lost: the path tells what it was.
+            // Without the plan, the path shows what it was.
             None if old.path.starts_with("/etc/") => How::File,
             _ => How::Knob {
                 rule: guess(),
@@ -250,7 +252,7 @@ impl<'a> Undo<'a> {
                 Err(refusal) if refusal.outcome == Outcome::Absent => Found::when(old.absent),
                 Err(refusal) => Found::Unreadable(refusal),
             },
-            // A folder that holds something else by now stays.
+            // A folder stays if it contains something else by now.
             How::Folder => Found::when(self.root.list(&old.path).map_or(true, |names| !names.is_empty())),
             How::Swap => match (zram::state(self.root, &old.path), &old.swap) {
                 (Ok(now), Some(old)) => Found::when(zram::same(&now, old)),
@@ -275,8 +277,8 @@ impl<'a> Undo<'a> {
         }
     }
 
-    /// Devices that were made for a step and are still there. When the machine died between making one and writing
-    /// its name down, those that were not there before and are not set up.
+    /// Returns devices that were created for a step and still exist. If the machine crashed before
+    /// the name was journaled: devices that are new and not set up.
     fn leftover_devices(&self, old: &Old) -> Vec<String> {
         let devices = zram::devices(self.root);
         if let Some(made) = self.transaction.made.get(&old.step) {
@@ -331,7 +333,7 @@ impl<'a> Undo<'a> {
         machine::write(self.root, &old.path, bytes, Purpose::Undo)?;
         let file = self.root.path(&old.path);
         let refuse =
-            |errno: rustix::io::Errno| Refusal::of("restore the rights of", &old.path, &errno.into());
+            |errno: rustix::io::Errno| Refusal::of("restore the owner and mode of", &old.path, &errno.into());
         let now = machine::read(self.root, &old.path, Purpose::Undo)?;
         if let Some((uid, gid)) = old.uid.zip(old.gid).filter(|owner| *owner != (now.uid, now.gid)) {
             rustix::fs::chown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).map_err(refuse)?;
@@ -392,7 +394,7 @@ impl<'a> Undo<'a> {
                 Found::Vanished(refusal) => return make(Outcome::Vanished, refusal.message),
                 Found::Unreadable(refusal) => return make(Outcome::Failed, refusal.message),
                 Found::Differs => {
-                    let why = error().unwrap_or_else(|| "the kernel did not take the old value".to_owned());
+                    let why = error().unwrap_or_else(|| "the kernel did not accept the old value".to_owned());
                     return make(Outcome::Failed, format!("{}: {why}", old.path));
                 }
             }
@@ -405,7 +407,7 @@ impl<'a> Undo<'a> {
         make(outcome, String::new())
     }
 
-    /// What is at a step's own place now.
+    /// Returns the present value at a step's own path.
     pub fn now(&self, step: usize) -> Option<Bytes> {
         let old = self.transaction.olds_of(step).next()?;
         let purpose = match self.how(old) {
@@ -419,7 +421,7 @@ impl<'a> Undo<'a> {
     }
 }
 
-/// What a step of a transaction is about.
+/// Returns the path that a step of a transaction is about.
 pub fn path_of(transaction: &Transaction, step: usize) -> String {
     let from_plan = transaction.steps().get(step).map(Step::path);
     from_plan

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a transaction is unfinished, and what to do: in words that stay true until somebody does it.
+//! Explains why a transaction is unfinished, and what to do. The text stays true until somebody
+//! acts.
 
 use crate::transact::journal::Damage;
 use crate::transact::machine::Outcome;
 use crate::transact::transaction::{State, Transaction};
 use crate::transact::undo::path_of;
 
-/// Of a lease that nobody holds any more.
-pub const ABANDONED: &str =
-    "its lease is over, and nothing tells that it was put back. recover puts all back";
+/// The reason for a lease whose holder is gone.
+pub const ABANDONED: &str = "its lease has ended, but it was not reverted. run recover to restore everything";
 
-/// Why a transaction stays open once these steps could not be put back and these were left alone because nothing proves
-/// that it wrote them; nothing when it does not.
+/// Returns why a transaction stays open; None if it doesn't. `failed` steps could not be restored;
+/// `unproven` steps were left alone because nothing proves that the transaction wrote them.
 #[must_use]
 pub fn why(transaction: &Transaction, failed: &[usize], unproven: &[usize]) -> Option<String> {
     let id = transaction.id;
     let mut reasons = Vec::new();
     if !failed.is_empty() {
-        reasons.push(format!("{} could not be put back", paths(transaction, failed)));
+        reasons.push(format!("cannot restore {}", paths(transaction, failed)));
     }
     if transaction.has_lost_more() {
         reasons.push(format!("an old value is lost ({})", damaged_lines(transaction)));
@@ -25,19 +25,19 @@ pub fn why(transaction: &Transaction, failed: &[usize], unproven: &[usize]) -> O
     let gives_up = !reasons.is_empty();
     if !unproven.is_empty() {
         reasons.push(format!(
-            "nothing proves that it wrote {}",
+            "nothing proves that the transaction wrote {}",
             paths(transaction, unproven)
         ));
     }
     let hint = if gives_up {
-        format!("recover tries again; revert --only {id} --force gives up what cannot be put back")
+        format!("run recover to try again, or revert --only {id} --force to give up what cannot be restored")
     } else {
-        format!("revert --only {id} leaves what is there now; with --force it puts the old values back")
+        format!("run revert --only {id} to keep the present values, or with --force to restore the old ones")
     };
     (!reasons.is_empty()).then(|| format!("{}. {hint}", reasons.join(", and ")))
 }
 
-/// The same as far as the journal tells.
+/// Returns the same reason, as far as the journal shows it.
 #[must_use]
 pub fn told(transaction: &Transaction) -> Option<String> {
     if transaction.state() != State::Unfinished {
@@ -61,25 +61,28 @@ pub fn told(transaction: &Transaction) -> Option<String> {
     } else {
         "an apply"
     };
-    why(transaction, &failed, left.unwrap_or_default())
-        .or_else(|| Some(format!("{begun} did not come to its end. recover puts all back")))
+    why(transaction, &failed, left.unwrap_or_default()).or_else(|| {
+        Some(format!(
+            "{begun} was interrupted. run recover to restore everything"
+        ))
+    })
 }
 
 fn doubtful(transaction: &Transaction) -> String {
     let id = transaction.id;
     let until = if unread(transaction).is_some() {
-        "until it can be read or somebody names it"
+        "until the file is readable or you name the transaction"
     } else {
-        "until somebody names it"
+        "until you name the transaction"
     };
     format!(
-        "{}, so that nothing tells whether it was over: nothing is changed {until}. revert --only {id} puts back what is \
+        "{}, and its state is unknown: nothing is changed {until}. run revert --only {id} to restore what is \
          proven to be of it; with --force all old values that are known",
         damaged_lines(transaction)
     )
 }
 
-/// The line at which the disk gave no more.
+/// Returns the line from which the disk could not be read.
 fn unread(transaction: &Transaction) -> Option<&Damage> {
     transaction.damage.last().filter(|damage| damage.is_unread)
 }
@@ -92,7 +95,7 @@ fn damaged_lines(transaction: &Transaction) -> String {
         .collect();
     let file = transaction.file.display();
     if let Some(Damage { line, message, .. }) = unread(transaction) {
-        return format!("{file} cannot be read from line {line} on ({message})");
+        return format!("{file} is unreadable from line {line} on ({message})");
     }
     match lines.as_slice() {
         [line] => format!("line {line} of {file} is damaged"),

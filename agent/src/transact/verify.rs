@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules that say when a knob is in force, and what is written to put an old value back.
+//! Rules that decide whether a knob has its requested value, and what to write to restore the old
+//! one.
 
 use crate::bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// How a read-back is compared with what was wanted.
+/// How the value read back is compared with the requested one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// Equal after folding white space.
+    /// Equal after collapsing white space.
     Exact,
     /// Equal as numbers.
     Integer,
     /// Equal as Y/N, 1/0, on/off.
     Boolean,
-    /// The bracketed word, or the whole text, is the wanted one.
+    /// The bracketed word, or the whole text, is the requested one.
     Choice,
-    /// The word is in the set.
+    /// The word is in the list.
     Token,
     /// Equal as CPU masks.
     Mask,
-    /// Any number that the kernel took.
+    /// Any number that the kernel chose.
     Clamped,
 }
 
 impl Rule {
-    /// The rule for a path of which only its content is known.
+    /// Guesses the rule for a path of which only the content is known.
     #[must_use]
     pub fn guess(content: &[u8]) -> Self {
         if bracketed(&text(content)).is_some() {
@@ -35,7 +36,7 @@ impl Rule {
         }
     }
 
-    /// Whether reading `now` means that `wanted` is in force.
+    /// Whether `now` means that `wanted` is in force.
     #[must_use]
     pub fn holds(self, wanted: &[u8], now: &[u8]) -> bool {
         if self == Self::Token {
@@ -49,7 +50,7 @@ impl Rule {
         self.same(wanted, now)
     }
 
-    /// Whether two contents of the same knob mean the same.
+    /// Whether two values of the same knob mean the same.
     fn same(self, one: &[u8], other: &[u8]) -> bool {
         let (one, other) = (text(one), text(other));
         let both = |reader: fn(&str) -> Option<i128>| {
@@ -66,7 +67,7 @@ impl Rule {
         }
     }
 
-    /// Whether `one` and `other` are the same state of the knob as far as a step that writes `new` is concerned.
+    /// Whether `one` and `other` are the same state for a step that writes `new`.
     #[must_use]
     pub fn same_state(self, new: &[u8], one: &[u8], other: &[u8]) -> bool {
         match self {
@@ -75,7 +76,8 @@ impl Rule {
         }
     }
 
-    /// What to write to put `old` back after a step that wrote `new`; `None` when nothing can or need be written.
+    /// Returns what to write to restore `old` after a step that wrote `new`; `None` if nothing can
+    /// or needs to be written.
     #[must_use]
     pub fn restoring(self, new: &[u8], old: &[u8]) -> Option<Bytes> {
         match self {
@@ -93,7 +95,7 @@ impl Rule {
     }
 }
 
-/// Whether the mask `inner` holds only CPUs of `outer`.
+/// Whether the mask `inner` contains only CPUs of `outer`.
 #[must_use]
 pub fn mask_within(inner: &[u8], outer: &[u8]) -> bool {
     let (Some(inner), Some(outer)) = (mask(&text(inner)), mask(&text(outer))) else {
@@ -110,7 +112,7 @@ pub fn mask_within(inner: &[u8], outer: &[u8]) -> bool {
         .all(|(inner, outer)| inner & !outer == 0)
 }
 
-/// Content as text with white space folded.
+/// Converts content to text with white space collapsed.
 fn text(content: &[u8]) -> String {
     let text = String::from_utf8_lossy(content);
     text.trim_matches('\0')
@@ -139,7 +141,7 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// The word in brackets; `sched/preempt` marks it with round ones.
+/// Returns the word in brackets; `sched/preempt` uses parentheses.
 fn bracketed(text: &str) -> Option<&str> {
     let Some(open) = text.find('[') else {
         return text
@@ -163,7 +165,7 @@ fn has(set: &str, word: &str) -> bool {
     set.split(' ').any(|member| member == word)
 }
 
-/// Hexadecimal digits of a CPU mask without separators and leading zeros.
+/// Returns the hexadecimal digits of a CPU mask without separators and leading zeros.
 fn mask(text: &str) -> Option<Vec<u8>> {
     let text = text.strip_prefix("0x").unwrap_or(text);
     let digits: Option<Vec<u8>> = text

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compressed memory, mostly as swap: one step with swapoff before reset, and back.
+//! Compressed memory, usually as swap: one step that includes swapoff before reset, and the way
+//! back.
 
 use crate::root::Root;
 use crate::transact::allow::Purpose;
@@ -11,18 +12,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How often, and how long apart, a device is tried that somebody has open.
+/// How often to retry a device that somebody has open, and how long to wait between.
 const BUSY_TRIES: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
-/// State of a zram device.
+/// The state of a zram device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Swap {
-    /// Uncompressed size; 0 when not set up.
+    /// Uncompressed size; 0 if not set up.
     pub size_bytes: u64,
     /// Compression algorithm in use.
     pub algorithm: Option<String>,
-    /// Swap priority; none when it is not swapped to.
+    /// Swap priority; none if it is not used as swap.
     pub priority: Option<i32>,
 }
 
@@ -34,7 +35,7 @@ fn refused(message: String) -> Refusal {
     }
 }
 
-/// The present state of a device, by its folder `/sys/block/zramN`.
+/// Returns the present state of a device, by its folder `/sys/block/zramN`.
 pub fn state(root: &Root, path: &str) -> Result<Swap, Refusal> {
     let read = |name: &str| {
         let file = format!("{path}/{name}");
@@ -44,7 +45,7 @@ pub fn state(root: &Root, path: &str) -> Result<Swap, Refusal> {
     let size = read("disksize")?;
     let size_bytes = size
         .parse()
-        .map_err(|_| refused(format!("{path}/disksize holds {size:?}")))?;
+        .map_err(|_| refused(format!("{path}/disksize: expected a number, got {size:?}")))?;
     let algorithms = read("comp_algorithm")?;
     let algorithm = algorithms
         .split_whitespace()
@@ -57,12 +58,13 @@ pub fn state(root: &Root, path: &str) -> Result<Swap, Refusal> {
     })
 }
 
-/// The device file of a folder `/sys/block/zramN`.
+/// Returns the device file for a folder `/sys/block/zramN`.
 pub fn device_file(path: &str) -> String {
     format!("/dev/{}", path.rsplit('/').next().unwrap_or_default())
 }
 
-/// Whether a device can be taken over and given back: it is not set up, or is nothing but swap.
+/// Refuses a device that could not be restored: one that is set up for anything but swap, or has a
+/// backing device.
 pub fn check(root: &Root, path: &str) -> Result<Swap, Refusal> {
     let state = state(root, path)?;
     let backing = root
@@ -70,22 +72,22 @@ pub fn check(root: &Root, path: &str) -> Result<Swap, Refusal> {
         .unwrap_or_else(|_| "none".to_owned());
     if state.size_bytes > 0 && state.priority.is_none() {
         return Err(refused(format!(
-            "{path} is set up and not swapped to: what it holds could not be put back"
+            "{path} is in use for something other than swap: its content could not be restored"
         )));
     }
     if backing != "none" {
         return Err(refused(format!(
-            "{path} writes back to {backing}, which could not be put back"
+            "{path} writes back to {backing}, which could not be restored"
         )));
     }
     Ok(state)
 }
 
-/// The state that a step wants, given the present one.
+/// Returns the state that a step requests, given the present one.
 pub fn wanted(step: &ZramStep, now: &Swap) -> Swap {
     let algorithm = step.algorithm.clone().or_else(|| now.algorithm.clone());
     let on = step.size_bytes > 0;
-    // The kernel makes it whole pages.
+    // The kernel rounds up to whole pages.
     let whole = step
         .size_bytes
         .checked_next_multiple_of(rustix::param::page_size() as u64);
@@ -96,13 +98,13 @@ pub fn wanted(step: &ZramStep, now: &Swap) -> Swap {
     }
 }
 
-/// Whether two states are the same; priorities below zero are the kernel's own choice.
+/// Whether two states are the same; the kernel itself chooses priorities below zero.
 pub fn same(one: &Swap, other: &Swap) -> bool {
     let chosen = |swap: &Swap| swap.priority.map(|priority| priority.max(-1));
     one.size_bytes == other.size_bytes && one.algorithm == other.algorithm && chosen(one) == chosen(other)
 }
 
-/// Brings a device into a state: swapoff, reset, algorithm, size, mkswap, swapon.
+/// Sets a device to a state: swapoff, reset, algorithm, size, mkswap, swapon.
 pub fn set(root: &Root, path: &str, want: &Swap) -> Result<(), Refusal> {
     let now = state(root, path)?;
     if same(&now, want) {
@@ -143,7 +145,7 @@ pub fn set(root: &Root, path: &str, want: &Swap) -> Result<(), Refusal> {
     }
 }
 
-/// Names what the kernel has where it refused an algorithm that is not among it.
+/// Names the algorithms that the kernel has, if it refused an unknown one.
 fn unknown(root: &Root, path: &str, algorithm: &str, refusal: Refusal) -> Refusal {
     let listed = root
         .read_text(&format!("{path}/comp_algorithm"))
@@ -156,13 +158,13 @@ fn unknown(root: &Root, path: &str, algorithm: &str, refusal: Refusal) -> Refusa
         return refusal;
     }
     let message = format!(
-        "this kernel's zram does not compress with {algorithm:?}; it has {}",
+        "zram does not support {algorithm:?} on this kernel; it supports {}",
         names.join(", ")
     );
     Refusal { message, ..refusal }
 }
 
-/// Does what the kernel refuses while somebody has the device open: udev looks at each one that was written to.
+/// Retries while somebody has the device open: udev opens each device that was written to.
 fn when_free(action: impl Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
     let mut result = action();
     for _ in 0..BUSY_TRIES {
@@ -177,7 +179,7 @@ fn when_free(action: impl Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
     result
 }
 
-/// Names of the zram devices there are.
+/// Returns the names of the existing zram devices.
 pub fn devices(root: &Root) -> BTreeSet<String> {
     let names = root.list("/sys/block").unwrap_or_default();
     names
@@ -186,7 +188,7 @@ pub fn devices(root: &Root) -> BTreeSet<String> {
         .collect()
 }
 
-/// Makes a device and says its name.
+/// Creates a device and returns its name.
 pub fn add(root: &Root) -> Result<String, Refusal> {
     let path = "/sys/class/zram-control/hot_add";
     let number = root
@@ -195,7 +197,7 @@ pub fn add(root: &Root) -> Result<String, Refusal> {
     Ok(format!("zram{number}"))
 }
 
-/// Takes a device down and away.
+/// Takes a device down and removes it.
 pub fn remove(root: &Root, device: &str) -> Result<(), Refusal> {
     let folder = format!("/sys/block/{device}");
     if !machine::exists(root, &folder) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handlers of interrupts beside `/proc/interrupts`, where each interrupt is counted before its handlers are called.
+//! Compares handler calls with `/proc/interrupts`, which counts each interrupt before its handlers
+//! are called.
 
 use super::AroundMark;
 use crate::trace::AtMark;
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, HashSet};
 
-/// Where the counts of `/proc/interrupts` stood.
+/// The counts of `/proc/interrupts`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interrupts {
     /// The CPUs that have a column.
@@ -16,15 +17,15 @@ pub struct Interrupts {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
-    /// Over all CPUs; the kernel's own begin anew after 32 bits.
+    /// Sum over all CPUs; the kernel's own counters wrap after 32 bits.
     count: u32,
     chip: String,
-    /// Handlers that are called each time.
+    /// Number of handlers called for each interrupt.
     handlers: u64,
 }
 
 impl Interrupts {
-    /// Those with a number: others have no handler that could be traced.
+    /// Parses the numbered interrupts; others have no traceable handler.
     pub fn parse(text: &str) -> Self {
         let mut lines = text.lines();
         let cpus = lines.next().unwrap_or_default().trim().to_owned();
@@ -39,7 +40,7 @@ impl Interrupts {
         }
     }
 
-    /// By how much a line grew until it was so.
+    /// Returns how many handler calls a line has gained up to `last`.
     fn grown(&self, number: u64, last: &Line) -> u64 {
         let first = self.lines.get(&number).map_or(0, |line| line.count);
         u64::from(last.count.wrapping_sub(first)) * last.handlers
@@ -62,9 +63,9 @@ impl Line {
     }
 }
 
-/// All handlers that were called beside all interrupts that were counted; None where a CPU came or went, or the table
-/// cannot be read. Left out are chips of which no handler was called while those of others were: interrupts behind
-/// another one have threads in place of handlers.
+/// Compares all handler calls with all counted interrupts; None if a CPU came or went, or the table
+/// is unreadable. Skips chips whose handlers were never called while those of others were:
+/// interrupts behind another interrupt have threads instead of handlers.
 pub fn compare([first, last]: [&AroundMark; 2], [begin, end]: [&AtMark; 2]) -> Option<Value> {
     let tables = [&first.before, &first.after, &last.before, &last.after].map(|one| &one.interrupts);
     let [first_before, first_after, last_before, last_after] = tables;

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Threads that asked for compaction, and which of these requests came to a pass over a zone.
+//! Threads that request compaction, and which requests lead to a pass over a zone.
 //!
-//! The kernel counts a request (`compact_stall`) unless every zone was skipped: those that came to a pass always, those
-//! that were put off too, though nothing was done. So its count lies between the two numbers that are kept here.
+//! The kernel counts a request (`compact_stall`) unless it skips every zone: always if it leads to
+//! a pass, and also if it is deferred and nothing is done. Its count is therefore between the two
+//! numbers kept here.
 
 use std::collections::HashSet;
 
-/// How many requests there were.
+/// Numbers of requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Compactions {
     pub requests: u64,
-    /// Those with a pass.
+    /// Requests that led to a pass.
     pub at_work: u64,
-    /// Threads whose last request has had none yet.
+    /// Threads whose last request has not led to a pass yet.
     asking: HashSet<i32>,
 }
 
 impl Compactions {
-    /// A thread asks.
+    /// Records a request of a thread.
     pub fn asked(&mut self, pid: i32) {
         self.requests += 1;
         self.asking.insert(pid);
     }
 
-    /// A pass begins in a thread.
+    /// Records that a pass begins in a thread.
     pub fn begun(&mut self, pid: i32) {
         self.at_work += u64::from(self.asking.remove(&pid));
     }
 
-    /// What was lost may have been the beginning of a pass.
+    /// Forgets pending requests, because the beginning of a pass may have been lost.
     pub fn forget(&mut self) {
         self.asking.clear();
     }

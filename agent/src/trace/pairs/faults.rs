@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a page of a file that is not in memory holds up the thread that wants it.
+//! How long a thread waits for a page of a file that is not in memory.
 //!
-//! The kernel tells that a fault begins, and not that it ends; but a thread that must wait for the disk sleeps at once,
-//! and goes on with the page.
+//! The kernel reports the beginning of a fault but not its end. A thread that must wait for the
+//! disk sleeps at once, though, and continues when the page is there.
 
 use super::{Event, PREEMPTED};
 use std::collections::HashMap;
 
-/// A fault that has to wait does so within this time: a later sleep is the thread's own.
+/// A fault that waits does so within this time; a later sleep has another cause.
 const AT_ONCE_NS: u64 = 2_000_000;
-/// The state of a thread that sleeps until what it waits for has come (`TASK_UNINTERRUPTIBLE`).
+/// The state of a thread in uninterruptible sleep (`TASK_UNINTERRUPTIBLE`).
 const UNINTERRUPTIBLE: i64 = 2;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ struct Fault {
 pub struct Faults(HashMap<i32, Fault>);
 
 impl Faults {
-    /// One begins: that of the thread before it, which is over.
+    /// Begins a fault. Returns the thread's previous fault, which is over.
     pub fn begin(&mut self, event: Event) -> Option<Event> {
         let sleeps = false;
         self.0
@@ -31,7 +31,8 @@ impl Faults {
             .map(|before| before.event)
     }
 
-    /// A thread stops running: its fault, where that is over because the thread waits for something else.
+    /// Records that a thread stops running. Returns its fault if that is over, because the thread
+    /// waits for something else.
     pub fn stops(&mut self, pid: i32, at_ns: u64, state: i64) -> Option<Event> {
         if state == 0 || state & PREEMPTED != 0 {
             return None;
@@ -45,7 +46,7 @@ impl Faults {
         self.over(pid)
     }
 
-    /// A thread runs again: its fault, where it slept for that.
+    /// Records that a thread runs again. Returns its fault if the thread slept for it.
     pub fn runs(&mut self, pid: i32, at_ns: u64) -> Option<Event> {
         if !self.0.get(&pid)?.sleeps {
             return None;
@@ -55,12 +56,12 @@ impl Faults {
         Some(event)
     }
 
-    /// The fault of a thread that is over, without a wait.
+    /// Removes the fault of a thread, which ended without a wait.
     pub fn over(&mut self, pid: i32) -> Option<Event> {
         self.0.remove(&pid).map(|fault| fault.event)
     }
 
-    /// Forgets all of them: how many there were.
+    /// Forgets all faults and returns how many there were.
     pub fn forget(&mut self) -> u64 {
         let count = self.0.len() as u64;
         self.0.clear();

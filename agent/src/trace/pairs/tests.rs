@@ -63,7 +63,7 @@ fn a_request_ends_with_its_last_part_and_is_told_above_its_limit() {
             raw(4_000_000, complete, 0, [8, 2000, 8, 0]),
             raw(6_000_000, complete, 0, [8, 1000, 8, 0]),
             raw(7_000_000, complete, 0, [8, 1008, 8, 0]),
-            // Two that wait for one flush; the second one's data had ended before.
+            // Two requests wait for one flush; the data of the second had ended before.
             raw(7_000_000, issue, 3, [8, 0, 0, 0]).lettered(*b"FF"),
             raw(7_000_000, complete, 0, [8, -1, 0, 0]).lettered(*b"FF"),
             raw(7_000_000, complete, 0, [8, 0, 0, 0]),
@@ -209,14 +209,14 @@ fn a_fault_that_must_read_a_file_takes_until_its_thread_goes_on() {
             fault(1_000_000, 7),
             switch(1_100_000, 7, 2, 8),
             switch(9_000_000, 8, 1, 7),
-            // In memory too: the thread sleeps for something else, or much later.
+            // Also in memory: the thread sleeps for another reason, or much later.
             fault(10_000_000, 7),
             switch(10_100_000, 7, 1, 8),
             switch(20_000_000, 8, 1, 7),
             fault(30_000_000, 7),
             switch(40_000_000, 7, 2, 8),
             switch(50_000_000, 8, 1, 7),
-            // Pushed aside first.
+            // The thread is preempted first.
             fault(60_000_000, 7),
             switch(60_100_000, 7, 0, 8),
             switch(60_200_000, 8, 1, 7),

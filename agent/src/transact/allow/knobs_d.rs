@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Knobs that root has added: `/etc/ktrial/knobs.d/*.toml`, in the format of the catalog. Of each the agent takes the
-//! paths alone. What another than root could have put there is passed over.
+//! Knobs that root has added: `/etc/ktrial/knobs.d/*.toml`, in the catalog's format. The agent uses
+//! only their paths, and ignores files that somebody other than root could have written.
 
 use super::lists::KNOBS;
 use super::never_written;
@@ -13,30 +13,30 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
-/// The folder.
+/// The folder of the files.
 pub const FOLDER: &str = "/etc/ktrial/knobs.d";
 
 const LARGEST_BYTES: u64 = 256 << 10;
 const MOST_FILES: usize = 256;
 const OTHERS_WRITE: RawMode = 0o022;
 
-/// What the files add, and why one adds nothing.
+/// The paths that the files add, and why some files were ignored.
 #[derive(Debug, Default)]
 pub struct Added {
-    /// Patterns of what may be written.
+    /// Patterns of writable paths.
     pub written: Vec<String>,
-    /// Patterns of what may be read beside.
+    /// Patterns of further readable paths.
     pub read: Vec<String>,
-    /// Sentences on what was passed over.
+    /// Why files or places were ignored.
     pub passed_over: Vec<String>,
 }
 
 impl Added {
-    /// Why a path that they do not add is not allowed either, with what was passed over.
+    /// Says why a path is not allowed, with the reasons why files were ignored.
     pub fn why_not(&self, otherwise: &str) -> String {
-        let mut text = format!("{otherwise}, and nothing in {FOLDER} adds it");
+        let mut text = format!("{otherwise}, and no file in {FOLDER} adds it");
         for sentence in &self.passed_over {
-            text.push_str("; passed over: ");
+            text.push_str("; ignored: ");
             text.push_str(sentence);
         }
         text
@@ -60,7 +60,7 @@ struct Knob {
 }
 
 impl Knob {
-    /// Its files: a sysctl without places has its own one.
+    /// Returns the knob's files; a sysctl without places has its own file.
     fn files(&self) -> Vec<String> {
         if self.places.is_empty() && self.kind == "sysctl" {
             return vec![format!("/proc/sys/{}", self.id.replace('.', "/"))];
@@ -69,7 +69,7 @@ impl Knob {
     }
 }
 
-/// Reads the folder of the machine at `root`.
+/// Reads the folder on the machine at `root`.
 pub fn read(root: &Root) -> Added {
     let mut added = Added::default();
     match open_folder(root) {
@@ -80,7 +80,8 @@ pub fn read(root: &Root) -> Added {
     added
 }
 
-/// The folder, opened step by step: no link leads into it, and nobody but root could have changed it.
+/// Opens the folder step by step, without following links, and checks that only root could have
+/// changed it.
 fn open_folder(root: &Root) -> Result<Option<OwnedFd>, String> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut path = String::from("/");
@@ -92,7 +93,7 @@ fn open_folder(root: &Root) -> Result<Option<OwnedFd>, String> {
         folder = match openat(&folder, component, flags | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(opened) => opened,
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::NOTDIR | Errno::LOOP) => return Err(format!("{path} is no folder")),
+            Err(Errno::NOTDIR | Errno::LOOP) => return Err(format!("{path} is not a folder")),
             Err(errno) => return Err(failed(&path, errno)),
         };
     }
@@ -101,7 +102,7 @@ fn open_folder(root: &Root) -> Result<Option<OwnedFd>, String> {
 }
 
 fn failed(path: &str, errno: Errno) -> String {
-    format!("{path} cannot be read: {}", std::io::Error::from(errno))
+    format!("cannot read {path}: {}", std::io::Error::from(errno))
 }
 
 fn trusted(file: &OwnedFd, path: &str) -> Result<(), String> {
@@ -109,13 +110,13 @@ fn trusted(file: &OwnedFd, path: &str) -> Result<(), String> {
     check_owner(&found, path)
 }
 
-/// Refuses what another than root, or than the one as whom this agent runs, could have put there.
+/// Refuses a file that somebody other than root, or the agent's own user, could have written.
 fn check_owner(found: &Stat, path: &str) -> Result<(), String> {
     if ![0, rustix::process::geteuid().as_raw()].contains(&found.st_uid) {
-        return Err(format!("{path} belongs to user {}, not to root", found.st_uid));
+        return Err(format!("{path} is owned by user {}, not by root", found.st_uid));
     }
     if found.st_mode & OTHERS_WRITE != 0 {
-        return Err(format!("{path} can be written by others than root"));
+        return Err(format!("{path} is writable by others than root"));
     }
     Ok(())
 }
@@ -126,9 +127,9 @@ fn read_folder(folder: &OwnedFd, added: &mut Added) {
         Err(errno) => return added.passed_over.push(failed(FOLDER, errno)),
     };
     if names.len() > MOST_FILES {
-        added
-            .passed_over
-            .push(format!("{FOLDER} has more than {MOST_FILES} files: the rest"));
+        added.passed_over.push(format!(
+            "{FOLDER} has more than {MOST_FILES} files; ktrial reads no more"
+        ));
     }
     for name in names.iter().take(MOST_FILES) {
         let path = format!("{FOLDER}/{name}");
@@ -153,7 +154,7 @@ fn names(folder: &OwnedFd) -> Result<Vec<String>, Errno> {
 
 fn read_file(folder: &OwnedFd, name: &str, path: &str) -> Result<Vec<u8>, String> {
     let refuse = |errno| failed(path, errno);
-    // Looked at before it is opened: opening some devices does something.
+    // Check before opening: opening a device can have side effects.
     check_file(
         &statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refuse)?,
         path,
@@ -162,14 +163,14 @@ fn read_file(folder: &OwnedFd, name: &str, path: &str) -> Result<Vec<u8>, String
     check_file(&fstat(&file).map_err(refuse)?, path)?;
     let mut text = Vec::new();
     let limited = File::from(file).take(LARGEST_BYTES + 1).read_to_end(&mut text);
-    limited.map_err(|error| format!("{path} cannot be read: {error}"))?;
+    limited.map_err(|error| format!("cannot read {path}: {error}"))?;
     if text.len() as u64 > LARGEST_BYTES {
-        return Err(format!("{path} has more than {LARGEST_BYTES} bytes"));
+        return Err(format!("{path} exceeds {LARGEST_BYTES} bytes"));
     }
     Ok(text)
 }
 
-/// Opens a file, whatever it has become since it was looked at: follows no link, waits for nobody.
+/// Opens a file whatever it has become since it was checked, without following a link or blocking.
 fn open_file(folder: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     openat(folder, name, flags, Mode::empty())
@@ -178,14 +179,14 @@ fn open_file(folder: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
 fn check_file(found: &Stat, path: &str) -> Result<(), String> {
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => check_owner(found, path),
-        FileType::Symlink => Err(format!("{path} is a link")),
-        _ => Err(format!("{path} is no regular file")),
+        FileType::Symlink => Err(format!("{path} is a symbolic link")),
+        _ => Err(format!("{path} is not a regular file")),
     }
 }
 
 fn parse(text: &[u8], path: &str) -> Result<Vec<Knob>, String> {
     let file: KnobFile =
-        basic_toml::from_slice(text).map_err(|error| format!("{path} is no file of knobs: {error}"))?;
+        basic_toml::from_slice(text).map_err(|error| format!("cannot parse {path}: {error}"))?;
     Ok(file.knob)
 }
 
@@ -206,10 +207,15 @@ fn take(knob: &Knob, path: &str, added: &mut Added) {
     added.read.extend(patterns);
 }
 
-/// The pattern of a place: each `{name}` stands for one component, `{slice}` for one or more.
+/// Converts a place to a pattern: each `{name}` stands for one component, `{slice}` for one or
+/// more.
 fn pattern(place: &str) -> Result<String, &'static str> {
     let mut components = Vec::new();
-    for component in place.strip_prefix('/').ok_or("is no absolute path")?.split('/') {
+    for component in place
+        .strip_prefix('/')
+        .ok_or("is not an absolute path")?
+        .split('/')
+    {
         components.push(match component {
             "{slice}" => "**".to_owned(),
             "" | "." | ".." => return Err("has an empty part, `.` or `..`"),
@@ -218,29 +224,27 @@ fn pattern(place: &str) -> Result<String, &'static str> {
     }
     let pattern = format!("/{}", components.join("/"));
     if !any(KNOBS, &pattern) {
-        return Err("is outside the trees of knobs");
+        return Err("is not in a folder of knobs");
     }
     if never_written(&pattern) {
-        return Err("is one that ktrial never writes");
+        return Err("is never written by ktrial");
     }
     Ok(pattern)
 }
 
-/// A component with `*` for each `{name}` in it.
+/// Replaces each `{name}` in a component by `*`.
 fn with_star(component: &str) -> Result<String, &'static str> {
     let plain = |text: &str| {
         let has = text.contains(['*', '}', '\0']);
-        (!has)
-            .then_some(())
-            .ok_or("has a `*`, or a brace without its partner")
+        (!has).then_some(()).ok_or("contains a `*` or an unmatched brace")
     };
     let mut pieces = component.split('{');
     let mut found = pieces.next().unwrap_or_default().to_owned();
     plain(&found)?;
     for piece in pieces {
-        let (name, after) = piece.split_once('}').ok_or("has a brace without its partner")?;
+        let (name, after) = piece.split_once('}').ok_or("contains an unmatched brace")?;
         if name.is_empty() || !name.bytes().all(|letter| letter.is_ascii_lowercase()) {
-            return Err("has something else than a name in braces");
+            return Err("contains braces around something other than a name");
         }
         plain(after)?;
         found.push('*');

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is never written or read as root, whoever asks, and what root reads beside knobs.
+//! Paths that root never writes or reads, whoever asks, and paths other than knobs that root reads.
 
 /// A list of patterns.
 pub type Patterns = &'static [&'static str];
 
-/// Where knobs may be at all. A journal's values are put back here alone, and `knobs.d` adds nothing beyond.
+/// The only folders with knobs. Old values are restored only here, and `knobs.d` cannot add paths
+/// elsewhere.
 pub const KNOBS: Patterns = &[
     "/proc/sys/",
     "/proc/irq/",
@@ -24,7 +25,8 @@ pub const KNOBS: Patterns = &[
     "/dev/cpuctl/",
 ];
 
-/// Names a program that root runs, switches what protects the machine, or stops, resets and takes away what runs.
+/// Files that name a program that root runs, switch off protection of the machine, or stop, reset
+/// or remove something in use.
 pub const NEVER_WRITE: Patterns = &[
     // Programs that root runs.
     "/proc/sys/kernel/core_pattern",
@@ -78,7 +80,7 @@ pub const NEVER_WRITE: Patterns = &[
     "/sys/class/mtd/",
 ];
 
-/// Names of files of devices that reach past the driver: raw registers, removal, reset, binding, firmware.
+/// Names of device files that bypass the driver: raw registers, removal, reset, binding, firmware.
 pub const NEVER_WRITE_NAMES: Patterns = &[
     "authorized*",
     "autoclear",
@@ -127,7 +129,7 @@ pub const NEVER_WRITE_NAMES: Patterns = &[
     "writeback",
 ];
 
-/// Folders of devices of which nothing is written: the device itself is made, changed and ended there.
+/// Folders of devices that are never written: they create, change or remove the device itself.
 pub const NEVER_WRITE_FOLDERS: Patterns = &[
     "bcache",
     "bonding",
@@ -144,7 +146,8 @@ pub const NEVER_WRITE_FOLDERS: Patterns = &[
 /// Control groups.
 pub const GROUPS: Patterns = &["/sys/fs/cgroup/", "/dev/stune/", "/dev/cpuctl/"];
 
-/// Files that move, stop or kill the processes of a control group, or say what they may open: no knobs.
+/// Files that move, stop or kill the processes of a control group, or control what they may open.
+/// They are not knobs.
 pub const NEVER_WRITE_OF_GROUPS: Patterns = &[
     "cgroup.*",
     "tasks",
@@ -156,7 +159,7 @@ pub const NEVER_WRITE_OF_GROUPS: Patterns = &[
     "*.reclaim",
 ];
 
-/// What the agent itself writes and no plan names.
+/// Files that the agent writes on its own, without a plan.
 pub const OWN: Patterns = &[
     "/proc/sys/vm/drop_caches",
     "/sys/block/zram*/reset",
@@ -164,10 +167,10 @@ pub const OWN: Patterns = &[
     "/sys/block/zram*/disksize",
 ];
 
-/// What root reads although not everybody may.
+/// Files that root reads although not everybody may.
 pub const READ: Patterns = &["/sys/class/powercap/*/energy_uj"];
 
-/// What root reads where everybody may read it too.
+/// Files that root reads if everybody may read them.
 pub const READ_AS_EVERYBODY: Patterns = &[
     "/proc/cmdline",
     "/proc/interrupts",
@@ -208,7 +211,7 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/usr/lib/tuned/",
 ];
 
-/// Folders of configuration, and what root reads of each where everybody may.
+/// Configuration folders; [`READ_OF_CONFIGURATION`] lists what root reads in each if everybody may.
 pub const CONFIGURATION: Patterns = &["/etc/", "/run/", "/usr/local/lib/", "/usr/lib/", "/lib/"];
 pub const READ_OF_CONFIGURATION: Patterns = &[
     "sysctl.d/*.conf",
@@ -219,7 +222,7 @@ pub const READ_OF_CONFIGURATION: Patterns = &[
     "systemd/zram-generator.conf.d/*.conf",
 ];
 
-/// Secrets, and files that do something when they are read.
+/// Secrets, and files with side effects on read.
 pub const NEVER_READ: Patterns = &[
     "/proc/sys/net/ipv4/tcp_fastopen_key",
     "/proc/sys/net/ipv6/conf/*/stable_secret",
@@ -239,7 +242,7 @@ pub const NEVER_READ: Patterns = &[
     "/sys/devices/virtual/dmi/",
 ];
 
-/// The same by names of files, wherever they lie.
+/// The same by file name, in any folder.
 pub const NEVER_READ_NAMES: Patterns = &[
     "*password*",
     "*passphrase*",
@@ -255,5 +258,5 @@ pub const NEVER_READ_NAMES: Patterns = &[
     "rom",
 ];
 
-/// Trees of which root tells what is there.
+/// Trees in which root lists names.
 pub const NAMED: Patterns = &["/proc/", "/sys/", "/dev/stune/", "/dev/cpuctl/"];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Patterns of paths: one file, or with a final `/` all that lies below; `*` stands for anything within one component,
-//! a component `**` for one or more of them.
+//! Path patterns: a file, or with a final `/` everything below it. `*` stands for anything within
+//! one component, the component `**` for one or more components.
 
 use std::str::Split;
 
@@ -33,7 +33,7 @@ fn rest_covers(mut wanted: Split<char>, mut found: Split<char>, below: bool) -> 
     }
 }
 
-/// How many components at the end of a pattern's file stay the same when its first `*` is a link: those after it.
+/// Returns how many final components stay the same if the first `*` is a link: those after it.
 pub fn after_first_star(pattern: &str) -> usize {
     let from_star = pattern
         .split('/')
@@ -44,7 +44,7 @@ pub fn after_first_star(pattern: &str) -> usize {
     }
 }
 
-/// Whether a name fits a pattern in which `*` stands for any characters.
+/// Whether a name matches a pattern in which `*` stands for any characters.
 pub fn fits(pattern: &str, name: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else {
         return pattern == name;

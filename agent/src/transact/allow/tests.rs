@@ -112,7 +112,7 @@ fn what_opens_the_machine_is_forbidden() {
         "/sys/class/firmware-attributes/dell/attributes/x/current_value",
         "/sys/fs/cgroup/freezer/a/freezer.state",
     ] {
-        // Neither when a plan names it, nor when a journal or a file of knobs.d does.
+        // Neither a plan nor a journal nor a file in knobs.d allows it.
         assert!(forbidden(&root, path, Purpose::Undo), "{path}");
         assert!(forbidden(&root, path, Purpose::Write), "{path}");
     }
@@ -257,7 +257,7 @@ fn a_link_to_the_device_keeps_the_end_of_the_path() {
         panic!("{denial:?}");
     };
     assert!(why.contains("which is outside the paths"), "{why}");
-    // What the link leads to is judged too.
+    // The target of the link is checked too.
     symlink("/etc", folder.path().join("sys/class/net")).unwrap();
     assert!(forbidden(
         &root,
@@ -379,7 +379,7 @@ fn stars_stay_within_a_component() {
     assert!(fits("*", ""));
     assert!(!fits("sd*", "vda"));
     assert!(!fits("a*a", "a"));
-    // What one star's end has used is not there for the next one.
+    // Characters that one star has consumed are not available to the next.
     assert!(!fits("a*b*b", "ab"));
     assert!(!fits("a*b*b", "axb"));
     assert!(fits("a*b*b", "axbb"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long what is rendered may be.
+//! Size limits of rendered files.
 
 use super::tests::{rendered, setting};
 use super::*;
@@ -46,7 +46,7 @@ fn nothing_stands_twice_and_nothing_is_endless() {
 fn what_is_as_long_as_it_may_be_is_taken() {
     let longest = "1".repeat(VALUE_BYTES);
     assert!(rendered("sysctl.d", &setting("/proc/sys/vm/swappiness", &longest)).is_ok());
-    // A line of exactly `bytes`, with its newline one more.
+    // Returns a line of exactly `bytes`, plus its newline.
     let rule_of = |bytes: usize| {
         let attribute =
             |number: usize, value: &str| json!({"attribute": format!("a{number}"), "value": value});
@@ -70,5 +70,5 @@ fn what_is_as_long_as_it_may_be_is_taken() {
     assert_eq!(file_of(FILE_BYTES).unwrap().len(), FILE_BYTES);
     assert!(file_of(FILE_BYTES + 1)
         .unwrap_err()
-        .contains("the file would have"));
+        .contains("the file would exceed"));
 }

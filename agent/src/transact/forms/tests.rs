@@ -11,7 +11,7 @@ fn form(kind: &str, entries: &Value) -> serde_json::Result<Form> {
     serde_json::from_value(json!({ kind: entries }))
 }
 
-/// The text of a file, or why it is refused.
+/// Returns the text of a file, or why it is refused.
 pub(super) fn rendered(kind: &str, entries: &Value) -> std::result::Result<String, String> {
     let form = form(kind, entries).map_err(|error| error.to_string())?;
     check(&path_of(kind), Some(&form))?;
@@ -30,7 +30,7 @@ fn sda(attribute: &str, value: &str) -> Value {
     rule(&json!({"SUBSYSTEM": "block", "KERNEL": "sda"}), attribute, value)
 }
 
-/// One entry of each kind with this text as its value.
+/// Returns one entry of each kind with this text as its value.
 fn with_value(value: &str) -> Vec<(&'static str, Value)> {
     let parameter = json!([{"module": "zram", "parameter": "num_devices", "value": value}]);
     let mut cases = vec![

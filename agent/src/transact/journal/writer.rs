@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes a journal's file and brings it to the disk.
+//! Writes a journal's file and syncs it to the disk.
 
 use super::{line, Entry, LIMIT_BYTES};
 use crate::fault;
@@ -16,34 +16,34 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Writer {
     file: File,
     path: PathBuf,
-    /// All that the file holds.
+    /// The content of the file.
     content: Vec<u8>,
-    /// Up to where room is set aside.
+    /// The offset up to which space is reserved.
     room_bytes: u64,
     disk: Disk,
 }
 
-/// What became of what was written before.
+/// What is known about earlier writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Disk {
-    /// It was brought to the disk, or nothing was written yet.
+    /// They were synced, or nothing was written yet.
     Took,
-    /// Another agent wrote it, and may have been told that the disk refused it.
+    /// Another agent wrote them, and may have seen a sync fail.
     Unknown,
     /// A sync failed.
     Refused,
 }
 
 impl Writer {
-    /// Makes the file of a new transaction.
+    /// Creates the file of a new transaction.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = new_file(path)?;
         fault::created(path);
         Ok(Self::of(file, path, Vec::new(), Disk::Took))
     }
 
-    /// Opens the file of a known transaction and cuts off what lies behind its last complete line. What another agent
-    /// could not bring to the disk is written once more.
+    /// Opens the file of an existing transaction and truncates it after its last complete line. The
+    /// next sync rewrites what another agent may have failed to sync.
     pub fn open(path: &Path, valid_bytes: usize) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -67,7 +67,7 @@ impl Writer {
         }
     }
 
-    /// Appends one entry with one write.
+    /// Appends an entry with a single write.
     pub fn append(&mut self, entry: &Entry) -> io::Result<()> {
         let line = line(entry)?;
         let length = self.length();
@@ -84,7 +84,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Brings all that was appended to the disk.
+    /// Syncs everything that was appended.
     pub fn sync(&mut self) -> io::Result<()> {
         fault::point();
         match self.disk {
@@ -93,7 +93,7 @@ impl Writer {
                 bring_to_disk(&self.file)?;
             }
             Disk::Unknown => match self.write_again() {
-                // On a full disk there is still the room that was set aside.
+                // A full disk still has the reserved space.
                 Err(error) if is_full(&error) => {
                     self.file.write_all_at(&self.content, 0)?;
                     bring_to_disk(&self.file)?;
@@ -108,9 +108,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts a new file in the place of one whose sync failed. To write the old one again and sync it is not enough: the
-    /// kernel reports a failed write once and then calls the pages clean, and ext4 leaves the blocks marked as never
-    /// written, so that a sync succeeds and the next mount reads zeros.
+    /// Replaces a file whose sync failed by a new one. Rewriting and syncing the old file is not
+    /// enough: the kernel reports a failed write once and then marks the pages clean, and ext4
+    /// leaves the blocks marked as unwritten, so that a sync succeeds and the next mount reads
+    /// zeros.
     fn write_again(&mut self) -> io::Result<()> {
         let mut beside = self.path.clone().into_os_string();
         beside.push(".new");
@@ -118,7 +119,7 @@ impl Writer {
         remove_if_there(&beside)?;
         let replaced = self.replace(&beside);
         if replaced.is_err() {
-            // The disk that refused may refuse this too, and the next attempt removes it first.
+            // The failing disk may refuse this too; the next attempt removes the file first.
             let _ = remove_if_there(&beside);
         }
         replaced
@@ -139,14 +140,15 @@ impl Writer {
         self.path.parent().map_or(Ok(()), sync_folder)
     }
 
-    /// Sets room aside for what the transaction will yet append, so that a full disk stops it before its first write.
+    /// Reserves space for the entries that the transaction will append, so that a full disk stops
+    /// it before its first write.
     pub fn reserve(&mut self, more_bytes: u64) -> io::Result<()> {
         set_room_aside(&self.file, self.length(), more_bytes)?;
         self.room_bytes = self.length() + more_bytes;
         Ok(())
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.content.len() as u64
@@ -173,8 +175,8 @@ fn set_room_aside(file: &File, from: u64, more_bytes: u64) -> io::Result<()> {
     }
 }
 
-/// A file system that has become read-only takes what is written to an open file, brings nothing to the disk, and says
-/// that it did.
+/// Syncs a file, and checks the mount: a file system that has become read-only accepts writes to an
+/// open file, stores nothing, and reports success.
 fn bring_to_disk(file: &File) -> io::Result<()> {
     file.sync_data()?;
     let flags = rustix::fs::fstatvfs(file)?.f_flag;
@@ -232,7 +234,7 @@ mod tests {
         writer.sync().unwrap();
         assert_eq!(inode(), first);
         let expected = fs::read(&path).unwrap();
-        // As the kernel does after a sync that failed, and with what an agent that was killed left beside it.
+        // As after a sync that failed, and with the temporary file of an agent that was killed.
         writer.disk = Disk::Refused;
         fs::write(&path, vec![0; expected.len()]).unwrap();
         fs::write(folder.path().join("000001.journal.new"), "left").unwrap();
@@ -335,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_does_not_sync_took_nothing() {
-        // A file of the kernel's own cannot be synced.
+        // A file on a kernel file system cannot be synced.
         assert!(bring_to_disk(&File::open("/proc/self/status").unwrap()).is_err());
     }
 }

@@ -21,7 +21,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// With one file in `knobs.d` that adds [`OWN`].
+    /// Creates a machine with one file in `knobs.d` that adds [`OWN`].
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let machine = Self { folder };
@@ -48,7 +48,7 @@ impl Machine {
         fs::set_permissions(self.at(path), fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Why [`OWN`] may not be written.
+    /// Returns why [`OWN`] may not be written.
     fn why_not(&self) -> String {
         match check(&self.root(), OWN, Purpose::Write) {
             Err(Denial::Forbidden(why)) => why,
@@ -139,11 +139,11 @@ fn no_file_adds_what_is_forbidden_or_no_place_of_knobs() {
             "{why}"
         );
     }
-    // A placeholder that could stand for a forbidden name does not make it one.
+    // A placeholder that could stand for a forbidden name doesn't allow that name.
     machine.put("own.toml", &knob("places = [\"/proc/sys/kernel/{device}\"]"));
     assert!(machine.allows("/proc/sys/kernel/harmless", Purpose::Write));
     assert!(!machine.allows("/proc/sys/kernel/core_pattern", Purpose::Write));
-    // Nor does a file open what is never read.
+    // Nor does a file allow reading what is never read.
     machine.put("own.toml", &knob("places = [\"/proc/sys/net/ipv4/{device}\"]"));
     assert!(!machine.allows("/proc/sys/net/ipv4/tcp_fastopen_key", Purpose::Read));
 }
@@ -206,10 +206,10 @@ fn links_pipes_and_large_files_add_nothing_and_are_named() {
     assert!(machine.why_not().contains("own.toml has more than 262144 bytes"));
     machine.put("own.toml", "[[knob]\n");
     assert!(machine.why_not().contains("own.toml is no file of knobs"));
-    // One that is passed over takes no other with it.
+    // An ignored file doesn't affect the others.
     machine.put("z.toml", KNOB);
     assert!(machine.allows(OWN, Purpose::Write));
-    // Hidden files and those with other names are not looked at.
+    // Hidden files and those with other suffixes are ignored.
     fs::remove_file(machine.at(FOLDER).join("z.toml")).unwrap();
     fs::remove_file(&own).unwrap();
     machine.put(".hidden.toml", KNOB);
