@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Facts: what this machine is, without changing it. Their names and types are listed in `facts.toml` of the catalog.
+//! Facts: describe this machine without changing it. `facts.toml` in the catalog lists their names
+//! and types.
 //!
-//! Every probe has three outcomes (a value, absent, unknown with the reason). A probe asks files and features,
-//! never a version number. Inside records a field that does not apply or could not be read is null.
+//! Every probe has three outcomes: a value, absent, or unknown with the reason. A probe checks
+//! files and features, never a version number. Inside a record, a field that does not apply or is
+//! unreadable is null.
 
 mod block;
 mod boot;
@@ -35,11 +37,11 @@ pub(crate) use probe::unescape;
 pub use probe::Fact;
 use probe::{Miss, Probe};
 
-/// Facts by name, in the order of their names.
+/// Facts by name, sorted.
 pub type Facts = BTreeMap<&'static str, Fact>;
 
-/// Collects the facts of the machine below `root`; with `only`, those that are named in it or lie below a name in it
-/// (`cpu` takes `cpu.model` but not `cpufreq.driver`).
+/// Collects the facts of the machine below `root`. With `only`, just those that are named in it or
+/// below a name in it: `cpu` selects `cpu.model` but not `cpufreq.driver`.
 #[must_use]
 pub fn collect(root: &Root, only: &[String]) -> Facts {
     let machine = Machine::new(root);
@@ -70,7 +72,7 @@ pub fn collect(root: &Root, only: &[String]) -> Facts {
     sink.facts
 }
 
-/// The machine looked at, with what several facts need and is dear to read.
+/// The machine, with a cache of what several facts need and is expensive to read.
 struct Machine<'a> {
     root: &'a Root,
     config: OnceCell<Probe<KernelConfig>>,
@@ -88,7 +90,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The running kernel's configuration.
+    /// Returns the running kernel's configuration.
     fn config(&self) -> Result<&KernelConfig, Miss> {
         self.config
             .get_or_init(|| config::find(self.root))
@@ -96,7 +98,7 @@ impl<'a> Machine<'a> {
             .map_err(Clone::clone)
     }
 
-    /// The mount table of this session.
+    /// Returns this session's mount table.
     fn mounts(&self) -> Result<&[Mount], Miss> {
         self.mounts
             .get_or_init(|| mounts::read(self.root))
@@ -104,7 +106,7 @@ impl<'a> Machine<'a> {
             .map_err(Clone::clone)
     }
 
-    /// `/proc/cpuinfo`.
+    /// Returns `/proc/cpuinfo`.
     fn cpuinfo(&self) -> Result<&str, Miss> {
         self.cpuinfo
             .get_or_init(|| probe::text(self.root, "/proc/cpuinfo"))
@@ -112,21 +114,21 @@ impl<'a> Machine<'a> {
             .map_err(Clone::clone)
     }
 
-    /// The kernel's command line, as words.
+    /// Returns the kernel's command line, split into words.
     fn command_line(&self) -> Probe<Vec<String>> {
         let text = probe::text(self.root, "/proc/cmdline")?;
         Ok(text.split_whitespace().map(str::to_owned).collect())
     }
 }
 
-/// Takes the facts that were asked for.
+/// Collects the requested facts.
 struct Sink<'a> {
     only: &'a [String],
     facts: Facts,
 }
 
 impl Sink<'_> {
-    /// Adds the fact, probing only when it was asked for.
+    /// Adds a fact; probes only if it was requested.
     fn add<T: Serialize>(&mut self, name: &'static str, probe: impl FnOnce() -> Probe<T>) {
         if self.wants(name) {
             self.facts.insert(name, Fact::from(probe()));

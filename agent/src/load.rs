@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's own loads: the `load` request.
+//! The `load` request: the agent's own loads.
 //!
-//! A load runs in threads that end with the request. It needs no privilege, sets no signal, and its files have no name,
-//! so that they vanish even with a killed agent. Its results are whole numbers: counts, bytes and nanoseconds.
+//! A load runs in threads that end with the request. It needs no privileges and installs no signal
+//! handlers. Its files are unnamed, so they vanish even if the agent is killed. Results are
+//! integers: counts, bytes and nanoseconds.
 
 pub(crate) mod clock;
 mod contextswitch;
@@ -39,19 +40,19 @@ use std::io::{self, stdin, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Longest time that a load may be asked to run.
+/// The longest limit of a load.
 const MOST_SECONDS: f64 = 3600.0;
 
 /// What to run.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Its name.
+    /// Name of the load.
     pub load: String,
-    /// Its parameters; what is missing has the load's default.
+    /// Its parameters; missing ones have the load's defaults.
     #[serde(default)]
     pub parameters: Map<String, Value>,
-    /// Logical CPUs to run on; all that the agent may use when missing.
+    /// Logical CPUs to run on [default: all that the agent may use].
     #[serde(default)]
     pub cpus: Option<Vec<u32>>,
     /// Seconds after which the load is ended.
@@ -62,22 +63,22 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ended {
-    /// It did what it was asked to do.
+    /// It finished.
     Done,
-    /// It met its limit first.
+    /// It reached its limit.
     Limit,
-    /// It was told to.
+    /// The head ended it.
     Told,
 }
 
-/// What a load measured.
+/// The results of a load.
 #[derive(Debug)]
 struct Measured {
     results: Map<String, Value>,
     histogram: Option<Histogram>,
 }
 
-/// A load's parameters, and the work.
+/// The parameters of a load, and its work.
 trait Load: Send + Sync {
     /// Checks each parameter against its limits.
     fn check(&self) -> Result<()>;
@@ -88,10 +89,10 @@ trait Load: Send + Sync {
 /// All parameters of a load, and the load.
 type Prepared = (Value, Box<dyn Load>);
 
-/// A load by name.
+/// A named load.
 struct Entry {
     name: &'static str,
-    /// Whether it goes on until it is told to end.
+    /// Whether the load runs until the head ends it.
     until_told: bool,
     prepare: fn(Map<String, Value>) -> Result<Prepared>,
 }
@@ -164,7 +165,7 @@ where
     Ok((serde_json::to_value(&load).map_err(bad)?, Box::new(load)))
 }
 
-/// What a load works with.
+/// The environment of a load.
 struct Run<'a> {
     /// The CPUs that its threads may use, lowest first.
     cpus: Vec<u32>,
@@ -172,16 +173,18 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Whether the load has to end now.
+    /// Whether the load must end now.
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// The frame loop of the load `pressure` as a program, with the load's parameters as JSON; its lines go to standard output.
+/// Runs the frame loop of the load `pressure` as a program, with the load's parameters as JSON. It
+/// writes its lines to standard output.
 ///
 /// # Errors
-/// The parameters make no sense, or the system refused something.
+///
+/// The parameters are invalid, or a system call failed.
 pub fn frame_loop(parameters: &str) -> Result<()> {
     let parameters: pressure::Parameters = serde_json::from_str(parameters)
         .map_err(|error| Error::new(Kind::BadRequest, format!("parameters: {error}")))?;
@@ -191,16 +194,17 @@ pub fn frame_loop(parameters: &str) -> Result<()> {
 /// Runs a load to its end or its limit.
 ///
 /// # Errors
-/// The request makes no sense, or the system refused something that the load needs.
+///
+/// The request is invalid, or a system call that the load needs failed.
 pub fn run(request: Request, told: Told) -> Result<Value> {
     if request.load == zram::NAME {
-        let message = "the load `zram` is for a session of role root, which makes a device for it";
+        let message = "only a session of role root may run the load `zram`, which needs its own device";
         return Err(Error::new(Kind::Forbidden, message));
     }
     let Some(entry) = LOADS.iter().find(|entry| entry.name == request.load) else {
         let known: Vec<&str> = LOADS.iter().map(|entry| entry.name).collect();
-        let message = format!("there is no load {:?}", request.load);
-        return Err(Error::new(Kind::BadRequest, message).hint(format!("loads are {}", known.join(", "))));
+        let message = format!("unknown load {:?}", request.load);
+        return Err(Error::new(Kind::BadRequest, message).hint(format!("use one of {}", known.join(", "))));
     };
     let limit_ns = seconds("limit_s", request.limit_s)?;
     let prepared = (entry.prepare)(request.parameters)?;
@@ -208,7 +212,7 @@ pub fn run(request: Request, told: Told) -> Result<Value> {
     carry_out(entry.name, prepared, request.cpus.as_deref(), limit_ns, events)
 }
 
-/// Runs a load whose parameters are read and checked.
+/// Runs a load whose parameters have been checked.
 fn carry_out(
     name: &str,
     (parameters, load): Prepared,
@@ -218,11 +222,11 @@ fn carry_out(
 ) -> Result<Value> {
     let stop = AtomicBool::new(false);
     let (done, working) =
-        pipe_with(PipeFlags::CLOEXEC).map_err(|error| Error::io("no pipe for", name, &error.into()))?;
+        pipe_with(PipeFlags::CLOEXEC).map_err(|error| Error::io("create a pipe for", name, &error.into()))?;
     let started_ns = now_ns();
     let (ended, measured) = thread::scope(|scope| {
         let work = || {
-            // Closed at the end of the work, also when it breaks.
+            // Closed at the end of the work, even in a panic.
             let _working = working;
             let cpus = pin_all(cpus)?;
             let stop = &stop;
@@ -231,10 +235,10 @@ fn carry_out(
         let worker = thread::Builder::new()
             .name("load".to_owned())
             .spawn_scoped(scope, work)
-            .map_err(|error| Error::io("cannot start", name, &error))?;
+            .map_err(|error| Error::io("start", name, &error))?;
         let ended = watch(&done, events, started_ns + limit_ns, &stop)
-            .map_err(|error| Error::io("cannot watch", name, &error));
-        let broke = |_| Err(Error::new(Kind::Io, format!("the load {name} broke")));
+            .map_err(|error| Error::io("watch", name, &error));
+        let broke = |_| Err(Error::new(Kind::Io, format!("the load {name} crashed")));
         let measured = worker.join().unwrap_or_else(broke)?;
         Ok((ended?, measured))
     })?;
@@ -249,17 +253,20 @@ fn carry_out(
 }
 
 impl Told {
-    /// Waits for a moment, or for the next request or the end of the input. Whether it was these.
+    /// Waits for a moment, the next request or the end of the input. Returns whether it was one of
+    /// the latter two.
     ///
     /// # Errors
+    ///
     /// The system does not let this session wait.
     pub fn wait_until(self, deadline_ns: u64) -> io::Result<bool> {
         Ok(self.wait_until_or(deadline_ns, &[])? == Woken::Told)
     }
 
-    /// The same, or for one of these to have something to read.
+    /// Waits like `wait_until`, and also for one of `others` to become readable.
     ///
     /// # Errors
+    ///
     /// The system does not let this session wait.
     pub fn wait_until_or(self, deadline_ns: u64, others: &[BorrowedFd]) -> io::Result<Woken> {
         let events = self.events(true);
@@ -288,10 +295,12 @@ impl Told {
         }
     }
 
-    /// Whether the next request has come, at least its first bytes: what is told else is the end of the input.
+    /// Whether at least the first bytes of the next request have arrived, as opposed to the end of
+    /// the input.
     ///
     /// # Errors
-    /// The input cannot be asked.
+    ///
+    /// The input cannot be queried.
     pub fn has_request(self) -> io::Result<bool> {
         match self {
             Self::Never => Ok(false),
@@ -299,7 +308,7 @@ impl Told {
         }
     }
 
-    /// What on standard input ends a load; None when nothing does.
+    /// Returns which events on standard input end a load; None if none do.
     fn events(self, until_told: bool) -> Option<Events> {
         let Self::ByInput { waiting } = self else {
             return None;
@@ -312,25 +321,25 @@ impl Told {
     }
 }
 
-/// What ended a wait.
+/// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
     /// The moment came.
     Due,
-    /// The next request, or the end of the input.
+    /// The next request arrived, or the input ended.
     Told,
-    /// Another source has something to read.
+    /// Another source is readable.
     Ready,
 }
 
-/// What on standard input ends a load.
+/// The events on standard input that end a load.
 #[derive(Debug, Clone, Copy)]
 struct Events {
     watched: PollFlags,
     already: bool,
 }
 
-/// Waits until the load is done, and tells it to stop when it must. Says why it ended.
+/// Waits until the load is done, and stops it if necessary. Returns why it ended.
 fn watch(done: &OwnedFd, told: Option<Events>, deadline_ns: u64, stop: &AtomicBool) -> io::Result<Ended> {
     let mut ended = Ended::Done;
     let mut told = told;
@@ -375,10 +384,11 @@ fn span(ns: u64) -> Timespec {
     }
 }
 
-/// Nanoseconds of a field that holds seconds.
+/// Converts a field in seconds to nanoseconds.
 fn seconds(field: &str, value: f64) -> Result<u64> {
     let refuse = || {
-        let message = format!("`{field}` is {value}: give seconds above 0, at most {MOST_SECONDS}");
+        let message =
+            format!("{field}: expected more than 0 and at most {MOST_SECONDS} seconds, got {value}");
         Error::new(Kind::BadRequest, message)
     };
     if value > MOST_SECONDS {
@@ -391,23 +401,23 @@ fn seconds(field: &str, value: f64) -> Result<u64> {
     }
 }
 
-/// Refuses a parameter outside its limits.
+/// Refuses a parameter that is out of range.
 fn within<T: PartialOrd + Display + Copy>(field: &str, value: T, least: T, most: T) -> Result<()> {
     if value >= least && value <= most {
         return Ok(());
     }
-    let message = format!("parameters: `{field}` is {value}: give {least} to {most}");
+    let message = format!("parameters: {field}: expected {least} to {most}, got {value}");
     Err(Error::new(Kind::BadRequest, message))
 }
 
-/// The CPUs that the calling thread may use, lowest first.
+/// Returns the CPUs that the calling thread may use, lowest first.
 fn affinity() -> io::Result<Vec<u32>> {
     let set = sched_getaffinity(None)?;
     let held = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
     Ok(held.filter_map(|cpu| u32::try_from(cpu).ok()).collect())
 }
 
-/// Lets the calling thread, and those that it starts, run on `cpus` alone.
+/// Restricts the calling thread and its children to `cpus`.
 fn pin(cpus: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus {
@@ -416,15 +426,15 @@ fn pin(cpus: &[u32]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Pins the load's thread where CPUs were named; the CPUs that it may use then.
+/// Pins the load's thread if CPUs are given. Returns the CPUs that it may use.
 fn pin_all(cpus: Option<&[u32]>) -> Result<Vec<u32>> {
-    let refused = |error: &io::Error| Error::io("cannot run on the CPUs", format!("{cpus:?}"), error);
+    let refused = |error: &io::Error| Error::io("run on the CPUs", format!("{cpus:?}"), error);
     let Some(cpus) = cpus else {
         return affinity().map_err(|error| refused(&error));
     };
     if cpus.is_empty() || cpus.iter().any(|cpu| *cpu as usize >= CpuSet::MAX_CPU) {
         let message = format!(
-            "cpus is {cpus:?}: name at least one, all below {}",
+            "cpus: expected at least one CPU, all below {}, got {cpus:?}",
             CpuSet::MAX_CPU
         );
         return Err(Error::new(Kind::BadRequest, message));

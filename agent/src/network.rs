@@ -206,7 +206,7 @@ fn join_by_wire(network: &Network, client: &mut Place, server: &mut Place) -> Re
         )?;
     }
     std::fs::write(Root::new("/").path(FORWARD), "1").map_err(|error| {
-        Error::io("cannot write", FORWARD, &error).hint(format!(
+        Error::io("write", FORWARD, &error).hint(format!(
             "run ktrial where that file is writable, {NOTHING_EMULATED}"
         ))
     })?;
@@ -263,7 +263,7 @@ fn set_qdisc(place: &mut Place, index: u32, kind: &str, options: Option<&[u8]>) 
         return Ok(());
     };
     if error.raw_os_error() != Some(libc::ENOENT) {
-        return Err(Error::io("cannot set the queue discipline", kind, &error));
+        return Err(Error::io("set the queue discipline", kind, &error));
     }
     let other = if kind == qdisc::NETEM {
         NOTHING_EMULATED
@@ -279,7 +279,7 @@ fn set_qdisc(place: &mut Place, index: u32, kind: &str, options: Option<&[u8]>) 
 fn read_qdisc(place: &mut Place, index: u32) -> Result<Value> {
     let raw = place.netlink.qdisc(index);
     raw.map(|raw| qdisc::described(&raw))
-        .map_err(|error| Error::io("cannot read the queue discipline of device", index, &error))
+        .map_err(|error| Error::io("read the queue discipline of device", index, &error))
 }
 
 impl Made {
@@ -294,7 +294,7 @@ impl Made {
             }
         }
         let found = root.read_text(CONGESTION);
-        let found = found.map_err(|error| Error::io("cannot read", CONGESTION, &error))?;
+        let found = found.map_err(|error| Error::io("read", CONGESTION, &error))?;
         self.identify_congestion(&found);
         Ok(())
     }
@@ -309,7 +309,7 @@ impl Made {
 /// Explains why a congestion control is not available.
 fn no_congestion(root: &Root, name: &str, error: &io::Error) -> Error {
     const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let refused = Error::io("cannot set the congestion control", name, error);
+    let refused = Error::io("set the congestion control", name, error);
     match error.raw_os_error() {
         Some(libc::ENOENT) => {
             let available = root.read_text(AVAILABLE).unwrap_or_default();

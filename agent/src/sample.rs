@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sensors and counters of the machine, read again and again beside a run: the `sample` request.
+//! The `sample` request: samples the machine's sensors and counters periodically during a run.
 //!
-//! Each source opens its files once. A sample reads them at their beginning and turns their text into whole numbers;
-//! samples stay in memory until the end, so that nothing is written or sent while something is measured.
+//! Each source opens its files once. A sample re-reads them and converts their text to integers.
+//! Samples stay in memory until the end, so that nothing is written or sent during a measurement.
 
 mod cgroup;
 mod cycles;
@@ -51,25 +51,25 @@ use set::Set;
 
 /// Limits of the time between two samples.
 const PERIOD_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
-/// Longest time that may be sampled.
+/// Longest sampling time.
 const MOST_SECONDS: f64 = 86_400.0;
 
 /// What to sample.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Names of sources; all when missing.
+    /// Names of sources [default: all].
     #[serde(default)]
     pub sources: Option<Vec<String>>,
     /// Seconds between two samples.
     #[serde(default = "one_second")]
     pub period_s: f64,
-    /// Seconds after which it ends.
+    /// Seconds after which sampling ends.
     pub limit_s: f64,
-    /// Samples after which it ends.
+    /// Number of samples after which sampling ends.
     #[serde(default)]
     pub count: Option<u64>,
-    /// Whether to tell when the first sample was taken.
+    /// Whether to report when the first sample has been taken.
     #[serde(default)]
     pub tell_begun: bool,
 }
@@ -78,10 +78,12 @@ fn one_second() -> f64 {
     1.0
 }
 
-/// Samples until the count, the limit, the next request or the end of the input. `begun` tells that the first was taken.
+/// Samples until the count, the limit, the next request or the end of the input. Calls `begun`
+/// after the first sample.
 ///
 /// # Errors
-/// The request makes no sense, or the system does not let this session wait.
+///
+/// The request is invalid, or the system does not let this session wait.
 pub fn run(
     root: &Root,
     request: &Request,
@@ -91,7 +93,7 @@ pub fn run(
     let period_ns = within("period_s", request.period_s, *PERIOD_S.start(), *PERIOD_S.end())?;
     let limit_ns = within("limit_s", request.limit_s, 0.0, MOST_SECONDS)?;
     if request.count == Some(0) {
-        return Err(Error::new(Kind::BadRequest, "`count` is 0: give at least 1"));
+        return Err(Error::new(Kind::BadRequest, "count: expected at least 1, got 0"));
     }
     let _descriptors = ManyFiles::begin();
     let mut set = Set::open(root, request.sources.as_deref())?;
@@ -101,11 +103,11 @@ pub fn run(
     let mut clock = Clock::new(started_ns, period_ns, started_ns + limit_ns, told);
     recording.take(&mut set, now_ns);
     if request.tell_begun {
-        begun().map_err(|error| Error::io("cannot write to", "the head", &error))?;
+        begun().map_err(|error| Error::io("write to", "the head", &error))?;
     }
     let (ended, taken) = clock
         .go_on(&mut set, &mut recording, request.count)
-        .map_err(|error| Error::io("cannot wait for", "the next sample", &error))?;
+        .map_err(|error| Error::io("wait for", "the next sample", &error))?;
     let (wall_ns, cpu_ns) = (now_ns() - started_ns, thread_cpu_ns() - started_cpu_ns);
     clock.halved += recording.fit();
     let mut cost = recording.read_ns();
@@ -121,20 +123,20 @@ pub fn run(
     Ok(Value::Object(reply))
 }
 
-/// Nanoseconds of a field that holds seconds.
+/// Converts a field in seconds to nanoseconds.
 fn within(field: &str, value: f64, least: f64, most: f64) -> Result<u64> {
     let span = std::time::Duration::try_from_secs_f64(value)
         .ok()
         .filter(|span| value >= least && value <= most && !span.is_zero());
     span.and_then(|span| u64::try_from(span.as_nanos()).ok())
         .ok_or_else(|| {
-            let message = format!("`{field}` is {value}: give seconds from {least} to {most}");
+            let message = format!("{field}: expected {least} to {most} seconds, got {value}");
             Error::new(Kind::BadRequest, message)
         })
 }
 
-/// Lets this process open as many files as it may at all, until it is dropped: a machine with hundreds of CPUs has more
-/// than the usual limit.
+/// Raises the limit of open files to its maximum until dropped: a machine with hundreds of CPUs has
+/// more files than the default limit allows.
 struct ManyFiles {
     before: Rlimit,
 }
@@ -143,7 +145,7 @@ impl ManyFiles {
     fn begin() -> Self {
         let before = getrlimit(Resource::Nofile);
         let current = before.maximum;
-        // What cannot be opened then is told file by file.
+        // Files that cannot be opened are reported one by one.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..before });
         Self { before }
     }
@@ -155,15 +157,16 @@ impl Drop for ManyFiles {
     }
 }
 
-/// When samples are due: at multiples of the period from the start on, however long a sample takes.
+/// The schedule: samples are due at multiples of the period from the start, however long a sample
+/// takes.
 struct Clock {
     start_ns: u64,
     period_ns: u64,
     end_ns: u64,
     told: Told,
-    /// Moments that were over when their turn came.
+    /// Samples that were skipped because their time had passed.
     missed: u64,
-    /// How often samples were halved for want of room.
+    /// How often samples were halved for lack of space.
     halved: u32,
 }
 
@@ -179,7 +182,8 @@ impl Clock {
         }
     }
 
-    /// Takes all samples after the first: why it ended, and how many there are. The last one is of the moment of the end.
+    /// Takes all samples after the first. Returns why it ended, and how many samples there are. The
+    /// last one is taken at the end.
     fn go_on(
         &mut self,
         set: &mut Set,
@@ -206,7 +210,7 @@ impl Clock {
         }
     }
 
-    /// The first moment on the grid that is neither over nor was due before.
+    /// Returns the next moment on the grid after both `due_ns` and `now_ns`.
     fn next(&mut self, due_ns: u64, now_ns: u64) -> u64 {
         let past = now_ns.max(due_ns) - self.start_ns;
         let next_ns = self.start_ns + (past / self.period_ns + 1) * self.period_ns;

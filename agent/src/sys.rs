@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls that no safe wrapper offers: the only module with unsafe code.
+//! System calls without a safe wrapper: the only module with unsafe code.
 #![allow(
     unsafe_code,
-    reason = "everything here is a call into the kernel; each block says why it is sound"
+    reason = "everything here calls into the kernel; each block says why it is sound"
 )]
 
 mod children;
@@ -19,39 +19,41 @@ pub use children::{
 pub use memory::{page_bytes, thread_faults, HugePages, Mapping};
 pub use nvme::{nvme_autonomous_transitions, nvme_identify_controller, IDENTIFY_BYTES};
 
-/// The kernel's log, as far as this session may read it.
+/// Reads the kernel's log, as far as this session may.
 ///
 /// # Errors
+///
 /// The session may not read it.
 pub fn kernel_log() -> io::Result<String> {
     const READ_ALL: libc::c_int = 3;
     const BUFFER_BYTES: usize = 4 << 20;
     let mut buffer = vec![0_u8; BUFFER_BYTES];
     let length = libc::c_int::try_from(buffer.len()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the buffer is `length` bytes long and lives through the call.
+    // SAFETY: the buffer is `length` bytes long and outlives the call.
     let read = unsafe { libc::klogctl(READ_ALL, buffer.as_mut_ptr().cast(), length) };
     let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
     buffer.truncate(read);
     Ok(String::from_utf8_lossy(&buffer).into_owned())
 }
 
-/// Signals of a terminal, a session or a person that ask a process to end.
+/// Signals by which a terminal, a session or a person asks a process to end.
 const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
-/// Holds the signals that would end this process back until it is dropped; one that came meanwhile takes effect then.
-/// Programs that are started meanwhile begin without anything held back.
+/// Blocks the signals that would end this process until it is dropped; a pending one then takes
+/// effect. Programs started meanwhile begin with no signal blocked.
 #[derive(Debug)]
 pub struct Uninterrupted {
     before: libc::sigset_t,
 }
 
 impl Uninterrupted {
-    /// Begins holding them back, in this thread.
+    /// Begins to block them, in this thread.
     #[must_use]
     pub fn begin() -> Self {
-        // SAFETY: a signal set is made of integers; all zeroes is a value of it, and sigemptyset makes it a proper one.
+        // SAFETY: a signal set consists of integers, for which all zeroes is valid; sigemptyset
+        // initialises it.
         let (mut held, mut before) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        // SAFETY: both sets live through the calls, and the numbers are those of signals.
+        // SAFETY: both sets outlive the calls, and the numbers are signals.
         unsafe {
             libc::sigemptyset(&raw mut held);
             for signal in ENDING {
@@ -65,23 +67,26 @@ impl Uninterrupted {
 
 impl Drop for Uninterrupted {
     fn drop(&mut self) {
-        // SAFETY: `before` was filled by the same call; a null pointer asks for nothing back.
+        // SAFETY: the same call filled `before`; a null pointer means that the old set is not
+        // needed.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
     }
 }
 
-/// Makes this process outlive its terminal and Ctrl-C: it ends with its input.
+/// Lets this process survive its terminal and Ctrl-C: it ends with its input.
 pub fn outlive_terminal() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
-        // SAFETY: SIG_IGN is no handler; no code of this process runs at the signal.
+        // SAFETY: SIG_IGN is not a handler; no code of this process runs at the signal.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
 
-/// Has every open file of this process closed when it becomes another program, except for its standard ones and `kept`.
+/// Marks every open file of this process to be closed at exec, except for the standard streams and
+/// `kept`.
 ///
 /// # Errors
-/// Without `/proc` they cannot be told.
+///
+/// Without `/proc` the open files are unknown.
 pub fn close_at_exec(kept: &impl AsRawFd) -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let name = entry?.file_name();
@@ -94,19 +99,20 @@ pub fn close_at_exec(kept: &impl AsRawFd) -> io::Result<()> {
             libc::FD_CLOEXEC
         };
         if number > libc::STDERR_FILENO {
-            // SAFETY: the call changes a flag of a descriptor, and nothing where there is none.
+            // SAFETY: the call changes a flag of a descriptor, or nothing if there is none.
             unsafe { libc::fcntl(number, libc::F_SETFD, flags) };
         }
     }
     Ok(())
 }
 
-/// The name that a hypervisor gives itself through the processor. To be asked only where the processor's flags show one.
+/// Returns the name by which a hypervisor identifies itself through CPUID. Call it only if the
+/// processor's flags show a hypervisor.
 #[must_use]
 pub fn hypervisor_signature() -> Option<[u8; 12]> {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 processor has the instruction, and it changes nothing but registers.
+        // SAFETY: every x86-64 processor has the instruction, which changes only registers.
         #[allow(unused_unsafe, reason = "safe from Rust 1.94 on, unsafe before")]
         let leaf = unsafe { core::arch::x86_64::__cpuid(0x4000_0000) };
         let mut signature = [0; 12];
@@ -119,13 +125,14 @@ pub fn hypervisor_signature() -> Option<[u8; 12]> {
     None
 }
 
-/// Class and level of I/O priorities, as `linux/ioprio.h` packs them.
+/// Class and level of I/O priorities, as packed in `linux/ioprio.h`.
 const BEST_EFFORT: libc::c_int = 2 << 13;
 const ONE_THREAD: libc::c_int = 1;
 
-/// Gives the reads and writes of the calling thread, and of those that it starts, a level of the class best-effort.
+/// Sets the level in the class best-effort for the I/O of the calling thread and its children.
 ///
 /// # Errors
+///
 /// The kernel has no I/O priorities.
 pub fn set_io_priority(level: u8) -> io::Result<()> {
     let priority = BEST_EFFORT | libc::c_int::from(level);
@@ -136,30 +143,34 @@ pub fn set_io_priority(level: u8) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
-/// Gives the calling process, which has one thread, an empty network; with a user namespace of its own when asked for.
+/// Moves the calling process, which must be single-threaded, into an empty network, optionally with
+/// a user namespace.
 ///
 /// # Errors
-/// Not allowed, or the kernel has no such namespaces.
+///
+/// It is not allowed, or the kernel lacks such namespaces.
 pub fn unshare_network(with_user: bool) -> io::Result<()> {
     let user = if with_user { libc::CLONE_NEWUSER } else { 0 };
-    // SAFETY: neither flag changes what memory or descriptors the process shares.
+    // SAFETY: neither flag changes which memory or descriptors the process shares.
     match unsafe { libc::unshare(libc::CLONE_NEWNET | user) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Segments that a connection has sent again since it began.
+/// Returns how many segments a connection has retransmitted.
 ///
 /// # Errors
-/// Not a TCP socket.
+///
+/// It is not a TCP socket.
 pub fn tcp_retransmits(socket: &impl AsRawFd) -> io::Result<u32> {
-    /// Where `linux/tcp.h` has `tcpi_total_retrans`, counted in words of four bytes.
+    /// Offset of `tcpi_total_retrans` in `linux/tcp.h`, in words of four bytes.
     const TOTAL: usize = 25;
     let mut words = [0_u32; TOTAL + 1];
     let wanted = std::mem::size_of_val(&words);
     let mut length = libc::socklen_t::try_from(wanted).unwrap_or_default();
-    // SAFETY: the kernel writes at most `length` bytes to the live array, and the length of what it wrote.
+    // SAFETY: the kernel writes at most `length` bytes to the live array, and their number to
+    // `length`.
     let asked = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -178,7 +189,7 @@ pub fn tcp_retransmits(socket: &impl AsRawFd) -> io::Result<u32> {
     Ok(words[TOTAL])
 }
 
-/// What a test of root does as a user who owns nothing.
+/// Runs a test of root as a user who owns nothing.
 #[cfg(test)]
 pub(crate) fn as_nobody<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {

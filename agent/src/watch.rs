@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A long look at a machine or a program: the `watch` request.
+//! The `watch` request: records a machine or a program for a long time.
 //!
-//! Samples of all sources at rates of their own, and events of the tracer, go to the head in blocks every few seconds. The
-//! head appends them to a file as they are: what a killed agent had not handed on is all that is lost.
+//! Samples of all sources, each at its own rate, and events of the tracer go to the head in blocks
+//! every few seconds. The head appends them to a file unchanged, so a killed agent loses only what
+//! it had not sent yet.
 
 mod ahead;
 mod blocks;
@@ -38,15 +39,15 @@ use std::collections::BTreeMap;
 use triggers::Triggers;
 use usage::Usage;
 
-/// Longest time that may be watched: a week.
+/// Longest watch: a week.
 const MOST_SECONDS: f64 = 604_800.0;
-/// Limits of the seconds after which blocks are handed on.
+/// Limits of the interval in seconds between sending blocks.
 const SPILL_S: std::ops::RangeInclusive<f64> = 0.2..=10.0;
-/// Bytes of blocks that go into one line.
+/// Bytes of blocks per line.
 const LINE_BYTES: usize = 1 << 20;
-/// Events of one block.
+/// Events per block.
 const EVENTS: usize = 20_000;
-/// Events that are told at once with what is seen.
+/// Events that the live display shows at once.
 const SEEN_EVENTS: usize = 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -54,36 +55,36 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Samples a second by source, where not the usual; 0 leaves one out.
+    /// Samples per second by source, if not the default; 0 leaves a source out.
     #[serde(default)]
     sources: BTreeMap<String, f64>,
-    /// Whether sources that are not named are left out.
+    /// Whether to leave out sources that are not named.
     #[serde(default)]
     only: bool,
-    /// Whether events are traced.
+    /// Whether to trace events.
     #[serde(default = "yes")]
     trace: bool,
-    /// Kinds of event; all when missing.
+    /// Kinds of event [default: all].
     #[serde(default)]
     events: Option<Vec<String>>,
-    /// Seconds from which on an event is told, by kind or by `block-io:DEVICE`.
+    /// Seconds from which on an event is reported, by kind or by `block-io:DEVICE`.
     #[serde(default)]
     least_s: BTreeMap<String, f64>,
     /// The process to watch.
     #[serde(default)]
     process: Option<u32>,
-    /// What that process will run; when missing, what it runs now.
+    /// The command that the process will run [default: the one that it runs now].
     #[serde(default)]
     command: Option<Vec<String>>,
-    /// The thread whose delays are felt; the process's first one when missing.
+    /// The thread whose delays matter [default: the main thread of the process].
     #[serde(default)]
     frame_thread: Option<i32>,
-    /// Seconds after which it ends.
+    /// Seconds after which the watch ends.
     limit_s: f64,
-    /// Seconds after which blocks are handed on.
+    /// Seconds between sending blocks.
     #[serde(default = "five")]
     spill_s: f64,
-    /// Columns whose last values are told every second.
+    /// Columns to show live, every second.
     #[serde(default)]
     show: Vec<String>,
 }
@@ -96,10 +97,11 @@ fn five() -> f64 {
     5.0
 }
 
-/// Watches until the limit, the next request, the end of the input or that of the process.
+/// Watches until the limit, the next request, the end of the input, or the end of the process.
 ///
 /// # Errors
-/// The request makes no sense, or the system does not let this session wait.
+///
+/// The request is invalid, or the system does not let this session wait.
 pub fn run(context: &Context, request: &Request) -> Result<Value> {
     let limit_ns = span("limit_s", request.limit_s, 0.0..=MOST_SECONDS)?;
     let spill_ns = span("spill_s", request.spill_s, SPILL_S)?;
@@ -109,27 +111,28 @@ pub fn run(context: &Context, request: &Request) -> Result<Value> {
         if crate::trace::threads(root, process).is_empty() {
             return Err(Error::new(
                 Kind::BadRequest,
-                format!("there is no process {process}"),
+                format!("no such process: {process}"),
             ));
         }
     }
     let tracer = tracer(context, request)?;
     let (mut watch, first) = Watch::begin(context, request, &rates, tracer)?;
-    // Before the first block: from here on another thread writes.
+    // Before the first block, because from here on another thread writes.
     context
         .tell_begun()
-        .map_err(|error| Error::io("cannot write to", "the head", &error))?;
+        .map_err(|error| Error::io("write to", "the head", &error))?;
     watch.send(&first);
-    // The threads that it has started stay as they were: one of them tells how late a program's would be.
+    // The threads that it has started keep their priority: one of them measures how late a
+    // program's thread would be.
     let _ahead = Ahead::go();
     let ended = watch.go_on(context, watch.started_ns + limit_ns, spill_ns);
     Ok(watch.finish(
         root,
-        ended.map_err(|error| Error::io("cannot wait for", "the next sample", &error))?,
+        ended.map_err(|error| Error::io("wait for", "the next sample", &error))?,
     ))
 }
 
-/// The tracer, or why there is none. What was asked for and makes no sense is an error.
+/// Starts the tracer, or returns why there is none. Invalid options are an error.
 fn tracer(context: &Context, request: &Request) -> Result<std::result::Result<Tracer, String>> {
     if !request.trace {
         return Ok(Err("not asked for".to_owned()));
@@ -160,7 +163,7 @@ fn span(field: &str, seconds: f64, limits: std::ops::RangeInclusive<f64>) -> Res
         .and_then(|span| u64::try_from(span.as_nanos()).ok())
         .ok_or_else(|| {
             let message = format!(
-                "`{field}` is {seconds}: give seconds from {} to {}",
+                "{field}: expected {} to {} seconds, got {seconds}",
                 limits.start(),
                 limits.end()
             );
@@ -168,7 +171,7 @@ fn span(field: &str, seconds: f64, limits: std::ops::RangeInclusive<f64>) -> Res
         })
 }
 
-/// What goes on.
+/// A running watch.
 struct Watch<'a> {
     request: &'a Request,
     id: Value,
@@ -188,7 +191,7 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// A watch that has begun, and its first blocks.
+    /// Starts a watch and returns its first blocks.
     fn begin(
         context: &Context,
         request: &'a Request,
@@ -204,7 +207,7 @@ impl<'a> Watch<'a> {
             usage,
             mut absent,
         } = sources::open(root, rates, request.process, started_ns, tracer.as_ref().ok())
-            .map_err(|error| Error::io("cannot start", "a thread", &error))?;
+            .map_err(|error| Error::io("start", "a thread", &error))?;
         let (tracer, trace) = match tracer {
             Ok(tracer) => {
                 let told = json!({"kinds": tracer.columns(), "absent": tracer.absent()});
@@ -218,7 +221,7 @@ impl<'a> Watch<'a> {
                 (None, Value::Null)
             }
         };
-        let output = Output::start().map_err(|error| Error::io("cannot start", "a thread", &error))?;
+        let output = Output::start().map_err(|error| Error::io("start", "a thread", &error))?;
         let mut watch = Self {
             request,
             id: context.request.clone(),
@@ -240,12 +243,13 @@ impl<'a> Watch<'a> {
         let head = head(context, request, rates, &absent, &trace, started_ns);
         first.extend(blocks::json_block(Holds::Head, &head));
         let mut out = vec![first];
-        // Before anybody hears that it has begun: what a program that waits for that does comes after these.
+        // Sample before anybody learns that the watch has begun, so that a program that waits for
+        // that comes after these rows.
         watch.take_due(root, now_ns(), false, &mut out);
         Ok((watch, out))
     }
 
-    /// Rows of the groups that are due; of all that are read, where it ends.
+    /// Takes rows of the groups that are due; at the end, of all groups.
     fn take_due(&mut self, root: &Root, now: u64, over: bool, out: &mut Vec<Vec<u8>>) {
         for (number, group) in (0..).zip(&mut self.groups) {
             if group.due_ns <= now || (over && group.is_read()) {
@@ -295,7 +299,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Empties buffers that would be full before their time.
+    /// Empties buffers that are filling up early.
     fn read_events_early(&mut self) {
         let began_cpu_ns = thread_cpu_ns();
         if let Some(tracer) = &mut self.tracer {
@@ -311,7 +315,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// When something is to be read next.
+    /// Returns when the next reading is due.
     fn due_ns(&self) -> u64 {
         let groups = self.groups.iter().map(|group| group.due_ns);
         groups
@@ -326,14 +330,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether the process that is watched has ended.
+    /// Whether the watched process has ended.
     fn is_gone(&self, root: &Root) -> bool {
         self.request
             .process
             .is_some_and(|process| crate::trace::threads(root, process).is_empty())
     }
 
-    /// Events of the tracer, with the names of their threads.
+    /// Collects the tracer's events, with the names of their threads.
     fn collect(&mut self, root: &Root, now: u64) {
         if let Some(triggers) = &self.triggers {
             for passed in triggers.passed() {
@@ -359,7 +363,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Keeps an event until it is handed on; the first ones are shown at once.
+    /// Keeps an event until it is sent; the first ones are also shown live.
     fn hold(&mut self, event: Value) {
         if self.seen_events.len() < SEEN_EVENTS {
             self.seen_events.push(event.clone());
@@ -367,7 +371,7 @@ impl<'a> Watch<'a> {
         self.events.push(event);
     }
 
-    /// What a person wants to see at once.
+    /// Sends what a person wants to see live.
     fn tell(&mut self, now: u64) {
         let find = |name: &String| {
             self.groups
@@ -408,7 +412,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Blocks to the head, several in a line.
+    /// Sends blocks to the head, several per line.
     fn send(&mut self, blocks: &[Vec<u8>]) {
         let mut line: Vec<u8> = Vec::new();
         for (place, block) in blocks.iter().enumerate() {
@@ -446,7 +450,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// `thread` is the one of the frames, and whether the event's is a watched one; None where threads cannot be told apart.
+/// `thread` is the frame thread, and whether the event's thread is watched; None if threads cannot
+/// be told apart.
 fn to_json(
     root: &Root,
     names: &mut Names,
@@ -481,7 +486,7 @@ fn to_json(
     Value::Object(told)
 }
 
-/// Processor time of all threads of this process.
+/// Returns the CPU time of all threads of this process.
 fn process_cpu_ns() -> u64 {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     let part = |value: i64| u64::try_from(value).unwrap_or_default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Disks (partitions left out).
+//! Disks, without partitions.
 
 use serde::Serialize;
 
@@ -42,7 +42,7 @@ fn device(root: &Root, name: String) -> Device {
         model: text(root, &format!("{folder}/device/model")).ok(),
         transport,
         rotational: switch(root, &format!("{folder}/queue/rotational")).ok(),
-        // The kernel counts in units of 512 bytes, whatever the device's sectors.
+        // The kernel counts in units of 512 bytes, whatever the device's sector size.
         size_bytes: count(root, &format!("{folder}/size"))
             .ok()
             .and_then(|sectors| sectors.checked_mul(512)),
@@ -57,8 +57,9 @@ fn device(root: &Root, name: String) -> Device {
     }
 }
 
-/// What carries a device, from the components of its resolved sysfs path. The nearest bus to the processor that
-/// names the kind of the disk decides: a disk behind a USB bridge is `usb`, a SCSI disk of virtio-scsi is `virtio`.
+/// Returns the bus of a device, from the components of its resolved sysfs path. The disk's type is
+/// that of the bus nearest to the CPU: a disk behind a USB bridge is `usb`, a SCSI disk of
+/// virtio-scsi is `virtio`.
 fn transport(way: &[String]) -> Option<&'static str> {
     let any = |prefix: &str| {
         way.iter().any(|part| {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Boot loader, boot id, time since boot.
+//! Boot loader, boot ID, time since boot.
 
 use super::probe::{absent, exists, garbage, seen, text, unknown, Probe};
 use super::{os, virtualisation, Machine, Sink};
 use crate::root::Root;
 
-/// The EFI vendor id under which systemd specifies the variables of a boot loader.
+/// The EFI vendor ID of the boot loader variables that systemd specifies.
 const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
 pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
@@ -37,12 +37,13 @@ fn loader(machine: &Machine) -> Probe<&'static str> {
     match found.as_slice() {
         [name] => Ok(name),
         [] if virtualisation::is_firecracker(machine) => absent("Firecracker loads the kernel itself"),
-        [] => unknown("no boot loader's files or variables (the kernel may have been loaded directly)"),
+        [] => unknown("no files or variables of a boot loader (the kernel may have been loaded directly)"),
         several => unknown(format!("files of several boot loaders: {}", several.join(", "))),
     }
 }
 
-/// What the boot loader or the unified kernel image left in the firmware's variables.
+/// Returns the boot loader that left a variable in the firmware, or `uki` for a unified kernel
+/// image.
 fn by_firmware_variable(root: &Root) -> Option<&'static str> {
     let folder = "/sys/firmware/efi/efivars";
     if let Ok(bytes) = root.read_bytes(&format!("{folder}/LoaderInfo-{VENDOR}")) {
@@ -60,7 +61,7 @@ fn by_firmware_variable(root: &Root) -> Option<&'static str> {
     seen(root, &format!("{folder}/StubInfo-{VENDOR}")).then_some("uki")
 }
 
-/// The text of an EFI variable: four bytes of attributes, then UTF-16.
+/// Decodes the text of an EFI variable: four bytes of attributes, then UTF-16.
 fn variable_text(bytes: &[u8]) -> String {
     let units = bytes
         .get(4..)
@@ -71,7 +72,7 @@ fn variable_text(bytes: &[u8]) -> String {
     String::from_utf16_lossy(&text)
 }
 
-/// Boot loaders whose configuration is on this machine.
+/// Returns the boot loaders whose configuration is on this machine.
 fn by_files(root: &Root) -> Probe<Vec<&'static str>> {
     let signs: [(&str, &[&str]); 3] = [
         ("grub", &["/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"]),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The running kernel's configuration: where it is, its text's hash, its symbols.
+//! The running kernel's configuration: its source, hash and symbols.
 
 use crate::bytes::hexadecimal;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::probe::{list, text, unknown, Probe};
 use crate::root::Root;
 
-/// No configuration is larger; more is not one.
+/// No configuration is larger than this.
 const LIMIT_BYTES: u64 = 8 << 20;
 
 /// A kernel configuration.
@@ -19,14 +19,14 @@ const LIMIT_BYTES: u64 = 8 << 20;
 pub struct KernelConfig {
     /// The file it was read from.
     pub source: String,
-    /// SHA-256 of its (unpacked) text.
+    /// SHA-256 of its uncompressed text.
     pub hash: String,
-    /// Symbols without `CONFIG_`; "is not set" is `n`; texts without their quotes.
+    /// Symbols without `CONFIG_`; "is not set" is `n`; strings without quotes.
     pub symbols: BTreeMap<String, String>,
 }
 
 impl KernelConfig {
-    /// The value of a symbol; one that is not mentioned is `n`, as in the kernel's own makefiles.
+    /// Returns the value of a symbol; a missing symbol is `n`, as in the kernel's own makefiles.
     pub fn get(&self, symbol: &str) -> &str {
         self.symbols.get(symbol).map_or("n", String::as_str)
     }
@@ -37,7 +37,7 @@ impl KernelConfig {
     }
 }
 
-/// Finds the configuration of the running kernel; the first place that holds one wins.
+/// Finds the configuration of the running kernel. The first place that has one wins.
 pub fn find(root: &Root) -> Probe<KernelConfig> {
     let mut refusals = Vec::new();
     let mut sources = vec!["/proc/config.gz".to_owned()];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processor: model, topology, kinds of cores, instruction level, mitigations.
+//! Processor: model, topology, core types, instruction set level, mitigations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::{Machine, Sink};
 use crate::root::Root;
 
 const CPUS: &str = "/sys/devices/system/cpu";
-/// How sources of events that count for processors begin, besides plain `cpu`.
+/// Prefixes of processor event sources, besides plain `cpu`.
 const COUNTERS: [&str; 6] = ["cpu_core", "cpu_atom", "armv8", "armv9", "apple_", "riscv"];
 
 pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
@@ -31,7 +31,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("cpu.counters", || has_counters(root));
 }
 
-/// The distinct values of a key in `/proc/cpuinfo`, in order of appearance.
+/// Returns the distinct values of a key in `/proc/cpuinfo`, in order of appearance.
 fn values<'a>(cpuinfo: &'a str, key: &str) -> Vec<&'a str> {
     let mut found = Vec::new();
     for line in cpuinfo.lines() {
@@ -62,7 +62,7 @@ fn model(cpuinfo: &str) -> Probe<String> {
     }
     match values(cpuinfo, "Hardware").first() {
         Some(hardware) => Ok((*hardware).to_owned()),
-        None => unknown("/proc/cpuinfo names no model"),
+        None => unknown("/proc/cpuinfo lists no model"),
     }
 }
 
@@ -80,11 +80,11 @@ fn vendor(cpuinfo: &str) -> Probe<String> {
     }
     match arm_cores(cpuinfo).first() {
         Some((implementer, _)) => Ok(arm_vendor(*implementer)),
-        None => unknown("/proc/cpuinfo names no vendor"),
+        None => unknown("/proc/cpuinfo lists no vendor"),
     }
 }
 
-/// Distinct (implementer, part) pairs of an ARM `/proc/cpuinfo`.
+/// Returns the distinct (implementer, part) pairs of an ARM `/proc/cpuinfo`.
 fn arm_cores(cpuinfo: &str) -> Vec<(u32, u32)> {
     let mut cores = Vec::new();
     let mut implementer = None;
@@ -104,7 +104,8 @@ fn arm_cores(cpuinfo: &str) -> Vec<(u32, u32)> {
     cores
 }
 
-/// Names of the Main ID Register's implementer codes (Arm Architecture Reference Manual, `MIDR_EL1`).
+/// Returns the name of an implementer code in the Main ID Register (Arm Architecture Reference
+/// Manual, `MIDR_EL1`).
 fn arm_vendor(implementer: u32) -> String {
     let name = match implementer {
         0x41 => "ARM",
@@ -153,7 +154,8 @@ fn arm_name(implementer: u32, part: u32) -> String {
     name.to_owned()
 }
 
-/// The machine's architecture: `/proc/sys/kernel/arch` (kernels that have it), else uname.
+/// Returns the machine's architecture: from `/proc/sys/kernel/arch` on kernels that have it,
+/// otherwise from uname.
 fn architecture(root: &Root) -> Probe<String> {
     const PATH: &str = "/proc/sys/kernel/arch";
     let is_name = |name: &str| {
@@ -167,7 +169,8 @@ fn architecture(root: &Root) -> Probe<String> {
     }
 }
 
-/// The flags that each x86-64 level adds, in the kernel's spelling (x86-64 psABI, "Micro-Architecture Levels").
+/// The flags that each x86-64 level adds, in the kernel's spelling (x86-64 psABI,
+/// "Micro-Architecture Levels").
 const LEVELS: [&[&str]; 4] = [
     &[
         "lm", "cmov", "cx8", "fpu", "fxsr", "mmx", "syscall", "sse", "sse2",
@@ -192,7 +195,7 @@ fn level(architecture: &str, cpuinfo: &str) -> Probe<usize> {
         .take_while(|level| level.iter().all(|flag| flags.contains(flag)))
         .count()
     {
-        0 => unknown("the flags of /proc/cpuinfo do not make up level 1"),
+        0 => unknown("the flags in /proc/cpuinfo do not reach level 1"),
         level => Ok(level),
     }
 }
@@ -211,7 +214,8 @@ fn online(machine: &Machine) -> Probe<Vec<u32>> {
     })
 }
 
-/// How many groups the online CPUs fall into by a file of their topology; else by a key of `/proc/cpuinfo`.
+/// Counts the groups of online CPUs by a topology file, or by a key of `/proc/cpuinfo` if that
+/// fails.
 fn groups(machine: &Machine, file: &str, key: &str) -> Probe<usize> {
     let mut seen = BTreeSet::new();
     let mut missed = None;
@@ -238,7 +242,7 @@ fn groups(machine: &Machine, file: &str, key: &str) -> Probe<usize> {
     }
 }
 
-/// Distinct (package, value of `key`) pairs of `/proc/cpuinfo`.
+/// Counts the distinct (package, value of `key`) pairs in `/proc/cpuinfo`.
 fn cpuinfo_groups(cpuinfo: &str, key: &str) -> usize {
     let of = |section: &str, key: &str| values(section, key).first().map(|value| (*value).to_owned());
     let groups: BTreeSet<_> = cpuinfo
@@ -255,7 +259,7 @@ fn simultaneous_threads(machine: &Machine) -> Probe<bool> {
     })
 }
 
-/// Logical CPUs by kind of core.
+/// Logical CPUs by core type.
 #[derive(Debug, PartialEq)]
 struct Kinds {
     performance: Vec<u32>,
@@ -289,13 +293,13 @@ fn kinds(machine: &Machine) -> Probe<Kinds> {
         }
     }
     if readable {
-        return absent("all cores are of one kind");
+        return absent("all cores have the same type");
     }
-    unknown("the kernel shows neither core types, capacities nor frequencies")
+    unknown("the kernel shows no core types, capacities or frequencies")
 }
 
-/// Splits CPUs by strength. Single cores of one kind that clock some percent higher are not another kind:
-/// the weakest must be below 80 % of the strongest, and what is within 10 % of the weakest belongs to it.
+/// Splits CPUs by strength. A few cores that clock slightly higher are not another type: the
+/// weakest must be below 80 % of the strongest, and cores within 10 % of the weakest belong to it.
 fn split(values: &[(u32, i64)]) -> Option<Kinds> {
     let weakest = values.iter().map(|value| value.1).min()?;
     let strongest = values.iter().map(|value| value.1).max()?;
@@ -321,7 +325,7 @@ fn microcode(machine: &Machine) -> Probe<String> {
     }
 }
 
-/// Whether the processor's performance counters are here: guests often have none.
+/// Whether the processor's performance counters are available; guests often have none.
 fn has_counters(root: &Root) -> Probe<bool> {
     let units = list(root, "/sys/bus/event_source/devices")?;
     Ok(units

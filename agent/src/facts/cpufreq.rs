@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clock and idle-state drivers of the processor.
+//! The processor's frequency and idle drivers.
 
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("cpuidle.driver", || idle_driver(root));
 }
 
-/// Names of the policies; at least one.
+/// Returns the names of the policies; at least one.
 fn policies(root: &Root) -> Probe<Vec<String>> {
     let mut names = list(root, FOLDER)?;
     names.retain(|name| name.starts_with("policy"));
@@ -36,7 +36,7 @@ fn policies(root: &Root) -> Probe<Vec<String>> {
     Ok(names)
 }
 
-/// A file of the first policy.
+/// Reads a file of the first policy.
 fn first(root: &Root, file: &str) -> Probe<String> {
     let names = policies(root)?;
     text(root, &format!("{FOLDER}/{}/{file}", names[0]))
@@ -53,7 +53,7 @@ fn boost(root: &Root) -> Probe<bool> {
     }
 }
 
-/// A cpufreq policy. The clocks are those of the hardware, not the limits set.
+/// A cpufreq policy. The frequencies are the hardware's, not the configured limits.
 #[derive(Debug, Serialize)]
 struct Policy {
     name: String,

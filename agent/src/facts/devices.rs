@@ -12,7 +12,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("net.interfaces", || interfaces(machine.root));
 }
 
-/// A graphics card: `name` is the kernel's (`card0`).
+/// A graphics card; `name` is the kernel's, such as `card0`.
 #[derive(Debug, Serialize)]
 struct Card {
     name: String,
@@ -37,7 +37,7 @@ fn cards(root: &Root) -> Probe<Vec<Card>> {
         .collect())
 }
 
-/// Names of PCI vendor ids; the id itself where it is none of the usual.
+/// Returns the name of a PCI vendor ID, or the ID itself if it is not a common one.
 fn vendor(id: &str) -> String {
     let name = match id {
         "0x1002" | "0x1022" => "AMD",
@@ -80,7 +80,7 @@ fn interfaces(root: &Root) -> Probe<Vec<Interface>> {
             };
             Interface {
                 driver: link_name(root, &format!("{folder}/device/driver")).ok(),
-                // Down or without a speed: the kernel says EINVAL, or -1.
+                // For an interface that is down or has no speed, the kernel returns EINVAL or -1.
                 speed_mbit: number(root, &format!("{folder}/speed"))
                     .ok()
                     .filter(|speed| *speed > 0),

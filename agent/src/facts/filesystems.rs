@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Mounted file systems that lie on disks, and what is below them.
+//! Mounted file systems on disks, and the devices below them.
 
 use serde::Serialize;
 
@@ -8,13 +8,13 @@ use super::probe::{link_name, list, resolve, seen, text};
 use super::{Machine, Sink};
 use crate::root::Root;
 
-/// Stacks are a few layers deep; a loop in a damaged tree ends here.
+/// Stacks have only a few layers; this ends a loop in a damaged tree.
 const MOST_LAYERS: usize = 32;
 
-/// File systems over several devices: their mounts carry an anonymous device number.
+/// File systems over several devices, whose mounts have an anonymous device number.
 const POOLED: [&str; 4] = ["btrfs", "zfs", "bcachefs", "ubifs"];
 
-/// Read-only images: on a device, but not a disk's content.
+/// Read-only images: on a device, but not the content of a disk.
 const IMAGES: [&str; 4] = ["squashfs", "erofs", "iso9660", "cramfs"];
 
 pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
@@ -27,7 +27,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     });
 }
 
-/// A mounted file system. Sizes in bytes, as statvfs counts them.
+/// A mounted file system. Sizes are in bytes, from statvfs.
 #[derive(Debug, Serialize)]
 struct FileSystem {
     mount: String,
@@ -39,14 +39,14 @@ struct FileSystem {
     stack: Vec<Layer>,
 }
 
-/// One block device below a file system, the uppermost first.
+/// A block device below a file system, topmost first.
 #[derive(Debug, PartialEq, Serialize)]
 struct Layer {
     name: String,
     kind: &'static str,
 }
 
-/// Mounts of disks and the root; files that a container has mounted one by one are left out.
+/// Selects mounts of disks, and the root. Single files mounted into a container are left out.
 fn is_wanted(root: &Root, mount: &Mount) -> bool {
     if mount.point == "/" {
         return true;
@@ -68,7 +68,8 @@ fn describe(root: &Root, mount: &Mount) -> FileSystem {
     }
 }
 
-/// Size and use of the real machine's file systems. Those served by a process (fuse) are not asked: it may hang.
+/// Returns size and use of a file system, on the real machine only. File systems served by a
+/// process (FUSE) are skipped, because that may hang.
 fn usage(root: &Root, mount: &Mount) -> Option<(u64, u64)> {
     if !root.is_real() || mount.kind.starts_with("fuse") {
         return None;
@@ -97,7 +98,7 @@ fn stack(root: &Root, mount: &Mount) -> Vec<Layer> {
     layers
 }
 
-/// The block device that a file system says it is on.
+/// Returns the block device of a file system.
 fn device_name(root: &Root, mount: &Mount) -> Option<String> {
     if !mount.device.starts_with("0:") {
         if let Ok(name) = link_name(root, &format!("/sys/dev/block/{}", mount.device)) {
@@ -113,7 +114,7 @@ fn device_name(root: &Root, mount: &Mount) -> Option<String> {
         .or_else(|| Some(name.to_owned()).filter(is_block))
 }
 
-/// The devices that a device is made of: its slaves, or the disk of a partition.
+/// Returns the devices below a device: its slaves, or the disk of a partition.
 fn below(root: &Root, name: &str) -> Vec<String> {
     let folder = format!("/sys/class/block/{name}");
     if seen(root, &format!("{folder}/partition")) {

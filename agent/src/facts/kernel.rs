@@ -36,15 +36,16 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
 
 const NOTES: &str = "/sys/kernel/notes";
 
-/// What the linker made of the whole image: two builds differ in it wherever their bytes do.
+/// Returns the linker's hash of the whole image, which differs between any two builds whose bytes
+/// differ.
 fn build_id(root: &Root) -> Probe<String> {
     let notes = root
         .read_bytes(NOTES)
         .map_err(|error| Miss::from_io(root, NOTES, &error))?;
-    gnu_build_id(&notes).map_or_else(|| unknown(format!("{NOTES} holds none")), Ok)
+    gnu_build_id(&notes).map_or_else(|| unknown(format!("{NOTES} has no build ID")), Ok)
 }
 
-/// The note of the name `GNU` and of the type 3 among ELF notes, each field of them padded to four bytes.
+/// Finds the ELF note with the name `GNU` and type 3. Fields are padded to four bytes.
 fn gnu_build_id(mut notes: &[u8]) -> Option<String> {
     const BUILD_ID: usize = 3;
     while let Some((header, rest)) = notes.split_at_checked(12) {
@@ -65,7 +66,8 @@ fn gnu_build_id(mut notes: &[u8]) -> Option<String> {
 
 const MODELS: [&str; 4] = ["none", "voluntary", "full", "lazy"];
 
-/// The preemption model in force: as debugfs says; else as the command line or the configuration chose it.
+/// Returns the preemption model in force: from debugfs, otherwise from the command line or the
+/// configuration.
 fn preemption(machine: &Machine) -> Probe<String> {
     let version = text(machine.root, "/proc/sys/kernel/version").unwrap_or_default();
     let says = |word: &str| version.split_whitespace().any(|found| found == word);
@@ -98,12 +100,12 @@ fn preemption(machine: &Machine) -> Probe<String> {
             ];
             let chosen = symbols.iter().find(|(symbol, _)| config.is_on(symbol));
             chosen.map_or_else(
-                || unknown("the configuration names no preemption model"),
+                || unknown("the configuration selects no preemption model"),
                 |(_, model)| Ok((*model).to_owned()),
             )
         }
         Err(_) if dynamic => {
-            unknown("PREEMPT_DYNAMIC, and neither debugfs, command line nor configuration says which")
+            unknown("PREEMPT_DYNAMIC, but neither debugfs, command line nor configuration shows the model")
         }
         Err(_) if says("PREEMPT_LAZY") => Ok("lazy".to_owned()),
         Err(_) if says("PREEMPT") => Ok("full".to_owned()),
@@ -111,7 +113,8 @@ fn preemption(machine: &Machine) -> Probe<String> {
     }
 }
 
-/// Letters of the taint flags, bit by bit (the kernel's Documentation/admin-guide/tainted-kernels.rst).
+/// Letters of the taint flags, bit by bit (the kernel's
+/// Documentation/admin-guide/tainted-kernels.rst).
 const TAINTS: &str = "PFSRMBUDAWCIOELKXTNJ";
 
 fn taints(flags: u64) -> Vec<String> {

@@ -22,7 +22,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("zram.devices", || zram_devices(root));
 }
 
-/// A line of `/proc/meminfo`, in bytes.
+/// Returns a value of `/proc/meminfo` in bytes.
 fn meminfo(root: &Root, key: &str) -> Probe<u64> {
     let text = text(root, "/proc/meminfo")?;
     match labelled_kib(&text, key) {
@@ -34,7 +34,7 @@ fn meminfo(root: &Root, key: &str) -> Probe<u64> {
     }
 }
 
-/// `KEY:   123 kB` in bytes.
+/// Converts `KEY:   123 kB` to bytes.
 fn labelled_kib(text: &str, key: &str) -> Option<u64> {
     let value = text
         .lines()
@@ -59,7 +59,7 @@ fn numa_nodes(root: &Root) -> Probe<usize> {
     }
 }
 
-/// A populated zone of memory. Sizes in base pages.
+/// A populated memory zone. Sizes are in base pages.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Zone {
     node: u32,
@@ -71,7 +71,7 @@ struct Zone {
     high_pages: Option<u64>,
 }
 
-/// The zones of `/proc/zoneinfo` that hold memory.
+/// Returns the zones of `/proc/zoneinfo` that contain memory.
 fn zones(text: &str) -> Probe<Vec<Zone>> {
     let mut zones: Vec<Zone> = Vec::new();
     for line in text.lines() {
@@ -105,7 +105,7 @@ fn zones(text: &str) -> Probe<Vec<Zone>> {
     }
     zones.retain(|zone| zone.managed_pages != Some(0));
     if zones.is_empty() {
-        return unknown("/proc/zoneinfo describes no zone that holds memory");
+        return unknown("/proc/zoneinfo lists no zone with memory");
     }
     Ok(zones)
 }
@@ -121,7 +121,7 @@ fn page_bytes(root: &Root) -> Probe<u64> {
     }
 }
 
-/// A swap area in use.
+/// An active swap area.
 #[derive(Debug, PartialEq, Serialize)]
 struct SwapArea {
     name: String,

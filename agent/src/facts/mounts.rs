@@ -4,22 +4,22 @@
 use super::probe::{text, unescape, unknown, Probe};
 use crate::root::Root;
 
-/// One line of `/proc/self/mountinfo`.
+/// A line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// Device numbers, `major:minor`.
     pub device: String,
-    /// Where it is mounted.
+    /// Mount point.
     pub point: String,
-    /// Type of file system.
+    /// File system type.
     pub kind: String,
-    /// What is mounted, as given to mount.
+    /// Source, as given to mount.
     pub source: String,
-    /// Options of the mount, then of the file system, each once.
+    /// Options of the mount and of the file system, without duplicates.
     pub options: Vec<String>,
 }
 
-/// Reads the mount table of this session.
+/// Reads this session's mount table.
 pub fn read(root: &Root) -> Probe<Vec<Mount>> {
     const PATH: &str = "/proc/self/mountinfo";
     let text = text(root, PATH)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `NVMe` controllers and their power states.
 //!
-//! Offsets are those of the Identify Controller data structure and of the Power State Descriptor in the
-//! NVM Express Base Specification 2.0, figures 275 and 276.
+//! Offsets are those of the Identify Controller data structure and of the Power State Descriptor in
+//! the NVM Express Base Specification 2.0, figures 275 and 276.
 
 use std::fs::File;
 
@@ -25,22 +25,23 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("nvme.controllers", || controllers(machine.root));
 }
 
-/// A power state that a controller offers. What the controller does not report is None.
+/// A power state of a controller. Values that the controller doesn't report are None.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PowerState {
     /// Number of the state; 0 is full power.
     pub id: usize,
-    /// Most power drawn, in microwatts.
+    /// Maximum power in microwatts.
     pub maximum_power_uw: Option<u64>,
     /// Time to enter the state, in microseconds.
     pub entry_latency_us: Option<u32>,
     /// Time to leave the state, in microseconds.
     pub exit_latency_us: Option<u32>,
-    /// Whether the controller carries out commands in this state.
+    /// Whether the controller executes commands in this state.
     pub operational: bool,
 }
 
-/// The power states in an Identify Controller data structure; None when it is cut short or counts more than there can be.
+/// Parses the power states in an Identify Controller data structure; None if it is truncated or has
+/// an impossible count.
 #[must_use]
 pub fn power_states(identify: &[u8]) -> Option<Vec<PowerState>> {
     // Number of Power States Support (NPSS) is zero-based.
@@ -53,7 +54,8 @@ pub fn power_states(identify: &[u8]) -> Option<Vec<PowerState>> {
         .collect()
 }
 
-/// Whether a controller can change power states by itself (APSTA in its Identify Controller data structure).
+/// Whether a controller can change power states on its own (APSTA in its Identify Controller data
+/// structure).
 #[must_use]
 pub fn can_change_by_itself(identify: &[u8]) -> Option<bool> {
     Some(identify.get(AUTONOMOUS_AT)? & 1 == 1)
@@ -102,7 +104,7 @@ fn controllers(root: &Root) -> Probe<Vec<Controller>> {
                 .as_ref()
                 .and_then(|device| sys::nvme_identify_controller(device).ok());
             let cannot = identify.as_deref().and_then(can_change_by_itself) == Some(false);
-            // A tolerance of 0 makes the driver switch autonomous transitions off.
+            // A tolerance of 0 makes the driver disable autonomous transitions.
             let off = cannot || tolerance.as_deref() == Some("0");
             Controller {
                 model: read("model"),
@@ -117,7 +119,8 @@ fn controllers(root: &Root) -> Probe<Vec<Controller>> {
         .collect())
 }
 
-/// Power states of the controllers by the block device that each serves: what a request may find asleep.
+/// Returns the power states of the controllers by block device, to tell which requests may find a
+/// controller asleep.
 #[must_use]
 pub fn sleepers(root: &Root) -> serde_json::Map<String, Value> {
     let mut found = serde_json::Map::new();
@@ -134,7 +137,8 @@ pub fn sleepers(root: &Root) -> serde_json::Map<String, Value> {
     found
 }
 
-/// `nvme0n1`, and the same where several paths lead to it: `nvme0c1n1`. None of what is no namespace.
+/// Returns the block device of `nvme0n1`, or of `nvme0c1n1` if several paths lead to it; None for
+/// other names.
 fn namespace(name: &str) -> Option<String> {
     let rest = name.strip_prefix("nvme")?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -143,7 +147,7 @@ fn namespace(name: &str) -> Option<String> {
     (digits(instance) && digits(path) && digits(number)).then(|| format!("nvme{instance}n{number}"))
 }
 
-/// The controller's own device: of the real machine, and only when this session may open it.
+/// Opens the controller's own device, on the real machine only, and if this session may.
 fn open(root: &Root, name: &str) -> Option<File> {
     if !root.is_real() {
         return None;
@@ -151,7 +155,7 @@ fn open(root: &Root, name: &str) -> Option<File> {
     File::open(root.path(&format!("/dev/{name}"))).ok()
 }
 
-/// `pm_qos_latency_tolerance_us` holds a number or `auto` or `any`.
+/// Converts `pm_qos_latency_tolerance_us`, which is a number, `auto` or `any`.
 fn number_or_word(text: String) -> Value {
     text.parse::<u64>().map_or(Value::from(text), Value::from)
 }
@@ -161,7 +165,8 @@ mod tests {
     use super::*;
     use crate::sys::IDENTIFY_BYTES;
 
-    /// A drive as the specification lays it out: three operational states and two idle ones.
+    /// Returns a drive in the layout of the specification, with three operational states and two
+    /// idle ones.
     fn drive() -> Vec<u8> {
         let mut identify = vec![0; IDENTIFY_BYTES];
         identify[263] = 4;

@@ -11,7 +11,7 @@ use crate::root::Root;
 
 const BUILD_PROPERTIES: &str = "/system/build.prop";
 const MACHINE_ID: &str = "/etc/machine-id";
-/// What systemd's number of a machine is hashed with: the number itself is confidential.
+/// Hashed together with systemd's machine ID, because the ID itself is confidential.
 const HASHED_WITH: &[u8] = b"ktrial machine ";
 const KEPT_BYTES: usize = 8;
 
@@ -44,7 +44,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("os.machine", || machine_hash(machine));
 }
 
-/// What tells this installation from others, and from which nobody learns its number.
+/// Returns a hash that identifies this installation without revealing its machine ID.
 fn machine_hash(machine: &Machine) -> Probe<String> {
     let number = text(machine.root, MACHINE_ID)?;
     if container(machine)? != "none" {
@@ -52,7 +52,7 @@ fn machine_hash(machine: &Machine) -> Probe<String> {
     }
     let number = number.trim();
     if number.len() != 32 || !number.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return unknown(format!("{MACHINE_ID} holds no number of a machine yet"));
+        return unknown(format!("{MACHINE_ID} has no machine ID yet"));
     }
     let digest = Sha256::new()
         .chain_update(HASHED_WITH)
@@ -66,7 +66,7 @@ pub(super) fn is_android(root: &Root) -> Probe<bool> {
     exists(root, BUILD_PROPERTIES)
 }
 
-/// The first of the keys that os-release has.
+/// Returns the value of the first key that os-release has.
 fn release(root: &Root, keys: &[&str]) -> Probe<String> {
     let text = match text(root, "/etc/os-release") {
         Err(Miss::Absent(_)) => text(root, "/usr/lib/os-release")?,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Power source, battery, heat.
+//! Power source, battery, temperatures.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("thermal.zones", || zones(root));
 }
 
-/// Supplies of the machine itself, with their types; those of mice and headsets are left out.
+/// Returns the machine's power supplies and their types, without those of mice and headsets.
 pub(crate) fn supplies(root: &Root) -> Probe<Vec<(String, String)>> {
     let names = list(root, SUPPLIES)?.into_iter();
     let ours = names
@@ -34,7 +34,7 @@ fn source(root: &Root) -> Probe<&'static str> {
         .map(|(name, _)| name.as_str())
         .collect();
     if batteries.is_empty() {
-        // Without a battery nothing else can feed it.
+        // Without a battery nothing else can power it.
         return Ok("mains");
     }
     let online = |name: &str| number(root, &format!("{SUPPLIES}/{name}/online")).ok();
@@ -60,10 +60,10 @@ fn source(root: &Root) -> Probe<&'static str> {
     if !mains.is_empty() && mains.iter().all(|online| *online == Some(0)) {
         return Ok("battery");
     }
-    unknown("no supply says whether it is in use")
+    unknown("no power supply shows whether it is in use")
 }
 
-/// Charge of the machine's batteries, in percent; the mean of several.
+/// Returns the charge of the machine's batteries in percent; the mean if there are several.
 fn level(root: &Root) -> Probe<u64> {
     let supplies = supplies(root)?;
     let mut levels = Vec::new();
@@ -72,7 +72,7 @@ fn level(root: &Root) -> Probe<u64> {
         let path = format!("{SUPPLIES}/{name}/capacity");
         match count(root, &path) {
             Ok(percent) if percent <= 100 => levels.push(percent),
-            Ok(percent) => missed = Some(format!("{path} says {percent} %")),
+            Ok(percent) => missed = Some(format!("{path}: impossible value {percent} %")),
             Err(miss) => missed = Some(miss.why().to_owned()),
         }
     }
@@ -83,7 +83,7 @@ fn level(root: &Root) -> Probe<u64> {
     }
 }
 
-/// A thermal zone; a sensor that lies or does not answer has no temperature.
+/// A thermal zone. A faulty sensor has no temperature.
 #[derive(Debug, Serialize)]
 struct Zone {
     name: String,
@@ -107,8 +107,8 @@ fn zones(root: &Root) -> Probe<Vec<Zone>> {
         .collect())
 }
 
-/// Thousandths of a degree as degrees. Exactly 0 and 255 degrees, and what no running machine has, are a sensor's
-/// way to say nothing.
+/// Converts thousandths of a degree. Sensors without a reading show exactly 0 or 255 degrees, or an
+/// impossible temperature.
 fn temperature(thousandths: i64) -> Option<f64> {
     let is_lie = thousandths == 0 || !(-40_000..=200_000).contains(&thousandths);
     i32::try_from(thousandths)

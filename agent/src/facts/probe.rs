@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading with three outcomes: a value, known not to exist, could not tell.
+//! Probes with three outcomes: a value, known to be absent, or unknown.
 
 use std::fs;
 use std::io;
@@ -10,15 +10,15 @@ use serde_json::Value;
 
 use crate::root::Root;
 
-/// One fact about a machine, as `docs/formats.md` writes it.
+/// A fact about a machine, as described in `docs/formats.md`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fact {
-    /// What was found.
+    /// The value.
     Value(Value),
     /// Known not to exist here, and why.
     Absent(String),
-    /// Could not tell, and why.
+    /// Unknown, and why.
     Unknown(String),
 }
 
@@ -27,47 +27,46 @@ pub enum Fact {
 pub enum Miss {
     /// Known not to exist here.
     Absent(String),
-    /// Could not tell.
+    /// Unknown.
     Unknown(String),
 }
 
 /// A value, or why there is none.
 pub type Probe<T> = Result<T, Miss>;
 
-/// A miss that knows that the thing does not exist.
+/// Returns a miss for something known not to exist.
 pub fn absent<T>(why: impl Into<String>) -> Probe<T> {
     Err(Miss::Absent(why.into()))
 }
 
-/// A miss that could not tell.
+/// Returns a miss for something unknown.
 pub fn unknown<T>(why: impl Into<String>) -> Probe<T> {
     Err(Miss::Unknown(why.into()))
 }
 
 impl Miss {
-    /// What a failed open or read of `path` says about the thing behind it. A missing file means that there is no
-    /// such thing, unless the whole tree that it would be in is missing.
+    /// Interprets a failed open or read of `path`. A missing file means that the thing does not
+    /// exist, unless the whole tree is missing.
     pub fn from_io(root: &Root, path: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => match missing_tree(root, path) {
                 Some(tree) => Self::Unknown(format!("no {path}: nothing is mounted on {tree}")),
                 None => Self::Absent(format!("no {path}")),
             },
-            io::ErrorKind::PermissionDenied => {
-                Self::Unknown(format!("{path} may not be read by this session"))
-            }
-            _ => Self::Unknown(format!("{path} cannot be read: {error}")),
+            io::ErrorKind::PermissionDenied => Self::Unknown(format!("this session may not read {path}")),
+            _ => Self::Unknown(format!("cannot read {path}: {error}")),
         }
     }
 
-    /// The reason, without its kind.
+    /// Returns the reason.
     pub fn why(&self) -> &str {
         match self {
             Self::Absent(why) | Self::Unknown(why) => why,
         }
     }
 
-    /// The same reason, where a missing file does not mean that the thing is missing.
+    /// Turns the miss into an unknown, for cases in which a missing file doesn't mean that the
+    /// thing is missing.
     pub fn into_unknown(self) -> Self {
         match self {
             Self::Absent(why) | Self::Unknown(why) => Self::Unknown(why),
@@ -75,7 +74,7 @@ impl Miss {
     }
 }
 
-/// The kernel's tree that `path` lies in, when it is empty or not there.
+/// Returns the kernel's tree of `path` if it is empty or missing.
 fn missing_tree(root: &Root, path: &str) -> Option<&'static str> {
     let tree = ["/proc", "/sys"]
         .into_iter()
@@ -97,7 +96,8 @@ impl<T: Serialize> From<Probe<T>> for Fact {
     }
 }
 
-/// A file's text, trimmed. An empty file is an unknown: kernel files say something or do not exist.
+/// Reads a file's text, trimmed. An empty file is unknown: kernel files have content or don't
+/// exist.
 pub fn text(root: &Root, path: &str) -> Probe<String> {
     let text = root
         .read_text(path)
@@ -108,7 +108,7 @@ pub fn text(root: &Root, path: &str) -> Probe<String> {
     Ok(text)
 }
 
-/// A file's number (decimal or 0x).
+/// Reads a number (decimal or 0x).
 pub fn number(root: &Root, path: &str) -> Probe<i64> {
     let text = text(root, path)?;
     let parsed = match text.strip_prefix("0x") {
@@ -118,13 +118,13 @@ pub fn number(root: &Root, path: &str) -> Probe<i64> {
     parsed.ok_or_else(|| garbage(path, "a number", &text))
 }
 
-/// A file's count: a number that cannot be negative.
+/// Reads a number that cannot be negative.
 pub fn count(root: &Root, path: &str) -> Probe<u64> {
     let value = number(root, path)?;
     u64::try_from(value).map_err(|_| garbage(path, "a count", &value.to_string()))
 }
 
-/// A file's switch: 1/0, Y/N, on/off, enabled/disabled.
+/// Reads a switch: 1/0, Y/N, on/off, enabled/disabled.
 pub fn switch(root: &Root, path: &str) -> Probe<bool> {
     let text = text(root, path)?;
     match text.as_str() {
@@ -134,13 +134,13 @@ pub fn switch(root: &Root, path: &str) -> Probe<bool> {
     }
 }
 
-/// The bracketed word of a file such as `none [mq-deadline] bfq`, and all the words offered.
+/// Reads a choice such as `none [mq-deadline] bfq`: the word in brackets, and all words.
 pub fn choice(root: &Root, path: &str) -> Probe<(String, Vec<String>)> {
     let text = text(root, path)?;
     parse_choice(&text, '[', ']').ok_or_else(|| garbage(path, "a choice with one word in brackets", &text))
 }
 
-/// [`choice`] of a text, with any pair of brackets.
+/// Parses a [`choice`] with any pair of brackets.
 pub fn parse_choice(text: &str, open: char, close: char) -> Option<(String, Vec<String>)> {
     let mut chosen = None;
     let mut offered = Vec::new();
@@ -154,13 +154,13 @@ pub fn parse_choice(text: &str, open: char, close: char) -> Option<(String, Vec<
     chosen.map(|chosen| (chosen, offered))
 }
 
-/// CPUs of a list such as `0-3,8`, in order; at most 8192 of them.
+/// Reads a list of CPUs such as `0-3,8`, in order; at most 8192.
 pub fn cpu_list(root: &Root, path: &str) -> Probe<Vec<u32>> {
     let text = text(root, path)?;
     parse_cpu_list(&text).ok_or_else(|| garbage(path, "a list of CPUs", &text))
 }
 
-/// [`cpu_list`] of a text.
+/// Parses a [`cpu_list`].
 pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.split([',', ' ', '\n']).filter(|part| !part.is_empty()) {
@@ -176,7 +176,7 @@ pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// Names in a folder, with the numbers in them in numeric order.
+/// Lists the names in a folder, in numeric order.
 pub fn list(root: &Root, path: &str) -> Probe<Vec<String>> {
     let mut names = root
         .list(path)
@@ -185,7 +185,7 @@ pub fn list(root: &Root, path: &str) -> Probe<Vec<String>> {
     Ok(names)
 }
 
-/// A sort key under which `policy2` comes before `policy10`.
+/// Returns a sort key that puts `policy2` before `policy10`.
 fn numeric_key(name: &str) -> (String, u64) {
     let digits_at = name
         .trim_end_matches(|letter: char| letter.is_ascii_digit())
@@ -196,7 +196,7 @@ fn numeric_key(name: &str) -> (String, u64) {
     )
 }
 
-/// Whether something is at the path (links are followed).
+/// Whether something exists at the path, following links.
 pub fn exists(root: &Root, path: &str) -> Probe<bool> {
     match fs::metadata(root.path(path)) {
         Ok(_) => Ok(true),
@@ -207,26 +207,26 @@ pub fn exists(root: &Root, path: &str) -> Probe<bool> {
     }
 }
 
-/// Whether something is surely at the path, where "cannot tell" counts as no.
+/// Whether something certainly exists at the path; unknown counts as no.
 pub fn seen(root: &Root, path: &str) -> bool {
     exists(root, path) == Ok(true)
 }
 
-/// The last component of what a symbolic link points to (a device's driver, for example).
+/// Returns the last component of a symbolic link's target, such as a device's driver.
 pub fn link_name(root: &Root, path: &str) -> Probe<String> {
     let target = link(root, path)?;
     match target.file_name().and_then(|name| name.to_str()) {
         Some(name) => Ok(name.to_owned()),
-        None => unknown(format!("{path} points to nothing that has a name")),
+        None => unknown(format!("{path} is a link to a path without a name")),
     }
 }
 
-/// What a symbolic link says.
+/// Reads a symbolic link.
 pub fn link(root: &Root, path: &str) -> Probe<PathBuf> {
     fs::read_link(root.path(path)).map_err(|error| Miss::from_io(root, path, &error))
 }
 
-/// Where a path leads with every link followed, as components below the root.
+/// Resolves all links of a path, and returns its components below the root.
 pub fn resolve(root: &Root, path: &str) -> Probe<Vec<String>> {
     let to_miss = |error: io::Error| Miss::from_io(root, path, &error);
     let base = fs::canonicalize(root.base()).map_err(to_miss)?;
@@ -238,7 +238,7 @@ pub fn resolve(root: &Root, path: &str) -> Probe<Vec<String>> {
         .collect())
 }
 
-/// A miss for a file whose content is not of the wanted form.
+/// Returns a miss for a file with unexpected content.
 pub fn garbage(path: &str, wanted: &str, found: &str) -> Miss {
     let mut shown: String = found.chars().take(40).collect();
     if shown.len() < found.len() {
@@ -247,7 +247,7 @@ pub fn garbage(path: &str, wanted: &str, found: &str) -> Miss {
     Miss::Unknown(format!("{path} is not {wanted}: {shown:?}"))
 }
 
-/// The value of `KEY=value` lines (os-release, build.prop), unquoted.
+/// Returns the unquoted value of a `KEY=value` line (os-release, build.prop).
 pub fn assignment(text: &str, key: &str) -> Option<String> {
     let line = text
         .lines()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Services that tune the machine while it runs.
+//! Services that tune the running machine.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::probe::{seen, Miss, Probe};
 use super::{Machine, Sink};
 use crate::root::Root;
 
-/// Process names as the kernel keeps them: 15 bytes.
+/// Length of process names in the kernel: 15 bytes.
 const NAME_BYTES: usize = 15;
 
 const SERVICES: [&str; 17] = [
@@ -43,20 +43,20 @@ fn active(root: &Root) -> Probe<BTreeSet<String>> {
         .iter()
         .filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
     {
-        // A process may end while it is looked at.
+        // A process may end meanwhile.
         let Ok(name) = root.read_text(&format!("/proc/{process}/comm")) else {
             continue;
         };
         found.extend(service(&name));
     }
-    // TLP sets and leaves; its mark stays until the next boot.
+    // TLP applies its settings and exits; its mark stays until the next boot.
     if seen(root, "/run/tlp/last_pwr") {
         found.insert("tlp".to_owned());
     }
     Ok(found)
 }
 
-/// The service that a process name stands for.
+/// Returns the service with this process name.
 fn service(name: &str) -> Option<String> {
     if name.starts_with("scx_") {
         return Some(name.to_owned());

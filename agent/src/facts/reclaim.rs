@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory management switches, pressure, groups, and what of the kernel's insides can be read.
+//! Memory management switches, pressure, control groups, and access to kernel internals.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("mglru.enabled", || {
         Ok(number(root, "/sys/kernel/mm/lru_gen/enabled")? & 1 == 1)
     });
-    // 2 unmerges and stops.
+    // 2 means unmerge and stop.
     sink.add("ksm.running", || Ok(number(root, "/sys/kernel/mm/ksm/run")? == 1));
     sink.add("zswap.enabled", || {
         switch(root, "/sys/module/zswap/parameters/enabled")
@@ -33,7 +33,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("tracing.debugfs", || Ok(debugfs(root)));
 }
 
-/// A kernel booted with `psi=0` has the files and refuses to read them.
+/// A kernel booted with `psi=0` has the files but refuses to read them.
 fn pressure(root: &Root) -> Probe<bool> {
     const PATH: &str = "/proc/pressure/memory";
     match root.read_bytes(PATH) {
@@ -65,10 +65,10 @@ fn cgroup_version(machine: &Machine) -> Probe<u8> {
             return Ok(2);
         }
     }
-    absent("no mounted hierarchy holds the cpu controller")
+    absent("no mounted hierarchy has the cpu controller")
 }
 
-/// Whether this session may open a file to read. Kernel lockdown refuses the open, not the listing.
+/// Whether this session may open a file for reading. Kernel lockdown denies opening, not listing.
 fn opens(root: &Root, path: &str) -> bool {
     File::open(root.path(path)).is_ok()
 }

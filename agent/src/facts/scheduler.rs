@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which scheduler the kernel has, told by its features and never by a version number.
+//! Identifies the kernel's scheduler by its features, never by a version number.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -37,13 +37,11 @@ fn identity(machine: &Machine) -> Probe<&'static str> {
     let probes = [by_debugfs, by_sysctl, by_task, by_type_information];
     match probes.iter().find_map(|probe| probe(machine.root)) {
         Some(name) => Ok(name),
-        None => {
-            unknown("neither debugfs, /proc/self/sched nor the kernel's type information shows the scheduler")
-        }
+        None => unknown("neither debugfs, /proc/self/sched nor the kernel's BTF shows the scheduler"),
     }
 }
 
-/// Schedulers that replace or change the kernel's own.
+/// Detects schedulers that replace or change the kernel's own.
 fn patched(machine: &Machine) -> Probe<Option<&'static str>> {
     let config = machine.config().ok();
     let is_on = |symbol: &str| config.is_some_and(|config| config.is_on(symbol));
@@ -63,12 +61,12 @@ fn patched(machine: &Machine) -> Probe<Option<&'static str>> {
         return Ok(Some("BMQ"));
     }
     if is_on("SCHED_ALT") || seen(machine.root, "/proc/sys/kernel/yield_type") {
-        return unknown("PDS or BMQ: the configuration does not say which");
+        return unknown("PDS or BMQ: the configuration does not show which");
     }
     Ok(None)
 }
 
-/// EEVDF placed tasks by lag and has a base slice; CFS had gentle sleepers and a latency target.
+/// EEVDF places tasks by lag and has a base slice; CFS has gentle sleepers and a latency target.
 fn by_debugfs(root: &Root) -> Option<&'static str> {
     for path in FEATURES {
         let Ok(features) = text(root, path) else { continue };
@@ -90,12 +88,12 @@ fn by_debugfs(root: &Root) -> Option<&'static str> {
     seen(root, "/sys/kernel/debug/sched/latency_ns").then_some("CFS")
 }
 
-/// CFS kernels of old had their latency target among the sysctls.
+/// Old CFS kernels have their latency target among the sysctls.
 fn by_sysctl(root: &Root) -> Option<&'static str> {
     seen(root, "/proc/sys/kernel/sched_latency_ns").then_some("CFS")
 }
 
-/// EEVDF shows a task's own slice; a CFS kernel shows no such line, nor does an early EEVDF one.
+/// EEVDF shows a task's own slice; CFS has no such line, nor do early versions of EEVDF.
 fn by_task(root: &Root) -> Option<&'static str> {
     let task = text(root, "/proc/self/sched").ok()?;
     task.lines()
@@ -103,7 +101,7 @@ fn by_task(root: &Root) -> Option<&'static str> {
         .then_some("EEVDF")
 }
 
-/// A scheduling entity has a lag (`vlag`) under EEVDF only; the kernel's type information names its members.
+/// Only under EEVDF has a scheduling entity a lag (`vlag`); BTF lists its members.
 fn by_type_information(root: &Root) -> Option<&'static str> {
     let names = type_names(root)?;
     if !names.contains("\0sched_entity\0") {
@@ -116,7 +114,7 @@ fn by_type_information(root: &Root) -> Option<&'static str> {
     })
 }
 
-/// The string section of the kernel's BTF: names between zero bytes.
+/// Returns the string section of the kernel's BTF: names separated by zero bytes.
 fn type_names(root: &Root) -> Option<String> {
     const LIMIT_BYTES: u32 = 64 << 20;
     let mut file = File::open(root.path("/sys/kernel/btf/vmlinux")).ok()?;
@@ -146,20 +144,16 @@ fn version(machine: &Machine) -> Probe<String> {
     if !machine.root.is_real() {
         return unknown(format!("/proc/version does not name the version of {name}"));
     }
-    let log = sys::kernel_log().map_err(|error| {
-        Miss::Unknown(format!(
-            "the kernel's log may not be read by this session: {error}"
-        ))
-    })?;
+    let log = sys::kernel_log()
+        .map_err(|error| Miss::Unknown(format!("this session may not read the kernel log: {error}")))?;
     match find_version(&log, name) {
         Some(version) => Ok(version),
-        None => unknown(format!(
-            "the kernel's log does not (any more) name the version of {name}"
-        )),
+        None => unknown(format!("the kernel log no longer contains the version of {name}")),
     }
 }
 
-/// The version in a line such as `BORE CPU Scheduler modification 5.9.6 by …` or `sched/pds: PDS CPU Scheduler v6.0 by …`.
+/// Finds the version in a line such as `BORE CPU Scheduler modification 5.9.6 by …` or `sched/pds:
+/// PDS CPU Scheduler v6.0 by …`.
 fn find_version(text: &str, scheduler: &str) -> Option<String> {
     let marker = format!("{scheduler} CPU Scheduler");
     let line = text.lines().find_map(|line| line.split_once(&marker))?.1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hypervisor and container around this session.
+//! The hypervisor and container around this session.
 
 use super::probe::{link, seen, text, unknown, Probe};
 use super::{Machine, Sink};
@@ -12,13 +12,14 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("container.kind", || container(machine));
 }
 
-/// Whether this is a Firecracker guest: its ACPI tables say so (to root), or its command line.
+/// Whether this is a Firecracker guest, according to its ACPI tables (readable by root) or its
+/// command line.
 pub(super) fn is_firecracker(machine: &Machine) -> bool {
     let table = machine
         .root
         .read_bytes("/sys/firmware/acpi/tables/FACP")
         .unwrap_or_default();
-    // Bytes 10 to 15 of an ACPI table are the maker's id.
+    // Bytes 10 to 15 of an ACPI table are the OEM ID.
     if table.get(10..16) == Some(b"FIRECK") {
         return true;
     }
@@ -26,7 +27,7 @@ pub(super) fn is_firecracker(machine: &Machine) -> bool {
     words.iter().any(|word| word.contains("firecracker"))
 }
 
-/// Whether this is a guest that ktrial booted: its first process is the agent, with the job that it was given.
+/// Whether this is a guest that ktrial booted: its first process is the agent, with a job.
 fn own_guest(root: &Root) -> Probe<bool> {
     Ok(text(root, "/proc/1/comm")? == "init" && seen(root, crate::guest::JOB))
 }
@@ -47,7 +48,7 @@ fn hypervisor(machine: &Machine) -> Probe<&'static str> {
     let cpuinfo = machine.cpuinfo()?;
     if cpuinfo.contains("\nflags") {
         if has_flag(cpuinfo, "hypervisor") {
-            return unknown("the processor shows a hypervisor, and nothing tells which");
+            return unknown("the processor shows a hypervisor, but nothing shows which one");
         }
         return Ok("none");
     }
@@ -63,10 +64,11 @@ fn has_flag(cpuinfo: &str, wanted: &str) -> bool {
     line.is_some_and(|line| line.split_whitespace().any(|flag| flag == wanted))
 }
 
-/// Makers of virtual machines in DMI and `/sys/hypervisor`. QEMU is left to the processor: KVM or emulation.
+/// Detects vendors of virtual machines in DMI and `/sys/hypervisor`. QEMU is left to the processor,
+/// which distinguishes KVM from emulation.
 fn by_firmware(root: &Root) -> Option<&'static str> {
     if text(root, "/sys/hypervisor/type").ok().as_deref() == Some("xen") {
-        // A control domain is on the bare machine's side of Xen, and still under it.
+        // A control domain runs under Xen too, although it has the bare machine's devices.
         return Some("xen");
     }
     let dmi = |name: &str| text(root, &format!("/sys/class/dmi/id/{name}")).unwrap_or_default();
@@ -88,7 +90,7 @@ fn by_firmware(root: &Root) -> Option<&'static str> {
     (on_kvm || on_nitro).then_some("kvm")
 }
 
-/// What the hypervisor says through the processor, or the processor's own name.
+/// Detects the hypervisor by its CPUID signature, or by the processor's name.
 fn by_processor(machine: &Machine) -> Option<&'static str> {
     let cpuinfo = machine.cpuinfo().ok()?;
     if cpuinfo
@@ -124,7 +126,7 @@ fn by_device_tree(root: &Root) -> Option<&'static str> {
         .map(|(_, kind)| *kind)
 }
 
-/// A clock that only a KVM guest has.
+/// Detects a clock that only KVM guests have.
 fn by_clock(root: &Root) -> Option<&'static str> {
     let clocks = text(
         root,
@@ -137,19 +139,20 @@ fn by_clock(root: &Root) -> Option<&'static str> {
         .then_some("kvm")
 }
 
-/// Inode of the first process id namespace: a constant of the kernel (`PROC_PID_INIT_INO`).
+/// Inode of the initial PID namespace, a constant in the kernel (`PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
-/// The same of the first hostname namespace (`PROC_UTS_INIT_INO`).
+/// Inode of the initial UTS namespace (`PROC_UTS_INIT_INO`).
 const FIRST_UTS_NAMESPACE: &str = "uts:[4026531838]";
 
-/// What kind of container this session is in, `none` if in none.
+/// Returns the kind of container around this session, or `none`.
 pub(super) fn container(machine: &Machine) -> Probe<String> {
     let root = machine.root;
     let namespace = |kind: &str| link(root, &format!("/proc/self/ns/{kind}")).ok();
     let is_first = |kind: &str, first: &str| namespace(kind).map(|found| found.as_os_str() == first);
     let first_pids = is_first("pid", FIRST_PID_NAMESPACE);
     let first_names = is_first("uts", FIRST_UTS_NAMESPACE);
-    // A machine image that was made from a container's keeps its marks; the first namespaces convict them.
+    // A machine image made from a container keeps the container's marks; the initial namespaces
+    // refute them.
     if first_pids == Some(true) && first_names == Some(true) {
         return Ok("none".to_owned());
     }
@@ -164,12 +167,12 @@ pub(super) fn container(machine: &Machine) -> Probe<String> {
         return Ok("other".to_owned());
     }
     if first_pids.is_none() && !seen(root, "/proc/1/cgroup") {
-        return unknown("/proc shows neither namespaces nor the groups of the first process");
+        return unknown("/proc shows neither namespaces nor the control groups of process 1");
     }
     Ok("none".to_owned())
 }
 
-/// The marks that container programs leave for those inside.
+/// Detects the marks that container programs leave inside.
 fn marked(root: &Root) -> Option<String> {
     let environment = root.read_bytes("/proc/1/environ").unwrap_or_default();
     let entry = environment

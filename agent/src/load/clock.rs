@@ -7,7 +7,7 @@ use std::io;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Nanoseconds of monotonic time.
+/// Returns the monotonic time in nanoseconds.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     // Monotonic time is never negative.
@@ -15,14 +15,14 @@ pub fn now_ns() -> u64 {
     part(now.tv_sec) * SECOND_NS + part(now.tv_nsec)
 }
 
-/// Nanoseconds that the calling thread has spent on a CPU.
+/// Returns the CPU time of the calling thread in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     let part = |value: i64| u64::try_from(value).unwrap_or_default();
     part(spent.tv_sec) * SECOND_NS + part(spent.tv_nsec)
 }
 
-/// Sleeps until a moment of monotonic time; returns at once when it is over.
+/// Sleeps until a moment of monotonic time; returns at once if it has passed.
 pub fn sleep_until(ns: u64) -> io::Result<()> {
     let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let moment = Timespec {
@@ -34,21 +34,21 @@ pub fn sleep_until(ns: u64) -> io::Result<()> {
     })?)
 }
 
-/// The moments of an open loop: fixed before it starts, whatever it meets.
+/// The moments of an open loop, fixed before it starts, however late it gets.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
     /// The first moment.
     pub first_ns: u64,
     /// Moments per second.
     pub rate_per_s: u32,
-    /// How many there are.
+    /// Number of moments.
     pub count: u64,
-    /// With a seed each moment lies anywhere in its period, always at the same place for the same seed.
+    /// With a seed, each moment is anywhere in its period, but always the same for the same seed.
     pub seed: Option<u64>,
 }
 
 impl Schedule {
-    /// The moment of number `index`.
+    /// Returns the moment with this index.
     pub fn at_ns(&self, index: u64) -> u64 {
         let rate = u64::from(self.rate_per_s);
         let even_ns = self.first_ns + index * SECOND_NS / rate;
@@ -59,7 +59,8 @@ impl Schedule {
     }
 }
 
-/// A number that seed and index alone decide, and that looks like chance (the finaliser of `SplitMix64`).
+/// Returns a pseudo-random number that depends only on seed and index (the finaliser of
+/// `SplitMix64`).
 pub fn mixed(seed: u64, index: u64) -> u64 {
     let mut bits = seed
         .wrapping_mul(0xd134_2543_de82_ef95)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `contextswitch`: round trips of one byte between two threads over two pipes, on one CPU or across two.
+//! `contextswitch`: round trips of one byte between two threads over two pipes, on one CPU or
+//! across two.
 
 use super::clock::now_ns;
 use super::crew::{self, Job};
@@ -19,9 +20,9 @@ use std::io;
 enum Placement {
     /// Both on the first CPU.
     Same,
-    /// On the first and the second CPU.
+    /// On the first and second CPU.
     Cross,
-    /// Where the scheduler puts them.
+    /// Wherever the scheduler puts them.
     Free,
 }
 
@@ -49,7 +50,7 @@ impl Load for Parameters {
     fn run(&self, run: &Run) -> Result<Measured> {
         let duration_ns = seconds("duration_s", self.duration_s)?;
         let (own, others) = self.cpus(&run.cpus)?;
-        let no_pipe = |error: rustix::io::Errno| Error::io("no pipe for", "the threads", &error.into());
+        let no_pipe = |error: rustix::io::Errno| Error::io("create a pipe for", "the threads", &error.into());
         let (questions, asking) = pipe_with(PipeFlags::CLOEXEC).map_err(no_pipe)?;
         let (answers, answering) = pipe_with(PipeFlags::CLOEXEC).map_err(no_pipe)?;
         let jobs: Vec<Job<Option<Histogram>>> = vec![
@@ -77,25 +78,26 @@ impl Load for Parameters {
 }
 
 impl Parameters {
-    /// The CPUs of either thread.
+    /// Returns the CPUs of both threads.
     fn cpus<'a>(&self, cpus: &'a [u32]) -> Result<(&'a [u32], &'a [u32])> {
         match (self.placement, cpus) {
             (Placement::Free, cpus) => Ok((cpus, cpus)),
             (Placement::Same, [_, ..]) => Ok((&cpus[..1], &cpus[..1])),
             (Placement::Cross, [_, _, ..]) => Ok((&cpus[..1], &cpus[1..2])),
             _ => {
-                let message = format!("parameters: placement is cross, but there is only CPU {cpus:?}");
-                Err(Error::new(Kind::BadRequest, message).hint("name two CPUs in `cpus`"))
+                let message = format!("parameters: placement is `cross`, but the only CPU is {cpus:?}");
+                Err(Error::new(Kind::BadRequest, message).hint("give two CPUs in `cpus`"))
             }
         }
     }
 }
 
-/// Sends a byte and waits for its answer until the time is up. The pipe closes at the end, which ends the other thread.
+/// Sends a byte and waits for the answer until the time is up. The pipe closes at the end, which
+/// ends the other thread.
 fn ask(run: &Run, end_ns: u64, answers: &OwnedFd, out: OwnedFd) -> io::Result<Histogram> {
     let mut histogram = Histogram::new();
     let mut byte = [0];
-    // The first one waits until the other thread is there; it is no round trip.
+    // The first exchange waits for the other thread to start, so it is not counted.
     retry_on_intr(|| write(&out, &byte))?;
     retry_on_intr(|| read(answers, &mut byte))?;
     let mut began_ns = now_ns();
@@ -112,7 +114,7 @@ fn ask(run: &Run, end_ns: u64, answers: &OwnedFd, out: OwnedFd) -> io::Result<Hi
     Ok(histogram)
 }
 
-/// Answers each byte until the pipe is closed.
+/// Answers each byte until the pipe closes.
 fn echo(questions: &OwnedFd, out: &OwnedFd) -> io::Result<()> {
     let mut byte = [0];
     while retry_on_intr(|| read(questions, &mut byte))? > 0 {

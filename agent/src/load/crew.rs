@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Threads that begin together, and are joined whatever happens.
+//! Threads that start together and are always joined.
 
 use super::clock::now_ns;
 use crate::error::{Error, Kind, Result};
@@ -7,18 +7,18 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder};
 
-/// Enough for every job; thousands of threads shall not reserve much.
+/// Enough for every job; thousands of threads must not reserve much memory.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What one thread does; it is given the moment of the start.
+/// The job of one thread; its argument is the start time.
 pub type Job<'a, T> = Box<dyn FnOnce(u64) -> io::Result<T> + Send + 'a>;
 
-/// What came of the jobs.
+/// The results of the jobs.
 #[derive(Debug)]
 pub struct Done<T> {
     /// Nanoseconds from the common start to the end of the last job.
     pub elapsed_ns: u64,
-    /// What each job returned, in the order given.
+    /// The result of each job, in order.
     pub results: Vec<T>,
 }
 
@@ -29,7 +29,7 @@ enum Signal {
     Abandon,
 }
 
-/// Where threads wait until all are there.
+/// The gate at which threads wait for each other.
 struct Gate {
     state: Mutex<(usize, Signal)>,
     changed: Condvar,
@@ -44,11 +44,11 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, (usize, Signal)> {
-        // Nothing can panic while it is held.
+        // Nothing can panic while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the signal; the moment of the start, or None when there is none.
+    /// Waits for the signal. Returns the start time, or None if the start was abandoned.
     fn arrive(&self) -> Option<u64> {
         let mut state = self.lock();
         state.0 += 1;
@@ -62,7 +62,7 @@ impl Gate {
         }
     }
 
-    /// Waits for `expected` threads and lets them go; the moment of the start.
+    /// Waits for `expected` threads and starts them. Returns the start time.
     fn open(&self, expected: usize) -> u64 {
         let mut state = self.lock();
         while state.0 < expected {
@@ -80,10 +80,11 @@ impl Gate {
     }
 }
 
-/// Runs each job in a thread of its own. They begin when all threads are there; none outlives this call.
+/// Runs each job in its own thread. They begin when all threads are ready; none outlives this call.
 ///
 /// # Errors
-/// A thread could not be started, broke, or its job was refused something by the system.
+///
+/// A thread could not be started or crashed, or a system call of a job failed.
 pub fn run<T: Send>(jobs: Vec<Job<'_, T>>) -> Result<Done<T>> {
     let gate = Gate::new();
     let expected = jobs.len();
@@ -100,7 +101,7 @@ pub fn run<T: Send>(jobs: Vec<Job<'_, T>>) -> Result<Done<T>> {
                 Err(error) => {
                     gate.abandon();
                     let number = threads.len() + 1;
-                    return Err(Error::io("cannot start thread", number, &error).hint("take fewer threads"));
+                    return Err(Error::io("start thread", number, &error).hint("use fewer threads"));
                 }
             }
         }
@@ -117,10 +118,10 @@ pub fn run<T: Send>(jobs: Vec<Job<'_, T>>) -> Result<Done<T>> {
                     done.results.push(result);
                 }
                 Ok(Some((_, Err(error)))) => {
-                    failed = failed.or(Some(Error::io("the load failed in", "a thread", &error)));
+                    failed = failed.or(Some(Error::io("run", "a thread of the load", &error)));
                 }
                 Ok(None) | Err(_) => {
-                    failed = failed.or(Some(Error::new(Kind::Io, "a thread of the load broke")));
+                    failed = failed.or(Some(Error::new(Kind::Io, "a thread of the load crashed")));
                 }
             }
         }

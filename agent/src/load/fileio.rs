@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `fileio`: reads or writes of one file, block by block, in order or at random.
+//! `fileio`: reads or writes of one file, block by block, sequentially or at random.
 //!
-//! `cold`: a read finds nothing of the file in the page cache (it was written, flushed, and dropped from the cache before the
-//! time began, and again at each new pass), and a write is flushed to the device before it counts as done. `warm`: all
-//! of the file is in the page cache. `direct` is cold without a page cache in the way: each block goes from the load's memory
-//! to the device or back.
+//! `cold`: reads find nothing of the file in the page cache, because it is written, flushed and
+//! dropped from the cache before the measurement, and dropped again before each pass; a write is
+//! flushed to the device before it counts as done. `warm`: the whole file is in the page cache.
+//! `direct` is cold without a page cache: each block is transferred between the load's memory and
+//! the device.
 
 use super::clock::now_ns;
 use super::crew::{self, Job};
@@ -47,15 +48,15 @@ pub struct Parameters {
     operation: Operation,
     order: Order,
     cache: Cache,
-    /// Whether the page cache is bypassed.
+    /// Whether to bypass the page cache.
     direct: bool,
     /// Size of the file.
     bytes: u64,
     block_bytes: u64,
     duration_s: f64,
-    /// Where the file is made.
+    /// Folder for the file.
     directory: String,
-    /// Level of the class best-effort for the reads and writes; as the agent's when missing.
+    /// I/O priority level in the class best-effort [default: the agent's].
     io_priority: Option<u8>,
 }
 
@@ -97,8 +98,11 @@ impl Load for Parameters {
         if self.bytes % self.block_bytes == 0 {
             return Ok(());
         }
-        let message = format!("parameters: `bytes` is {}", self.bytes);
-        let hint = format!("give a multiple of `block_bytes`, {}", self.block_bytes);
+        let message = format!(
+            "parameters: bytes: {} is not a multiple of block_bytes",
+            self.bytes
+        );
+        let hint = format!("choose a multiple of {}", self.block_bytes);
         Err(Error::new(Kind::BadRequest, message).hint(hint))
     }
 
@@ -106,11 +110,11 @@ impl Load for Parameters {
         let duration_ns = seconds("duration_s", self.duration_s)?;
         let file = files::nameless(&self.directory)?;
         self.prepare(run, &file)
-            .map_err(|error| Error::io("cannot fill a file in", &self.directory, &error))?;
+            .map_err(|error| Error::io("fill a file in", &self.directory, &error))?;
         if self.direct {
             files::bypass_cache(&file).map_err(|error| {
-                Error::io("cannot bypass the page cache in", &self.directory, &error)
-                    .hint("name a folder on a disk's file system as `directory`, or leave `direct` out")
+                Error::io("bypass the page cache in", &self.directory, &error)
+                    .hint("set `directory` to a folder on a disk, or omit `direct`")
             })?;
         }
         let job: Job<Histogram> = Box::new(|start_ns| self.blocks(run, &file, start_ns + duration_ns));
@@ -132,20 +136,20 @@ impl Parameters {
     fn check_direct(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(Kind::BadRequest, format!("parameters: {message}")));
         if self.cache == Cache::Warm {
-            return refuse("`direct` bypasses the page cache, which `cache` wants warm".to_owned());
+            return refuse("`direct` bypasses the page cache, but `cache` is `warm`".to_owned());
         }
         if self.block_bytes % files::DIRECT_BYTES == 0 {
             return Ok(());
         }
         let (block, unit) = (self.block_bytes, files::DIRECT_BYTES);
         refuse(format!(
-            "`block_bytes` is {block}: `direct` takes multiples of {unit}"
+            "block_bytes: `direct` needs a multiple of {unit}, got {block}"
         ))
     }
 
-    /// Writes the file, and flushes it so that no writing is left over for the time that is measured.
+    /// Writes the file and flushes it, so that no writing remains for the measured time.
     fn prepare(&self, run: &Run, file: &File) -> io::Result<()> {
-        // Not zeros: some devices and file systems store none of those.
+        // Not zeros, because some devices and file systems don't store those.
         let mut block = vec![0; 1 << 20];
         let mut state = now_ns() | 1;
         let mut at = 0;
@@ -197,7 +201,7 @@ impl Parameters {
         Ok(histogram)
     }
 
-    /// The numbers of all blocks in the order of a pass, each once.
+    /// Returns the numbers of all blocks in the order of a pass, each once.
     fn places(&self) -> Vec<u32> {
         let count = u32::try_from(self.bytes / self.block_bytes).unwrap_or(u32::MAX);
         let mut places: Vec<u32> = (0..count).collect();
@@ -212,13 +216,13 @@ impl Parameters {
     }
 }
 
-/// Drops a file's content from the page cache. Only what is on the device can be dropped.
+/// Drops a file from the page cache. Only synced data can be dropped.
 fn forget(file: &File) -> io::Result<()> {
     file.sync_data()?;
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// The next of a row of numbers that look random (xorshift).
+/// Returns the next pseudo-random number (xorshift).
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

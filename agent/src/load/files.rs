@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of loads. They have no name: the kernel removes them when the last one that has them open ends, however it ends.
+//! Files of loads. They are unnamed: the kernel removes them when the last process that has them
+//! open ends, however it ends.
 
 use crate::error::{Error, Kind, Result};
 use crate::sys;
@@ -10,15 +11,15 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::FileExt;
 
-/// Where files are made unless a request says otherwise: mostly a real file system, unlike `/tmp`.
+/// Default folder for files: usually on a real file system, unlike `/tmp`.
 pub const DIRECTORY: &str = "/var/tmp";
 
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What buffers and blocks of direct reads and writes are multiples of: no device in use asks for more.
+/// Alignment of buffers and blocks for direct I/O; no common device needs more.
 pub const DIRECT_BYTES: u64 = 4096;
 
-/// Memory that begins where direct reads and writes want it.
+/// Memory aligned for direct I/O.
 pub struct Aligned {
     memory: Vec<u8>,
     from: usize,
@@ -26,7 +27,7 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// So many bytes, all of this value.
+    /// Allocates bytes that all have this value.
     pub fn new(bytes: usize, value: u8) -> Self {
         let alignment = usize::try_from(DIRECT_BYTES).unwrap_or(1);
         let memory = vec![value; bytes + alignment];
@@ -49,41 +50,40 @@ impl DerefMut for Aligned {
     }
 }
 
-/// Refuses a folder that is not given in full.
+/// Refuses a folder that is not an absolute path.
 pub fn check(directory: &str) -> Result<()> {
     if directory.starts_with('/') && directory.split('/').all(|part| part != "..") {
         return Ok(());
     }
-    let message = format!("parameters: `directory` is {directory:?}: give an absolute path without ..");
+    let message = format!("parameters: directory: expected an absolute path without `..`, got {directory:?}");
     Err(Error::new(Kind::BadRequest, message))
 }
 
-/// Refuses a level that the class best-effort does not have.
+/// Refuses a level that the class best-effort doesn't have.
 pub fn check_io_priority(level: Option<u8>) -> Result<()> {
     level.map_or(Ok(()), |level| super::within("io_priority", level, 0, 7))
 }
 
-/// Gives the calling thread a level of its own, where one is asked for.
+/// Sets the I/O priority level of the calling thread, if one is given.
 pub fn set_io_priority(level: Option<u8>) -> io::Result<()> {
     level.map_or(Ok(()), sys::set_io_priority)
 }
 
-/// A new file without a name in a folder, to read and to write.
+/// Creates an unnamed file in a folder, for reading and writing.
 pub fn nameless(directory: &str) -> Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     let opened = match open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
-        // The file system (an old overlay) has none.
+        // The file system (an old overlay) has no unnamed files.
         Err(Errno::OPNOTSUPP | Errno::ISDIR) => unlinked(directory, mode),
         other => other,
     };
     let refused = |error: Errno| {
-        Error::io("cannot make a file in", directory, &error.into())
-            .hint("name a folder that you may write to as `directory`")
+        Error::io("create a file in", directory, &error.into()).hint("set `directory` to a writable folder")
     };
     Ok(File::from(opened.map_err(refused)?))
 }
 
-/// A file that loses its name as soon as it is made.
+/// Creates a file and unlinks it at once.
 fn unlinked(directory: &str, mode: Mode) -> rustix::io::Result<rustix::fd::OwnedFd> {
     let path = format!("{directory}/.ktrial-{}-{}", std::process::id(), super::now_ns());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
@@ -97,7 +97,7 @@ pub fn bypass_cache(file: &File) -> io::Result<()> {
     Ok(fcntl_setfl(file, fcntl_getfl(file)? | OFlags::DIRECT)?)
 }
 
-/// Reads a file from its beginning to its end.
+/// Reads a file from beginning to end.
 pub fn read_through(file: &File) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut at = 0;

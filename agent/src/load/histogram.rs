@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A histogram of nanoseconds on a fixed log-linear grid, so that histograms of several threads and runs can be added.
+//! A histogram of nanoseconds on a fixed log-linear grid, so that histograms of several threads and
+//! runs can be added.
 //!
-//! Values below 1024 ns have a cell each, zero too. Above, each power of two has 512 cells; a value is reported as the
-//! middle of its cell, which is at most 0.1 % from it. The largest value and the sum are kept exactly.
+//! Each value below 1024 ns, including zero, has its own cell. Above that, each power of two has
+//! 512 cells; a value is reported as the middle of its cell, which is within 0.1 % of it. The
+//! largest value and the sum are exact.
 
 use serde_json::{json, Map, Value};
 use std::hint::black_box;
@@ -10,10 +12,11 @@ use std::hint::black_box;
 /// Cells per power of two, as a power of two.
 const CELL_BITS: u32 = 9;
 const CELLS: u64 = 1 << CELL_BITS;
-/// Cells of all values of 64 bits: two rounds of exact ones, then one round for each further power of two.
+/// Number of cells for all 64-bit values: two rounds of exact ones, then one round per further
+/// power of two.
 const ALL_CELLS: usize = ((64 - CELL_BITS + 1) as usize) << CELL_BITS;
 
-/// Quantiles that every latency is reported with: their name, and how many of how many values lie at or below.
+/// Quantiles reported for every latency: the name, and the fraction of values at or below.
 const QUANTILES: [(&str, u64, u64); 4] = [
     ("p50_ns", 1, 2),
     ("p90_ns", 9, 10),
@@ -31,7 +34,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty one. All its memory is written to here, so that recording causes no page fault.
+    /// Creates an empty histogram. Touches all its memory, so that recording causes no page fault.
     pub fn new() -> Self {
         let mut counts = Vec::with_capacity(ALL_CELLS);
         counts.resize_with(ALL_CELLS, || black_box(0));
@@ -51,7 +54,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Adds the counts of another one.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (own, more) in self.counts.iter_mut().zip(&other.counts) {
             *own += more;
@@ -61,24 +64,24 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// How many values were counted.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The sum of all values; the largest number where it is too large.
+    /// Returns the sum of all values, saturating.
     pub fn sum_ns(&self) -> u64 {
         u64::try_from(self.sum_ns).unwrap_or(u64::MAX)
     }
 
-    /// The mean, rounded down; None without values.
+    /// Returns the mean, rounded down; None without values.
     fn mean_ns(&self) -> Option<u64> {
         let mean = self.sum_ns.checked_div(u128::from(self.count))?;
         u64::try_from(mean).ok()
     }
 
-    /// The smallest cell that at least `part` of `whole` values lie at or below (nearest rank). None when there are
-    /// fewer values than it takes to have one above it.
+    /// Returns the smallest cell with at least `part` of `whole` values at or below it (nearest
+    /// rank). None if there are too few values for one to be above it.
     fn quantile_ns(&self, part: u64, whole: u64) -> Option<u64> {
         if self.count * (whole - part) < whole {
             return None;
@@ -92,7 +95,8 @@ impl Histogram {
         Some(middle_of(cell).min(self.max_ns))
     }
 
-    /// Count, mean, quantiles and largest value, each name with `prefix` before it; null where there are too few values.
+    /// Returns count, mean, quantiles and largest value, with `prefix` before each name; null if
+    /// there are too few values.
     pub fn summary(&self, prefix: &str) -> Map<String, Value> {
         let mut summary = Map::new();
         let mut put = |name: &str, value: Value| summary.insert(format!("{prefix}{name}"), value);
@@ -105,7 +109,7 @@ impl Histogram {
         summary
     }
 
-    /// The cells that hold values: middle in nanoseconds, count.
+    /// Returns the non-empty cells: middle in nanoseconds, count.
     pub fn to_json(&self) -> Value {
         let held = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         let cells: Map<String, Value> = held
@@ -115,16 +119,16 @@ impl Histogram {
     }
 }
 
-/// The cell of a value.
+/// Returns the cell of a value.
 fn cell_of(ns: u64) -> usize {
     let power = ns.checked_ilog2().unwrap_or_default();
     let round = power.saturating_sub(CELL_BITS);
     let within = ns >> round;
-    // At most 2^CELL_BITS * 64: it fits every usize.
+    // At most 2^CELL_BITS * 64, which fits into any usize.
     usize::try_from(u64::from(round) * CELLS + within).unwrap_or(ALL_CELLS - 1)
 }
 
-/// The middle of a cell, rounded down.
+/// Returns the middle of a cell, rounded down.
 fn middle_of(cell: usize) -> u64 {
     let cell = cell as u64;
     let round = (cell / CELLS).saturating_sub(1);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lock`: threads that contend for a few locks and yield the CPU while they hold one.
 //!
-//! An event is `yields` rounds of: take a lock, yield, release it. The next event, whichever thread begins it, has the
-//! next lock. Threads that each took another lock every round fell in step, and how they did differed from run to run.
+//! An event is `yields` rounds of taking a lock, yielding and releasing it. Each new event of any
+//! thread uses the next lock. When threads instead switched locks every round, they fell into step,
+//! differently in each run.
 
 use super::clock::now_ns;
 use super::crew::{self, Job};
@@ -68,7 +69,8 @@ impl Load for Parameters {
 }
 
 impl Parameters {
-    /// Events of one thread until the time is up; the one that is under way then is counted, if it was finished.
+    /// Runs the events of one thread until the time is up. An event that is under way then is
+    /// finished and counted.
     fn contend(&self, run: &Run, locks: &[Mutex<()>], begun: &AtomicUsize, end_ns: u64) -> Histogram {
         let mut histogram = Histogram::new();
         let mut began_ns = now_ns();

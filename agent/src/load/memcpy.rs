@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `memcpy`: how fast threads copy memory. Every thread has two buffers of its own, written to before the start.
+//! `memcpy`: how fast threads copy memory. Each thread has two buffers, written to before the
+//! start.
 
 use super::clock::now_ns;
 use super::crew::{self, Job};
@@ -15,7 +16,7 @@ const MOST_BYTES: u64 = 1 << 30;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parameters {
-    /// Size of either buffer.
+    /// Size of each of the two buffers.
     bytes: u64,
     threads: u32,
     duration_s: f64,

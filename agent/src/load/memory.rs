@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of loads: what may be taken, and buffers that are really there.
+//! Memory of loads: how much they may use, and buffers that are really allocated.
 
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use std::hint::black_box;
 
-/// Refuses a load that would take more than half of the memory that is free now.
+/// Refuses a load that would use more than half of the available memory.
 pub fn room_for(bytes: u64) -> Result<()> {
     let available = available_bytes()?;
     if bytes <= available / 2 {
         return Ok(());
     }
-    let message = format!("the load needs {bytes} bytes of memory; {available} are available");
-    Err(Error::new(Kind::BadRequest, message).hint("a load takes at most half of that: make it smaller"))
+    let message = format!("the load needs {bytes} bytes of memory, but only {available} are available");
+    Err(Error::new(Kind::BadRequest, message)
+        .hint("make the load smaller; it may use at most half of the available memory"))
 }
 
-/// Bytes of memory that can be had without swapping: of the machine in the kernel's own estimate, or of the control
-/// groups that the agent runs in where they leave less.
+/// Returns how much memory is available without swapping: the kernel's estimate for the machine, or
+/// less if the agent's control groups have a lower limit.
 pub fn available_bytes() -> Result<u64> {
     const FILE: &str = "/proc/meminfo";
     let root = Root::new("/");
     let text = root
         .read_text(FILE)
-        .map_err(|error| Error::io("cannot read", FILE, &error))?;
+        .map_err(|error| Error::io("read", FILE, &error))?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let number = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     let of_machine = number
         .map(|kib| kib * 1024)
-        .ok_or_else(|| Error::new(Kind::Io, format!("{FILE} does not tell MemAvailable in kB")))?;
+        .ok_or_else(|| Error::new(Kind::Io, format!("{FILE} has no MemAvailable in kB")))?;
     Ok(left_in_groups(&root).map_or(of_machine, |left| left.min(of_machine)))
 }
 
-/// How often the kernel, since boot, had a thread that wanted memory free some itself first; None where it does not tell.
+/// Returns how often since boot a thread had to free memory itself before an allocation; None if
+/// the kernel doesn't report it.
 pub fn allocation_stalls() -> Option<u64> {
     stalls_in(&Root::new("/").read_text("/proc/vmstat").ok()?)
 }
 
-/// One counter for each zone.
+/// There is one counter per zone.
 fn stalls_in(vmstat: &str) -> Option<u64> {
     vmstat
         .lines()
@@ -51,12 +53,12 @@ fn stalls_in(vmstat: &str) -> Option<u64> {
         .reduce(u64::saturating_add)
 }
 
-/// One of the two versions of control groups: where memory's are mounted, and the names of what they tell.
+/// The memory files of one version of control groups.
 struct Groups {
     mount: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// Lines of `memory.stat`: the page cache of the group and all below it.
+    /// Lines of `memory.stat` with the page cache of the group and its subgroups.
     cached: [&'static str; 2],
 }
 
@@ -75,8 +77,8 @@ const VERSIONS: [Groups; 2] = [
     },
 ];
 
-/// What the limits of the agent's control group and of those above it leave; None where there is no limit.
-/// A group's page cache counts as free: the kernel takes it back.
+/// Returns what the limits of the agent's control group and of those above it leave; None without a
+/// limit. A group's page cache counts as free, because the kernel can reclaim it.
 fn left_in_groups(root: &Root) -> Option<u64> {
     let own = root.read_text("/proc/self/cgroup").ok()?;
     let lines = own.lines().filter_map(|line| {
@@ -94,7 +96,8 @@ fn left_in_groups(root: &Root) -> Option<u64> {
 }
 
 impl Groups {
-    /// What a group and those above it leave. A container may see its own as the uppermost one, under any name.
+    /// Returns what the limits of a group and of those above it leave. A container may see its own
+    /// group as the root, under any name.
     fn left(&self, root: &Root, group: &str) -> Option<u64> {
         let ends = group.rmatch_indices('/').map(|(end, _)| end);
         let groups = std::iter::once(group.len())
@@ -112,7 +115,7 @@ impl Groups {
         Some(limit.saturating_sub(used.saturating_sub(self.cached_in(root, folder))))
     }
 
-    /// Page cache of a control group, in bytes; 0 where the kernel does not tell it.
+    /// Returns the page cache of a control group in bytes; 0 if the kernel doesn't report it.
     fn cached_in(&self, root: &Root, folder: &str) -> u64 {
         let text = root
             .read_text(&format!("{folder}/memory.stat"))
@@ -125,17 +128,17 @@ impl Groups {
     }
 }
 
-/// A size in bytes as this machine addresses it.
+/// Converts a size to this machine's address width.
 pub fn to_size(bytes: u64) -> Result<usize> {
     usize::try_from(bytes).map_err(|_| {
         Error::new(
             Kind::BadRequest,
-            format!("{bytes} bytes are too many for this machine"),
+            format!("{bytes} bytes exceed this machine's address space"),
         )
     })
 }
 
-/// A buffer whose every byte was written.
+/// Allocates a buffer and writes every byte.
 pub fn written(size: usize, byte: u8) -> Vec<u8> {
     let mut buffer = Vec::with_capacity(size);
     buffer.resize(size, black_box(byte));

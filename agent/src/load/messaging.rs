@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `messaging`: groups of threads or processes, in each of which every sender sends messages to every receiver.
+//! `messaging`: groups of threads or processes, in each of which every sender sends messages to
+//! every receiver.
 //!
-//! Each receiver has one channel, from which it takes `senders` × `messages` messages of `message_bytes`; each sender
-//! sends one message to every receiver of its group, `messages` times over. The time runs from the common start of all
-//! to the end of the last.
+//! Each receiver has one channel, from which it reads `senders` × `messages` messages of
+//! `message_bytes`. Each sender sends `messages` messages to every receiver of its group. The
+//! measured time runs from the common start to the end of the last task.
 
 use super::clock::now_ns;
 use super::crew::{self, Job};
@@ -23,12 +24,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 const MOST_TASKS: u64 = 4000;
-/// How often a load of processes looks whether it has to end.
+/// How often a load with processes checks whether it must end.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// Largest message: the kernel writes as much into a pipe without mixing it with that of others.
+/// Largest message: the most that the kernel writes to a pipe atomically.
 const MOST_MESSAGE_BYTES: u32 = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -45,7 +46,7 @@ enum Means {
 enum Tasks {
     /// Threads of the agent.
     Thread,
-    /// Processes forked from it.
+    /// Forked processes.
     Process,
 }
 
@@ -75,13 +76,13 @@ impl Default for Parameters {
     }
 }
 
-/// The end of a channel that is written to.
+/// The write end of a channel.
 enum Out {
     Pipe(File),
     Socket(UnixStream),
 }
 
-/// The end of a channel that is read from.
+/// The read end of a channel.
 type In = Box<dyn Read + Send>;
 
 impl Load for Parameters {
@@ -96,7 +97,7 @@ impl Load for Parameters {
             return Ok(());
         }
         let message = format!("parameters: groups, senders and receivers make {tasks} tasks");
-        Err(Error::new(Kind::BadRequest, message).hint(format!("at most {MOST_TASKS}")))
+        Err(Error::new(Kind::BadRequest, message).hint(format!("use at most {MOST_TASKS} tasks")))
     }
 
     fn run(&self, run: &Run) -> Result<Measured> {
@@ -120,7 +121,7 @@ impl Parameters {
         u64::from(self.groups) * (u64::from(self.senders) + u64::from(self.receivers))
     }
 
-    /// How long it took, and how many messages came.
+    /// Returns how long it took, and how many messages were received.
     fn threads(&self, run: &Run) -> Result<(u64, Option<u64>)> {
         let mut jobs: Vec<Job<u64>> = Vec::new();
         for _ in 0..self.groups {
@@ -130,7 +131,8 @@ impl Parameters {
         Ok((done.elapsed_ns, Some(done.results.iter().sum())))
     }
 
-    /// Adds the threads of one group. The channels close with the last sender, also when one ends early.
+    /// Adds the threads of one group. The channels close with the last sender, even if one ends
+    /// early.
     fn group<'a>(&'a self, run: &'a Run, jobs: &mut Vec<Job<'a, u64>>) -> Result<()> {
         let mut outs = Vec::new();
         for _ in 0..self.receivers {
@@ -148,8 +150,8 @@ impl Parameters {
         Ok(())
     }
 
-    /// As `threads`. A process that ended well has sent or received all of its messages; of a load that was ended early
-    /// nobody knows how many came.
+    /// Like `threads`. A process that succeeded has sent or received all its messages; if the load
+    /// was ended early, the number of messages is unknown.
     fn processes(&self, run: &Run) -> Result<(u64, Option<u64>)> {
         let gate = Gate::new()?;
         let (alive, last_end) = pipe().map_err(|error| no_channel(&error))?;
@@ -158,7 +160,7 @@ impl Parameters {
             self.fork_group(run, &gate, &mut crowd)?;
         }
         drop(last_end);
-        let failed = |error: io::Error| Error::io("cannot wait for", "the processes", &error);
+        let failed = |error: io::Error| Error::io("wait for", "the processes", &error);
         if !gate.is_full(crowd.0.len(), run).map_err(failed)? {
             return Ok((0, None));
         }
@@ -177,12 +179,11 @@ impl Parameters {
         ))
     }
 
-    /// Forks the processes of one group. Its channels are theirs alone afterwards.
+    /// Forks the processes of one group, which then own its channels.
     fn fork_group(&self, run: &Run, gate: &Gate, crowd: &mut Crowd) -> Result<()> {
         let mut message = self.message();
         let mut outs = Vec::new();
-        let failed =
-            |error: io::Error| Error::io("cannot start", "a process", &error).hint("take fewer groups");
+        let failed = |error: io::Error| Error::io("start", "a process", &error).hint("use fewer groups");
         for _ in 0..self.receivers {
             let (mut receiving, sending) = self.channel()?;
             outs.push(sending);
@@ -206,7 +207,7 @@ impl Parameters {
         vec![0; self.message_bytes as usize]
     }
 
-    /// Messages for each receiver.
+    /// Returns the number of messages for each receiver.
     fn to_receive(&self) -> u64 {
         u64::from(self.senders) * u64::from(self.messages)
     }
@@ -240,7 +241,7 @@ impl Parameters {
         Ok(0)
     }
 
-    /// How many whole messages came.
+    /// Returns how many complete messages were received.
     fn receive(&self, channel: &mut dyn Read, message: &mut [u8]) -> io::Result<u64> {
         let mut received = 0;
         while received < self.to_receive() {
@@ -259,10 +260,11 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 fn no_channel(error: &io::Error) -> Error {
-    Error::io("cannot make", "a channel", error).hint("take fewer groups or receivers, or raise ulimit -n")
+    Error::io("create", "a channel", error).hint("use fewer groups or receivers, or raise `ulimit -n`")
 }
 
-/// Whether there is something to read, or the last writer is gone; looks for a tenth of a second.
+/// Waits up to a tenth of a second. Returns whether there is something to read, or the last writer
+/// is gone.
 fn is_readable(file: &OwnedFd) -> io::Result<bool> {
     let mut sources = [PollFd::new(file, PollFlags::IN)];
     match poll(&mut sources, Some(&LOOK)) {
@@ -271,7 +273,8 @@ fn is_readable(file: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// Where processes wait until all are there: each writes a byte when it arrives, and reads one to go on.
+/// The gate at which processes wait for each other: each writes a byte on arrival, and reads one to
+/// continue.
 struct Gate {
     arrived: (OwnedFd, OwnedFd),
     opened: (OwnedFd, OwnedFd),
@@ -293,7 +296,7 @@ impl Gate {
         pass == Ok(1)
     }
 
-    /// Waits until so many have arrived; false when the load has to end before.
+    /// Waits until this many have arrived; returns false if the load must end first.
     fn is_full(&self, expected: usize, run: &Run) -> io::Result<bool> {
         let mut missing = expected;
         let mut buffer = vec![0_u8; expected];
@@ -308,23 +311,22 @@ impl Gate {
         Ok(true)
     }
 
-    /// Lets so many go on.
+    /// Lets this many continue.
     fn open(&self, expected: usize) -> io::Result<()> {
         (&File::from(self.opened.1.try_clone()?)).write_all(&vec![b'g'; expected])
     }
 }
 
-/// Forked processes by number, oldest first; those that are left are killed with the value.
+/// Process IDs of forked processes, oldest first. Remaining ones are killed on drop.
 struct Crowd(Vec<u32>);
 
 impl Crowd {
-    /// Waits for each; fails when one did not end well.
+    /// Waits for each process; fails if one did not succeed.
     fn join(&mut self) -> Result<()> {
         while let Some(process) = self.0.pop() {
-            let (status, _) =
-                sys::wait4(process).map_err(|error| Error::io("cannot wait for", process, &error))?;
+            let (status, _) = sys::wait4(process).map_err(|error| Error::io("wait for", process, &error))?;
             if !status.success() {
-                let message = format!("a process of the load did not do its part: {status}");
+                let message = format!("a process of the load failed: {status}");
                 return Err(Error::new(Kind::Io, message));
             }
         }
@@ -335,7 +337,7 @@ impl Crowd {
 impl Drop for Crowd {
     fn drop(&mut self) {
         for process in &self.0 {
-            // They are children that nobody has waited for: their numbers are still theirs.
+            // Nobody has waited for these children yet, so the process IDs are still theirs.
             if let Some(process) = i32::try_from(*process).ok().and_then(Pid::from_raw) {
                 let _: rustix::io::Result<()> = kill_process(process, Signal::KILL);
             }

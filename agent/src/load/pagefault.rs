@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `pagefault`: how fast threads touch memory that they have mapped but not used yet.
 //!
-//! Each thread maps `bytes`, touches every page once (anonymous memory is written, a file is read), unmaps, and begins
-//! again until the time is up. The page faults are those that the kernel counted of these threads: with huge pages, and of
-//! a file, one fault serves many pages.
+//! Each thread maps `bytes`, touches every page once (it writes anonymous memory and reads a file),
+//! unmaps, and repeats until the time is up. Page faults are those that the kernel counts for these
+//! threads: with huge pages and with files, one fault serves many pages.
 
 use super::clock::now_ns;
 use super::crew::{self, Job};
@@ -18,23 +18,23 @@ use std::io;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Backing {
-    /// Memory of no file.
+    /// Anonymous memory.
     Anonymous,
-    /// A file whose content is in the page cache.
+    /// A file in the page cache.
     File,
 }
 
-/// Whether anonymous memory may be huge pages.
+/// Whether anonymous memory may use huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Huge {
-    /// Asked for, in force unless the system says `never`.
+    /// Requested; in force unless the system's setting is `never`.
     Always,
-    /// Asked for in the first half of the memory, as the system is set in the other.
+    /// Requested for the first half of the memory; the system's setting for the other half.
     Half,
     /// Declined.
     Never,
-    /// As the system is set.
+    /// The system's setting.
     System,
 }
 
@@ -43,13 +43,13 @@ enum Huge {
 pub struct Parameters {
     backing: Backing,
     huge_pages: Huge,
-    /// Size of the mapping of each thread.
+    /// Size of each thread's mapping.
     bytes: u64,
     threads: u32,
     duration_s: f64,
-    /// Where the file is made.
+    /// Folder for the file.
     directory: String,
-    /// Level of the class best-effort for the threads' reads and writes; as the agent's when missing.
+    /// I/O priority level of the threads in the class best-effort [default: the agent's].
     io_priority: Option<u8>,
 }
 
@@ -111,13 +111,13 @@ impl Load for Parameters {
 }
 
 impl Parameters {
-    /// The file to map, read once so that it is in the page cache.
+    /// Creates the file to map, and reads it once so that it is in the page cache.
     fn file(&self) -> Result<Option<File>> {
         if self.backing == Backing::Anonymous {
             return Ok(None);
         }
         let file = files::nameless(&self.directory)?;
-        let refused = |error: io::Error| Error::io("cannot prepare a file in", &self.directory, &error);
+        let refused = |error: io::Error| Error::io("prepare a file in", &self.directory, &error);
         file.set_len(self.bytes).map_err(refused)?;
         files::read_through(&file).map_err(refused)?;
         Ok(Some(file))

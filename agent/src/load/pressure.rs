@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `pressure`: a program that streams scenery while it draws frames.
+//! `pressure`: imitates a program that streams scenery while it draws frames.
 //!
-//! Reading threads fill the page cache from a sparse file (its holes cost no disk), again and again. One more takes a
-//! burst of memory at a fixed rhythm, writes to it, and gives it back. Beside them a frame loop of fixed rate writes
-//! to a few pages of its own and reads a little of the file, and reports each frame that was not done when the next one was due.
+//! Reader threads fill the page cache from a sparse file, whose holes cost no disk, over and over.
+//! Another thread periodically allocates a burst of memory, writes to it and frees it. Meanwhile a
+//! frame loop with a fixed rate writes to a few pages and reads a little of the file. It reports
+//! each frame that was not finished when the next one was due.
 
 use super::clock::{mixed, now_ns, sleep_until, Schedule};
 use super::crew::{self, Job};
@@ -19,33 +20,33 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// What one frame reads of the file.
+/// What one frame reads from the file.
 const FRAME_READ_BYTES: usize = 64 << 10;
-/// What one frame writes to: memory that it maps anew.
+/// What one frame writes to: newly mapped memory.
 const FRAME_WRITE_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 1 << 20;
-/// How much is written of a burst between two looks at what is still available.
+/// How much of a burst is written between two checks of the available memory.
 const LOOK_BYTES: usize = 16 << 20;
-/// Late frames that are listed one by one; all are counted.
+/// Most late frames to list individually; all are counted.
 const MOST_LISTED: usize = 10_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parameters {
-    /// Size of the file; as large as the memory that is available when missing.
+    /// Size of the file [default: the available memory].
     file_bytes: Option<u64>,
     readers: u32,
-    /// Size of a burst; a quarter of what the reserve leaves of the available memory when missing.
+    /// Size of a burst [default: a quarter of the available memory without the reserve].
     burst_bytes: Option<u64>,
     bursts_per_s: u32,
-    /// Memory that stays available beside the bursts.
+    /// Memory that must stay available besides the bursts.
     reserve_bytes: u64,
     frames_per_s: u32,
     duration_s: f64,
-    /// Where the file is made.
+    /// Folder for the file.
     directory: String,
-    /// With it bursts keep no rhythm, and frames read other places of the file.
+    /// With a seed, bursts come at irregular times, and frames read other places of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
 }
@@ -66,7 +67,7 @@ impl Default for Parameters {
     }
 }
 
-/// Sizes of a run in bytes, fitted to the machine.
+/// Sizes of a run in bytes, adjusted to the machine.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     file: u64,
@@ -74,7 +75,7 @@ struct Sizes {
     reserve: u64,
 }
 
-/// What one thread did.
+/// The results of one thread.
 #[derive(Debug, Default)]
 struct Found {
     frames: Option<Histogram>,
@@ -124,15 +125,15 @@ impl Load for Parameters {
 }
 
 impl Parameters {
-    /// Where frames and readers read: holes, which cost no disk.
+    /// Creates the file for frames and readers, which consists of holes and costs no disk.
     fn file(&self, sizes: Sizes) -> Result<File> {
         let file = files::nameless(&self.directory)?;
         file.set_len(sizes.file)
-            .map_err(|error| Error::io("cannot make a file in", &self.directory, &error))?;
+            .map_err(|error| Error::io("create a file in", &self.directory, &error))?;
         Ok(file)
     }
 
-    /// What goes on beside the frame loop.
+    /// Returns the jobs that run beside the frame loop.
     fn company<'a>(
         &'a self,
         run: &'a Run,
@@ -156,18 +157,18 @@ impl Parameters {
         jobs
     }
 
-    /// What this machine, or the control group, has room for. Bursts never reach into the reserve.
+    /// Determines sizes that fit this machine or control group. Bursts never use the reserve.
     fn sizes(&self) -> Result<Sizes> {
         let available = memory::available_bytes()?;
         let spare = available.saturating_sub(self.reserve_bytes);
         let burst_bytes = self.burst_bytes.unwrap_or(spare / 4);
         if burst_bytes < 1 << 20 || burst_bytes > spare {
             let message = format!(
-                "{available} bytes of memory are available, {} of them are the reserve: no room for bursts of {burst_bytes}",
+                "no memory for bursts of {burst_bytes} bytes: {available} bytes are available, minus a reserve of {}",
                 self.reserve_bytes
             );
             return Err(Error::new(Kind::BadRequest, message)
-                .hint("free some memory, or make the bursts or the reserve smaller"));
+                .hint("free some memory, or reduce burst_bytes or reserve_bytes"));
         }
         Ok(Sizes {
             file: self.file_bytes.unwrap_or(available),
@@ -187,7 +188,7 @@ fn moments(rate_per_s: u32, start_ns: u64, duration_ns: u64, seed: Option<u64>) 
     }
 }
 
-/// The frame loop: every frame has its moment, also when those before it were late.
+/// Runs the frame loop: every frame has its fixed time, even if earlier ones were late.
 fn draw(
     run: &Run,
     file: &File,
@@ -228,12 +229,13 @@ fn draw(
     Ok(found)
 }
 
-/// The frame loop as a program of its own: draws in the calling thread, and tells each frame after the first one in a
-/// line, `frame END MILLISECONDS`: when it ended, in seconds of monotonic time, and how long after the one before.
-/// It ends when its time is over, or when nobody reads its lines.
+/// Runs the frame loop as a program. Draws in the calling thread and prints a line for each frame
+/// after the first, `frame END MILLISECONDS`: when it ended, in seconds of monotonic time, and how
+/// long after the previous one. Ends when the time is up, or when nobody reads its lines.
 ///
 /// # Errors
-/// The parameters make no sense, or the system refused something.
+///
+/// The parameters are invalid, or a system call failed.
 pub fn frame_loop(parameters: &Parameters, lines: &mut impl Write) -> Result<()> {
     parameters.check()?;
     let duration_ns = seconds("duration_s", parameters.duration_s)?;
@@ -263,23 +265,23 @@ pub fn frame_loop(parameters: &Parameters, lines: &mut impl Write) -> Result<()>
         let jobs = parameters.company(&run, &file, sizes, duration_ns);
         let company = thread::Builder::new()
             .spawn_scoped(scope, || crew::run(jobs))
-            .map_err(|error| Error::io("cannot start", "a thread", &error))?;
+            .map_err(|error| Error::io("start", "a thread", &error))?;
         let schedule = moments(parameters.frames_per_s, now_ns(), duration_ns, None);
         let drawn = draw(&run, &file, sizes, schedule, parameters.seed, tell);
         stop.store(true, Ordering::Relaxed);
-        let broke = |_| Err(Error::new(Kind::Io, "a thread of the frame loop broke"));
+        let broke = |_| Err(Error::new(Kind::Io, "a thread of the frame loop crashed"));
         company.join().unwrap_or_else(broke)?;
         match drawn {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Error::io("cannot go on with", "the frames", &error))
+                Err(Error::io("draw", "the frames", &error))
             }
             _ => Ok(()),
         }
     })
 }
 
-/// Takes memory at each moment, writes to it and gives it back; how long each took. A moment at which it would reach into the
-/// reserve is left out and counted.
+/// Allocates, writes and frees memory at each moment, and records how long it took. A burst that
+/// would use the reserve is skipped and counted.
 fn burst(run: &Run, sizes: Sizes, schedule: Schedule) -> io::Result<Found> {
     let mut times = Histogram::new();
     let mut left_out = 0;
@@ -307,14 +309,14 @@ fn burst(run: &Run, sizes: Sizes, schedule: Schedule) -> io::Result<Found> {
     })
 }
 
-/// Whether so many bytes more leave the reserve alone.
+/// Whether this many more bytes would leave the reserve untouched.
 fn leaves_reserve(sizes: Sizes, more_bytes: u64) -> io::Result<bool> {
     let available = memory::available_bytes().map_err(|error| io::Error::other(error.message))?;
     Ok(available >= sizes.reserve.saturating_add(more_bytes))
 }
 
-/// Maps memory, writes to all of it and unmaps it. False when it was given back early: the load is told to end, or others
-/// have taken so much meanwhile that it would reach into the reserve.
+/// Maps memory, writes to all of it and unmaps it. Returns false if it stopped early, because the
+/// load must end, or because others used so much memory that the burst would use the reserve.
 fn take(run: &Run, sizes: Sizes, size: usize) -> io::Result<bool> {
     let mut taken = Mapping::anonymous(size, None)?;
     for offset in (0..size).step_by(sys::page_bytes()) {
@@ -327,7 +329,7 @@ fn take(run: &Run, sizes: Sizes, size: usize) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads the file round and round, beginning at `from`.
+/// Reads the file over and over, beginning at `from`.
 fn stream(run: &Run, file: &File, from: u64, end_ns: u64) -> io::Result<Found> {
     let mut found = Found::default();
     let mut buffer = vec![0; READ_BYTES];

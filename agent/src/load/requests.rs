@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `requests`: one and the same request to a server, again and again at moments fixed beforehand: an open loop.
+//! `requests`: sends the same request to a server again and again, at moments fixed beforehand (an
+//! open loop).
 //!
-//! Each connection has a thread. Moments go round the connections; a connection that still waits for an answer sends
-//! its next request late, but the time of that one counts from the moment at which it was due. So a server that stalls
-//! is charged with every request that it kept waiting, not only with those that could be sent.
+//! Each connection has a thread, and the moments are distributed round-robin. A connection that
+//! still waits for an answer sends its next request late, but that request's time counts from the
+//! moment at which it was due. A server that stalls is therefore charged for every request that it
+//! delayed, not only for those that could be sent.
 
 use super::clock::{now_ns, sleep_until, Schedule};
 use super::crew::{self, Job};
@@ -23,14 +25,14 @@ use std::time::Duration;
 
 /// Time between the start of the threads and the first moment.
 const LEAD_NS: u64 = 5_000_000;
-/// Time after the last moment in which answers still count.
+/// Time after the last moment during which answers still count.
 const GRACE_NS: u64 = 1_000_000_000;
-/// How long a thread waits for an answer before it looks whether it has to end.
+/// How long a thread waits for an answer before it checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 const MOST_REQUESTS: u64 = 4_000_000;
 const MOST_REQUEST_BYTES: usize = 64 << 10;
 const MOST_REPLY_BYTES: usize = 1 << 20;
-/// Bytes of a reply that an error shows.
+/// Bytes of a reply that an error quotes.
 const SHOWN_BYTES: usize = 60;
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -39,12 +41,12 @@ pub struct Parameters {
     /// `unix:PATH` or `tcp:ADDRESS:PORT`.
     address: String,
     request: String,
-    /// What every reply begins with.
+    /// Beginning of every reply.
     begins: String,
-    /// What every reply ends with, and holds nowhere else.
+    /// End of every reply, which occurs nowhere else in it.
     ends: String,
     connections: u32,
-    /// Of all connections together.
+    /// Requests per second of all connections together.
     rate_per_s: u32,
     duration_s: f64,
 }
@@ -63,7 +65,7 @@ impl Default for Parameters {
     }
 }
 
-/// What one connection measured.
+/// The results of one connection.
 struct Found {
     latency: Histogram,
     lag: Histogram,
@@ -74,12 +76,13 @@ struct Found {
 impl Load for Parameters {
     fn check(&self) -> Result<()> {
         within("rate_per_s", self.rate_per_s, 1, 1_000_000)?;
-        // Each has one to send at least every second, and looks then whether it has to end.
+        // Each connection sends at least one request per second, and then checks whether it must
+        // end.
         within("connections", self.connections, 1, self.rate_per_s.min(1000))?;
         let bad = |message: String| Err(Error::new(Kind::BadRequest, format!("parameters: {message}")));
         if self.request.is_empty() || self.request.len() > MOST_REQUEST_BYTES || self.ends.is_empty() {
             return bad(format!(
-                "give a `request` of 1 to {MOST_REQUEST_BYTES} bytes, and what its reply `ends` with"
+                "expected a `request` of 1 to {MOST_REQUEST_BYTES} bytes, and `ends`, the end of its reply"
             ));
         }
         Address::of(&self.address)?;
@@ -88,7 +91,7 @@ impl Load for Parameters {
             return Ok(());
         }
         bad(format!(
-            "rate_per_s and duration_s make {requests} requests: give 1 to {MOST_REQUESTS}"
+            "rate_per_s and duration_s make {requests} requests; expected 1 to {MOST_REQUESTS}"
         ))
     }
 
@@ -97,7 +100,7 @@ impl Load for Parameters {
         let requests = self.requests()?;
         let mut jobs: Vec<Job<Found>> = Vec::new();
         for connection in 0..self.connections {
-            let refused = |error: io::Error| Error::io("no connection to", &self.address, &error);
+            let refused = |error: io::Error| Error::io("connect to", &self.address, &error);
             let stream = address.connect().map_err(refused)?;
             jobs.push(Box::new(move |start_ns| {
                 let schedule = Schedule {
@@ -130,14 +133,15 @@ impl Load for Parameters {
 }
 
 impl Parameters {
-    /// Requests of all connections.
+    /// Returns the number of requests of all connections.
     fn requests(&self) -> Result<u64> {
         let nanoseconds = u128::from(seconds("duration_s", self.duration_s)?);
         let requests = nanoseconds * u128::from(self.rate_per_s) / 1_000_000_000;
         Ok(u64::try_from(requests).unwrap_or(u64::MAX))
     }
 
-    /// Sends the requests of one connection, each at its moment or, when the one before is not answered, after it.
+    /// Sends the requests of one connection, each at its moment, or later if the previous one has
+    /// not been answered yet.
     fn ask(
         &self,
         run: &Run,
@@ -145,7 +149,8 @@ impl Parameters {
         connection: u32,
         stream: Box<dyn Stream>,
     ) -> io::Result<Found> {
-        // The kernel may delay an ordinary thread's sleep by 50 microseconds; that is no part of an answer's time.
+        // The kernel may delay an ordinary thread's sleep by 50 microseconds, which must not count
+        // as response time.
         set_current_timer_slack(NonZeroU64::new(1))?;
         let mut stream = stream;
         let mut found = Found {
@@ -173,7 +178,7 @@ impl Parameters {
             if run.stopped() {
                 break;
             }
-            // A request without its answer took at least until now.
+            // An unanswered request took at least until now.
             found.latency.record(now_ns().saturating_sub(due_ns));
             found.answered += u64::from(!late);
             found.left_over += u64::from(late);
@@ -181,7 +186,8 @@ impl Parameters {
         Ok(found)
     }
 
-    /// Waits for a whole reply; false when it is `over` before. Another reply than the one told is an error.
+    /// Waits for a complete reply; returns false if `over` becomes true first. An unexpected reply
+    /// is an error.
     fn receive(
         &self,
         stream: &mut dyn Stream,
@@ -193,7 +199,7 @@ impl Parameters {
         loop {
             match stream.read(&mut buffer[held..]) {
                 Ok(0) if held == buffer.len() => return Err(unexpected("is too long", &buffer[..held])),
-                Ok(0) => return Err(unexpected("was cut off by the server", &buffer[..held])),
+                Ok(0) => return Err(unexpected("is incomplete", &buffer[..held])),
                 Ok(more) => held += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -205,7 +211,7 @@ impl Parameters {
             }
             let compared = held.min(begins.len());
             if buffer[..compared] != begins[..compared] {
-                return Err(unexpected("is not the one expected", &buffer[..held]));
+                return Err(unexpected("is not as expected", &buffer[..held]));
             }
             if held >= begins.len() + ends.len() && buffer[..held].ends_with(ends) {
                 return Ok(true);
@@ -216,7 +222,7 @@ impl Parameters {
 
 fn unexpected(what: &str, reply: &[u8]) -> io::Error {
     let shown = reply[..reply.len().min(SHOWN_BYTES)].escape_ascii();
-    io::Error::other(format!("a reply {what}: \"{shown}\""))
+    io::Error::other(format!("the reply {what}: \"{shown}\""))
 }
 
 /// A connection.
@@ -224,7 +230,7 @@ trait Stream: Read + Write + Send {}
 impl Stream for UnixStream {}
 impl Stream for TcpStream {}
 
-/// Where the server listens.
+/// The address of the server.
 enum Address<'a> {
     Unix(&'a str),
     Tcp(SocketAddr),
@@ -238,15 +244,16 @@ impl<'a> Address<'a> {
             _ => None,
         };
         found.ok_or_else(|| {
-            let message = format!("parameters: `address` is {text:?}");
-            Error::new(Kind::BadRequest, message).hint("give unix:/PATH or tcp:127.0.0.1:PORT")
+            let message = format!("parameters: invalid address {text:?}");
+            Error::new(Kind::BadRequest, message).hint("use unix:/PATH or tcp:127.0.0.1:PORT")
         })
     }
 
     fn connect(&self) -> io::Result<Box<dyn Stream>> {
         match self {
             Self::Unix(path) => {
-                // The kernel takes 107 bytes of path. Through its open folder a socket has a short one.
+                // The kernel accepts paths of at most 107 bytes. The socket has a short path
+                // through its open folder.
                 let (folder, name) = path.rsplit_once('/').unwrap_or_default();
                 let folder = File::open(format!("{folder}/"))?;
                 let stream = UnixStream::connect(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `spin`: threads that compute without pause, as background load. They count what they do, so that a scheduler which
-//! starves them is found out. They go on until the limit, the next request, or the end of the session.
+//! `spin`: threads that compute without pause, as background load. They count their work, which
+//! exposes a scheduler that starves them. They run until the limit, the next request, or the end of
+//! the session.
 
 use super::clock::now_ns;
 use super::crew::{self, Job};
@@ -10,21 +11,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{json, Map};
 use std::hint::black_box;
 
-/// Steps of arithmetic in a round: some tens of microseconds of work.
+/// Arithmetic steps per round: some tens of microseconds of work.
 const STEPS: u32 = 1 << 15;
-/// Rounds are counted in slices of this length, so that those of any stretch of time can be told apart later.
+/// Length of the slices in which rounds are counted, so that those of any period can be determined
+/// later.
 const SLICE_NS: u64 = 10_000_000;
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parameters {
-    /// How many threads; half as many as CPUs, rounded up, when missing.
+    /// Number of threads [default: half the number of CPUs, rounded up].
     threads: Option<u32>,
 }
 
 #[allow(
     clippy::derivable_impls,
-    reason = "every load's defaults stand in the same place"
+    reason = "every load has its defaults in the same place"
 )]
 impl Default for Parameters {
     fn default() -> Self {
@@ -36,7 +38,7 @@ impl Default for Parameters {
 struct Spun {
     start_ns: u64,
     rounds: u64,
-    /// Rounds in each slice from the start that was spent whole.
+    /// Rounds in each complete slice since the start.
     slices: Vec<u64>,
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `tcp`: a stream of bytes, or requests and responses, over TCP between two network namespaces of its own.
+//! `tcp`: a stream of bytes, or requests and responses, over TCP between two private network
+//! namespaces.
 //!
-//! What lies between them is in [`crate::network`]. What happens in the first `ramp_s` is not counted: connections begin
-//! slowly.
+//! [`crate::network`] describes the network. The first `ramp_s` don't count, because connections
+//! start slowly.
 
 mod exchange;
 mod stream;
@@ -18,16 +19,16 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long a read or a write waits before the thread looks whether it has to end.
+/// How long a read or write waits before the thread checks whether it must end.
 const LOOK_UP: Duration = Duration::from_millis(100);
 const MOST_REQUESTS: u64 = 4_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Mode {
-    /// The client sends as fast as it can.
+    /// The client sends as fast as possible.
     Stream,
-    /// The client sends requests, each of which the server answers.
+    /// The client sends requests, and the server answers each.
     RequestResponse,
 }
 
@@ -38,11 +39,12 @@ pub struct Parameters {
     connections: u32,
     duration_s: f64,
     ramp_s: f64,
-    /// Of a stream: bytes of one write.
+    /// Bytes per write, in stream mode.
     message_bytes: u32,
     request_bytes: u32,
     response_bytes: u32,
-    /// Requests of each connection; 0: the next one when the last is answered.
+    /// Requests per second and connection; with 0, each request follows the answer to the previous
+    /// one.
     rate_per_s: u32,
     congestion: Option<String>,
     qdisc: Option<String>,
@@ -74,7 +76,7 @@ impl Default for Parameters {
     }
 }
 
-/// From when to when it is counted, in monotonic time.
+/// The counted period, in monotonic time.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     begin_ns: u64,
@@ -97,7 +99,7 @@ impl Load for Parameters {
             return Ok(());
         }
         let message = format!("parameters: connections, rate_per_s and duration_s make {requests} requests");
-        Err(Error::new(Kind::BadRequest, message).hint(format!("give at most {MOST_REQUESTS} in all")))
+        Err(Error::new(Kind::BadRequest, message).hint(format!("use at most {MOST_REQUESTS} in total")))
     }
 
     fn run(&self, run: &Run) -> Result<Measured> {
@@ -138,12 +140,12 @@ impl Parameters {
         let mut sockets = connected.clients.iter().chain(&connected.servers);
         sockets
             .try_for_each(set_up)
-            .map_err(|error| Error::io("cannot set up", "a connection", &error))
+            .map_err(|error| Error::io("set up", "a connection", &error))
     }
 
-    /// The time that counts, for threads that begin at `start_ns`.
+    /// Returns the counted period, for threads that start at `start_ns`.
     fn window(&self, start_ns: u64) -> Window {
-        // Both were checked.
+        // Both have been checked.
         let ramp = Duration::try_from_secs_f64(self.ramp_s).unwrap_or_default();
         let length = Duration::try_from_secs_f64(self.duration_s).unwrap_or_default();
         let ns = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 4);
@@ -155,7 +157,7 @@ impl Parameters {
     }
 }
 
-/// Segments that all sockets have sent again.
+/// Returns how many segments all sockets have retransmitted.
 fn retransmits(sockets: &[TcpStream]) -> io::Result<u64> {
     sockets
         .iter()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 
-/// The reply to a request with these parameters and five seconds of time.
+/// Returns the reply to a request with these parameters and a limit of five seconds.
 fn reply(load: &str, parameters: &Value) -> Value {
     within_limit(load, parameters, 5.0)
 }

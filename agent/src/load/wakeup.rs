@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `wakeup`: how late threads run after they should have been woken, in an open loop at a fixed rate.
+//! `wakeup`: how late threads run after they should have been woken, in an open loop with a fixed
+//! rate.
 //!
-//! Each pair is a thread that rings at moments fixed beforehand and a thread that sleeps until it is rung. The lateness
-//! of each ring counts from its intended moment, whether or not the sleeper had answered the one before. The time from
-//! the ring itself, stamped for each ring apart, is reported beside it. Of kind `timer` there is no ringing thread:
-//! the sleeper sleeps until each moment by itself.
+//! Each pair consists of a thread that rings at moments fixed beforehand, and a thread that sleeps
+//! until it hears a ring. The lateness of each ring counts from its intended moment, whether or not
+//! the sleeper has answered the previous one. The time since the ring itself, which is stamped
+//! individually, is reported as well. With the kind `timer` there is no ringing thread: the sleeper
+//! sets its own timer for each moment.
 
 mod bell;
 
@@ -25,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Time between the start of the threads and the first moment.
 const LEAD_NS: u64 = 5_000_000;
 const MOST_RINGS: u64 = 4_000_000;
-/// A thread at work looks at nothing else.
+/// A working thread checks nothing else.
 const MOST_WORK_S: f64 = 1.0;
 
 /// How the sleeper is woken.
@@ -36,7 +38,7 @@ enum Means {
     Futex,
     /// A byte through a pipe.
     Pipe,
-    /// An eventfd that epoll waits for.
+    /// An eventfd, waited for with epoll.
     Eventfd,
     /// The sleeper's own timer.
     Timer,
@@ -49,10 +51,11 @@ pub struct Parameters {
     pairs: u32,
     rate_per_s: u32,
     duration_s: f64,
-    /// With it the moments keep no rhythm: each lies anywhere in its period.
+    /// With a seed, each moment is at a random place in its period.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
-    /// CPU time that a woken thread spends for each moment: with it a scheduler has something to share out.
+    /// CPU time that a woken thread uses at each moment, so that the scheduler has something to
+    /// distribute.
     #[serde(skip_serializing_if = "Option::is_none")]
     work_s: Option<f64>,
 }
@@ -70,12 +73,12 @@ impl Default for Parameters {
     }
 }
 
-/// What one thread found; a thread that only rings found nothing.
+/// The results of one thread; a thread that only rings has none.
 #[derive(Debug, Default)]
 struct Found {
-    /// From the intended moment.
+    /// Since the intended moment.
     lateness: Option<Histogram>,
-    /// From the ring.
+    /// Since the ring.
     ring: Option<Histogram>,
     timer_slack_ns: Option<u64>,
 }
@@ -90,7 +93,7 @@ impl Load for Parameters {
             return Ok(());
         }
         let message = format!("parameters: pairs, rate_per_s and duration_s make {rings} wake-ups");
-        Err(Error::new(Kind::BadRequest, message).hint(format!("give 1 to {MOST_RINGS} in all")))
+        Err(Error::new(Kind::BadRequest, message).hint(format!("use 1 to {MOST_RINGS} in total")))
     }
 
     fn run(&self, run: &Run) -> Result<Measured> {
@@ -99,7 +102,7 @@ impl Load for Parameters {
         let mut jobs: Vec<Job<Found>> = Vec::new();
         for (pair, log) in (0..self.pairs).zip(&logs) {
             let schedule = move |start_ns| self.schedule(pair, start_ns, rings);
-            let no_bell = |error: io::Error| Error::io("cannot make", "what wakes a sleeper", &error);
+            let no_bell = |error: io::Error| Error::io("create", "a wake-up channel", &error);
             match bell(self.kind).map_err(no_bell)? {
                 None => jobs.push(Box::new(move |start_ns| {
                     sleep_by_timer(run, schedule(start_ns), work_ns)
@@ -122,21 +125,21 @@ impl Load for Parameters {
 }
 
 impl Parameters {
-    /// Rings of one pair.
+    /// Returns the number of rings per pair.
     fn rings(&self) -> Result<u64> {
         let nanoseconds = u128::from(seconds("duration_s", self.duration_s)?);
         let rings = nanoseconds * u128::from(self.rate_per_s) / 1_000_000_000;
         Ok(u64::try_from(rings).unwrap_or(u64::MAX / 256))
     }
 
-    /// Work after each wake-up.
+    /// Returns the work after each wake-up.
     fn work_ns(&self) -> Result<u64> {
         let Some(work_s) = self.work_s else { return Ok(0) };
         within("work_s", work_s, f64::MIN_POSITIVE, MOST_WORK_S)?;
         seconds("work_s", work_s)
     }
 
-    /// The moments of a pair; those of different pairs are spread over the period.
+    /// Returns the moments of a pair; those of different pairs are spread over the period.
     fn schedule(&self, pair: u32, start_ns: u64, count: u64) -> Schedule {
         let period_ns = 1_000_000_000 / u64::from(self.rate_per_s);
         Schedule {
@@ -148,17 +151,17 @@ impl Parameters {
     }
 }
 
-/// When each ring of a pair was made, and how many were.
+/// When each ring of a pair was made, and how many there were.
 struct Log {
     rung_ns: Vec<AtomicU64>,
-    /// As many as can be, as long as rings are made.
+    /// The number of rings; the maximum while ringing continues.
     made: AtomicU64,
 }
 
 impl Log {
     fn new(rings: u64) -> Self {
         let mut rung_ns = Vec::new();
-        // Writes to all of it, so that no ring waits for a page fault.
+        // Touches all of it, so that no ring waits for a page fault.
         rung_ns.resize_with(usize::try_from(rings).unwrap_or_default(), || {
             AtomicU64::new(black_box(0))
         });
@@ -169,7 +172,8 @@ impl Log {
     }
 }
 
-/// Rings once more at the end, also at an early or a bad one: the listener learns how many rings were made.
+/// Rings once more at the end, even an early one or an error, to tell the listener how many rings
+/// were made.
 struct LastRing<'a> {
     rope: Box<dyn Rope>,
     log: &'a Log,
@@ -179,14 +183,15 @@ struct LastRing<'a> {
 impl Drop for LastRing<'_> {
     fn drop(&mut self) {
         self.log.made.store(self.made, Ordering::Release);
-        // It fails only where the listener is gone.
+        // Fails only if the listener is gone.
         self.rope.ring().unwrap_or_default();
     }
 }
 
 /// Rings at each moment of the schedule.
 fn ring(run: &Run, schedule: Schedule, log: &Log, rope: Box<dyn Rope>) -> io::Result<Found> {
-    // The kernel may delay an ordinary thread's sleep by 50 microseconds; that is no part of a wake-up.
+    // The kernel may delay an ordinary thread's sleep by 50 microseconds, which must not count as
+    // wake-up latency.
     set_current_timer_slack(NonZeroU64::new(1))?;
     let mut last = LastRing { rope, log, made: 0 };
     for (index, rung_ns) in (0..schedule.count).zip(&log.rung_ns) {
@@ -201,7 +206,7 @@ fn ring(run: &Run, schedule: Schedule, log: &Log, rope: Box<dyn Rope>) -> io::Re
     Ok(Found::default())
 }
 
-/// Counts every ring that was made, however many have come at once, and works for each.
+/// Counts every ring, however many arrive at once, and works for each.
 fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>, work_ns: u64) -> io::Result<Found> {
     let (mut lateness, mut since_ring) = (Histogram::new(), Histogram::new());
     let mut heard = 0;
@@ -231,7 +236,7 @@ fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>, work_ns: u64) 
     })
 }
 
-/// Sleeps until each moment by the thread's own timer.
+/// Sleeps until each moment with the thread's own timer.
 fn sleep_by_timer(run: &Run, schedule: Schedule, work_ns: u64) -> io::Result<Found> {
     let mut lateness = Histogram::new();
     for index in 0..schedule.count {
@@ -252,7 +257,7 @@ fn sleep_by_timer(run: &Run, schedule: Schedule, work_ns: u64) -> io::Result<Fou
     })
 }
 
-/// Spends so much CPU time of the calling thread.
+/// Uses this much CPU time of the calling thread.
 fn work(ns: u64) {
     let until_ns = thread_cpu_ns() + ns;
     while thread_cpu_ns() < until_ns {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `zram`: how far and how fast each algorithm of the kernel compresses memory.
+//! `zram`: how much and how fast the kernel's algorithms compress memory.
 //!
-//! The only load of a root session. It makes a zram device of its own as a transaction that ends with the session, writes
-//! data to it, reads the data back, compares, and takes the device away again. All reads and writes bypass the page cache: a
-//! write is done when all of its pages are compressed, a read when they are decompressed.
+//! The only load of a root session. It creates its own zram device, in a transaction that ends with
+//! the session, writes data to it, reads it back, compares, and removes the device. All reads and
+//! writes bypass the page cache: a write ends when all its pages are compressed, a read when they
+//! are decompressed.
 
 use super::clock::now_ns;
 use super::files::Aligned;
@@ -25,13 +26,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// Its name.
+/// Name of the load.
 pub const NAME: &str = "zram";
 
 /// Largest amount of data.
 pub const MOST_BYTES: u64 = 4 << 30;
 const LEAST_BYTES: u64 = 1 << 20;
-/// What the data is a multiple of: pages of any size there is.
+/// The data is a multiple of this, which fits any page size.
 const UNIT_BYTES: u64 = 64 << 10;
 /// Size of one write or read.
 const BLOCK_BYTES: usize = 128 << 10;
@@ -39,9 +40,9 @@ const BLOCK_BYTES: usize = 128 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Source {
-    /// Made from `seed`.
+    /// Generated from `seed`.
     Generated,
-    /// Handed over by requests `data` before.
+    /// Sent beforehand with `data` requests.
     Given,
 }
 
@@ -50,7 +51,7 @@ enum Source {
 struct Parameters {
     algorithm: String,
     data: Source,
-    /// How much is generated.
+    /// Amount to generate.
     bytes: u64,
     seed: u64,
 }
@@ -66,7 +67,7 @@ impl Default for Parameters {
     }
 }
 
-/// What is measured, and on which device.
+/// The data to measure, and the device.
 struct Measurement {
     data: Aligned,
     sha256: String,
@@ -74,15 +75,16 @@ struct Measurement {
     statistics: PathBuf,
 }
 
-/// Runs the load on a device of its own.
+/// Runs the load on its own device.
 ///
 /// # Errors
-/// The request makes no sense, the device cannot be made, what is read back differs, or the device cannot be taken away.
+///
+/// The request is invalid, the device cannot be created or removed, or the data read back differs.
 pub fn run(context: &mut Context, request: Request) -> Result<Value> {
     let given = std::mem::take(&mut context.given);
     if request.load != NAME {
-        let message = format!("the load {:?} is not for a session of role root", request.load);
-        return Err(Error::new(Kind::Forbidden, message).hint("start a session of the other role"));
+        let message = format!("a session of role root may not run the load {:?}", request.load);
+        return Err(Error::new(Kind::Forbidden, message).hint("start a session with the other role"));
     }
     let parameters: Parameters = serde_json::from_value(Value::Object(request.parameters))
         .map_err(|error| Error::new(Kind::BadRequest, format!("parameters: {error}")))?;
@@ -134,21 +136,21 @@ fn take_away(context: &mut Context, transaction: u64) -> Result<()> {
     match reports.iter().find(|report| report.state != State::Reverted) {
         None => Ok(()),
         Some(report) => {
-            let message = format!("the device stays: {}", report.steps[0].message);
+            let message = format!("cannot remove the device: {}", report.steps[0].message);
             Err(Error::new(Kind::Io, message).hint("run recover"))
         }
     }
 }
 
 impl Parameters {
-    /// What is to be compressed; of what was given as many whole units as it has.
+    /// Returns the data to compress; of the data that was sent, as many whole units as it has.
     fn data(&self, given: &[u8]) -> Result<Aligned> {
         let bytes = match self.data {
             Source::Generated => self.bytes,
             Source::Given => given.len() as u64,
         };
         within("bytes", bytes, LEAST_BYTES, MOST_BYTES)?;
-        // The data itself, and what the device holds when nothing can be compressed.
+        // The data itself, and the device's copy if nothing can be compressed.
         memory::room_for(2 * bytes)?;
         let bytes = usize::try_from(bytes - bytes % UNIT_BYTES).unwrap_or(usize::MAX);
         let mut data = Aligned::new(bytes, 0);
@@ -168,10 +170,10 @@ impl Load for Measurement {
     fn run(&self, run: &Run) -> Result<Measured> {
         let failed =
             |what: &'static str| move |error: std::io::Error| Error::io(what, self.device.display(), &error);
-        // Nobody else may mount it or swap to it.
+        // Nobody else may mount it or use it as swap.
         let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL | OFlags::CLOEXEC;
         let device =
-            open(&self.device, flags, Mode::empty()).map_err(|errno| failed("cannot open")(errno.into()))?;
+            open(&self.device, flags, Mode::empty()).map_err(|errno| failed("open")(errno.into()))?;
         let device = File::from(device);
         let mut written = Busy::default();
         for (block, at) in self.blocks() {
@@ -180,9 +182,9 @@ impl Load for Measurement {
             }
             written
                 .add(block, || device.write_all_at(block, at))
-                .map_err(failed("cannot write"))?;
+                .map_err(failed("write"))?;
         }
-        device.sync_all().map_err(failed("cannot flush"))?;
+        device.sync_all().map_err(failed("flush"))?;
         let statistics = self.statistics()?;
         let mut buffer = Aligned::new(BLOCK_BYTES, 0);
         let mut read = Busy::default();
@@ -192,10 +194,10 @@ impl Load for Measurement {
             }
             let buffer = &mut buffer[..block.len()];
             read.add(block, || device.read_exact_at(buffer, at))
-                .map_err(failed("cannot read"))?;
+                .map_err(failed("read"))?;
             if buffer != block {
                 let message = format!(
-                    "what {} gives back at byte {at} is not what was written",
+                    "{}: the data read at byte {at} differs from the data written",
                     self.device.display()
                 );
                 return Err(Error::new(Kind::Io, message));
@@ -216,20 +218,20 @@ impl Load for Measurement {
 }
 
 impl Measurement {
-    /// The data block by block, with the place of each.
+    /// Returns the data block by block, with the offset of each.
     fn blocks(&self) -> impl Iterator<Item = (&[u8], u64)> {
         let places = (0_u64..).step_by(BLOCK_BYTES);
         self.data.chunks(BLOCK_BYTES).zip(places)
     }
 
-    /// What the kernel says of the device's memory.
+    /// Reads the kernel's statistics about the device's memory.
     fn statistics(&self) -> Result<Map<String, Value>> {
         let shown = self.statistics.display();
-        let text = std::fs::read_to_string(&self.statistics)
-            .map_err(|error| Error::io("cannot read", &shown, &error))?;
+        let text =
+            std::fs::read_to_string(&self.statistics).map_err(|error| Error::io("read", &shown, &error))?;
         let numbers: Option<Vec<u64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
         let Some([stored, compressed, used, _, _, same, ..]) = numbers.as_deref() else {
-            let message = format!("{shown} holds {text:?}, which is no row of numbers");
+            let message = format!("{shown}: expected a row of numbers, got {text:?}");
             return Err(Error::new(Kind::Io, message));
         };
         let mut results = Map::new();
@@ -241,7 +243,7 @@ impl Measurement {
     }
 }
 
-/// Bytes moved, and the time that moving them took.
+/// Bytes moved, and the time that it took.
 #[derive(Default)]
 struct Busy {
     bytes: u64,
@@ -258,9 +260,10 @@ impl Busy {
     }
 }
 
-/// Data as memory holds it, the same for the same seed. Each row of eight pieces of 4 KiB holds, in an order of its own: one of
-/// zeros; one that cannot be compressed; two of text; two of pointers, which differ in their lower 24 bits alone; two
-/// of counters, 32 bits wide and below 256, half of them 0.
+/// Fills `data` as memory typically looks, always the same for the same seed. Each group of eight 4
+/// KiB pieces contains, in random order: one of zeros; one that is incompressible; two of text; two
+/// of pointers that differ only in their lower 24 bits; two of 32-bit counters below 256, half of
+/// them 0.
 fn generate(data: &mut [u8], seed: u64) {
     const PIECE_BYTES: usize = 4096;
     let mut random = Random(seed | 1 << 63);
@@ -335,7 +338,7 @@ fn fill_with_text(piece: &mut [u8], random: &mut Random) {
     }
 }
 
-/// A row of numbers that look random (xorshift with a multiplication).
+/// A pseudo-random number generator (xorshift with a multiplication).
 struct Random(u64);
 
 impl Random {
@@ -347,15 +350,16 @@ impl Random {
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        // Limits are small: the bias of the remainder is nothing.
+        // Limits are small, so the bias of the remainder is negligible.
         usize::try_from(self.next() >> 33).unwrap_or_default() % limit
     }
 }
 
-/// Takes a part of the data that the next load works on.
+/// Receives a part of the data for the next load.
 ///
 /// # Errors
-/// It is more than a load may have.
+///
+/// There is more data than a load may have.
 pub fn take(context: &mut Context, part: &Bytes, first: bool) -> Result<u64> {
     if first {
         context.given = Vec::new();

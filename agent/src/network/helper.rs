@@ -212,7 +212,7 @@ pub struct Connected {
 ///
 /// The network cannot be created here, or no connection over it.
 pub fn connect(network: &Network, connections: u32, stopped: impl Fn() -> bool) -> Result<Option<Connected>> {
-    let failed = |error: io::Error| Error::io("cannot start", "the network's helper", &error);
+    let failed = |error: io::Error| Error::io("start", "the network's helper", &error);
     let (mut command, helper) =
         Helper::prepare(network.clone(), Task::Connect(connections)).map_err(failed)?;
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -257,13 +257,7 @@ fn wait_for(helper: &Helper, stopped: &impl Fn() -> bool) -> Result<bool> {
         match poll(&mut source, Some(&slice)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) => return Ok(true),
-            Err(error) => {
-                return Err(Error::io(
-                    "cannot wait for",
-                    "the network's helper",
-                    &error.into(),
-                ))
-            }
+            Err(error) => return Err(Error::io("wait for", "the network's helper", &error.into())),
         }
     }
     Ok(false)
@@ -324,18 +318,18 @@ fn carry_out(job: &Job, report: BorrowedFd) -> Result<()> {
             // The command keeps the wire and the other end.
             for place in made.wire.iter().chain([&made.server]) {
                 fcntl_setfd(&place.namespace, FdFlags::empty())
-                    .map_err(|error| Error::io("cannot keep", "a network namespace", &error.into()))?;
+                    .map_err(|error| Error::io("keep", "a network namespace", &error.into()))?;
             }
             tell(report, &Report::Ok(made.identity.clone()), &[])?;
             let error = Command::new(program).arg0(&argv[0]).args(&argv[1..]).exec();
-            Err(Error::io("cannot start", &argv[0], &error))
+            Err(Error::io("start", &argv[0], &error))
         }
     }
 }
 
 /// Opens this many connections between the two ends.
 fn connections(made: &Made, count: u32) -> Result<(Vec<TcpStream>, Vec<TcpStream>)> {
-    let failed = |error: io::Error| Error::io("cannot connect to", SERVER, &error);
+    let failed = |error: io::Error| Error::io("connect to", SERVER, &error);
     made.server.enter()?;
     let listener = TcpListener::bind((SERVER, PORT)).map_err(failed)?;
     made.client.enter()?;
@@ -377,7 +371,7 @@ fn start(server: &Server) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     sys::end_with_parent(&mut command);
-    let failed = |error: io::Error| Error::io("cannot start the server", program, &error);
+    let failed = |error: io::Error| Error::io("start the server", program, &error);
     let mut process = command.spawn().map_err(failed)?;
     let root = Root::new("/");
     let end = Instant::now() + PATIENCE;
@@ -403,7 +397,7 @@ fn start(server: &Server) -> Result<()> {
 }
 
 fn tell(report: BorrowedFd, what: &Report, descriptors: &[BorrowedFd]) -> Result<()> {
-    let failed = |error: io::Error| Error::io("cannot report to", "the agent", &error);
+    let failed = |error: io::Error| Error::io("report to", "the agent", &error);
     let bytes = json!(what).to_string().into_bytes();
     let mut space =
         vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2 * MOST_CONNECTIONS as usize + 1))];

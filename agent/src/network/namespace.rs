@@ -25,17 +25,17 @@ impl Place {
     /// Returns the calling thread's namespace.
     pub fn here() -> Result<Self> {
         const FILE: &str = "/proc/thread-self/ns/net";
-        let refused = |error: io::Error| Error::io("cannot open", FILE, &error);
+        let refused = |error: io::Error| Error::io("open", FILE, &error);
         Ok(Self {
             namespace: File::open(FILE).map_err(refused)?.into(),
-            netlink: Netlink::open().map_err(|error| Error::io("cannot open", "a netlink socket", &error))?,
+            netlink: Netlink::open().map_err(|error| Error::io("open", "a netlink socket", &error))?,
         })
     }
 
     /// Moves the calling thread into this namespace.
     pub fn enter(&self) -> Result<()> {
         move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|error| Error::io("cannot enter", "a network namespace", &error.into()))
+            .map_err(|error| Error::io("enter", "a network namespace", &error.into()))
     }
 }
 
@@ -55,7 +55,7 @@ pub fn enter_first() -> Result<()> {
     ];
     for (file, text) in maps {
         let path = format!("/proc/self/{file}");
-        fs::write(&path, text).map_err(|error| Error::io("cannot write", path, &error).hint(HINT))?;
+        fs::write(&path, text).map_err(|error| Error::io("write", path, &error).hint(HINT))?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cgroup`: memory, throttling and pressure of the control group of a process, and of those above it that have a limit.
+//! `cgroup`: memory, throttling and pressure of a process's control group, and of the groups above
+//! it that have a limit.
 
 use super::feed::{Column, Feed, Found};
 use super::text::{Keyed, Number};
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 mod old;
 
 const MOUNT: &str = "/sys/fs/cgroup";
-/// A file of lines, what a column is called after it, and its counters that are wanted.
+/// A file of keyed lines, the middle part of its columns' names, and the requested counters.
 type Lines = (&'static str, &'static str, &'static [&'static str]);
 const EVENTS: &[&str] = &["high", "max", "oom", "oom_kill"];
 const CPU: Lines = (
@@ -32,12 +33,12 @@ const OWN: [Lines; 3] = [
         ],
     ),
 ];
-/// Of a group above: what happened at its own limits, and not at those of the groups in it.
+/// For groups above: events at their own limits, not at those of their subgroups.
 const ABOVE: [Lines; 2] = [("memory.events.local", "memory_events", EVENTS), CPU];
-/// Files that limit a group.
+/// Files with the limits of a group.
 const LIMITS: [&str; 3] = ["memory.high", "memory.max", "cpu.max"];
 
-/// That of this process; those of version 1 where the one of version 2 has no controllers.
+/// Opens the group of the process; those of version 1 if the group of version 2 has no controllers.
 pub fn open(root: &Root, process: u32) -> Found {
     let mut found = Found::default();
     let group = group_of(root, process);
@@ -53,7 +54,7 @@ pub fn open(root: &Root, process: u32) -> Found {
             |why| why,
             |group| {
                 format!(
-                    "{MOUNT}{group} tells nothing of memory and CPU, and no group of version 1 has a limit"
+                    "{MOUNT}{group} has no memory or CPU controller, and no group of version 1 has a limit"
                 )
             },
         ));
@@ -69,7 +70,8 @@ pub fn open(root: &Root, process: u32) -> Found {
     found
 }
 
-/// The limits of the group of a process and of those above it, the nearest first; only of groups that can have some.
+/// Returns the limits of a process's group and the groups above it, nearest first. Groups that
+/// cannot have limits are left out.
 pub fn limits_of(root: &Root, process: u32) -> Vec<BTreeMap<&'static str, String>> {
     let Ok(group) = group_of(root, process) else {
         return Vec::new();
@@ -83,22 +85,22 @@ pub fn limits_of(root: &Root, process: u32) -> Vec<BTreeMap<&'static str, String
         .collect()
 }
 
-/// The path of the process's group below the mount, without a final `/`.
+/// Returns the path of the process's group below the mount, without a final `/`.
 fn group_of(root: &Root, process: u32) -> Result<String, String> {
     let path = format!("/proc/{process}/cgroup");
     let text = root
         .read_text(&path)
         .map_err(|error| format!("{path}: {error}"))?;
     let Some(group) = text.lines().find_map(|line| line.strip_prefix("0::")) else {
-        return Err("the process is in no control group of version 2".to_owned());
+        return Err("the process has no control group of version 2".to_owned());
     };
     if group.split('/').any(|part| part == "..") {
-        return Err("the control group of the process lies outside what can be seen from here".to_owned());
+        return Err("the control group of the process is not visible from here".to_owned());
     }
     Ok(group.trim_end_matches('/').to_owned())
 }
 
-/// A group, and those that it lies in up to the topmost one below the root.
+/// Returns a group and the groups above it, except for the root.
 fn upwards(group: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(group), |group| Some(group.rsplit_once('/')?.0))
         .filter(|group| !group.is_empty())
@@ -109,7 +111,7 @@ fn limits(root: &Root, group: &str) -> BTreeMap<&'static str, String> {
     LIMITS.into_iter().filter_map(read).collect()
 }
 
-/// The columns of one group.
+/// Adds the columns of one group.
 fn add(root: &Root, group: &str, prefix: &str, lines: &[Lines], found: &mut Found) {
     let label = Some(group.to_owned());
     for (file, what) in [("memory.current", "memory"), ("memory.swap.current", "swap")] {

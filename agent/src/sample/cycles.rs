@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cycles`: the counters APERF and MPERF of each CPU, whose differences' ratio is its clock over the nominal one.
-//! For root alone, where the kernel offers the registers as files.
+//! `cycles`: the counters APERF and MPERF of each CPU. The ratio of their differences is the clock
+//! relative to the nominal one. For root only, if the kernel offers the registers as files.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress};
 use super::names::numbered;
 use crate::root::Root;
 
 const FOLDER: &str = "/dev/cpu";
-/// Register, column.
+/// Register numbers and columns.
 const REGISTERS: [(u64, &str); 2] = [(0xe8, "aperf"), (0xe7, "mperf")];
 
-/// A register's bytes.
+/// Size of a register.
 const BYTES: usize = 8;
 
-/// A register.
+/// Parses a register.
 pub struct Register;
 
 pub fn open(root: &Root) -> Found {
@@ -31,14 +31,14 @@ pub fn open(root: &Root) -> Found {
         let why = found
             .missing
             .pop()
-            .unwrap_or_else(|| format!("{FOLDER}: no CPU's registers"));
+            .unwrap_or_else(|| format!("{FOLDER}: no CPU has registers here"));
         return Found::none(why);
     }
     found
 }
 
 impl Parser for Register {
-    /// A longer read makes the CPU read the register again and again.
+    /// A longer read would make the CPU read the register repeatedly.
     fn enough(&self) -> usize {
         BYTES
     }
@@ -48,7 +48,7 @@ impl Parser for Register {
             .first_chunk::<BYTES>()
             .map(|bytes| u64::from_le_bytes(*bytes));
         match value.and_then(|value| Cell::try_from(value).ok()) {
-            // A virtual machine that has no such counter shows zero.
+            // A virtual machine without this counter shows zero.
             Some(0) | None => Progress::Garbage,
             Some(value) => {
                 row[0] = value;

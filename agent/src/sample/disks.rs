@@ -9,7 +9,8 @@ use crate::root::Root;
 
 const PATH: &str = "/proc/diskstats";
 const SECTOR_BYTES: Cell = 512;
-/// Fields after the name, in their order; None is not wanted. The last of each: what it is multiplied by.
+/// Fields after the name, in order; None for a field to skip. The last number is the factor to
+/// multiply with.
 const FIELDS: [Option<(&str, &str, u64, Cell)>; 17] = [
     Some(("reads", "count", 1, 1)),
     None,
@@ -69,7 +70,7 @@ pub fn open(root: &Root) -> Found {
     Found::one(Feed::open(root, PATH, columns, table))
 }
 
-/// `   8       0 sda 1 2 3`: the device, and the rest.
+/// Splits `   8       0 sda 1 2 3` into the device and the rest.
 fn key(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, rest) = number(line)?;
     let (_, rest) = number(rest)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `fan`: turns of each fan that hwmon shows.
+//! `fan`: the speed of each fan in hwmon.
 
 use super::feed::{Column, Feed, Found};
 use super::names::{chips, Sensor};
@@ -16,7 +16,7 @@ pub fn open(root: &Root) -> Found {
     } in chips(root, "fan")
     {
         let columns = vec![Column::level(format!("fan.{chip}.{input}"), "1/s", 60).labelled(label)];
-        // Turns in a minute; a fan may stand still.
+        // In revolutions per minute; a fan may stand still.
         let parser = Number {
             scale: 1,
             sane: 0..=65_000,
@@ -24,7 +24,7 @@ pub fn open(root: &Root) -> Found {
         found.add(Feed::open(root, &path, columns, parser));
     }
     if found.feeds.is_empty() && found.missing.is_empty() {
-        return Found::none("no fan of hwmon");
+        return Found::none("hwmon has no fan");
     }
     found
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file of a source that stays open, and the columns that it fills.
+//! An open file of a source, and the columns that it fills.
 
 use crate::root::Root;
 use rustix::fs::{Mode, OFlags};
@@ -7,45 +7,45 @@ use rustix::io::{pread, Errno};
 use serde::Serialize;
 use std::fs::File;
 
-/// One number of one sample.
+/// One number of a sample.
 pub type Cell = i64;
-/// The cell of what was not there or could not be read.
+/// The value of a cell that was absent or unreadable.
 pub const MISSING: Cell = i64::MIN;
-/// The cell of a sensor that showed what cannot be.
+/// The value of a cell whose sensor showed an impossible value.
 pub const LIE: Cell = i64::MIN + 1;
 
-/// How a column's numbers are to be taken.
+/// How to interpret a column's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A state of that moment.
+    /// The state at that moment.
     Level,
-    /// It only grows; what counts is the difference.
+    /// A growing counter, of which only differences matter.
     Counter,
 }
 
-/// What a column holds: `value / per_unit` is in `unit`.
+/// A column: `value / per_unit` is in `unit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Column {
-    /// Its name, with the source's before it.
+    /// Its name, prefixed with the source's.
     #[serde(skip)]
     pub name: String,
-    /// A base unit.
+    /// The base unit.
     pub unit: &'static str,
-    /// Whole numbers to one unit.
+    /// Integers per unit.
     pub per_unit: u64,
     /// Level or counter.
     pub kind: Kind,
-    /// Bits after which a counter begins anew.
+    /// Bits after which a counter wraps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits: Option<u32>,
-    /// What the kernel calls the sensor.
+    /// The kernel's name for the sensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
 
 impl Column {
-    /// A state.
+    /// Creates a column of states.
     pub fn level(name: impl Into<String>, unit: &'static str, per_unit: u64) -> Self {
         Self {
             name: name.into(),
@@ -57,7 +57,7 @@ impl Column {
         }
     }
 
-    /// A counter of 64 bits.
+    /// Creates a column of a 64-bit counter.
     pub fn counter(name: impl Into<String>, unit: &'static str, per_unit: u64) -> Self {
         Self {
             kind: Kind::Counter,
@@ -66,7 +66,7 @@ impl Column {
         }
     }
 
-    /// A counter as wide as a word of the kernel.
+    /// Creates a column of a counter as wide as a word of the kernel.
     pub fn word_counter(name: impl Into<String>, unit: &'static str) -> Self {
         Self {
             bits: Some(usize::BITS),
@@ -74,7 +74,7 @@ impl Column {
         }
     }
 
-    /// The same with what the kernel calls it.
+    /// Adds the kernel's name.
     #[must_use]
     pub fn labelled(mut self, label: Option<String>) -> Self {
         self.label = label;
@@ -82,54 +82,54 @@ impl Column {
     }
 }
 
-/// How far a parser came.
+/// The result of a parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It has all that it wants.
+    /// All values were found.
     Done,
-    /// What it wants may lie further on.
+    /// Missing values may follow further on.
     More,
-    /// It took what there is so far; of the rest all may be gone.
+    /// The values so far are valid; the others may not exist any more.
     SoFar,
-    /// This is not what the file held when it was opened.
+    /// The content differs from when the file was opened.
     Garbage,
 }
 
-/// Reads a file's text into cells, which are all [`MISSING`] when it begins.
+/// Parses a file's text into cells, which are all [`MISSING`] before.
 pub trait Parser: Send {
     /// Fills the cells; `text` is the file from its beginning, as far as it was read.
     fn parse(&mut self, text: &[u8], row: &mut [Cell]) -> Progress;
 
-    /// Bytes from the file's beginning that usually hold all that is wanted: the kernel makes no more of some files than
-    /// it is asked for.
+    /// Returns how many bytes usually contain all values: the kernel generates no more of some
+    /// files than is read.
     fn enough(&self) -> usize {
         usize::MAX
     }
 }
 
-/// Why a feed gives nothing more.
+/// Why a feed has stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Gone {
     /// Since when, in monotonic time.
     pub at_ns: u64,
-    /// What the kernel said.
+    /// The kernel's error.
     pub why: String,
 }
 
-/// A file that stays open.
+/// An open file.
 pub struct Feed {
-    /// The machine's path.
+    /// Path on the machine.
     pub path: String,
-    /// What it fills.
+    /// The columns that it fills.
     pub columns: Vec<Column>,
-    /// Set when it vanished.
+    /// Set when the file has vanished.
     pub gone: Option<Gone>,
-    /// Samples in which it could not be read or understood.
+    /// Number of samples in which it was unreadable or invalid.
     pub failures: u64,
     file: File,
     offset: u64,
     parser: Box<dyn Parser>,
-    /// Reads that the last sample took.
+    /// Number of reads in the last sample.
     reads: u32,
 }
 
@@ -137,6 +137,7 @@ impl Feed {
     /// Opens a file.
     ///
     /// # Errors
+    ///
     /// Why it cannot be read, with its path.
     pub fn open(
         root: &Root,
@@ -159,14 +160,14 @@ impl Feed {
         })
     }
 
-    /// The same file read from elsewhere than its beginning.
+    /// Reads the file from an offset instead of its beginning.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = offset;
         self
     }
 
-    /// Fills the feed's own cells.
+    /// Fills the feed's cells.
     pub fn sample(&mut self, buffer: &mut [u8], row: &mut [Cell], now_ns: impl Fn() -> u64) {
         row.fill(MISSING);
         if self.gone.is_some() {
@@ -194,7 +195,7 @@ impl Feed {
         }
     }
 
-    /// Reads on after the bytes that are held.
+    /// Reads on after the first `held` bytes.
     fn read(&self, buffer: &mut [u8], held: usize) -> rustix::io::Result<usize> {
         let end = if held == 0 {
             self.parser.enough().min(buffer.len())
@@ -204,7 +205,7 @@ impl Feed {
         pread(&self.file, &mut buffer[held..end], self.offset + held as u64)
     }
 
-    /// Reads once to see what it gives: why that is nothing, None when it is something.
+    /// Reads once as a test. Returns why there is nothing to read; None if there is.
     pub fn probe(&mut self, buffer: &mut [u8], row: &mut [Cell]) -> Option<String> {
         let read = rustix::io::retry_on_intr(|| self.read(buffer, 0));
         if let Err(error) = read {
@@ -213,19 +214,19 @@ impl Feed {
         self.sample(buffer, row, || 0);
         let failed = self.failures > 0;
         self.failures = 0;
-        failed.then(|| "its content is not as expected".to_owned())
+        failed.then(|| "unexpected content".to_owned())
     }
 
     fn fail(&mut self, error: Errno, now_ns: u64) {
         self.failures += 1;
-        // What is behind the file has gone: a device, a driver, a process.
+        // What was behind the file is gone: a device, a driver, a process.
         if [Errno::NODEV, Errno::NXIO, Errno::NOENT, Errno::SRCH, Errno::STALE].contains(&error) {
             let why = error.to_string();
             self.gone = Some(Gone { at_ns: now_ns, why });
         }
     }
 
-    /// The reads of the last sample and nothing else, to tell what they cost alone.
+    /// Repeats the reads of the last sample without parsing, to measure their cost.
     pub fn bare(&self, buffer: &mut [u8]) {
         let mut held = 0;
         for _ in 0..self.reads {
@@ -237,12 +238,12 @@ impl Feed {
     }
 }
 
-/// What was found of a source.
+/// The files of a source.
 #[derive(Default)]
 pub struct Found {
     /// Its open files.
     pub feeds: Vec<Feed>,
-    /// What could not be opened, and why.
+    /// Files that could not be opened, and why.
     pub missing: Vec<String>,
 }
 
@@ -255,14 +256,14 @@ impl Found {
         }
     }
 
-    /// A source of one file.
+    /// Creates a source with one file.
     pub fn one(opened: Result<Feed, String>) -> Self {
         let mut found = Self::default();
         found.add(opened);
         found
     }
 
-    /// A source that is not there.
+    /// Creates a source that is missing.
     pub fn none(why: impl Into<String>) -> Self {
         Self {
             feeds: Vec::new(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `fragmentation`: free blocks of memory by their order, over all zones.
+//! `fragmentation`: free blocks of memory by order, over all zones.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress};
 use super::text::{lines, number};
@@ -9,7 +9,7 @@ use memchr::memmem::find;
 const PATH: &str = "/proc/buddyinfo";
 
 struct Buddies {
-    /// How many zones there are.
+    /// Number of zones.
     zones: usize,
 }
 
@@ -23,7 +23,7 @@ pub fn open(root: &Root) -> Found {
         .collect();
     let orders = zones.iter().copied().max().unwrap_or_default();
     if orders == 0 {
-        return Found::none(format!("{PATH}: none of its lines is known"));
+        return Found::none(format!("{PATH}: no known line"));
     }
     let columns = (0..orders)
         .map(|order| Column::level(format!("fragmentation.free_blocks_order_{order}"), "count", 1))
@@ -31,7 +31,7 @@ pub fn open(root: &Root) -> Found {
     Found::one(Feed::open(root, PATH, columns, Buddies { zones: zones.len() }))
 }
 
-/// Free blocks of a zone, by order.
+/// Returns the free blocks of a zone, by order.
 fn counts(line: &[u8]) -> Option<impl Iterator<Item = Cell> + '_> {
     let zone = line
         .get(find(line, b"zone")? + b"zone".len()..)?

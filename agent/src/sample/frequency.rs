@@ -12,7 +12,7 @@ pub fn open(root: &Root) -> Found {
     let mut found = Found::default();
     for (policy, name) in numbered(root, FOLDER, "policy") {
         let columns = vec![Column::level(format!("frequency.policy{policy}"), "Hz", 1)];
-        // Kilohertz; no clock stands still, and none runs at a terahertz.
+        // In kilohertz; no clock stands still, and none runs at a terahertz.
         let parser = Number {
             scale: 1000,
             sane: 1..=1_000_000_000,
@@ -26,7 +26,7 @@ pub fn open(root: &Root) -> Found {
     }
     if found.feeds.is_empty() && found.missing.is_empty() {
         return Found::none(format!(
-            "no policy in {FOLDER}: the kernel does not set the clock here"
+            "no policy in {FOLDER}: the kernel does not control the clock here"
         ));
     }
     found

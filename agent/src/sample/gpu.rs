@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gpu`: load, memory, clock and power of each graphics card, as its driver tells them in sysfs.
+//! `gpu`: load, memory, clock and power of each graphics card, from its driver's files in sysfs.
 
 use super::feed::{Column, Feed, Found};
 use super::names::numbered;
@@ -7,19 +7,19 @@ use super::text::Number;
 use crate::root::Root;
 
 const FOLDER: &str = "/sys/class/drm";
-/// What a file tells, its unit, how many parts make one, and what the number is multiplied by.
-struct Told(&'static str, &'static str, &'static str, u64, i64);
+/// A file, the name of its column, the unit, the parts per unit, and the factor to multiply with.
+struct SensorFile(&'static str, &'static str, &'static str, u64, i64);
 
-/// Files of amdgpu, i915 and xe in a card's folder that tell a state.
-const LEVELS: [Told; 8] = [
-    Told("device/gpu_busy_percent", "busy", "", 100, 1),
-    Told("device/mem_busy_percent", "memory_busy", "", 100, 1),
-    Told("device/mem_info_vram_used", "vram_used", "B", 1, 1),
-    Told("device/mem_info_vram_total", "vram_total", "B", 1, 1),
-    Told("device/mem_info_gtt_used", "gtt_used", "B", 1, 1),
-    Told("gt_act_freq_mhz", "frequency", "Hz", 1, 1_000_000),
-    Told("gt/gt0/rps_act_freq_mhz", "gt0_frequency", "Hz", 1, 1_000_000),
-    Told(
+/// Files of amdgpu, i915 and xe in a card's folder with a state.
+const LEVELS: [SensorFile; 8] = [
+    SensorFile("device/gpu_busy_percent", "busy", "", 100, 1),
+    SensorFile("device/mem_busy_percent", "memory_busy", "", 100, 1),
+    SensorFile("device/mem_info_vram_used", "vram_used", "B", 1, 1),
+    SensorFile("device/mem_info_vram_total", "vram_total", "B", 1, 1),
+    SensorFile("device/mem_info_gtt_used", "gtt_used", "B", 1, 1),
+    SensorFile("gt_act_freq_mhz", "frequency", "Hz", 1, 1_000_000),
+    SensorFile("gt/gt0/rps_act_freq_mhz", "gt0_frequency", "Hz", 1, 1_000_000),
+    SensorFile(
         "device/tile0/gt0/freq0/act_freq",
         "tile0_frequency",
         "Hz",
@@ -27,11 +27,11 @@ const LEVELS: [Told; 8] = [
         1_000_000,
     ),
 ];
-/// Files that tell how long the card had nothing to do: the first that is there counts (i915 of two ages, xe).
-const IDLE: [Told; 3] = [
-    Told("gt/gt0/rc6_residency_ms", "idle_time", "s", 1000, 1),
-    Told("power/rc6_residency_ms", "idle_time", "s", 1000, 1),
-    Told(
+/// Files with the card's idle time; the first that exists counts (old i915, new i915, xe).
+const IDLE: [SensorFile; 3] = [
+    SensorFile("gt/gt0/rc6_residency_ms", "idle_time", "s", 1000, 1),
+    SensorFile("power/rc6_residency_ms", "idle_time", "s", 1000, 1),
+    SensorFile(
         "device/tile0/gt0/gtidle/idle_residency_ms",
         "idle_time",
         "s",
@@ -39,27 +39,27 @@ const IDLE: [Told; 3] = [
         1,
     ),
 ];
-/// Files of the card's sensors: what amdgpu draws on average or right now, its clock.
-const SENSED: [Told; 3] = [
-    Told("power1_average", "power", "W", 1_000_000, 1),
-    Told("power1_input", "power", "W", 1_000_000, 1),
-    Told("freq1_input", "frequency", "Hz", 1, 1),
+/// The card's sensors: power of amdgpu, average or present, and its clock.
+const SENSED: [SensorFile; 3] = [
+    SensorFile("power1_average", "power", "W", 1_000_000, 1),
+    SensorFile("power1_input", "power", "W", 1_000_000, 1),
+    SensorFile("freq1_input", "frequency", "Hz", 1, 1),
 ];
-/// What i915 and xe have used up.
-const USED: Told = Told("energy1_input", "energy", "J", 1_000_000, 1);
+/// The energy that i915 and xe have used.
+const USED: SensorFile = SensorFile("energy1_input", "energy", "J", 1_000_000, 1);
 
 pub fn open(root: &Root) -> Found {
     let mut found = Found::default();
     for (card, folder) in numbered(root, FOLDER, "card") {
         let path = format!("{FOLDER}/{folder}");
         let name = |what: &str| format!("gpu.card{card}.{what}");
-        for told in &LEVELS {
-            add(root, &mut found, &path, told, |what, unit, parts| {
+        for sensor in &LEVELS {
+            add(root, &mut found, &path, sensor, |what, unit, parts| {
                 Column::level(name(what), unit, parts)
             });
         }
-        IDLE.iter().any(|told| {
-            add(root, &mut found, &path, told, |what, unit, parts| {
+        IDLE.iter().any(|sensor| {
+            add(root, &mut found, &path, sensor, |what, unit, parts| {
                 Column::counter(name(what), unit, parts)
             })
         });
@@ -67,14 +67,14 @@ pub fn open(root: &Root) -> Found {
         for (_, sensor) in numbered(root, &sensors, "hwmon") {
             let path = format!("{sensors}/{sensor}");
             let mut columns: Vec<&str> = Vec::new();
-            for told in &SENSED {
-                let new = !columns.contains(&told.1);
+            for sensor in &SENSED {
+                let new = !columns.contains(&sensor.1);
                 if new
-                    && add(root, &mut found, &path, told, |what, unit, parts| {
+                    && add(root, &mut found, &path, sensor, |what, unit, parts| {
                         Column::level(name(what), unit, parts)
                     })
                 {
-                    columns.push(told.1);
+                    columns.push(sensor.1);
                 }
             }
             add(root, &mut found, &path, &USED, |what, unit, parts| {
@@ -83,20 +83,20 @@ pub fn open(root: &Root) -> Found {
         }
     }
     if found.feeds.is_empty() && found.missing.is_empty() {
-        return Found::none("no graphics card tells anything in sysfs");
+        return Found::none("no graphics card has sensors in sysfs");
     }
     found
 }
 
-/// Adds a file; whether it is there.
+/// Adds a file if it exists; returns whether it does.
 fn add(
     root: &Root,
     found: &mut Found,
     folder: &str,
-    told: &Told,
+    sensor: &Told,
     column: impl Fn(&str, &'static str, u64) -> Column,
 ) -> bool {
-    let Told(file, what, unit, parts, scale) = *told;
+    let Told(file, what, unit, parts, scale) = *sensor;
     let path = format!("{folder}/{file}");
     let there = root.path(&path).exists();
     if there {
@@ -115,7 +115,7 @@ mod tests {
     use crate::sample::set::Set;
     use std::collections::BTreeMap;
 
-    /// What a card whose driver has these files tells.
+    /// Returns the columns of a card whose driver has these files.
     fn told(files: &[(&str, &str)]) -> BTreeMap<String, (i64, &'static str, u64)> {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in files {

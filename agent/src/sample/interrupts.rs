@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `interrupts`, `softirqs`: how often each came, over all CPUs.
+//! `interrupts`, `softirqs`: how often each occurred, over all CPUs.
 
 use super::feed::{Cell, Column, Feed, Found};
 use super::names::clean;
@@ -26,7 +26,7 @@ fn table(root: &Root, path: &str, source: &str) -> Found {
     };
     let names = Table::names(&text, key, |_, rest| number(rest).is_some());
     if names.is_empty() {
-        return Found::none(format!("{path}: none of its lines is known"));
+        return Found::none(format!("{path}: no known line"));
     }
     let labels: Vec<Option<String>> = whole_lines(&text)
         .filter_map(key)
@@ -47,13 +47,13 @@ fn table(root: &Root, path: &str, source: &str) -> Found {
     Found::one(Feed::open(root, path, columns, table))
 }
 
-/// ` 24:  1  0  IO-APIC …`: its name, and the rest.
+/// Splits ` 24:  1  0  IO-APIC …` into the name and the rest.
 fn key(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr(b':', line)?;
     Some((line[..end].trim_ascii(), &line[end + 1..]))
 }
 
-/// The counts of all CPUs.
+/// Sums the counts of all CPUs.
 fn sum(rest: &[u8], row: &mut [Cell]) {
     let mut rest = rest;
     let mut sum: Cell = 0;
@@ -68,7 +68,7 @@ fn sum(rest: &[u8], row: &mut [Cell]) {
     row[0] = sum;
 }
 
-/// What follows the counts.
+/// Returns the text after the counts.
 fn label(rest: &[u8]) -> Option<String> {
     let mut rest = rest;
     while let Some((_, after)) = number(rest) {

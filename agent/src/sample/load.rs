@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `load`: load averages, tasks that are runnable now, all tasks.
+//! `load`: load averages, runnable tasks, all tasks.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress};
 use super::text::{hundredths, number};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `memory`: what is free, available, cached, dirty and swapped out.
+//! `memory`: free, available, cached, dirty and swapped memory.
 
 use super::feed::{Column, Feed, Found};
 use super::text::Keyed;
@@ -34,7 +34,7 @@ pub fn open(root: &Root) -> Found {
     };
     let (names, parser) = Keyed::layout(&text, b':', UNIT_BYTES, |name| WANTED.contains(&name));
     if names.is_empty() {
-        return Found::none(format!("{PATH}: none of its lines is known"));
+        return Found::none(format!("{PATH}: no known line"));
     }
     let columns = names
         .iter()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbered entries of folders, and sensors of hwmon by chip.
+//! Numbered entries of folders, and hwmon sensors by chip.
 
 use crate::root::Root;
 use std::collections::BTreeMap;
 
 const HWMON: &str = "/sys/class/hwmon";
 
-/// Entries of a folder named `prefix` and a number, in the order of their numbers.
+/// Returns the entries of a folder named `prefix` and a number, in numeric order.
 pub fn numbered(root: &Root, folder: &str, prefix: &str) -> Vec<(u64, String)> {
     let names = root.list(folder).unwrap_or_default().into_iter();
     let mut found: Vec<(u64, String)> = names
@@ -16,7 +16,7 @@ pub fn numbered(root: &Root, folder: &str, prefix: &str) -> Vec<(u64, String)> {
     found
 }
 
-/// A name that holds letters, digits, `-` and `_` alone; `unnamed` for an empty one.
+/// Replaces everything but letters, digits and `-` by `_`; an empty name becomes `unnamed`.
 pub fn clean(name: &str) -> String {
     let kept = |letter: char| {
         if letter.is_ascii_alphanumeric() || letter == '-' {
@@ -33,17 +33,17 @@ pub fn clean(name: &str) -> String {
 
 /// A sensor of a chip.
 pub struct Sensor {
-    /// The chip, by its own name; with that of its folder where another one has the same.
+    /// Name of the chip; with that of its folder if another chip has the same name.
     pub chip: String,
-    /// As hwmon numbers it: `temp1`.
+    /// hwmon's name for it: `temp1`.
     pub input: String,
-    /// The file of its value.
+    /// Path of its value.
     pub path: String,
-    /// What its driver calls it.
+    /// The driver's name for it.
     pub label: Option<String>,
 }
 
-/// All sensors of a kind (`temp`, `fan`), by chip and number.
+/// Returns all sensors of a kind (`temp`, `fan`), by chip and number.
 pub fn chips(root: &Root, kind: &str) -> Vec<Sensor> {
     let mut met: BTreeMap<String, usize> = BTreeMap::new();
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `power`: charge and use of batteries, and whether the mains feed the machine.
+//! `power`: charge and use of batteries, and whether the machine is on mains power.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress};
 use super::names::clean;
@@ -7,7 +7,7 @@ use super::text::Number;
 use crate::facts::power::{supplies, SUPPLIES};
 use crate::root::Root;
 
-/// One when a battery gives energy away, else zero.
+/// One if a battery is discharging, otherwise zero.
 struct Discharging;
 
 pub fn open(root: &Root) -> Found {
@@ -37,13 +37,13 @@ pub fn open(root: &Root) -> Found {
             sane: 0..=Cell::MAX,
         };
         let power = vec![Column::level(of("power"), "W", 1_000_000)];
-        // Batteries that tell current and voltage instead do not have it.
+        // Batteries that report current and voltage instead don't have this file.
         if let Ok(feed) = Feed::open(root, &path("power_now"), power, positive) {
             found.feeds.push(feed);
         }
     }
     if found.feeds.is_empty() && found.missing.is_empty() {
-        return Found::none(format!("no supply in {SUPPLIES}"));
+        return Found::none(format!("no power supply in {SUPPLIES}"));
     }
     found
 }

@@ -10,7 +10,7 @@ const RESOURCES: [&str; 4] = ["cpu", "memory", "io", "irq"];
 const SHARES: [&str; 2] = ["some", "full"];
 
 struct Pressure {
-    /// The shares that the file tells.
+    /// The shares in the file.
     shares: Vec<&'static str>,
 }
 
@@ -18,7 +18,7 @@ pub fn open(root: &Root) -> Found {
     let mut found = Found::default();
     for resource in RESOURCES {
         let path = format!("/proc/pressure/{resource}");
-        // A kernel booted with psi=0 has the files and refuses to read them.
+        // A kernel booted with psi=0 has the files but refuses to read them.
         let text = match root.read_bytes(&path) {
             Ok(text) => text,
             Err(_) if resource == "irq" => continue,
@@ -30,7 +30,7 @@ pub fn open(root: &Root) -> Found {
         let told = |share: &&str| lines(&text).any(|line| line.starts_with(share.as_bytes()));
         let shares: Vec<&'static str> = SHARES.into_iter().filter(told).collect();
         if shares.is_empty() {
-            found.missing.push(format!("{path}: none of its lines is known"));
+            found.missing.push(format!("{path}: no known line"));
             continue;
         }
         let columns = shares
@@ -42,7 +42,7 @@ pub fn open(root: &Root) -> Found {
     found
 }
 
-/// Microseconds since the boot.
+/// Returns the microseconds since boot.
 fn total(line: &[u8]) -> Option<Cell> {
     const TOTAL: &[u8] = b"total=";
     Some(number(&line[rfind(line, TOTAL)? + TOTAL.len()..])?.0)

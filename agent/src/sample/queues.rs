@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `queues`: reads and writes that each block device is at work on, and whether its `NVMe` controller sleeps.
+//! `queues`: reads and writes in flight on each block device, and whether its `NVMe` controller
+//! sleeps.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress};
 use super::names::{clean, numbered};
@@ -8,7 +9,7 @@ use crate::root::Root;
 
 const BLOCK: &str = "/sys/block";
 const NVME: &str = "/sys/class/nvme";
-/// States of a PCI device by how deep it sleeps.
+/// States of a PCI device, by depth of sleep.
 const STATES: [(&[u8], Cell); 6] = [
     (b"D0", 0),
     (b"D1", 1),
@@ -18,9 +19,9 @@ const STATES: [(&[u8], Cell); 6] = [
     (b"unknown", super::feed::MISSING),
 ];
 
-/// `       1        0`: reads and writes.
+/// Parses `       1        0`: reads and writes.
 struct InFlight;
-/// One where the controller takes commands, else zero.
+/// One if the controller accepts commands, otherwise zero.
 struct Live;
 struct Depth;
 
@@ -42,7 +43,7 @@ pub fn open(root: &Root) -> Found {
         let path = |file: &str| format!("{NVME}/{name}/{file}");
         let column = |what: &str| vec![Column::level(format!("nvme.{name}.{what}"), "count", 1)];
         found.add(Feed::open(root, &path("state"), column("live"), Live));
-        // Controllers that are reached over a network have no PCI device.
+        // Controllers reached over a network have no PCI device.
         if let Ok(feed) = Feed::open(root, &path("device/power_state"), column("pci_depth"), Depth) {
             found.feeds.push(feed);
         }
@@ -58,7 +59,7 @@ pub fn open(root: &Root) -> Found {
     found
 }
 
-/// Whether anything was ever read from or written to it.
+/// Whether anything was ever read from or written to the device.
 fn is_used(root: &Root, device: &str) -> bool {
     let text = root
         .read_text(&format!("{BLOCK}/{device}/stat"))

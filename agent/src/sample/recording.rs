@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Samples in memory, thinned when they become too many, and how they are handed over.
+//! Samples in memory, thinned if there are too many, and their encoding in a reply.
 
 use super::feed::{Cell, LIE, MISSING};
 use super::set::Set;
@@ -8,14 +8,14 @@ use crate::root::Root;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
-/// Cells that are held at most: 32 MiB.
+/// Most cells to keep: 32 MiB.
 const MOST_CELLS: usize = 4 << 20;
-/// Bytes of a reply that are left to all but the cells.
+/// Bytes of a reply reserved for everything but the cells.
 const FRAME_BYTES: usize = LINE_BYTES / 8;
-/// Bytes of a column's name, unit and the like, twice the usual.
+/// Bytes for a column's name, unit and so on: twice the usual.
 const COLUMN_BYTES: usize = 256;
 
-/// Samples of one set.
+/// The samples of a set.
 pub struct Recording {
     times_ns: Vec<u64>,
     read_ns: Vec<u64>,
@@ -25,7 +25,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// With room for so many samples, as far as memory is given to them.
+    /// Creates a recording with space for this many samples, up to the memory limit.
     pub fn new(width: usize, samples: u64) -> Self {
         Self::bounded(width, samples, MOST_CELLS)
     }
@@ -42,12 +42,12 @@ impl Recording {
         }
     }
 
-    /// How many samples are held.
+    /// Returns the number of samples.
     pub fn len(&self) -> usize {
         self.times_ns.len()
     }
 
-    /// Takes one sample. True when every second one was dropped to make room.
+    /// Takes a sample. Returns true if every second one was dropped to make space.
     pub fn take(&mut self, set: &mut Set, now_ns: impl Fn() -> u64) -> bool {
         let begin = self.cells.len();
         self.cells.resize(begin + self.width, MISSING);
@@ -80,7 +80,7 @@ impl Recording {
         self.cells.truncate(kept * self.width);
     }
 
-    /// Thins until a reply has room for it. How often it was halved.
+    /// Thins the samples until they fit into a reply. Returns how often they were halved.
     pub fn fit(&mut self) -> u32 {
         let mut halved = 0;
         let room = LINE_BYTES - FRAME_BYTES - (self.width * COLUMN_BYTES).min(LINE_BYTES / 2);
@@ -99,7 +99,7 @@ impl Recording {
         self.cells.iter().map(digits).sum::<usize>() + self.len() * 21
     }
 
-    /// Moments, columns and what is to be said of them.
+    /// Returns times, columns, and what is known about them.
     pub fn reply(&self, set: &Set, root: &Root) -> Map<String, Value> {
         let mut columns = Map::new();
         let mut units = Map::new();
@@ -140,7 +140,7 @@ impl Recording {
         }
     }
 
-    /// Quantiles of the time that a sample's reads took.
+    /// Returns quantiles of the time that a sample's reads took.
     pub fn read_ns(&self) -> Value {
         let mut sorted = self.read_ns.clone();
         sorted.sort_unstable();

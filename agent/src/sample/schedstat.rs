@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `schedstat`: of each CPU, how long tasks ran and how long they waited for it.
+//! `schedstat`: for each CPU, how long tasks ran and how long they waited for it.
 
 use super::feed::{Cell, Column, Feed, Found, MISSING};
 use super::table::Table;
@@ -7,7 +7,7 @@ use super::text::number;
 use crate::root::Root;
 
 const PATH: &str = "/proc/schedstat";
-/// Fields after a CPU's name: time run, time waited, in nanoseconds.
+/// Fields after a CPU's name: time run and time waited, in nanoseconds.
 const WANTED: [(usize, &str); 2] = [(6, "run"), (7, "wait")];
 const PER_S: u64 = 1_000_000_000;
 
@@ -18,7 +18,7 @@ pub fn open(root: &Root) -> Found {
     };
     let names = Table::names(&text, key, |_, _| true);
     if names.is_empty() {
-        return Found::none(format!("{PATH}: none of its lines is known"));
+        return Found::none(format!("{PATH}: no known line"));
     }
     let columns = names.iter().flat_map(|name| {
         let cpu = String::from_utf8_lossy(name).into_owned();

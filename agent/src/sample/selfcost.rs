@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a sample costs, source by source, beside the bare reads of the same files.
+//! Measures what a sample costs, source by source, compared with bare reads of the same files.
 
 use super::set::{names, Set};
 use crate::error::Result;
@@ -8,15 +8,16 @@ use crate::root::Root;
 use serde_json::{json, Value};
 use std::fmt::Write as _;
 
-/// Rounds, of which the middle one counts.
+/// Number of rounds; the median counts.
 const ROUNDS: usize = 15;
-/// Samples of one round.
+/// Samples per round.
 const SAMPLES: u32 = 100;
 
-/// The cost of each source, of all of them, and of those named in `only` together where some are.
+/// Measures each source and all of them together, or only those named in `only`, together.
 ///
 /// # Errors
-/// A name is not that of a source.
+///
+/// A source is unknown.
 pub fn measure(root: &Root, only: &[String]) -> Result<Value> {
     let mut rows = Vec::new();
     let groups: Vec<(String, Option<Vec<String>>)> = if only.is_empty() {
@@ -42,7 +43,7 @@ pub fn measure(root: &Root, only: &[String]) -> Result<Value> {
     Ok(json!({ "samples": ROUNDS * SAMPLES as usize, "sources": rows }))
 }
 
-/// CPU time of one sample and of its bare reads, in alternating rounds.
+/// Returns the CPU time of a sample and of its bare reads, measured in alternating rounds.
 fn cost(set: &mut Set) -> (u64, u64) {
     let mut row = vec![0; set.width()];
     let mut sampled: Vec<u64> = Vec::with_capacity(ROUNDS);
@@ -67,12 +68,12 @@ fn middle(values: &mut [u64]) -> u64 {
     values[values.len() / 2]
 }
 
-/// The table for people.
+/// Formats the table for a person.
 #[must_use]
 pub fn show(measured: &Value) -> String {
     let mut text = format!(
         "{:<16}{:>7}{:>9}{:>14}{:>14}{:>8}\n",
-        "source", "files", "columns", "a sample", "bare reads", "ratio"
+        "source", "files", "columns", "sample", "bare reads", "ratio"
     );
     for row in measured["sources"].as_array().into_iter().flatten() {
         let name = row["source"].as_str().unwrap_or_default();
@@ -92,13 +93,13 @@ pub fn show(measured: &Value) -> String {
                 row["absent"].as_str().unwrap_or_default()
             ),
         };
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let () = written.unwrap_or_default();
     }
     let samples = &measured["samples"];
     let _ = writeln!(
         text,
-        "CPU time of one thread; the middle of rounds over {samples} samples, hot caches"
+        "CPU time of one thread; median of rounds over {samples} samples, warm caches"
     );
     text
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sources, and the open files of those that were asked for.
+//! The sources, and the open files of the requested ones.
 
 use super::feed::{Cell, Column, Feed, Found};
 use super::{
@@ -12,15 +12,15 @@ use crate::load::clock::now_ns;
 use crate::root::Root;
 use std::collections::BTreeSet;
 
-/// A source by name.
+/// A source and its name.
 struct Source {
     name: &'static str,
     open: fn(&Root) -> Found,
 }
 
-/// A source that is read only when it is named, because another one holds all of it.
+/// A source that is read only by name, because another one contains all of it.
 const PART: &str = "paging";
-/// Sources that are read only when they are named: those of recordings, with more columns than a run needs.
+/// Sources that are read only by name: those for recordings, with more columns than a run needs.
 pub const NAMED: [&str; 10] = [
     PART,
     vmstat::WHOLE_SOURCE,
@@ -133,35 +133,35 @@ const SOURCES: &[Source] = &[
     },
 ];
 
-/// Room for the longest file: `/proc/stat` of a machine with thousands of interrupts.
+/// Space for the longest file: `/proc/stat` on a machine with thousands of interrupts.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Open sources.
 pub struct Set {
-    /// Their files, with the name of the source.
+    /// Their files, with the names of the sources.
     pub feeds: Vec<(&'static str, Feed)>,
-    /// Sources that give nothing, and why.
+    /// Sources without data, and why.
     pub absent: Vec<(&'static str, String)>,
-    /// Files that could not be opened, though others of their source could, and why.
+    /// Files that could not be opened although others of their source could, and why.
     pub unopened: Vec<String>,
     buffer: Vec<u8>,
     width: usize,
 }
 
-/// Names of all sources.
+/// Returns the names of all sources.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SOURCES.iter().map(|source| source.name)
 }
 
 impl Set {
-    /// Opens the sources of these names; all when none are given, but no part of another one.
+    /// Opens the named sources; without names, all except those in [`NAMED`].
     pub fn open(root: &Root, wanted: Option<&[String]>) -> Result<Self> {
         for name in wanted.unwrap_or_default() {
             if !names().any(|known| known == name) {
                 let known: Vec<&str> = names().collect();
-                let message = format!("there is no source {name:?}");
+                let message = format!("unknown source {name:?}");
                 return Err(
-                    Error::new(Kind::BadRequest, message).hint(format!("sources are {}", known.join(", ")))
+                    Error::new(Kind::BadRequest, message).hint(format!("use one of {}", known.join(", ")))
                 );
             }
         }
@@ -177,7 +177,7 @@ impl Set {
         Ok(set)
     }
 
-    /// One source that is none of the machine's: a process, a control group.
+    /// Creates a set with one source that is not the machine's: a process or control group.
     pub fn of(name: &'static str, found: Found) -> Self {
         let mut set = Self::empty();
         set.add(name, found);
@@ -194,7 +194,7 @@ impl Set {
         }
     }
 
-    /// A first reading decides whether a file gives anything: one that cannot be read is left out.
+    /// Adds the files of a source, except for those whose first reading fails.
     fn add(&mut self, source: &'static str, found: Found) {
         let Found { feeds, mut missing } = found;
         let before = self.feeds.len();
@@ -216,12 +216,12 @@ impl Set {
         }
     }
 
-    /// All columns in their order.
+    /// Returns all columns in order.
     pub fn columns(&self) -> impl Iterator<Item = &Column> {
         self.feeds.iter().flat_map(|(_, feed)| &feed.columns)
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -236,14 +236,14 @@ impl Set {
         }
     }
 
-    /// The reads of a sample and nothing else.
+    /// Repeats the reads of a sample without parsing.
     pub fn bare(&mut self) {
         for (_, feed) in &self.feeds {
             feed.bare(&mut self.buffer);
         }
     }
 
-    /// Columns that the machine offers now and did not when this set was opened.
+    /// Returns the columns that have appeared since this set was opened.
     pub fn appeared(&self, root: &Root) -> Vec<String> {
         let sources: BTreeSet<&str> = self.feeds.iter().map(|(source, _)| *source).collect();
         let absent = self.absent.iter().map(|(source, _)| *source);

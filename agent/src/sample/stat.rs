@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cpu`: where the CPUs' time went (steal too), interrupts, switches, runnable tasks.
+//! `cpu`: how the CPUs spent their time (including steal), interrupts, context switches, runnable
+//! tasks.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress};
 use super::text::{lines, number};
 use crate::root::Root;
 
 const PATH: &str = "/proc/stat";
-/// Fields of a line of CPU time, in their order.
+/// Fields of a line of CPU time, in order.
 const FIELDS: [&str; 10] = [
     "user",
     "nice",
@@ -19,13 +20,13 @@ const FIELDS: [&str; 10] = [
     "guest",
     "guest_nice",
 ];
-/// Fields that make up a CPU's cells.
+/// Fields that add up to a CPU's cells.
 const BUSY: [usize; 5] = [0, 1, 2, 5, 6];
 const IDLE: [usize; 2] = [3, 4];
 const STEAL: usize = 7;
 /// Cells of each CPU.
 const EACH: [&str; 3] = ["busy", "idle", "steal"];
-/// Lines of one number, which is all that is wanted of them.
+/// Lines of which only the first number is needed.
 const TOTALS: [(&[u8], &str); 5] = [
     (b"intr ", "interrupts"),
     (b"ctxt ", "context_switches"),
@@ -35,7 +36,7 @@ const TOTALS: [(&[u8], &str); 5] = [
 ];
 
 struct Stat {
-    /// CPUs that have cells, lowest first.
+    /// CPUs with cells, lowest first.
     cpus: Vec<u64>,
 }
 
@@ -64,7 +65,7 @@ pub fn open(root: &Root) -> Found {
     Found::one(Feed::open(root, PATH, columns, Stat { cpus }))
 }
 
-/// The number of a line's CPU, and the times.
+/// Returns the number of a line's CPU, and the times.
 fn one_cpu(line: &[u8]) -> Option<(u64, &[u8])> {
     let (cpu, rest) = number(line.strip_prefix(b"cpu")?)?;
     let numbered = line.get(3).is_some_and(u8::is_ascii_digit);
@@ -74,7 +75,7 @@ fn one_cpu(line: &[u8]) -> Option<(u64, &[u8])> {
         .map(|cpu| (cpu, rest))
 }
 
-/// The fields of a line of CPU time; those that an older kernel does not have are None.
+/// Parses a line of CPU time; fields that an older kernel lacks are None.
 fn times(text: &[u8]) -> [Option<Cell>; FIELDS.len()] {
     let mut found = [None; FIELDS.len()];
     let mut rest = text;
@@ -109,7 +110,7 @@ impl Parser for Stat {
                 }
                 recognised = found[0].is_some();
             } else if let Some((cpu, rest)) = one_cpu(line) {
-                // A CPU that was taken offline has no line.
+                // An offline CPU has no line.
                 while self.cpus.get(place).is_some_and(|known| *known < cpu) {
                     place += 1;
                 }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of one line each for devices, CPUs or interrupts, which may come and go.
+//! Files with one line per device, CPU or interrupt, which may come and go.
 
 use super::feed::{Cell, Parser, Progress};
 use memchr::memchr;
 
-/// The name of a line and what follows it. None of a line that is none of the table.
+/// Splits a line into its name and the rest; None for a line outside the table.
 pub type Key = fn(&[u8]) -> Option<(&[u8], &[u8])>;
 /// Fills the cells of a line.
 pub type Fill = fn(&[u8], &mut [Cell]);
 
-/// Lines known by their names.
+/// Lines identified by name.
 pub struct Table {
     pub names: Vec<Vec<u8>>,
-    /// Cells of each line.
+    /// Number of cells per line.
     pub each: usize,
     pub key: Key,
     pub fill: Fill,
 }
 
-/// Lines of a text that end with a newline.
+/// Returns the lines of a text that end with a newline.
 pub fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -30,7 +30,7 @@ pub fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Table {
-    /// The names in a text, in its order.
+    /// Returns the names in a text, in order.
     pub fn names(text: &[u8], key: Key, wanted: impl Fn(&[u8], &[u8]) -> bool) -> Vec<Vec<u8>> {
         whole_lines(text)
             .filter_map(key)
@@ -46,7 +46,7 @@ impl Parser for Table {
         let mut met = 0;
         for (name, rest) in whole_lines(text).filter_map(self.key) {
             let known = |at: &usize| self.names[*at] == name;
-            // Lines keep their order; those that went are passed over, and new ones are not ours.
+            // Lines keep their order; removed ones are skipped, and new ones ignored.
             if let Some(found) = (place..self.names.len()).find(known) {
                 (self.fill)(rest, &mut row[found * self.each..][..self.each]);
                 place = found + 1;

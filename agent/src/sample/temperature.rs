@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `temperature`: thermal zones, and sensors of hwmon (of `NVMe` drives too).
+//! `temperature`: thermal zones, and hwmon sensors (including those of `NVMe` drives).
 
 use super::feed::{Column, Feed, Found};
 use super::names::{chips, clean, numbered, Sensor};
@@ -8,7 +8,8 @@ use crate::root::Root;
 
 const ZONES: &str = "/sys/class/thermal";
 
-/// Thousandths of a degree. Exactly zero, less, and what no running machine has are a sensor's way to say nothing.
+/// Thousandths of a degree. A sensor without a reading shows exactly zero, less, or an impossible
+/// value.
 fn degrees() -> Number {
     Number {
         scale: 1,
@@ -42,7 +43,7 @@ pub fn open(root: &Root) -> Found {
         found.add(Feed::open(root, &path, columns, degrees()));
     }
     if found.feeds.is_empty() && found.missing.is_empty() {
-        return Found::none("no thermal zone and no sensor of hwmon");
+        return Found::none("no thermal zone and no hwmon sensor");
     }
     found
 }

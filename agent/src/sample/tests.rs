@@ -257,7 +257,8 @@ fn a_sensor_that_vanishes_is_absent_from_then_on_and_one_that_appears_is_named()
         .unwrap();
     let zone = machine.root().path("/sys/class/thermal/thermal_zone0");
     fs::create_dir_all(&zone).unwrap();
-    // A number of a process: once it has ended, reading the open file fails as that of a device that was pulled out.
+    // A number of a process: once the process has ended, reading the open file fails as for a
+    // device that was removed.
     std::os::unix::fs::symlink(format!("/proc/{}/oom_score", child.id()), zone.join("temp")).unwrap();
     let mut set = machine.set();
     assert!(cells(&mut set)[0] > 0);
@@ -390,7 +391,7 @@ fn the_own_cost_is_told_by_source() {
     let measured = selfcost::measure(&machine.root(), &[]).unwrap();
     let rows = measured["sources"].as_array().unwrap();
     assert_eq!(rows.len(), set::names().count() + 1);
-    // The machine has none of the files of recordings alone.
+    // The machine has none of the files that only recordings use.
     for row in rows.iter().filter(|row| row["absent"].is_null()) {
         assert!(row["sample_ns"].as_u64().unwrap() > 0, "{row}");
         assert!(row["bare_ns"].as_u64().unwrap() > 0, "{row}");

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers out of the kernel's texts, without allocating.
+//! Parses numbers in the kernel's texts without allocating.
 
 use super::feed::{Cell, Parser, Progress, LIE, MISSING};
 use memchr::memchr;
 
-/// The whole number that a text begins with after blanks, and what follows it. None when there is none or it is too large.
+/// Parses the integer at the beginning of a text, after blanks; returns it and the rest. None if
+/// there is none or it is too large.
 pub fn number(text: &[u8]) -> Option<(Cell, &[u8])> {
     let blanks = text.iter().take_while(|byte| **byte == b' ').count();
     let text = &text[blanks..];
@@ -25,7 +26,7 @@ pub fn number(text: &[u8]) -> Option<(Cell, &[u8])> {
     (length > 0).then(|| (if negative { -value } else { value }, &digits[length..]))
 }
 
-/// Hundredths that a text such as `12.34` begins with, and what follows it.
+/// Parses hundredths such as `12.34` at the beginning of a text; returns them and the rest.
 pub fn hundredths(text: &[u8]) -> Option<(Cell, &[u8])> {
     let (whole, rest) = number(text)?;
     let (part, rest) = number(rest.strip_prefix(b".")?)?;
@@ -34,7 +35,7 @@ pub fn hundredths(text: &[u8]) -> Option<(Cell, &[u8])> {
     held.then_some((value, rest))
 }
 
-/// Lines of a text, without their newlines.
+/// Returns the lines of a text, without their newlines.
 pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -48,16 +49,16 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A file that holds one whole number.
+/// A file with one integer.
 pub struct Number {
-    /// What the number is multiplied by.
+    /// Factor to multiply the number with.
     pub scale: Cell,
     /// Numbers that a working sensor can show.
     pub sane: std::ops::RangeInclusive<Cell>,
 }
 
 impl Number {
-    /// Any number.
+    /// Accepts any number.
     pub fn any() -> Self {
         Self {
             scale: 1,
@@ -82,13 +83,13 @@ impl Parser for Number {
     }
 }
 
-/// Lines of a name and a number, of which some are wanted. Lines keep their places while a kernel runs, so that each is
-/// looked at where it was; all are searched when it is not there.
+/// Lines of a name and a number, some of which are needed. Lines keep their places while a kernel
+/// runs, so each is looked up where it was before; if it is not there, all lines are searched.
 pub struct Keyed {
-    /// Number of the line, its name with what separates it from the number, in the order of the lines.
+    /// Numbers of the lines, and their names including the separator, in order.
     wanted: Vec<(usize, Vec<u8>)>,
     scale: Cell,
-    /// Where the last of them ends, with room for numbers that grow.
+    /// Where the last of them ends, with space for growing numbers.
     enough: usize,
 }
 
@@ -96,7 +97,8 @@ pub struct Keyed {
 const GROWTH_BYTES: usize = 128;
 
 impl Keyed {
-    /// The lines of a text whose names are wanted, with their names; the numbers are multiplied by `scale`.
+    /// Finds the lines whose names are wanted, and returns their names; the numbers are multiplied
+    /// by `scale`.
     pub fn layout(
         text: &[u8],
         separator: u8,
@@ -130,7 +132,7 @@ impl Keyed {
         number(line.strip_prefix(key)?)?.0.checked_mul(self.scale)
     }
 
-    /// Every line is somewhere else: those that are still there.
+    /// Searches all lines, because they have moved.
     fn search(&self, text: &[u8], row: &mut [Cell]) -> Progress {
         let mut found = false;
         for (cell, (_, key)) in row.iter_mut().zip(&self.wanted) {

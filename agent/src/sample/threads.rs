@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `threads`: of each thread of a process, its time on a CPU, its waiting for one, its faults, its state and its CPU.
+//! `threads`: for each thread of a process, its CPU time, time spent waiting for a CPU, page
+//! faults, state and CPU.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress, MISSING};
 use super::text::number;
 use crate::root::Root;
 
 const PER_S: u64 = 1_000_000_000;
-/// Fields of `stat` after the name: state, then minor and major faults and the CPU that it ran on last.
+/// Fields of `stat` after the name: state; minor faults, major faults, last CPU.
 const STATE: usize = 0;
 const NUMBERS: [usize; 3] = [7, 9, 36];
 
 struct Delays;
 struct Stat;
 
-/// The threads that the process has now.
+/// Opens the given threads of a process.
 pub fn open(root: &Root, process: u32, threads: &[i32]) -> Found {
     let mut found = Found::default();
     for thread in threads {
@@ -39,7 +40,7 @@ pub fn open(root: &Root, process: u32, threads: &[i32]) -> Found {
         found.add(Feed::open(root, &format!("{folder}/stat"), told, Stat));
     }
     if found.feeds.is_empty() && found.missing.is_empty() {
-        return Found::none(format!("there is no process {process}"));
+        return Found::none(format!("no such process: {process}"));
     }
     found
 }
@@ -57,7 +58,7 @@ impl Parser for Delays {
 
 impl Parser for Stat {
     fn parse(&mut self, text: &[u8], row: &mut [Cell]) -> Progress {
-        // The name may hold blanks and parentheses: what counts is the last one.
+        // The name may contain blanks and parentheses; only the last parenthesis counts.
         let Some(end) = memchr::memrchr(b')', text) else {
             return Progress::Garbage;
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `throttle`: how often, and how long, heat slowed a CPU down.
+//! `throttle`: how often and how long heat slowed a CPU down.
 
 use super::feed::{Column, Feed, Found};
 use super::names::numbered;
@@ -8,7 +8,7 @@ use crate::root::Root;
 use std::collections::BTreeSet;
 
 const FOLDER: &str = "/sys/devices/system/cpu";
-/// File, column, unit, numbers to a unit.
+/// File, column, unit, integers per unit.
 const OF_CORE: [(&str, &str, &str, u64); 2] = [
     ("core_throttle_count", "core_count", "count", 1),
     ("core_throttle_total_time_ms", "core_time", "s", 1000),
@@ -41,7 +41,7 @@ pub fn open(root: &Root) -> Found {
         }
     }
     if found.feeds.is_empty() {
-        return Found::none(format!("no thermal_throttle of any CPU in {FOLDER}"));
+        return Found::none(format!("no CPU in {FOLDER} has thermal_throttle"));
     }
     found
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `uptime`: time since the boot.
+//! `uptime`: time since boot.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress};
 use super::text::hundredths;

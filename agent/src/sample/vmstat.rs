@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `vmstat`: counters of reclaim, swap, compaction, faults.
+//! `vmstat`: counters of reclaim, swap, compaction and faults.
 
 use super::feed::{Column, Feed, Found};
 use super::text::Keyed;
 use crate::root::Root;
 
 const PATH: &str = "/proc/vmstat";
-/// Counters, by what their names begin with.
+/// Prefixes of counters.
 const BEGIN: [&str; 8] = [
     "allocstall",
     "pgscan",
@@ -17,7 +17,7 @@ const BEGIN: [&str; 8] = [
     "thp_fault_",
     "kswapd_",
 ];
-/// Counters by their whole names.
+/// Full names of counters.
 const WHOLE: [&str; 8] = [
     "pgfault",
     "pgmajfault",
@@ -29,7 +29,7 @@ const WHOLE: [&str; 8] = [
     "drop_slab",
 ];
 
-/// What was read from and written to disks and swap.
+/// Amounts read from and written to disks and swap.
 const PAGING: [&str; 4] = ["pgpgin", "pgpgout", "pswpin", "pswpout"];
 
 pub fn open(root: &Root) -> Found {
@@ -37,16 +37,16 @@ pub fn open(root: &Root) -> Found {
     counters(root, "vmstat", wanted)
 }
 
-/// `paging`: four of these counters alone, at half the cost.
+/// `paging`: four of these counters, at half the cost.
 pub fn open_paging(root: &Root) -> Found {
     counters(root, "paging", |name| PAGING.contains(&name))
 }
 
-/// The source of all lines.
+/// The source with all lines.
 pub const WHOLE_SOURCE: &str = "vmstat_all";
-/// What names begin with that tell a state instead of counting.
+/// Prefixes of values that are states rather than counters.
 const LEVELS: [&str; 2] = ["nr_", "unevictable_pgs_mlocked"];
-/// Of those that begin so, what counts all the same.
+/// Exceptions to these prefixes, which are counters.
 const COUNTING: [&str; 5] = [
     "nr_dirtied",
     "nr_written",
@@ -82,7 +82,7 @@ fn lines_of(root: &Root, wanted: impl Fn(&str) -> bool, column: impl Fn(&str) ->
     };
     let (names, parser) = Keyed::layout(&text, b' ', 1, wanted);
     if names.is_empty() {
-        return Found::none(format!("{PATH}: none of its lines is known"));
+        return Found::none(format!("{PATH}: no known line"));
     }
     let columns = names.iter().map(|name| column(name)).collect();
     Found::one(Feed::open(root, PATH, columns, parser))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `zones`: free pages of each zone of memory, and its watermarks.
+//! `zones`: free pages of each memory zone, and its watermarks.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress};
 use super::names::clean;
@@ -8,7 +8,7 @@ use super::text::number;
 use crate::root::Root;
 
 const PATH: &str = "/proc/zoneinfo";
-/// What is told of a zone, by how its line begins.
+/// Beginnings of the lines to read, and their columns.
 const WANTED: [(&[u8], &str); 6] = [
     (b"pages free", "free"),
     (b"boost", "boost"),
@@ -19,7 +19,7 @@ const WANTED: [(&[u8], &str); 6] = [
 ];
 
 struct Zones {
-    /// `Node 0, zone   Normal`
+    /// Lines such as `Node 0, zone   Normal`.
     heads: Vec<Vec<u8>>,
 }
 
@@ -33,7 +33,7 @@ pub fn open(root: &Root) -> Found {
         .map(<[u8]>::to_vec)
         .collect();
     if heads.is_empty() {
-        return Found::none(format!("{PATH}: none of its lines is known"));
+        return Found::none(format!("{PATH}: no known line"));
     }
     let columns = heads.iter().flat_map(|head| {
         let name = String::from_utf8_lossy(head);
@@ -75,7 +75,7 @@ impl Parser for Zones {
                 }
             }
         }
-        // The last zone's lines may go on.
+        // More lines of the last zone may follow.
         Progress::SoFar
     }
 }

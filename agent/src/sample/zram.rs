@@ -7,7 +7,7 @@ use super::text::{number, Number};
 use crate::root::Root;
 
 const FOLDER: &str = "/sys/block";
-/// Numbers of the file in their order; None is not wanted.
+/// Numbers of the file in order; None for a number to skip.
 const FIELDS: [Option<(&str, &str)>; 8] = [
     Some(("data", "B")),
     Some(("compressed", "B")),
@@ -43,7 +43,7 @@ impl Parser for Fill {
         let mut cells = row.iter_mut();
         for (place, field) in FIELDS.iter().enumerate() {
             let Some((value, after)) = number(rest) else {
-                // Older kernels have fewer of them.
+                // Older kernels have fewer numbers.
                 return if place == 0 {
                     Progress::Garbage
                 } else {

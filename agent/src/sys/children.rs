@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starting processes, handing them what they need, and their ends.
+//! Starts processes, passes descriptors to them, and waits for them.
 
 use std::fs::File;
 use std::io;
@@ -7,33 +7,34 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 
-/// What a finished child used, itself and the descendants that it waited for.
+/// What a finished child used, including the descendants that it waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time in user mode, in microseconds.
+    /// CPU time in user mode, in microseconds.
     pub user_us: u64,
-    /// Processor time in the kernel, in microseconds.
+    /// CPU time in the kernel, in microseconds.
     pub system_us: u64,
     /// Largest resident set, in bytes.
     pub max_rss_bytes: u64,
-    /// Page faults served without reading from a disk.
+    /// Page faults that needed no disk read.
     pub minor_faults: u64,
     /// Page faults that waited for a disk.
     pub major_faults: u64,
-    /// Switches because the process waited.
+    /// Context switches because the process waited.
     pub voluntary_switches: u64,
-    /// Switches because its time was up or another one came first.
+    /// Context switches because its time was up or another process took precedence.
     pub involuntary_switches: u64,
 }
 
-/// Waits for the child `pid` to end, reaps it, and says how it ended and what it used.
+/// Waits for the child `pid` to end and reaps it. Returns how it ended and what it used.
 ///
 /// # Errors
+///
 /// There is no such child.
 pub fn wait4(pid: u32) -> io::Result<(ExitStatus, Usage)> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ECHILD))?;
     let mut status = 0;
-    // SAFETY: rusage is made of integers; all zeroes is a value of it.
+    // SAFETY: rusage consists of integers, for which all zeroes is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
         // SAFETY: both pointers are to live values of the types that wait4 fills.
@@ -66,28 +67,29 @@ pub(super) fn usage_of(usage: &libc::rusage) -> Usage {
     }
 }
 
-/// Starts a process of its own for `work`; it ends with status 0 when that says true, and is killed when the calling thread
-/// ends. `work` may make system calls and nothing else: at the fork another thread may have held any lock, the
-/// allocator's too.
+/// Runs `work` in a forked process. The process exits with status 0 if `work` returns true, and is
+/// killed when the calling thread ends. `work` may only make system calls: at the fork another
+/// thread may have held any lock, even the allocator's.
 ///
 /// # Errors
-/// There may be no more processes.
+///
+/// No more processes may be created.
 pub fn fork(work: impl FnOnce() -> bool) -> io::Result<u32> {
-    /// Ends the process whatever happens, a panic too.
+    /// Exits whatever happens, even in a panic.
     struct End(libc::c_int);
     impl Drop for End {
         fn drop(&mut self) {
-            // SAFETY: it ends the process without running anything of the parent's.
+            // SAFETY: it ends the process without running any code of the parent's.
             unsafe { libc::_exit(self.0) };
         }
     }
-    // SAFETY: neither call takes a pointer; what the child runs is bound as told above.
+    // SAFETY: neither call takes a pointer; the documentation above limits what the child runs.
     let (parent, forked) = unsafe { (libc::getpid(), libc::fork()) };
     if forked != 0 {
         return u32::try_from(forked).map_err(|_| io::Error::last_os_error());
     }
     let mut end = End(1);
-    // SAFETY: the call takes numbers alone. The parent may have ended before it.
+    // SAFETY: the call takes only numbers. The parent may have ended before it.
     let has_parent = unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) == 0 && libc::getppid() == parent
     };
@@ -98,29 +100,30 @@ pub fn fork(work: impl FnOnce() -> bool) -> io::Result<u32> {
     Ok(0)
 }
 
-/// What a child does to itself between fork and exec.
+/// What a child does between fork and exec.
 #[derive(Debug)]
 pub struct Preparation {
     /// The open `cgroup.procs` of the group to enter.
     pub cgroup: Option<File>,
     /// The CPUs to run on.
     pub cpus: Option<Vec<u32>>,
-    /// Where the child writes the byte of the step that failed.
+    /// Where the child writes a byte for the step that failed.
     pub report: OwnedFd,
 }
 
-/// The byte in a preparation's report when the group could not be entered.
+/// The byte that reports that the group could not be entered.
 pub const CGROUP_FAILED: u8 = b'g';
-/// The byte in a preparation's report when the CPUs could not be set.
+/// The byte that reports that the CPUs could not be set.
 pub const CPUS_FAILED: u8 = b'c';
 
-/// Makes `command` carry out a preparation in the child. The group comes first: entering one sets the CPUs anew.
+/// Makes the child of `command` carry out a preparation. The group comes first, because entering
+/// one resets the CPUs.
 pub fn prepare(command: &mut Command, preparation: Preparation) {
     let Preparation { cgroup, cpus, report } = preparation;
     let mask = cpus.map(|cpus| cpu_mask(&cpus));
     let step = move || {
         if let Some(group) = &cgroup {
-            // SAFETY: the buffer is one byte long and lives through the call.
+            // SAFETY: the buffer is one byte long and outlives the call.
             let written = unsafe { libc::write(group.as_raw_fd(), b"0".as_ptr().cast(), 1) };
             if written != 1 {
                 return fail(&report, CGROUP_FAILED);
@@ -136,19 +139,20 @@ pub fn prepare(command: &mut Command, preparation: Preparation) {
         }
         Ok(())
     };
-    // SAFETY: the closure runs in the forked child and only makes system calls on descriptors and memory that were
-    // made before the fork; it allocates nothing and takes no lock.
+    // SAFETY: the closure runs in the forked child and only makes system calls on descriptors and
+    // memory created before the fork; it neither allocates nor takes a lock.
     unsafe { command.pre_exec(step) };
 }
 
 fn fail(report: &OwnedFd, step: u8) -> io::Result<()> {
     let error = io::Error::last_os_error();
-    // SAFETY: the buffer is one byte long and lives through the call. The report is an extra: its loss is no failure.
+    // SAFETY: the buffer is one byte long and outlives the call. The report is optional, so its
+    // loss is not an error.
     let _: isize = unsafe { libc::write(report.as_raw_fd(), (&raw const step).cast(), 1) };
     Err(error)
 }
 
-/// A kernel CPU mask: one bit per CPU, in words.
+/// Converts CPUs to a kernel CPU mask: one bit per CPU, in words.
 fn cpu_mask(cpus: &[u32]) -> Vec<libc::c_ulong> {
     let bits = libc::c_ulong::BITS;
     let words = cpus.iter().max().map_or(1, |last| last / bits + 1);
@@ -159,41 +163,45 @@ fn cpu_mask(cpus: &[u32]) -> Vec<libc::c_ulong> {
     mask
 }
 
-/// Lets the program that `command` starts have a descriptor under the same number; [`handed_down`] takes it there.
+/// Passes a descriptor to the program that `command` starts, under the same number; [`handed_down`]
+/// takes it there.
 pub fn hand_down(command: &mut Command, descriptor: OwnedFd) {
-    // SAFETY: the closure runs in the forked child and makes one system call on a descriptor that it owns.
+    // SAFETY: the closure runs in the forked child and makes one system call on a descriptor that
+    // it owns.
     let keep = move || match unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     };
-    // SAFETY: as above; it allocates nothing and takes no lock.
+    // SAFETY: as above; it neither allocates nor takes a lock.
     unsafe { command.pre_exec(keep) };
 }
 
-/// Takes the descriptor that this process was started with; no program that it starts gets it.
+/// Takes a descriptor that this process was started with, and keeps it from programs that this one
+/// starts.
 ///
 /// # Errors
+///
 /// There is no such descriptor.
 pub fn handed_down(number: i32) -> io::Result<OwnedFd> {
     if number <= libc::STDERR_FILENO {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: the call changes a flag of a descriptor, and fails when there is none.
+    // SAFETY: the call changes a flag of a descriptor, and fails if there is none.
     if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is open, and only the caller, who was told its number, takes it.
+    // SAFETY: the descriptor is open, and only the caller knows its number and takes it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Has what `command` starts killed when the calling thread ends.
+/// Makes the kernel kill the child of `command` when the calling thread ends.
 pub fn end_with_parent(command: &mut Command) {
     // SAFETY: the closure runs in the forked child and makes one system call without pointers.
     let bind = || match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     };
-    // SAFETY: as above; it allocates nothing and takes no lock.
+    // SAFETY: as above; it neither allocates nor takes a lock.
     unsafe { command.pre_exec(bind) };
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Mapped memory, and what touching it costs.
+//! Mapped memory and page faults.
 
 use std::fs::File;
 use std::io;
@@ -7,18 +7,19 @@ use std::os::fd::AsRawFd;
 
 use super::children::usage_of;
 
-/// Size of a page of memory, in bytes.
+/// Returns the size of a memory page in bytes.
 #[must_use]
 pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Page faults of the calling thread since it began, with and without reading from a disk.
+/// Returns the page faults of the calling thread so far, with and without reading from a disk.
 ///
 /// # Errors
-/// The kernel does not count by thread.
+///
+/// The kernel does not count per thread.
 pub fn thread_faults() -> io::Result<u64> {
-    // SAFETY: rusage is made of integers; all zeroes is a value of it.
+    // SAFETY: rusage consists of integers, for which all zeroes is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a live value of the type that getrusage fills.
     if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } != 0 {
@@ -28,16 +29,16 @@ pub fn thread_faults() -> io::Result<u64> {
     Ok(usage.minor_faults + usage.major_faults)
 }
 
-/// What is asked of the kernel about huge pages in a mapping.
+/// A request to the kernel about huge pages in a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HugePages {
-    /// To use them.
+    /// Use them.
     Wanted,
-    /// Not to use them.
+    /// Don't use them.
     Declined,
 }
 
-/// Mapped memory; it is unmapped with the value.
+/// Mapped memory, unmapped on drop.
 #[derive(Debug)]
 pub struct Mapping {
     address: std::ptr::NonNull<u8>,
@@ -49,10 +50,11 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Memory of no file, not there until it is touched.
+    /// Maps anonymous memory, which is allocated when it is touched.
     ///
     /// # Errors
-    /// There is not enough, or the kernel has no huge pages to be asked about.
+    ///
+    /// There is not enough memory, or the kernel does not support huge pages.
     pub fn anonymous(bytes: usize, huge: Option<HugePages>) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let mapping = Self::map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
@@ -62,12 +64,14 @@ impl Mapping {
         }
     }
 
-    /// Asks for huge pages in the first `bytes`, or declines them.
+    /// Requests or declines huge pages in the first `bytes`.
     ///
     /// # Errors
-    /// The kernel has no huge pages to be asked about.
+    ///
+    /// The kernel does not support huge pages.
     ///
     /// # Panics
+    ///
     /// The mapping is shorter.
     pub fn advise(&self, huge: HugePages, bytes: usize) -> io::Result<()> {
         assert!(bytes <= self.bytes, "no {bytes} bytes in {self:?}");
@@ -80,16 +84,17 @@ impl Mapping {
             return Ok(());
         }
         let error = io::Error::last_os_error();
-        // A kernel without huge pages does not know the advice, and declines them anyway.
+        // A kernel without huge pages rejects the advice, but declines them anyway.
         if huge == HugePages::Declined && error.raw_os_error() == Some(libc::EINVAL) {
             return Ok(());
         }
         Err(error)
     }
 
-    /// The first `bytes` of a file, to be read. The file must be as long, and stay so.
+    /// Maps the first `bytes` of a file for reading. The file must not become shorter.
     ///
     /// # Errors
+    ///
     /// The file is shorter, or cannot be mapped.
     pub fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
         if file.metadata()?.len() < bytes as u64 {
@@ -99,7 +104,7 @@ impl Mapping {
     }
 
     fn map(bytes: usize, protection: libc::c_int, flags: libc::c_int, fd: libc::c_int) -> io::Result<Self> {
-        // SAFETY: the kernel chooses the place, so that no memory in use is touched.
+        // SAFETY: the kernel chooses the address, so no memory in use is affected.
         let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -116,23 +121,25 @@ impl Mapping {
     /// Writes a byte.
     ///
     /// # Panics
-    /// The offset is outside the mapping, or it cannot be written to.
+    ///
+    /// The offset is outside the mapping, or the mapping is read-only.
     pub fn write(&mut self, offset: usize, byte: u8) {
         assert!(
             offset < self.bytes && self.writable,
             "no byte {offset} to write in {self:?}"
         );
-        // SAFETY: the offset was checked, the memory is writable and belongs to this value alone.
+        // SAFETY: the offset was checked; the memory is writable and belongs to this value alone.
         unsafe { self.address.as_ptr().add(offset).write_volatile(byte) };
     }
 
-    /// Reads a byte and drops it.
+    /// Reads a byte and discards it.
     ///
     /// # Panics
+    ///
     /// The offset is outside the mapping.
     pub fn read(&self, offset: usize) {
         assert!(offset < self.bytes, "no byte {offset} in {self:?}");
-        // SAFETY: the offset was checked, and all of the mapping is readable.
+        // SAFETY: the offset was checked, and the whole mapping is readable.
         let _: u8 = unsafe { self.address.as_ptr().add(offset).read_volatile() };
     }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sampling thread before others.
+//! Gives the sampling thread priority.
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// The nice value of the thread that samples: on a machine with more work than CPUs, samples would be left out just
-/// when they are wanted.
+/// The nice value of the sampling thread. On a machine with more work than CPUs, samples would
+/// otherwise be missing just when they matter.
 const NICE: i32 = -10;
 
-/// This thread goes first among those of its kind, until it is dropped; without the right to it stays as it was.
+/// Raises this thread's priority until it is dropped; without the permission it changes nothing.
 pub struct Ahead(Option<i32>);
 
 impl Ahead {
-    /// From now on.
+    /// Raises the priority.
     pub fn go() -> Self {
         let own = Some(rustix::thread::gettid());
         let before = getpriority_process(own).ok();
@@ -50,7 +50,7 @@ mod tests {
             other.wait();
             assert_eq!(thread.join().unwrap(), before);
         });
-        // Without the right to go first there is none to go back either, and nothing to go back from.
+        // Without the permission to raise the priority there is nothing to restore.
         assert_eq!(own(), before);
     }
 }

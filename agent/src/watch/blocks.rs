@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks of a recording, `ktrial.recording/1`: each can be read without those before it having ended well.
+//! Blocks of a recording, `ktrial.recording/1`: each can be read even if earlier ones are damaged.
 
 use crate::sample::feed::Cell;
 use flate2::write::ZlibEncoder;
@@ -7,32 +7,33 @@ use flate2::Compression;
 use serde_json::Value;
 use std::io::Write;
 
-/// What a file begins with.
+/// The beginning of a recording.
 pub const MAGIC: &[u8] = b"ktrial.recording/1\n";
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Holds {
-    /// JSON: the machine, the clocks, what is absent.
+    /// JSON: the machine, the clocks, and what is missing.
     Head = b'H',
-    /// JSON: the columns of a group, from here on.
+    /// JSON: the columns of a group from here on.
     Layout = b'L',
-    /// Numbers: rows of a group.
+    /// Binary: rows of a group.
     Samples = b'S',
-    /// Lines of JSON: what happened.
+    /// Lines of JSON: events.
     Events = b'E',
-    /// Lines of JSON: who used memory and disks up.
+    /// Lines of JSON: processes and groups whose use of memory or disks changed.
     Usage = b'U',
-    /// JSON: what became of it.
+    /// JSON: how the recording ended.
     Tail = b'T',
 }
 
-/// A block: bytes of what follows, their checksum, what it holds, and that, deflated.
+/// Encodes a block: length of what follows, its checksum, the kind of content, and the deflated
+/// content.
 pub fn block(holds: Holds, content: &[u8]) -> Vec<u8> {
     let mut packed = vec![holds as u8];
     let mut encoder = ZlibEncoder::new(&mut packed, Compression::fast());
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let written = encoder
         .write_all(content)
         .and_then(|()| encoder.finish().map(|_| ()));
@@ -46,18 +47,19 @@ pub fn block(holds: Holds, content: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A block of JSON.
+/// Encodes a block of JSON.
 pub fn json_block(holds: Holds, value: &Value) -> Vec<u8> {
     block(holds, value.to_string().as_bytes())
 }
 
-/// A block of lines of JSON.
+/// Encodes a block of JSON lines.
 pub fn lines(holds: Holds, values: &[Value]) -> Vec<u8> {
     let lines: Vec<String> = values.iter().map(ToString::to_string).collect();
     block(holds, lines.join("\n").as_bytes())
 }
 
-/// Rows of a group: its number, rows and columns, the times, then column by column the first number and the differences.
+/// Encodes rows of a group: its number, the numbers of rows and columns, the times, then for each
+/// column the first number and the differences.
 pub fn samples(group: u32, times_ns: &[u64], cells: &[Cell], width: usize) -> Vec<u8> {
     let rows = times_ns.len();
     let mut content = Vec::with_capacity(12 + (rows * (width + 1)) * 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Columns that are read together, at a rate of their own.
+//! Columns that are read together, at their own rate.
 
 use super::blocks::{self, Holds};
 use crate::load::clock::{now_ns, thread_cpu_ns};
@@ -11,29 +11,29 @@ use crate::trace::{threads, Tracer};
 use rustix::time::{clock_gettime, ClockId};
 use serde_json::{json, Map, Value};
 
-/// Nanoseconds between two looks for threads that came or went.
+/// Nanoseconds between two checks for threads that came or went.
 const THREADS_NS: u64 = 1_000_000_000;
 
-/// Where the numbers come from.
+/// Where the numbers of a group come from.
 pub enum Reads {
-    /// Files that stay open.
+    /// Open files.
     Files(Set),
-    /// Those of the threads of a process, which come and go.
+    /// Open files of a process's threads, which come and go.
     Threads {
         process: u32,
         set: Set,
         known: Vec<i32>,
         looked_ns: u64,
     },
-    /// How far the other clocks are from the monotonic one.
+    /// The offsets of the other clocks from the monotonic one.
     Clocks,
-    /// How much there was of each kind of event.
+    /// The totals of each kind of event.
     Trace,
-    /// A thread that fills the rows itself.
+    /// Another thread, which supplies the rows.
     Rows,
 }
 
-/// A source, its rows since they were handed on last, and what they cost.
+/// A source, its rows since the last block, and what they cost.
 pub struct Group {
     pub source: &'static str,
     pub period_ns: u64,
@@ -42,7 +42,7 @@ pub struct Group {
     pub columns: Vec<Column>,
     pub times_ns: Vec<u64>,
     pub cells: Vec<Cell>,
-    /// The row that was handed on last.
+    /// The last row that was sent.
     last: Vec<Cell>,
     told: bool,
     taken: u64,
@@ -76,13 +76,14 @@ impl Group {
         }
     }
 
-    /// A group of files; None when the source gives nothing.
+    /// Creates a group of files; None if the source has no columns.
     pub fn of_files(source: &'static str, period_ns: u64, start_ns: u64, set: Set) -> Option<Self> {
         let columns: Vec<Column> = set.columns().cloned().collect();
         (!columns.is_empty()).then(|| Self::new(source, period_ns, start_ns, Reads::Files(set), columns))
     }
 
-    /// Takes a row, and says when the next one is due. Whether the columns have changed before it: what was held is in `out`.
+    /// Takes a row and schedules the next one. If the columns have changed, the rows before that go
+    /// to `out`.
     pub fn take(&mut self, number: u32, root: &Root, tracer: &mut Option<Tracer>, out: &mut Vec<Vec<u8>>) {
         let began_cpu_ns = thread_cpu_ns();
         let at_ns = now_ns();
@@ -116,7 +117,7 @@ impl Group {
         self.next(now_ns());
     }
 
-    /// The first moment on the grid that is not over.
+    /// Schedules the next moment on the grid that is not over.
     fn next(&mut self, now_ns: u64) {
         let steps = now_ns.saturating_sub(self.due_ns) / self.period_ns + 1;
         self.missed += steps - 1;
@@ -146,12 +147,12 @@ impl Group {
         true
     }
 
-    /// Whether rows are taken when they are due, and not by another thread.
+    /// Whether the group is read when it is due, rather than filled by another thread.
     pub fn is_read(&self) -> bool {
         !matches!(self.reads, Reads::Rows)
     }
 
-    /// Rows that another thread has taken.
+    /// Adds rows that another thread has taken.
     pub fn add(&mut self, rows: Vec<(u64, Cell)>) {
         self.taken += rows.len() as u64;
         for (at_ns, cell) in rows {
@@ -160,7 +161,7 @@ impl Group {
         }
     }
 
-    /// The value of a column in the last row.
+    /// Returns the value of a column in the last row.
     pub fn last(&self, name: &str) -> Option<Cell> {
         let place = self.columns.iter().position(|column| column.name == name)?;
         let row = match self.cells.len().checked_sub(self.columns.len()) {
@@ -170,7 +171,7 @@ impl Group {
         row.get(place).copied().filter(|cell| *cell != MISSING)
     }
 
-    /// Hands on the rows that are held, with the columns where those are new.
+    /// Encodes the rows so far, preceded by the columns if those are new.
     pub fn hand_on(&mut self, number: u32, out: &mut Vec<Vec<u8>>) {
         if self.times_ns.is_empty() {
             return;
@@ -196,7 +197,7 @@ impl Group {
         self.cells.clear();
     }
 
-    /// How it went.
+    /// Returns statistics about the sampling.
     pub fn report(&self) -> Value {
         let mut report = json!({
             "period_ns": self.period_ns, "taken": self.taken, "missed": self.missed, "late_ns": self.late_ns,
@@ -216,24 +217,24 @@ impl Group {
     }
 }
 
-/// The columns of [`Reads::Clocks`].
+/// Returns the columns of [`Reads::Clocks`].
 pub fn clock_columns() -> Vec<Column> {
     ["clocks.suspended", "clocks.unix"]
         .map(|name| Column::level(name, "s", 1_000_000_000))
         .into()
 }
 
-/// Time spent suspended, and the wall clock at the zero of the monotonic one.
+/// Returns the time spent suspended, and the wall clock at the zero of the monotonic one.
 fn clocks(at_ns: u64) -> [Cell; 2] {
     [past(ClockId::Boottime, at_ns), unix_at_zero_ns(at_ns)]
 }
 
-/// The wall clock at the zero of the monotonic one, which shows `at_ns` now.
+/// Returns the wall clock at the zero of the monotonic one, which shows `at_ns` now.
 pub fn unix_at_zero_ns(at_ns: u64) -> Cell {
     past(ClockId::Realtime, at_ns)
 }
 
-/// How far another clock is past the monotonic one.
+/// Returns the offset of another clock from the monotonic one.
 fn past(clock: ClockId, at_ns: u64) -> Cell {
     let now = clock_gettime(clock);
     let ns = now

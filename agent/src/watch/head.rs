@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a recording begins with.
+//! The head block of a recording.
 
 use super::group;
 use super::Request;
@@ -9,7 +9,7 @@ use crate::transact::context::Context;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
-/// What is known of the machine, the process and the sources before anything is read.
+/// Describes the machine, the process and the sources before anything is read.
 pub fn head(
     context: &Context,
     request: &Request,
@@ -40,7 +40,7 @@ pub fn head(
     })
 }
 
-/// The words that a process was started with, its program by its path; None where they cannot be seen.
+/// Returns the command line of a process, its program as a path; None if it is not visible.
 fn command_of(root: &Root, process: u32) -> Option<Vec<String>> {
     let line = root.read_bytes(&format!("/proc/{process}/cmdline")).ok()?;
     let line = line.strip_suffix(b"\0").unwrap_or(&line);

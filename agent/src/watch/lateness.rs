@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How late a thread that wants to wake up at fixed moments does: what a frame loop would feel.
+//! Measures how late a thread wakes up that wants to wake at fixed moments, as a frame loop does.
 
 use crate::load::clock::{now_ns, sleep_until};
 use crate::sample::feed::Cell;
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Rows that are held at most, should nobody fetch them.
+/// Most rows to keep if nobody fetches them.
 const MOST: usize = 1 << 16;
 
-/// The moment that it wanted, and how late it was.
+/// The moment of the intended wake-up, and how late it was.
 type Row = (u64, Cell);
 
-/// A thread that wakes up again and again.
+/// A thread that wakes up periodically.
 pub struct Lateness {
     rows: Arc<Mutex<Vec<Row>>>,
     stop: Arc<AtomicBool>,
@@ -22,10 +22,11 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// There may be no more threads.
+    ///
+    /// No more threads may be created.
     pub fn start(period_ns: u64) -> io::Result<Self> {
         let rows = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
@@ -39,7 +40,7 @@ impl Lateness {
                     rows.push((due_ns, Cell::try_from(late_ns).unwrap_or(Cell::MAX)));
                 }
                 drop(rows);
-                // Frames that were slept through are one late frame.
+                // Frames missed in one sleep count as one late frame.
                 due_ns += (late_ns / period_ns + 1) * period_ns;
             }
         };
@@ -53,7 +54,7 @@ impl Lateness {
         })
     }
 
-    /// What has come since this was asked last.
+    /// Returns the rows since the last call.
     pub fn rows(&self) -> Vec<Row> {
         std::mem::take(&mut *self.rows.lock().unwrap_or_else(PoisonError::into_inner))
     }

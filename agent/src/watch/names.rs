@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of threads and devices, kept for a while.
+//! A cache for names of threads and devices.
 
 use crate::root::Root;
 use crate::trace::device_name;
 use std::collections::HashMap;
 
-/// How long a name holds: a number may be given again.
+/// How long a name is valid: thread IDs are reused.
 const HOLDS_NS: u64 = 1_000_000_000;
-/// Names that are kept at most.
+/// Most names in the cache.
 const MOST: usize = 4096;
 
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// What a thread is called; None where it has ended.
+    /// Returns the name of a thread; None if it has ended.
     pub fn of(&mut self, root: &Root, thread: i32, now_ns: u64) -> Option<String> {
         if thread == 0 {
             return Some("idle".to_owned());
@@ -35,7 +35,7 @@ impl Names {
         name
     }
 
-    /// What a block device is called.
+    /// Returns the name of a block device.
     pub fn device(&mut self, root: &Root, device: u32) -> String {
         self.devices
             .entry(device)

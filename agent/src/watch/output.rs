@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lines to the head from a thread of their own, so that a head that is slow holds up neither samples nor traces.
+//! Writes lines to the head from a separate thread, so that a slow head delays neither samples nor
+//! traces.
 
 use rustix::stdio::stdout;
 use std::collections::VecDeque;
 use std::sync::mpsc::{sync_channel, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 
-/// Lines that are on their way at most.
+/// Most lines in the channel to the writer.
 const ON_THE_WAY: usize = 4;
-/// Bytes that wait for a slow head at most.
+/// Most bytes that wait for a slow head.
 const WAITING_BYTES: usize = 64 << 20;
 
-/// Lines to the head, in their order.
+/// Lines to the head, in order.
 pub struct Output {
     to_writer: Option<SyncSender<Vec<u8>>>,
     writer: Option<JoinHandle<()>>,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
-    /// Lines that there was no room for.
+    /// Number of lines that were dropped for lack of space.
     pub dropped: u64,
-    /// The head is gone.
+    /// Whether the head is gone.
     pub broken: bool,
 }
 
@@ -27,7 +28,8 @@ impl Output {
     /// Starts the thread.
     ///
     /// # Errors
-    /// There may be no more threads.
+    ///
+    /// No more threads may be created.
     pub fn start() -> std::io::Result<Self> {
         let (to_writer, lines) = sync_channel::<Vec<u8>>(ON_THE_WAY);
         let writer = std::thread::Builder::new()
@@ -49,7 +51,7 @@ impl Output {
         })
     }
 
-    /// Sends a line that must not be lost while there is room.
+    /// Queues a line; drops it only if there is no space.
     pub fn send(&mut self, line: Vec<u8>) {
         if self.waiting_bytes + line.len() > WAITING_BYTES {
             self.dropped += 1;
@@ -60,7 +62,7 @@ impl Output {
         self.go_on();
     }
 
-    /// Sends a line that is of use now or never.
+    /// Sends a line only if that is possible right now.
     pub fn tell(&mut self, line: Vec<u8>) {
         if self.waiting.is_empty() {
             self.try_send(line);
@@ -78,7 +80,7 @@ impl Output {
         }
     }
 
-    /// Hands on what waits, as far as there is room.
+    /// Passes on waiting lines as far as there is space.
     pub fn go_on(&mut self) {
         while let Some(line) = self.waiting.pop_front() {
             let bytes = line.len();
@@ -90,7 +92,8 @@ impl Output {
         }
     }
 
-    /// Hands on all that waits, and waits for it.
+    /// Passes on all waiting lines and waits until they are written. Returns the number of dropped
+    /// lines.
     pub fn finish(mut self) -> u64 {
         if let Some(to_writer) = self.to_writer.take() {
             for line in self.waiting.drain(..) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which CPUs served each interrupt while a recording went on.
+//! Which CPUs served each interrupt during a recording.
 
 use crate::root::Root;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
 const TABLE: &str = "/proc/interrupts";
-/// So many lines are told, those that came most often.
+/// Most lines to report: those with the most interrupts.
 const MOST: usize = 32;
 
-/// Where the counts stood, by the name of a line: its counts by CPU, and what follows them.
+/// The counts of each line by CPU, and the text after them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Served {
     cpus: Vec<u32>,
@@ -21,7 +21,8 @@ impl Served {
         root.read_text(TABLE).map(|text| parse(&text)).unwrap_or_default()
     }
 
-    /// How often each came on each CPU until now, `{line: {label, cpus: {cpu: count}}}`; null where a CPU came or went.
+    /// Returns how often each interrupt occurred on each CPU until `now`, as `{line: {label, cpus:
+    /// {cpu: count}}}`; null if a CPU came or went.
     pub fn until(&self, now: &Self) -> Value {
         if self.cpus.is_empty() || self.cpus != now.cpus {
             return Value::Null;
@@ -66,7 +67,7 @@ fn parse(text: &str) -> Served {
             .take(cpus.len())
             .map_while(|word| word.parse().ok())
             .collect();
-        // Lines without a count for each CPU (ERR, MIS) are of no CPU.
+        // Lines without a count per CPU (ERR, MIS) belong to no CPU.
         (counts.len() == cpus.len())
             .then(|| (name.trim().to_owned(), (counts, words[cpus.len()..].join(" "))))
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which sources are read how often.
+//! The sources of a watch and their rates.
 
 use super::group::{clock_columns, Group, Reads};
 use super::lateness::Lateness;
@@ -15,7 +15,7 @@ use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Samples a second of each source.
+/// Default samples per second of each source.
 const RATES: [(&str, f64); 25] = [
     ("cpu", 10.0),
     ("memory", 10.0),
@@ -43,23 +43,23 @@ const RATES: [(&str, f64); 25] = [
     ("triggers", 1.0),
     ("wakeup", 60.0),
 ];
-/// Samples a second of any source.
+/// Limits of the samples per second.
 const LIMITS: std::ops::RangeInclusive<f64> = 1.0..=100.0;
 const SECOND_NS: f64 = 1e9;
 
-/// Sources and their periods.
+/// Returns the sources and their periods.
 pub fn rates(asked: &BTreeMap<String, f64>, only: bool) -> Result<Vec<(&'static str, u64)>> {
     for (name, rate) in asked {
         if !RATES.iter().any(|(known, _)| known == name) {
             let known: Vec<&str> = RATES.iter().map(|(name, _)| *name).collect();
-            let message = format!("there is no source {name:?}");
+            let message = format!("unknown source {name:?}");
             return Err(
-                Error::new(Kind::BadRequest, message).hint(format!("sources are {}", known.join(", ")))
+                Error::new(Kind::BadRequest, message).hint(format!("use one of {}", known.join(", ")))
             );
         }
         if *rate != 0.0 && !LIMITS.contains(rate) {
             let message = format!(
-                "`sources.{name}` is {rate}: give 0, or {} to {} a second",
+                "sources.{name}: expected 0, or {} to {} per second, got {rate}",
                 LIMITS.start(),
                 LIMITS.end()
             );
@@ -77,13 +77,13 @@ pub fn rates(asked: &BTreeMap<String, f64>, only: bool) -> Result<Vec<(&'static 
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "1 to 100 a second is a positive number of nanoseconds"
+    reason = "1 to 100 per second is a positive number of nanoseconds"
 )]
 fn period_ns(rate: f64) -> u64 {
     (SECOND_NS / rate).round() as u64
 }
 
-/// What could be opened, and why the rest could not.
+/// The sources that could be opened, and why the others could not.
 pub struct Opened {
     pub groups: Vec<Group>,
     pub lateness: Option<Lateness>,
@@ -119,7 +119,7 @@ pub fn open(
             "wakeup" => {
                 opened.lateness = Some(Lateness::start(*period_ns)?);
                 let column = Column::level("wakeup.late", "s", 1_000_000_000);
-                // Its rows are fetched when they are handed on.
+                // Its rows are fetched when a block is sent.
                 let mut group = new(Reads::Rows, vec![column]);
                 group.due_ns = u64::MAX;
                 opened.groups.push(group);
@@ -157,7 +157,7 @@ pub fn open(
                 opened.add_files(name, *period_ns, start_ns, set);
             }
             _ => {
-                // The names are those of sources.
+                // The name is one of a known source.
                 if let Ok(set) = Set::open(root, Some(&[(*name).to_owned()])) {
                     opened.add_files(name, *period_ns, start_ns, set);
                 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Moments at which the kernel says that tasks wait too long: triggers on `/proc/pressure`.
+//! Moments at which the kernel reports that tasks wait too long: triggers on `/proc/pressure`.
 
 use crate::load::clock::now_ns;
 use crate::root::Root;
@@ -11,19 +11,20 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Resources, and the share of a window in percent that some task must have waited.
+/// Resources, event kinds, and the percentage of a window that some task must wait.
 const LEVELS: [(&str, &str, u64); 3] = [
     ("cpu", "pressure-cpu", 50),
     ("memory", "pressure-memory", 5),
     ("io", "pressure-io", 20),
 ];
-/// Limits of a window, in microseconds. Sessions without a right of their own may have the second alone.
+/// Limits of a window in microseconds. Unprivileged sessions may use only multiples of
+/// [`UNPRIVILEGED_US`].
 const WINDOWS_US: std::ops::RangeInclusive<u64> = 500_000..=10_000_000;
 const UNPRIVILEGED_US: u64 = 2_000_000;
-/// Events that are held at most, should nobody fetch them.
+/// Most events to keep if nobody fetches them.
 const MOST: usize = 1 << 14;
 
-/// A resource whose limit was passed.
+/// A resource that exceeded its limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passed {
     pub at_ns: u64,
@@ -38,7 +39,7 @@ struct Trigger {
     detail: String,
 }
 
-/// A thread that waits for them.
+/// A thread that waits for triggers.
 pub struct Triggers {
     passed: Arc<Mutex<Vec<Passed>>>,
     stop: Arc<OwnedFd>,
@@ -46,9 +47,10 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// Sets them and waits for them.
+    /// Sets the triggers and starts waiting for them.
     ///
     /// # Errors
+    ///
     /// Why none could be set.
     pub fn start(root: &Root, period_ns: u64) -> Result<Self, String> {
         let window_us = (period_ns / 1000).clamp(*WINDOWS_US.start(), *WINDOWS_US.end());
@@ -79,7 +81,7 @@ impl Triggers {
         })
     }
 
-    /// What has come since this was asked last.
+    /// Returns the events since the last call.
     pub fn passed(&self) -> Vec<Passed> {
         std::mem::take(&mut *self.passed.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -95,7 +97,7 @@ impl Drop for Triggers {
 }
 
 impl Passed {
-    /// An event of a recording.
+    /// Returns the event for the recording.
     pub fn to_json(&self) -> Value {
         json!({"kind": self.kind, "begin_ns": self.at_ns, "detail": self.detail})
     }
@@ -115,7 +117,7 @@ fn trigger(
         Mode::empty(),
     )?;
     let stall_us = window_us * percent / 100;
-    // The kernel wants the zero at its end.
+    // The kernel expects a terminating zero.
     rustix::io::write(&file, format!("some {stall_us} {window_us}\0").as_bytes())?;
     let detail = format!("some task waited for {percent} % of {} ms", window_us / 1000);
     Ok(Trigger { file, kind, detail })

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who uses memory and disks up: processes and control groups that grew, look by look.
+//! Which processes and control groups use more or less memory and disk, look by look.
 //!
-//! Each look reads two small files of every process. So that this stays cheap on a machine with thousands of them, looks
-//! get rarer until they take no more than their share of a CPU.
+//! Each look reads two small files of every process. To stay cheap on a machine with thousands of
+//! processes, looks become rarer until they take no more than their share of a CPU.
 
 use crate::load::clock::{now_ns, thread_cpu_ns};
 use crate::root::Root;
@@ -11,23 +11,23 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 
-/// The share of one CPU that looks take at most: one part of so many.
+/// Looks take at most one part in this many of a CPU.
 const SHARE: u64 = 400;
-/// Who is told of one look at most.
+/// Most processes and groups to report per look.
 const MOST: usize = 16;
-/// A change that is told.
+/// Smallest change to report.
 const LEAST_BYTES: u64 = 1 << 20;
-/// Looks after which control groups are searched for anew.
+/// Looks between two searches for control groups.
 const SEARCH: u64 = 10;
-/// Control groups that are read at most.
+/// Most control groups to read.
 const MOST_GROUPS: usize = 256;
-/// The process that all threads of the kernel descend from.
+/// The parent of all kernel threads.
 const KERNEL: u32 = 2;
 const GROUPS: &str = "/sys/fs/cgroup";
-/// Bytes of the longest file that is read.
+/// Most bytes of a file that are read.
 const TEXT_BYTES: usize = 8192;
 
-/// What somebody uses; None is what cannot be read.
+/// What a process or group uses; None for what is unreadable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Used {
     memory: Option<u64>,
@@ -36,7 +36,7 @@ struct Used {
     written: Option<u64>,
 }
 
-/// Who uses it.
+/// A process or a control group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Who {
     Process(u32),
@@ -47,11 +47,11 @@ enum Who {
 struct Known {
     name: String,
     used: Used,
-    /// The look in which it was there last.
+    /// The last look in which it existed.
     seen: u64,
 }
 
-/// Looks at everybody, and what they cost.
+/// The state of all looks, and what they cost.
 pub struct Usage {
     pub due_ns: u64,
     period_ns: u64,
@@ -83,7 +83,8 @@ impl Usage {
         }
     }
 
-    /// Looks once: who has changed since the look before, the most first. None of the first look, and where nobody has.
+    /// Takes a look. Returns who has changed since the previous one, biggest change first; None at
+    /// the first look, and if nobody has.
     pub fn look(&mut self, root: &Root) -> Option<Value> {
         let began_cpu_ns = thread_cpu_ns();
         let at_ns = now_ns();
@@ -108,7 +109,7 @@ impl Usage {
         Some(json!({"at_ns": at_ns, "before_ns": before_ns, "changed": grown}))
     }
 
-    /// How it went.
+    /// Returns statistics about the looks.
     pub fn report(&self) -> Value {
         json!({
             "period_ns": self.period_ns, "taken": self.taken, "late_ns": self.late_ns, "cpu_ns": self.cpu_ns,
@@ -134,7 +135,7 @@ impl Usage {
                 if process != KERNEL && parent != KERNEL {
                     self.meet(who.clone(), name);
                 } else {
-                    // Threads of the kernel use nothing of their own.
+                    // Kernel threads use nothing of their own.
                     self.meet(who.clone(), String::new());
                 }
             }
@@ -202,7 +203,8 @@ impl Usage {
         self.known.insert(who, Known { name, used, seen });
     }
 
-    /// Keeps what somebody uses now: by how much it changed and what is told of it, where that is worth it.
+    /// Records what a process or group uses now. Returns the change and its description, if it is
+    /// large enough.
     fn update(&mut self, who: &Who, used: Used) -> Option<(u64, Value)> {
         let taken = self.taken;
         let known = self.known.get_mut(who)?;
@@ -244,10 +246,10 @@ impl Usage {
     }
 }
 
-/// A process's name and parent.
+/// Returns the name and parent of a process.
 fn stat(root: &Root, process: u32) -> Option<(String, u32)> {
     let text = root.read_text(&format!("/proc/{process}/stat")).ok()?;
-    // The name may hold blanks and parentheses.
+    // The name may contain blanks and parentheses.
     let (front, rest) = text.rsplit_once(')')?;
     let name = front.split_once('(')?.1;
     let parent = rest.split_ascii_whitespace().nth(1)?.parse().ok()?;
@@ -255,7 +257,7 @@ fn stat(root: &Root, process: u32) -> Option<(String, u32)> {
     Some((name.to_owned(), parent))
 }
 
-/// Control groups of version 2 that have no others below them.
+/// Returns the control groups of version 2 without subgroups.
 fn leaves(root: &Root) -> Vec<String> {
     let mut found = Vec::new();
     if !root.path(&format!("{GROUPS}/cgroup.controllers")).exists() {
@@ -282,13 +284,13 @@ fn leaves(root: &Root) -> Vec<String> {
     found
 }
 
-/// The number of the line that begins so.
+/// Returns the number on the line that begins with `key`.
 fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }
 
-/// The numbers of a key on all lines: one line for each device.
+/// Sums the numbers of a key over all lines, one per device.
 fn summed(text: &str, key: &str) -> u64 {
     text.split_ascii_whitespace()
         .filter_map(|word| word.strip_prefix(key)?.parse::<u64>().ok())

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-/// Answers each request of eight bytes with `reply` after `delay`, on every connection; `stall` delays one of them.
+/// Answers each request of eight bytes with `reply` after `delay`, on every connection; `stall`
+/// delays one of them.
 fn serve(path: &Path, reply: &'static [u8], delay: Duration, stall: Option<(u64, Duration)>) {
     let listener = UnixListener::bind(path).unwrap();
     thread::spawn(move || {
@@ -22,7 +23,7 @@ fn serve(path: &Path, reply: &'static [u8], delay: Duration, stall: Option<(u64,
                         thread::sleep(time);
                     }
                     number += 1;
-                    // In two parts: a reply need not come at once.
+                    // In two parts: a reply need not arrive at once.
                     let (begin, end) = reply.split_at(reply.len() / 2);
                     if stream
                         .write_all(begin)
@@ -98,7 +99,8 @@ fn every_request_is_answered_and_counted() {
 
 #[test]
 fn a_stall_is_charged_to_every_request_that_it_kept_waiting() {
-    // 100 requests in a second; number 20 takes 300 ms, in which 29 more become due: closed loops see one slow request.
+    // 100 requests in a second; number 20 takes 300 ms, during which 29 more become due. A closed
+    // loop would see one slow request.
     let server = server(b"+yes, the end\r\n", 0, Some((20, 300)));
     let reply = asked(&server.address, &json!({"rate_per_s": 100, "duration_s": 1})).unwrap();
     assert_eq!(number(&reply, "count"), 100);
@@ -117,7 +119,7 @@ fn a_server_that_cannot_keep_up_leaves_requests_over() {
     assert_eq!(reply["ended"], "done");
     assert_eq!(number(&reply, "count"), 200);
     assert_eq!(number(&reply, "answered") + number(&reply, "left_over"), 200);
-    // 50 a second are answered, in half a second and the second of grace.
+    // 50 per second are answered, in half a second plus the second of grace.
     assert!((20..=80).contains(&number(&reply, "answered")), "{reply}");
     assert!(number(&reply, "max_ns") > 900_000_000);
 }
@@ -140,7 +142,7 @@ fn replies_that_are_not_as_told_fail_the_load() {
         let server = server(reply, 0, None);
         let answer = asked(&server.address, &json!({"rate_per_s": 100, "duration_s": 0.1}));
         if said.is_empty() {
-            // It never ends, so that no request was answered.
+            // The reply never ends, so no request was answered.
             assert_eq!(number(&answer.unwrap(), "answered"), 0);
         } else {
             let message = format!("{:?}", answer.unwrap_err().message);

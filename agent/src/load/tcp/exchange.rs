@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests and responses. At a rate, each request counts from the moment at which it was due, whether or not those before
-//! it were answered; without a rate, from its sending, one after the other.
+//! Requests and responses. With a rate, the time of each request counts from the moment at which it
+//! was due, whether or not earlier ones have been answered. Without a rate, it counts from its
+//! sending, one request after the other.
 
 use super::{retransmits, whole, Parameters, Window};
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ impl Parameters {
             }
         }
         let done = crew::run(jobs)?;
-        let failed = |error: io::Error| Error::io("cannot ask", "a connection", &error);
+        let failed = |error: io::Error| Error::io("query", "a connection", &error);
         let sent_again = retransmits(&connected.clients).map_err(failed)? - sent_before.map_err(failed)?;
         let mut all = Histogram::new();
         done.results.iter().flatten().for_each(|one| all.add(one));
@@ -54,24 +55,25 @@ impl Parameters {
         })
     }
 
-    /// Requests of all connections that count; None without a rate.
+    /// Returns how many requests of all connections count; None without a rate.
     fn planned(&self) -> Option<u64> {
         let of_each = self.schedule(0, 0).count - self.in_ramp();
         (self.rate_per_s > 0).then_some(of_each * u64::from(self.connections))
     }
 
-    /// Requests of each connection that do not count.
+    /// Returns how many requests of each connection don't count.
     fn in_ramp(&self) -> u64 {
         self.until(self.window(0).begin_ns)
     }
 
-    /// Requests of each connection in so much time.
+    /// Returns the number of requests of each connection in a period.
     fn until(&self, time_ns: u64) -> u64 {
         let requests = u128::from(time_ns) * u128::from(self.rate_per_s) / 1_000_000_000;
         u64::try_from(requests).unwrap_or(u64::MAX / 4)
     }
 
-    /// The moments of a connection, those of the ramp too; those of different connections are spread over the period.
+    /// Returns the moments of a connection, including the ramp; those of different connections are
+    /// spread over the period.
     fn schedule(&self, connection: u32, start_ns: u64) -> Schedule {
         let period_ns = 1_000_000_000 / u64::from(self.rate_per_s.max(1));
         let shift_ns = period_ns * u64::from(connection) / u64::from(self.connections);
@@ -83,7 +85,7 @@ impl Parameters {
         }
     }
 
-    /// The server: answers until the client is gone.
+    /// Runs the server: answers until the client is gone.
     fn answer(&self, run: &Run, server: &TcpStream) -> io::Result<Found> {
         let _last = LastWord(server);
         let mut request = vec![0; self.request_bytes as usize];
@@ -94,7 +96,7 @@ impl Parameters {
         Ok(None)
     }
 
-    /// The client of a closed loop.
+    /// Runs the client of a closed loop.
     fn one_by_one(&self, run: &Run, client: &TcpStream, window: Window) -> io::Result<Found> {
         let _last = LastWord(client);
         let request = vec![0x5a; self.request_bytes as usize];
@@ -117,7 +119,8 @@ impl Parameters {
 
     /// Sends each request at its moment.
     fn send(&self, run: &Run, client: &TcpStream, schedule: Schedule) -> io::Result<Found> {
-        // The kernel may delay an ordinary thread's sleep by 50 microseconds; that is no part of an answer's time.
+        // The kernel may delay an ordinary thread's sleep by 50 microseconds, which must not count
+        // as response time.
         set_current_timer_slack(NonZeroU64::new(1))?;
         let _last = LastWord(client);
         let request = vec![0x5a; self.request_bytes as usize];
@@ -130,7 +133,7 @@ impl Parameters {
         Ok(None)
     }
 
-    /// Hears each response; they come in the order of the requests.
+    /// Receives the responses, which arrive in the order of the requests.
     fn hear(&self, run: &Run, client: &TcpStream, schedule: Schedule) -> io::Result<Found> {
         let mut response = vec![0; self.response_bytes as usize];
         let mut histogram = Histogram::new();
@@ -146,12 +149,12 @@ impl Parameters {
     }
 }
 
-/// Tells the other side at the end that nothing comes any more.
+/// Closes the sending side at the end.
 struct LastWord<'a>(&'a TcpStream);
 
 impl Drop for LastWord<'_> {
     fn drop(&mut self) {
-        // It fails only where the connection is gone.
+        // Fails only if the connection is gone.
         self.0.shutdown(Shutdown::Write).unwrap_or_default();
     }
 }

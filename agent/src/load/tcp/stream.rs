@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stream: each client sends without pause, each server takes what comes.
+//! The stream: each client sends without pause, and each server receives.
 
 use super::{retransmits, whole, Parameters, Window};
 use crate::error::Result;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const RECEIVE_BYTES: usize = 256 << 10;
 const SLICE_NS: u64 = 50_000_000;
 
-/// What is known at one moment.
+/// The counters at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sight {
     at_ns: u64,
@@ -23,11 +23,11 @@ struct Sight {
     retransmits: u64,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Course<'a> {
     run: &'a Run<'a>,
     received_bytes: AtomicU64,
-    /// The window is over, or the load has to end.
+    /// Whether the window is over, or the load must end.
     over: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl Course<'_> {
         })
     }
 
-    /// Looks at the begin and at the end of the window, and ends the others.
+    /// Records the counters at the beginning and end of the window, and ends the other threads.
     fn watch(&self, window: Window, clients: &[TcpStream]) -> io::Result<Option<(Sight, Sight)>> {
         let _ending = Ending(&self.over);
         self.sleep_until(window.begin_ns)?;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads and writes of whole messages on sockets with a time limit, which look up now and then.
+//! Reads and writes whole messages on sockets with a timeout, checking periodically whether to end.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// Reads until the buffer is full; false when the other end is gone or `over` came first.
+/// Reads until the buffer is full; returns false if the other end is gone or `over` became true
+/// first.
 pub fn read(mut socket: &TcpStream, buffer: &mut [u8], over: impl Fn() -> bool) -> io::Result<bool> {
     let mut have = 0;
     while have < buffer.len() {
@@ -18,7 +19,7 @@ pub fn read(mut socket: &TcpStream, buffer: &mut [u8], over: impl Fn() -> bool) 
     Ok(true)
 }
 
-/// Writes all of the message; false when the other end is gone or `over` came first.
+/// Writes the whole message; returns false if the other end is gone or `over` became true first.
 pub fn write(mut socket: &TcpStream, message: &[u8], over: impl Fn() -> bool) -> io::Result<bool> {
     let mut done = 0;
     while done < message.len() {
@@ -32,7 +33,7 @@ pub fn write(mut socket: &TcpStream, message: &[u8], over: impl Fn() -> bool) ->
     Ok(true)
 }
 
-/// Bytes moved; 0 when the other end is gone, None when there was none to move for a while.
+/// Returns the bytes moved; 0 if the other end is gone, None if the timeout passed.
 pub fn progress(moved: io::Result<usize>) -> io::Result<Option<usize>> {
     match moved {
         Ok(bytes) => Ok(Some(bytes)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What wakes a sleeper: a rope to ring with and ears that sleep until it rings.
+//! What wakes a sleeper: a rope to ring with, and ears that wait for the ring.
 
 use super::Means;
 use rustix::event::{epoll, eventfd, EventfdFlags};
@@ -12,21 +12,22 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-/// Rings.
+/// The side that rings.
 pub trait Rope: Send {
-    /// Rings once. Rings that nobody has heard add up.
+    /// Rings once. Unheard rings add up.
     fn ring(&self) -> io::Result<()>;
 }
 
-/// Hears rings.
+/// The side that listens.
 pub trait Ears: Send {
-    /// Sleeps until there is a ring; how many there are since the last time. 0 when no more can come.
+    /// Sleeps until there is a ring. Returns the number of rings since the last call; 0 if no more
+    /// can come.
     fn wait(&mut self) -> io::Result<u64>;
 }
 
 type Bell = (Box<dyn Rope>, Box<dyn Ears>);
 
-/// A bell of a kind; None of a timer.
+/// Creates a bell; None for a timer.
 pub fn bell(kind: Means) -> io::Result<Option<Bell>> {
     Ok(match kind {
         Means::Timer => None,

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Control groups of version 1: a hierarchy for each controller, under the names of version 2 where both count the same.
+//! Control groups of version 1: a hierarchy per controller, under the names of version 2 where both
+//! count the same.
 
 use super::{upwards, MOUNT};
 use crate::root::Root;
 use crate::sample::feed::{Column, Feed, Found};
 use crate::sample::text::{Keyed, Number};
 
-/// No limit is told as a number near the largest one.
+/// A number near the largest one means no limit.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Limits of memory that were met and how much is used, and how often the CPU quota was used up: of a process's groups
-/// and of those above them that have a limit. Nothing where it is in the topmost ones, which have none.
+/// Adds memory use, memory limits reached and CPU throttling of a process's groups, and of the
+/// groups above them that have a limit. The root groups, which have no limits, are left out.
 pub fn add(root: &Root, process: u32, found: &mut Found) {
     for (controller, look) in [("memory", memory as Look), ("cpu", cpu)] {
         let Some(group) = group_of(root, process, controller) else {
@@ -35,14 +36,14 @@ pub fn add(root: &Root, process: u32, found: &mut Found) {
 
 type Look = fn(&Root, &Place, &mut Found);
 
-/// A group of one hierarchy: its folder, what is told of it, and what its columns begin with.
+/// A group of one hierarchy: its folder, label, and the prefix of its columns.
 struct Place {
     folder: String,
     label: Option<String>,
     prefix: String,
 }
 
-/// The path of the process's group in the hierarchy of a controller, without a final `/`.
+/// Returns the path of the process's group in a controller's hierarchy, without a final `/`.
 fn group_of(root: &Root, process: u32, controller: &str) -> Option<String> {
     let text = root.read_text(&format!("/proc/{process}/cgroup")).ok()?;
     let of_controller = |line: &str| {
@@ -61,7 +62,7 @@ fn is_limited(root: &Root, place: &Place) -> bool {
         text.trim().parse::<i64>().ok()?.try_into().ok()
     };
     let memory: Option<u64> = number("memory.limit_in_bytes");
-    // No quota is -1.
+    // -1 means no quota.
     memory.is_some_and(|limit| limit < NO_LIMIT) || number("cpu.cfs_quota_us").is_some()
 }
 
