@@ -237,7 +237,7 @@ fn what_cannot_be_started_says_why() {
     assert!(start(&["/"], json!({})).contains("Permission denied"));
     assert_eq!(
         start(&["/bin/true"], json!({"directory": "/no/such"})),
-        "the directory /no/such is not there"
+        "/no/such: no such directory"
     );
     let group = start(&["/bin/true"], json!({"cgroup": "/no/such/group"}));
     assert!(
@@ -272,7 +272,7 @@ fn a_missing_interpreter_is_named_as_such() {
         None,
     )
     .unwrap();
-    assert!(failure(reply).ends_with("the interpreter or loader that it names is not there"));
+    assert!(failure(reply).ends_with("its interpreter or loader does not exist"));
 }
 
 #[test]

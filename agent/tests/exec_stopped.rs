@@ -272,5 +272,8 @@ fn where_it_cannot_wait_it_is_refused() {
         .output()
         .unwrap();
     let told = String::from_utf8(told.stdout).unwrap();
-    assert!(told.contains("nobody is here to let the command go"), "{told}");
+    assert!(
+        told.contains("only a session can continue a stopped command"),
+        "{told}"
+    );
 }

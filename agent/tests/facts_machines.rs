@@ -201,7 +201,7 @@ fn what_may_not_be_read_is_unknown() {
         fs::set_permissions(tree.path().join(path), fs::Permissions::from_mode(0o000)).unwrap();
     }
     let facts = as_ordinary_user(|| facts_of(&tree));
-    let denied = |path: &str| Fact::Unknown(format!("{path} may not be read by this session"));
+    let denied = |path: &str| Fact::Unknown(format!("this session may not read {path}"));
     assert_eq!(facts["mglru.enabled"], denied("/sys/kernel/mm/lru_gen/enabled"));
     assert_eq!(facts["swap.devices"], denied("/proc/swaps"));
     assert_eq!(facts["nvme.controllers"], denied("/sys/class/nvme"));

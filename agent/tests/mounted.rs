@@ -47,7 +47,7 @@ fn a_value_that_is_taken_in_part_is_invalid() {
     assert_eq!(outcomes(&reply), ["invalid"], "{reply}");
     let message = reply["steps"][0]["message"].as_str().unwrap();
     assert!(
-        message.ends_with("the kernel took 4096 of 5000 bytes"),
+        message.ends_with("the kernel accepted 4096 of 5000 bytes"),
         "{message}"
     );
     assert_eq!(reply["steps"][0]["value"], "60\n");

@@ -74,7 +74,10 @@ fn a_revert_of_one_below_another_or_of_none_is_refused() {
     let (machine, mut session) = three();
     let covered = session.error("revert", json!({"select": {"only": 1}}));
     let message = covered["message"].as_str().unwrap();
-    assert!(message.contains("transaction 3 is newer and holds"), "{message}");
+    assert!(
+        message.contains("transaction 3 is newer and also changes"),
+        "{message}"
+    );
     let hint = covered["hint"].as_str().unwrap();
     assert!(
         hint.contains("revert transaction 3 first, or all newer than 0"),
@@ -83,13 +86,13 @@ fn a_revert_of_one_below_another_or_of_none_is_refused() {
     for select in [json!({"only": 4}), json!({"to": 4})] {
         let missing = session.error("revert", json!({ "select": select }));
         assert_eq!(missing["kind"], "not-found");
-        assert_eq!(missing["message"], "there is no transaction 4");
+        assert_eq!(missing["message"], "no such transaction: 4");
     }
     assert_eq!(machine.read(SWAPPINESS), "30\n");
     session.ok("revert", json!({"select": {"only": 2}}));
     for force in [false, true] {
         let over = session.error("revert", json!({"select": {"only": 2}, "force": force}));
-        assert_eq!(over["message"], "transaction 2 is not in force any more");
+        assert_eq!(over["message"], "transaction 2 is no longer in force");
         assert_eq!(
             session.error("confirm", json!({"transaction": 2}))["kind"],
             "not-found"

@@ -494,14 +494,14 @@ fn a_journal_of_somebody_else_is_skipped_by_root() {
     let mut session = Session::start(&machine, "root");
     let status = session.ok("status", json!({}));
     assert_eq!(status["transactions"], json!([]));
-    assert_eq!(status["skipped"][0]["message"], "it does not belong to root");
+    assert_eq!(status["skipped"][0]["message"], "not owned by root");
     std::os::unix::fs::chown(machine.state(), Some(1234), None).unwrap();
     let error = session.error("status", json!({}));
     assert!(
         error["message"]
             .as_str()
             .unwrap()
-            .contains("does not belong to root"),
+            .contains("is not owned by root"),
         "{error}"
     );
 }

@@ -475,7 +475,7 @@ fn what_a_failed_plan_cannot_put_back_is_told_at_once_and_later() {
     );
     let steps = &reply["steps"];
     assert_eq!(steps[0]["value"], "1\n", "what is there now");
-    for (step, start) in [(0, "could not be put back"), (2, "another step failed")] {
+    for (step, start) in [(0, "cannot restore it"), (2, "another step failed")] {
         let message = steps[step]["message"].as_str().unwrap();
         assert!(message.starts_with(start), "{message}");
     }
@@ -494,7 +494,7 @@ fn a_plan_that_keeps_going_tells_which_step_could_not_be_put_back() {
     assert_eq!(reply["state"], "applied", "{reply}");
     assert_eq!(outcomes(&reply), ["refused", "accepted"], "{reply}");
     let message = reply["steps"][0]["message"].as_str().unwrap();
-    assert!(message.contains("it could not be put back"), "{message}");
+    assert!(message.contains("cannot restore it"), "{message}");
     assert!(message.contains("systemctl stop tuned.service"), "{message}");
 }
 
@@ -509,7 +509,7 @@ fn a_step_that_a_later_one_undoes_has_failed() {
     assert_eq!(outcomes(&reply), ["ignored", "rolled-back"], "{reply}");
     let message = reply["steps"][0]["message"].as_str().unwrap();
     assert!(
-        message.contains("was set, but holds 1 after the whole plan"),
+        message.contains("was set, but is 1 at the end of the plan"),
         "{message}"
     );
     let now = session.ok("read", json!({"paths": [all, own]}));

@@ -230,9 +230,9 @@ def _of_the_mended(case: Case, told: Told, start: Tree) -> list[str]:
     """What was told to be over is over on the disk, and what is there is what was told."""
     name = "again" if told.has("again.json") and _state(told, "again") else "reply"
     state = _state(told, name)
-    is_put_back = re.search("all was put back(?!, but that could not be written down)", _said(told, name)) is not None
+    is_put_back = re.search("everything was restored(?!, but the journal)", _said(told, name)) is not None
     if is_put_back and _state(told, "found") not in UNDONE:
-        return [f"said that all was put back, and it is {_state(told, 'found')}"]
+        return [f"said that everything was restored, and it is {_state(told, 'found')}"]
     if state not in {"applied", *UNDONE}:
         return []
     wrong = differing(
@@ -254,7 +254,7 @@ def _of_the_end(case: Case, told: Told, start: Tree) -> list[str]:
         wrong += differing("wrong bytes once recovered", told.tree("recovered"), start)
         wrong += _other_settings(told, "recovered")
     elif case.operation == "apply" and has_failed:
-        if re.search(r"is applied, run revert --only 1\b", case.said) is None:
+        if re.search(r"as applied, run revert --only 1\b", case.said) is None:
             wrong.append("it stands, and nobody said so")
     else:
         wrong += differing("wrong bytes while applied", told.tree("recovered"), in_force(start, 1))

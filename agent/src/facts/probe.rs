@@ -294,7 +294,7 @@ mod tests {
             Miss::Absent("no /x".into())
         );
         let denied = miss("/x", io::ErrorKind::PermissionDenied);
-        assert_eq!(denied, Miss::Unknown("/x may not be read by this session".into()));
+        assert_eq!(denied, Miss::Unknown("this session may not read /x".into()));
         assert!(matches!(
             Miss::from_io(&root, "/x", &io::Error::from_raw_os_error(libc::EINVAL)),
             Miss::Unknown(_)

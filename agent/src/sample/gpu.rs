@@ -93,10 +93,10 @@ fn add(
     root: &Root,
     found: &mut Found,
     folder: &str,
-    sensor: &Told,
+    sensor: &SensorFile,
     column: impl Fn(&str, &'static str, u64) -> Column,
 ) -> bool {
-    let Told(file, what, unit, parts, scale) = *sensor;
+    let SensorFile(file, what, unit, parts, scale) = *sensor;
     let path = format!("{folder}/{file}");
     let there = root.path(&path).exists();
     if there {

@@ -144,8 +144,8 @@ mod tests {
         let left = json!({"transaction": 3, "state": "reverted", "left_alone": ["/proc/sys/vm/swappiness"], "steps": []});
         assert_eq!(
             reply("status", &json!({"transactions": [left]})),
-            "transaction 3  reverted\n  /proc/sys/vm/swappiness: changed by others and left alone \
-             (revert --only 3 --force restores it)\n"
+            "transaction 3  reverted\n  /proc/sys/vm/swappiness: changed by others, not restored \
+             (`revert --only 3 --force` restores it)\n"
         );
         assert_eq!(
             reply("status", &json!({"transactions": [], "damaged": []})),

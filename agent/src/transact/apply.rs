@@ -456,7 +456,7 @@ impl<'a> Applying<'a> {
         for report in &mut steps {
             if report.outcome == Outcome::Ready {
                 report.outcome = Outcome::NotTried;
-                "not tried: another step failed".clone_into(&mut report.message);
+                "another step failed".clone_into(&mut report.message);
             }
         }
         Report {

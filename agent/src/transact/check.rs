@@ -423,7 +423,7 @@ mod tests {
         std::fs::write(folder.path().join("etc/sysctl.d/90-ktrial.conf"), long).unwrap();
         let looked = plan(&root, &steps, true).remove(0);
         assert_eq!(looked.outcome, Outcome::Refused);
-        assert!(looked.message.contains("holds more than"), "{}", looked.message);
+        assert!(looked.message.contains("has more than"), "{}", looked.message);
         std::fs::remove_file(folder.path().join("etc/sysctl.d/90-ktrial.conf")).unwrap();
         std::fs::create_dir(folder.path().join("etc/sysctl.d/90-ktrial.conf")).unwrap();
         assert_eq!(plan(&root, &steps, true)[0].outcome, Outcome::Refused);

@@ -478,7 +478,7 @@ mod tests {
     fn a_line_whose_length_is_another_is_damaged_though_its_checksum_fits() {
         let whole = line(&Entry::Armed).unwrap();
         let other = [b"00000fff", &whole[8..]].concat();
-        assert_eq!(parse(&other).damage[0].message, "the length does not fit");
+        assert_eq!(parse(&other).damage[0].message, "the length does not match");
     }
 
     #[test]

@@ -393,8 +393,8 @@ mod tests {
         let program = || json!(["systemctl", "stop", "irqbalance.service"]);
         assert!(run(program(), program(), false).is_ok());
         for (forward, undo, persistent, told) in [
-            (json!([]), program(), false, "`do` and `undo` name a program"),
-            (program(), json!([]), false, "`do` and `undo` name a program"),
+            (json!([]), program(), false, "`do` and `undo` must name a program"),
+            (program(), json!([]), false, "`do` and `undo` must name a program"),
             (program(), program(), true, "`persistent` any more"),
         ] {
             let error = run(forward, undo, persistent).unwrap_err();
@@ -442,11 +442,11 @@ mod tests {
             Plan::from_value(plan).map_err(|error| error.message)
         };
         assert!(of(STEPS, 1).is_ok());
-        assert_eq!(of(STEPS + 1, 1).unwrap_err(), "a plan has 1 to 4096 steps");
+        assert_eq!(of(STEPS + 1, 1).unwrap_err(), "plan: expected 1 to 4096 steps");
         assert!(of(1, LEASE_SECONDS).is_ok());
         assert_eq!(
             of(1, LEASE_SECONDS + 1).unwrap_err(),
-            "a lease lasts 1 to 604800 seconds"
+            "lease: expected 1 to 604800 seconds"
         );
     }
 

@@ -429,7 +429,7 @@ mod tests {
         let mut said = child.stdout.take().unwrap();
         said.read_exact(&mut [0]).unwrap();
         let why = wait(&mut child, Duration::from_millis(20)).unwrap_err();
-        assert!(why.starts_with("took longer than 0 s and was killed"), "{why}");
+        assert!(why.starts_with("exceeded 0 s and was killed"), "{why}");
         // The only writer is gone.
         assert_eq!(said.read_to_end(&mut Vec::new()).unwrap(), 0);
     }

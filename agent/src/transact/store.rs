@@ -586,16 +586,13 @@ mod tests {
         let file = fs::File::create(folder.path().join("journal")).unwrap();
         for (length, told) in [
             (journal::LIMIT_BYTES, None),
-            (
-                journal::LIMIT_BYTES + 1,
-                Some("it is longer than a journal can be"),
-            ),
+            (journal::LIMIT_BYTES + 1, Some("longer than a journal can be")),
         ] {
             file.set_len(length).unwrap();
             assert_eq!(why_no_journal(&file.metadata().unwrap()), told);
         }
         let of_folder = fs::metadata(folder.path()).unwrap();
-        assert_eq!(why_no_journal(&of_folder), Some("it is no regular file"));
+        assert_eq!(why_no_journal(&of_folder), Some("not a regular file"));
     }
 
     #[test]

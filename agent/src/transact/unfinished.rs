@@ -131,7 +131,7 @@ mod tests {
         unread.break_off(&io::Error::other("no medium"));
         assert_eq!(
             damaged_lines(&transaction(unread)),
-            "000001.journal cannot be read from line 1 on (no medium)"
+            "000001.journal is unreadable from line 1 on (no medium)"
         );
         assert_eq!(
             damaged_lines(&transaction(parse(b"x\n"))),
@@ -153,8 +153,8 @@ mod tests {
         let mut open = transaction(parse(b""));
         open.olds = vec![Old::nothing(0, "/0")];
         let failed = why(&open, &[0], &[]).unwrap();
-        assert!(failed.contains("recover tries again"), "{failed}");
+        assert!(failed.contains("run recover to try again"), "{failed}");
         let unproven = why(&open, &[], &[0]).unwrap();
-        assert!(unproven.contains("leaves what is there now"), "{unproven}");
+        assert!(unproven.contains("to keep the present values"), "{unproven}");
     }
 }

@@ -209,7 +209,7 @@ def test_a_tool_that_says_nothing_of_a_wrong_option_by_its_status(bench: Bench) 
 def test_a_tool_that_is_there_and_cannot_be_started(bench: Bench) -> None:
     bench.replace("hackbench", "")
     (bench.folder / "tools/hackbench").write_text("#!/no/such/shell\n")
-    failed(bench, bench.run("hackbench-pipe-thread"), "the interpreter or loader that it names is not there")
+    failed(bench, bench.run("hackbench-pipe-thread"), "its interpreter or loader does not exist")
 
 
 def test_the_locale_is_pinned(bench: Bench) -> None:

@@ -95,7 +95,7 @@ class TestRealMachine:
         answer = session.request("apply", plan=plan)
         session.close()
         assert [(step["outcome"], step["errno"]) for step in answer["steps"]] == [("invalid", 2)]
-        assert "what the value names is not there" in answer["steps"][0]["message"]
+        assert "the value names something that does not exist" in answer["steps"][0]["message"]
         assert knob.read_text() == before
 
     @pytest.fixture
@@ -153,7 +153,7 @@ class TestRealMachine:
         state.mkdir()
         state.chmod(0o777)
         ran = run("--machine-state", str(state), "apply", "vm.swappiness=61", "--yes")
-        one_message(ran, 1, str(state), "can be written by others", "nothing was changed")
+        one_message(ran, 1, str(state), "is writable by others", "nothing was changed")
         assert SWAPPINESS.read_text() == swappiness
 
 
@@ -168,7 +168,7 @@ def test_a_second_apply_at_the_same_time_is_busy_and_names_who(root: FakeRoot) -
         held.write(f"{os.getpid()}\n")
         held.flush()
         for argv in (("apply", "vm.swappiness=20", "--yes"), ("revert",)):
-            one_message(root.run(*argv), 1, f"process {os.getpid()} holds the machine's lock", "wait until it is done")
+            one_message(root.run(*argv), 1, f"process {os.getpid()} holds the lock", "try again when it has ended")
             assert root.read("/proc/sys/vm/swappiness") == "10\n"
     assert root.run("revert").status == 0
 
@@ -214,7 +214,7 @@ def test_an_agent_killed_in_the_middle_of_a_transaction(root: FakeRoot) -> None:
 HELLO = '{"id": 1, "ok": {"protocol": 1, "agent": "%s", "role": "root", "pid": 1}}'
 PROTOCOL_2 = (
     '{"id": 1, "error": {"kind": "version", "message": "head 0.1.0 speaks protocol 1, agent 9 speaks 2", '
-    '"hint": "install head and agent of the same release"}}'
+    '"hint": "install the head and the agent from the same release"}}'
 )
 FAKES = {
     "another-version": (f"read line; echo '{HELLO % '9.9.9'}'; cat >/dev/null", ("version 9.9.9", "rebuild the agent")),
@@ -332,7 +332,7 @@ def test_a_journal_that_ends_before_the_first_write_is_unfinished(root: FakeRoot
     lines = journal(root).read_bytes().splitlines(keepends=True)
     armed = next(number for number, line in enumerate(lines) if b'"armed"' in line)
     journal(root).write_bytes(b"".join(lines[:armed]))
-    named(root, "nothing proves that it wrote", "vm/swappiness")
+    named(root, "nothing proves that the transaction wrote", "vm/swappiness")
     assert root.values() == changed
     resolved(root, "--force")
     assert root.run("revert").status == 0
@@ -354,7 +354,7 @@ def test_a_corrupt_line_is_named_and_the_rest_goes_back(root: FakeRoot) -> None:
     assert "stat_interval is lost: the journal is damaged" in said
     left = {path for path, text in root.values().items() if before[path] != text}
     assert left == {"proc/sys/vm/stat_interval"}
-    named(root, "vm/stat_interval could not be put back", "--force")
+    named(root, "cannot restore", "vm/stat_interval", "--force")
     resolved(root, "--force")
 
 
@@ -414,8 +414,8 @@ def test_what_lies_among_the_journals_and_is_none_is_named_and_skipped(root: Fak
     journal(root).with_name("9.journal").write_bytes(b"stray")
     for verb in ("status", "doctor"):
         said = " ".join(root.run(verb).out.split())
-        assert "000007.journal: it is no regular file" in said
-        assert "9.journal: no journal has such a name" in said
+        assert "000007.journal: not a regular file" in said
+        assert "9.journal: not the name of a journal" in said
     assert root.run("apply", "vm.vfs_cache_pressure=50", "--yes").status == 0
     assert root.run("recover").status == 0
     assert root.run("revert", "--all").status == 0

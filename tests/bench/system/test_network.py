@@ -64,7 +64,7 @@ def test_where_namespaces_are_forbidden_it_says_what_to_do(tmp_path: Path) -> No
     done = subprocess.run(["unshare", "--map-root-user", "sh", "-c", script], capture_output=True, check=True)
     error = json.loads(done.stdout)["error"]
     assert error["kind"] == "privilege"
-    assert "cannot make a network namespace: user.max_user_namespaces" in error["message"]
+    assert "cannot create a network namespace: the limit user.max_user_namespaces" in error["message"]
     assert "sysctl user.max_user_namespaces=10000" in error["hint"]
 
 

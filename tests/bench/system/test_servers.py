@@ -114,7 +114,7 @@ def test_what_the_server_answers_is_what_was_asked_for(executor: AgentExecutor) 
     asked = invocation("agent-requests-nginx")
     lost = msgspec.structs.replace(asked, steps=(asked.steps[0], asked.steps[2]))
     raw = executor.run(lost).raw
-    assert "a reply is not the one expected" in (raw.failed or "")
+    assert "the reply is not as expected" in (raw.failed or "")
     assert "404 Not Found" in (raw.failed or "")
     asked = invocation("agent-requests-redis")
     raw = executor.run(msgspec.structs.replace(asked, steps=asked.steps[:1])).raw

@@ -149,7 +149,7 @@ def test_samples_of_an_agent_that_was_killed_are_lost_and_the_next_ones_are_not(
 
 
 def test_a_source_that_is_unknown_is_refused() -> None:
-    with pytest.raises(AgentError, match='there is no source "moon"'):
+    with pytest.raises(AgentError, match='unknown source "moon"'):
         AgentSampling(on("/"), ["moon"]).once()
 
 

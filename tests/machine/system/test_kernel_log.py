@@ -61,4 +61,4 @@ def test_a_user_who_may_not_read_it_is_told_so(tmp_path: Path) -> None:
         text=True,
         check=True,
     ).stdout
-    assert bool(re.search(r'"unreadable":"read /dev/kmsg: ', said)) == restricted, said
+    assert bool(re.search(r'"unreadable":"cannot read /dev/kmsg: ', said)) == restricted, said

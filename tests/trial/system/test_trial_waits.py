@@ -35,6 +35,6 @@ def test_a_trial_waits_for_who_changes_the_machine_and_says_who_it_is(root: Fake
     ran = root.run("try", "vm.swappiness=10", "--settle", "0s", "--no-profile", "--budget", "9", *load)
     other.join(10)
     assert ran.status == 0, ran.err
-    assert ran.err.count(f"process {os.getpid()} holds the machine's lock") == 1
+    assert ran.err.count(f"process {os.getpid()} holds the lock") == 1
     assert "waiting up to 60 s" in ran.err
     assert root.read("/proc/sys/vm/swappiness") == "60\n"

@@ -56,7 +56,7 @@ def test_an_own_knob_is_refused_with_the_line_that_adds_it(root: FakeRoot, own: 
     found = run(root, own, *verb, "vm.own_knob=3")
     text = " ".join(found.out.split())
     assert f"\n    sudo install -D -m 644 '{own}' /etc/ktrial/knobs.d/own.toml\n" in found.out
-    assert "no knob of the catalog, and nothing in /etc/ktrial/knobs.d adds it" in text
+    assert "no knob in the catalog has it, and no file in /etc/ktrial/knobs.d adds it" in text
     assert found.status == (1 if verb[0] == "apply" else 0)
     assert root.read(OWN) == "1\n"
     assert not (root.folder / "var/lib/ktrial/transactions").exists()
@@ -83,7 +83,7 @@ def test_an_added_knob_works_and_is_undone_after_its_removal(root: FakeRoot, own
 def test_an_added_file_that_others_could_write_is_named(root: FakeRoot, own: Path) -> None:
     add(root, own).chmod(0o666)
     found = run(root, own, "apply", "--yes", "vm.own_knob=3")
-    assert "own.toml can be written by others than root" in " ".join(found.out.split())
+    assert "own.toml is writable by others than root" in " ".join(found.out.split())
     assert (found.status, root.read(OWN)) == (1, "1\n")
 
 

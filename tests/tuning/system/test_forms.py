@@ -211,7 +211,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], int, str]] = {
     "unit-removed": (
         {"kind": "file", "path": "/etc/systemd/system/ktrial-recover.service", "holds": None},
         2,
-        "no place for a file of a plan",
+        "a plan may not write files here",
     ),
     "udev-run": (step("udev", {**RULE, "run": ["/tmp/x"]}), 2, "run"),
     "udev-run-matched": (step("udev", {**RULE, "match": {"SUBSYSTEM": "net", "RUN": "/tmp/x"}}), 2, "RUN"),
@@ -223,7 +223,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], int, str]] = {
     "udev-another-device": (
         step("udev", {**RULE, "set": [{"attribute": "device/reset", "value": "1"}]}),
         4,
-        "/sys/class/net/*/device/reset is one that ktrial never writes",
+        "/sys/class/net/*/device/reset is never written by ktrial",
     ),
     "install": (step("modprobe.d", {"install": "zram", "value": "/tmp/x"}), 2, "install"),
     "install-in-a-value": (step("modprobe.d", {**LATENCY, "value": "0\ninstall zram /tmp/x"}), 2, "install"),
@@ -245,33 +245,33 @@ HOSTILE: dict[str, tuple[dict[str, Any], int, str]] = {
     "a-file-of-the-system": (step("tmpfiles.d", {"path": "/etc/passwd", "value": "root"}), 4, "/etc/passwd"),
     "zram-generator-set": (step("zram-generator", {**ZRAM, "set!top": "/tmp/x"}), 2, "set!top"),
     "zram-generator-mount": (step("zram-generator", {**ZRAM, "mount-point": "/etc"}), 2, "mount-point"),
-    "writable": (step("sysctl.d", SWAPPINESS, mode="0666"), 2, "others to write it"),
+    "writable": (step("sysctl.d", SWAPPINESS, mode="0666"), 2, "at most rw-r--r--"),
     "name": (
         {"kind": "file", "path": "/etc/sysctl.d/99-own.conf", "holds": {"sysctl.d": [SWAPPINESS]}},
         4,
-        "no ktrial file",
+        "not a ktrial file",
     ),
     "modprobe": (
         {"kind": "run", "do": ["modprobe", "zram"], "undo": ["modprobe", "-r", "zram"]},
         4,
-        "no step of a plan",
+        "a plan may not run",
     ),
     "enable": (
         {"kind": "run", "do": ["systemctl", "enable", "tuned"], "undo": ["systemctl", "disable", "tuned"]},
         4,
-        "no step of a plan",
+        "a plan may not run",
     ),
     "start-twice": (
         {"kind": "run", "do": ["systemctl", "start", "tuned"], "undo": ["systemctl", "start", "irqbalance"]},
         4,
-        "no step of a plan",
+        "a plan may not run",
     ),
     "shell-of-root": (
         {"kind": "run", "do": ["systemctl", "start", "debug-shell"], "undo": ["systemctl", "stop", "debug-shell"]},
         4,
-        "none of the services",
+        "a plan may not start or stop",
     ),
-    "swap": ({"kind": "run", "do": ["swapon", "/tmp/x"], "undo": ["swapoff", "/tmp/x"]}, 4, "no step of a plan"),
+    "swap": ({"kind": "run", "do": ["swapon", "/tmp/x"], "undo": ["swapoff", "/tmp/x"]}, 4, "a plan may not run"),
 }
 
 

@@ -96,7 +96,7 @@ def test_a_clamped_value_is_named_and_put_back(state: Path) -> None:
     before = cat(disk)
     status, said = ktrial(state, "apply", f"queue:read_ahead_kb@{disk.parts[3]}=33", "--yes")
     assert status == 0, said
-    assert "the kernel took 32" in " ".join(said.split())
+    assert "the kernel chose 32" in " ".join(said.split())
     assert cat(disk) == "32\n"
     assert ktrial(state, "revert")[0] == 0
     assert cat(disk) == before

@@ -12,7 +12,7 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 from tests.support.bench import FakeClock
 from tests.support.machine import FakeMachine
 
-HELD = "process 4711 holds the machine's lock /var/lib/ktrial/lock"
+HELD = "process 4711 holds the lock /var/lib/ktrial/lock"
 
 
 class HeldMachine(FakeMachine):
@@ -27,7 +27,7 @@ class HeldMachine(FakeMachine):
         self.requests.append((do, fields))
         if self.left:
             self.left -= 1
-            raise self.kind("busy", HELD, hint="wait until it is done, then try again")
+            raise self.kind("busy", HELD, hint="try again when it has ended")
         return {"done": do}
 
 
