@@ -93,64 +93,64 @@ type Prepared = (Value, Box<dyn Load>);
 struct Entry {
     name: &'static str,
     /// Whether the load runs until the head ends it.
-    until_told: bool,
+    until_stopped: bool,
     prepare: fn(Map<String, Value>) -> Result<Prepared>,
 }
 
 const LOADS: &[Entry] = &[
     Entry {
         name: "wakeup",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<wakeup::Parameters>,
     },
     Entry {
         name: "pagefault",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<pagefault::Parameters>,
     },
     Entry {
         name: "contextswitch",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<contextswitch::Parameters>,
     },
     Entry {
         name: "messaging",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<messaging::Parameters>,
     },
     Entry {
         name: "memcpy",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<memcpy::Parameters>,
     },
     Entry {
         name: "lock",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<lock::Parameters>,
     },
     Entry {
         name: "spin",
-        until_told: true,
+        until_stopped: true,
         prepare: prepare::<spin::Parameters>,
     },
     Entry {
         name: "pressure",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<pressure::Parameters>,
     },
     Entry {
         name: "fileio",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<fileio::Parameters>,
     },
     Entry {
         name: "tcp",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<tcp::Parameters>,
     },
     Entry {
         name: "requests",
-        until_told: false,
+        until_stopped: false,
         prepare: prepare::<requests::Parameters>,
     },
 ];
@@ -208,7 +208,7 @@ pub fn run(request: Request, told: Told) -> Result<Value> {
     };
     let limit_ns = seconds("limit_s", request.limit_s)?;
     let prepared = (entry.prepare)(request.parameters)?;
-    let events = told.events(entry.until_told);
+    let events = told.events(entry.until_stopped);
     carry_out(entry.name, prepared, request.cpus.as_deref(), limit_ns, events)
 }
 
@@ -288,10 +288,10 @@ impl Told {
                 Ok(0) | Err(Errno::INTR) => continue,
                 other => other?,
             };
-            let told = sources[others.len()..]
+            let is_input = sources[others.len()..]
                 .iter()
                 .any(|input| !input.revents().is_empty());
-            return Ok(if told { Woken::Told } else { Woken::Ready });
+            return Ok(if is_input { Woken::Told } else { Woken::Ready });
         }
     }
 
@@ -309,14 +309,14 @@ impl Told {
     }
 
     /// Returns which events on standard input end a load; None if none do.
-    fn events(self, until_told: bool) -> Option<Events> {
+    fn events(self, until_stopped: bool) -> Option<Events> {
         let Self::ByInput { waiting } = self else {
             return None;
         };
         let end = PollFlags::RDHUP;
         Some(Events {
-            watched: if until_told { end | PollFlags::IN } else { end },
-            already: until_told && waiting,
+            watched: if until_stopped { end | PollFlags::IN } else { end },
+            already: until_stopped && waiting,
         })
     }
 }
@@ -340,11 +340,11 @@ struct Events {
 }
 
 /// Waits until the load is done, and stops it if necessary. Returns why it ended.
-fn watch(done: &OwnedFd, told: Option<Events>, deadline_ns: u64, stop: &AtomicBool) -> io::Result<Ended> {
+fn watch(done: &OwnedFd, events: Option<Events>, deadline_ns: u64, stop: &AtomicBool) -> io::Result<Ended> {
     let mut ended = Ended::Done;
-    let mut told = told;
+    let mut events = events;
     loop {
-        if ended == Ended::Done && told.is_some_and(|events| events.already) {
+        if ended == Ended::Done && events.is_some_and(|events| events.already) {
             ended = Ended::Told;
         }
         let now_ns = now_ns();
@@ -356,11 +356,11 @@ fn watch(done: &OwnedFd, told: Option<Events>, deadline_ns: u64, stop: &AtomicBo
             timeout = Some(span(deadline_ns - now_ns));
         } else {
             stop.store(true, Ordering::Relaxed);
-            told = None;
+            events = None;
         }
         let input = stdin();
         let mut sources = vec![PollFd::new(done, PollFlags::empty())];
-        if let Some(events) = told {
+        if let Some(events) = events {
             sources.push(PollFd::from_borrowed_fd(input.as_fd(), events.watched));
         }
         match poll(&mut sources, timeout.as_ref()) {

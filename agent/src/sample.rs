@@ -113,12 +113,12 @@ pub fn run(
     let mut cost = recording.read_ns();
     cost["cpu_ns_per_sample"] = json!(cpu_ns / taken.max(1));
     let mut reply = recording.reply(&set, root);
-    let told = json!({
+    let statistics = json!({
         "started_ns": started_ns, "wall_ns": wall_ns, "ended": ended, "period_s": request.period_s,
         "taken": taken, "missed": clock.missed, "kept_of": 1_u64 << clock.halved, "cost": cost,
     });
-    if let Value::Object(told) = told {
-        reply.extend(told);
+    if let Value::Object(statistics) = statistics {
+        reply.extend(statistics);
     }
     Ok(Value::Object(reply))
 }
@@ -197,10 +197,10 @@ impl Clock {
                 return Ok((Ended::Done, taken));
             }
             due_ns = self.next(due_ns, now_ns());
-            let told = self.told.wait_until(due_ns.min(self.end_ns))?;
-            if told || due_ns >= self.end_ns {
+            let is_stopped = self.told.wait_until(due_ns.min(self.end_ns))?;
+            if is_stopped || due_ns >= self.end_ns {
                 recording.take(set, now_ns);
-                return Ok((if told { Ended::Told } else { Ended::Limit }, taken + 1));
+                return Ok((if is_stopped { Ended::Told } else { Ended::Limit }, taken + 1));
             }
             if recording.take(set, now_ns) {
                 self.halved += 1;

@@ -96,7 +96,7 @@ impl Options {
     ///
     /// The one that doesn't.
     pub fn check(&self, root: &Root) -> Result<(), String> {
-        wanted(self.kinds.as_deref())?;
+        parse_kinds(self.kinds.as_deref())?;
         limits(root, &self.least_ns).map(|_| ())
     }
 }
@@ -131,7 +131,7 @@ impl Tracer {
     /// The reason why nothing can be traced: no tracefs, read-only, locked down, no permission, or
     /// the marker could not be read back.
     pub fn begin(root: &Root, boot_id: &str, options: &Options) -> Result<Self, String> {
-        let kinds = wanted(options.kinds.as_deref())?;
+        let kinds = parse_kinds(options.kinds.as_deref())?;
         let limits = limits(root, &options.least_ns)?;
         let tracefs = Tracefs::open(root)?;
         tracefs.clear(root)?;
@@ -289,19 +289,19 @@ impl Tracer {
     /// Returns the requested kinds that this kernel can report.
     #[must_use]
     pub fn columns(&self) -> Vec<&'static str> {
-        self.told_kinds().map(Kind::name).collect()
+        self.reported_kinds().map(Kind::name).collect()
     }
 
-    fn told_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
+    fn reported_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
         let without = kinds_without(&self.missing.iter().map(|(one, _)| *one).collect::<Vec<_>>());
         let threads = self.buffers.len() > 1;
-        let can_be_told = move |kind: &Kind| !without.contains(kind) && (threads || !kind.is_of_threads());
-        self.kinds.iter().copied().filter(can_be_told)
+        let is_reported = move |kind: &Kind| !without.contains(kind) && (threads || !kind.is_of_threads());
+        self.kinds.iter().copied().filter(is_reported)
     }
 
     /// Appends the number and total time of each of these kinds.
     pub fn row(&self, row: &mut Vec<i64>) {
-        for kind in self.told_kinds() {
+        for kind in self.reported_kinds() {
             let count = self.pairs.counts.get(&kind).copied().unwrap_or_default();
             row.push(whole(count.ended));
             row.push(whole(count.time_ns));
@@ -359,12 +359,12 @@ impl Tracer {
         for buffer in &self.buffers {
             let _ = buffer.write("tracing_on", "0");
         }
-        let told: Vec<Kind> = self.told_kinds().collect();
+        let kinds: Vec<Kind> = self.reported_kinds().collect();
         let checks = checks::compare(
             root,
             [&first_around, &self.around_mark],
             [&first, &self.at_mark],
-            &told,
+            &kinds,
         );
         self.drain();
         let handed_out: u64 = self
@@ -389,7 +389,7 @@ impl Tracer {
         json!({
             "read": met.events, "handed_out": handed_out, "lost": self.lost(), "losses": self.losses, "cut": cut,
             "strange": met.strange, "damaged": met.damaged, "damage": met.why, "blind": blind,
-            "counts": self.counts(&told), "unfinished": self.unfinished(), "devices": devices, "checks": checks,
+            "counts": self.counts(&kinds), "unfinished": self.unfinished(), "devices": devices, "checks": checks,
             "absent": self.absent(), "clock": "mono", "clock_error_ns": self.clock_error_ns, "buffer_kib": self.buffer_kib,
         })
     }
@@ -397,9 +397,9 @@ impl Tracer {
     fn counts(&self, kinds: &[Kind]) -> Map<String, Value> {
         let one = |kind: &Kind| {
             let count = self.pairs.counts.get(kind).copied().unwrap_or_default();
-            let told =
+            let totals =
                 json!({"count": count.ended, "time_ns": count.time_ns, "longest_ns": count.longest_ns});
-            (kind.name().to_owned(), told)
+            (kind.name().to_owned(), totals)
         };
         kinds.iter().map(one).collect()
     }
@@ -430,7 +430,7 @@ pub fn device_name(root: &Root, device: u32) -> String {
     checks::device_name(root, device)
 }
 
-fn wanted(names: Option<&[String]>) -> Result<Vec<Kind>, String> {
+fn parse_kinds(names: Option<&[String]>) -> Result<Vec<Kind>, String> {
     let Some(names) = names else {
         return Ok(Kind::ALL.to_vec());
     };
@@ -453,7 +453,7 @@ fn limits(root: &Root, least_ns: &BTreeMap<String, u64>) -> Result<Limits, Strin
                 .ok_or_else(|| format!("no such block device: {device:?}"))?;
             limits.devices.insert(number, *least);
         } else {
-            let kind = wanted(Some(std::slice::from_ref(name)))?[0];
+            let kind = parse_kinds(Some(std::slice::from_ref(name)))?[0];
             limits.kinds.insert(kind, Told::From(*least));
         }
     }

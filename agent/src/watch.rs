@@ -210,11 +210,11 @@ impl<'a> Watch<'a> {
             .map_err(|error| Error::io("start", "a thread", &error))?;
         let (tracer, trace) = match tracer {
             Ok(tracer) => {
-                let told = json!({"kinds": tracer.columns(), "absent": tracer.absent()});
+                let description = json!({"kinds": tracer.columns(), "absent": tracer.absent()});
                 if let Some(why) = tracer.why_no_threads() {
                     absent.insert("trace.threads".to_owned(), json!(why));
                 }
-                (Some(tracer), told)
+                (Some(tracer), description)
             }
             Err(why) => {
                 absent.insert("trace".to_owned(), json!(why));
@@ -270,11 +270,11 @@ impl<'a> Watch<'a> {
             if woken == Woken::Ready {
                 self.read_events_early();
             }
-            let told = woken == Woken::Told;
+            let is_stopped = woken == Woken::Told;
             let now = now_ns();
             let looked = now >= tell_at_ns;
             let gone = looked && self.is_gone(root);
-            let over = told || gone || now >= end_ns || self.output.broken;
+            let over = is_stopped || gone || now >= end_ns || self.output.broken;
             let mut out = Vec::new();
             self.take_due(root, now, over, &mut out);
             self.collect(root, now);
@@ -290,7 +290,7 @@ impl<'a> Watch<'a> {
             self.send(&out);
             self.output.go_on();
             if over {
-                return Ok(match (gone, told) {
+                return Ok(match (gone, is_stopped) {
                     (true, _) => Ended::Done,
                     (false, true) => Ended::Told,
                     (false, false) => Ended::Limit,
@@ -352,13 +352,13 @@ impl<'a> Watch<'a> {
             .process
             .and_then(|process| i32::try_from(process).ok()));
         let threads = tracer.why_no_threads().is_none();
-        let mut told = Vec::new();
+        let mut entries = Vec::new();
         for event in tracer.events() {
             let watched = tracer.watches(event.pid);
             let thread = threads.then_some((frame, watched));
-            told.push(to_json(root, &mut self.names, &event, now, thread));
+            entries.push(to_json(root, &mut self.names, &event, now, thread));
         }
-        for event in told {
+        for event in entries {
             self.hold(event);
         }
     }
@@ -419,8 +419,8 @@ impl<'a> Watch<'a> {
             line.extend(block);
             if line.len() >= LINE_BYTES || place + 1 == blocks.len() {
                 self.bytes += line.len() as u64;
-                let told = json!({"id": self.id, "chunk": Bytes(std::mem::take(&mut line))});
-                self.output.send(format!("{told}\n").into_bytes());
+                let message = json!({"id": self.id, "chunk": Bytes(std::mem::take(&mut line))});
+                self.output.send(format!("{message}\n").into_bytes());
             }
         }
     }
@@ -459,12 +459,12 @@ fn to_json(
     now: u64,
     thread: Option<(Option<i32>, bool)>,
 ) -> Value {
-    let mut told = Map::new();
-    told.insert("kind".into(), json!(event.kind));
-    told.insert("begin_ns".into(), json!(event.begin_ns));
+    let mut object = Map::new();
+    object.insert("kind".into(), json!(event.kind));
+    object.insert("begin_ns".into(), json!(event.begin_ns));
     let mut put = |name: &str, value: Value| {
         if !value.is_null() {
-            told.insert(name.into(), value);
+            object.insert(name.into(), value);
         }
     };
     put("length_ns", json!(event.length_ns));
@@ -483,7 +483,7 @@ fn to_json(
         put("victim", json!(event.pid == frame));
         put("watched", json!(watched));
     }
-    Value::Object(told)
+    Value::Object(object)
 }
 
 /// Returns the CPU time of all threads of this process.

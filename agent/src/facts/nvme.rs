@@ -128,9 +128,9 @@ pub fn sleepers(root: &Root) -> serde_json::Map<String, Value> {
         let folder = format!("{CLASS}/{}", controller.name);
         for name in root.list(&folder).unwrap_or_default() {
             if let Some(device) = namespace(&name) {
-                let told =
+                let entry =
                     serde_json::json!({"apst": controller.apst, "power_states": controller.power_states});
-                found.insert(device, told);
+                found.insert(device, entry);
             }
         }
     }

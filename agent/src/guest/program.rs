@@ -39,25 +39,25 @@ impl Program {
     /// started is reported as ended.
     pub fn run(&self, line: &Line) -> Result<bool> {
         let mut beside = Vec::new();
-        let mut told = Value::Null;
+        let mut ending = Value::Null;
         for one in &self.beside {
             match one.start(false)? {
                 Ok(child) => beside.push(child),
-                Err(error) => told = unstarted(&error),
+                Err(error) => ending = unstarted(&error),
             }
         }
         if !beside.is_empty() {
             sleep(LEAD);
         }
-        if told.is_null() {
-            told = match self.start(true)? {
+        if ending.is_null() {
+            ending = match self.start(true)? {
                 Ok(child) => attend(child, line),
                 Err(error) => unstarted(&error),
             };
         }
         beside.into_iter().for_each(end);
-        line.say(frames::ENDED, &told)?;
-        Ok(told["status"] == 0)
+        line.say(frames::ENDED, &ending)?;
+        Ok(ending["status"] == 0)
     }
 
     fn start(&self, heard: bool) -> Result<io::Result<Child>> {

@@ -42,12 +42,12 @@ struct Start {
 struct Session {
     input: Option<Sender<Vec<u8>>>,
     group: Option<Pid>,
-    told: Arc<Told>,
+    progress: Arc<Progress>,
 }
 
 /// What a session has written so far.
 #[derive(Default)]
-struct Told {
+struct Progress {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -87,7 +87,7 @@ fn is_reply(begin: &[u8]) -> bool {
     name.starts_with(b"\"ok\":") || name.starts_with(b"\"error\":")
 }
 
-impl Told {
+impl Progress {
     fn take(&self, piece: &[u8]) {
         self.change(|state| state.take(piece));
     }
@@ -146,7 +146,7 @@ pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
                 };
                 // A session that is no longer listed has ended.
                 if let Some(session) = sessions.get(&number) {
-                    session.told.wait(count.into(), counted);
+                    session.progress.wait(count.into(), counted);
                 }
             }
             frames::INPUT | frames::KILL => {
@@ -159,7 +159,7 @@ pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
             }
             _ => return Err(Error::new(Kind::Malformed, format!("unknown frame kind {kind}"))),
         }
-        sessions.retain(|_, session| !session.told.over());
+        sessions.retain(|_, session| !session.progress.over());
     }
 }
 
@@ -184,7 +184,7 @@ fn numbered(content: &[u8]) -> Option<(u32, &[u8])> {
 impl Session {
     fn take(&mut self, kind: u8, bytes: &[u8]) {
         if kind == frames::KILL {
-            if let (Some(group), false) = (self.group, self.told.over()) {
+            if let (Some(group), false) = (self.group, self.progress.over()) {
                 // It may have ended in the meantime.
                 let _ = kill_process_group(group, Signal::KILL);
             }
@@ -215,12 +215,12 @@ fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            let told = json!({"session": wanted.session, "unstarted": error.to_string()});
-            line.say(frames::OVER, &told)?;
+            let report = json!({"session": wanted.session, "unstarted": error.to_string()});
+            line.say(frames::OVER, &report)?;
             return Ok(None);
         }
     };
-    let told = Arc::new(Told::default());
+    let progress = Arc::new(Progress::default());
     let (input, pieces) = channel();
     if let Some(stdin) = child.stdin.take() {
         spawn(move || feed(&pieces, stdin));
@@ -228,10 +228,10 @@ fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
     let session = Session {
         input: Some(input),
         group: i32::try_from(child.id()).ok().and_then(Pid::from_raw),
-        told: Arc::clone(&told),
+        progress: Arc::clone(&progress),
     };
     let (line, number) = (line.clone(), wanted.session);
-    spawn(move || carry(child, &line, number, &told));
+    spawn(move || carry(child, &line, number, &progress));
     Ok(Some(session))
 }
 
@@ -245,7 +245,7 @@ fn feed(pieces: &Receiver<Vec<u8>>, mut stdin: ChildStdin) {
 }
 
 /// Sends the session's output, then how it ended.
-fn carry(mut child: Child, line: &Line, number: u32, so_far: &Told) {
+fn carry(mut child: Child, line: &Line, number: u32, so_far: &Progress) {
     if let Some(mut from) = child.stdout.take() {
         let mut piece = vec![0; NUMBER_BYTES + PIECE_BYTES];
         piece[..NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
@@ -257,10 +257,10 @@ fn carry(mut child: Child, line: &Line, number: u32, so_far: &Told) {
         }
     }
     let ended = child.wait();
-    let mut told = ended.map_or_else(|error| json!({"unknown": error.to_string()}), ending);
-    told["session"] = json!(number);
+    let mut report = ended.map_or_else(|error| json!({"unknown": error.to_string()}), ending);
+    report["session"] = json!(number);
     // If this fails the head is gone and the guest ends.
-    let _ = line.say(frames::OVER, &told);
+    let _ = line.say(frames::OVER, &report);
     so_far.end();
 }
 
@@ -294,12 +294,12 @@ mod tests {
 
     #[test]
     fn nothing_more_is_taken_until_a_session_said_so_many_lines_or_ended() {
-        let (agent, head) = (Arc::new(Told::default()), Arc::new(Told::default()));
+        let (agent, head) = (Arc::new(Progress::default()), Arc::new(Progress::default()));
         let (done, ended) = channel();
-        for (told, lines) in [(Arc::clone(&agent), 2), (Arc::clone(&head), u64::MAX)] {
+        for (progress, lines) in [(Arc::clone(&agent), 2), (Arc::clone(&head), u64::MAX)] {
             let done = done.clone();
             spawn(move || {
-                told.wait(lines, |state| state.lines);
+                progress.wait(lines, |state| state.lines);
                 done.send(lines).unwrap();
             });
         }

@@ -30,7 +30,7 @@ const MESSAGE_BYTES: usize = 8192;
 /// A message of the head.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct Request {
     state: Option<String>,
 }
 
@@ -135,13 +135,13 @@ fn receive(socket: impl AsFd) -> rustix::io::Result<Option<(Vec<u8>, Vec<OwnedFd
 
 fn start_session(message: &[u8], descriptors: Vec<OwnedFd>) -> Result<Child> {
     let bad = |message: &str| Error::new(Kind::BadRequest, message);
-    let wanted: Wanted = serde_json::from_slice(message)
+    let request: Request = serde_json::from_slice(message)
         .map_err(|error| bad(&format!("cannot read the head's message: {error}")))?;
     let [input, output] = <[OwnedFd; 2]>::try_from(descriptors)
         .map_err(|_| bad("the head's message: expected two descriptors"))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0(NAME).args(["serve", "--role", "root"]);
-    if let Some(state) = &wanted.state {
+    if let Some(state) = &request.state {
         check_state(Path::new(state))?;
         command.args(["--state", state]);
     }

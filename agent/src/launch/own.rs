@@ -178,12 +178,12 @@ fn refusal(path: &Path, found: &Metadata) -> Error {
     Error::new(
         Kind::Privilege,
         format!(
-            "cannot run {path} as root: others can change it (owner {}, group {}, mode {rights:04o})",
+            "{path} can be changed by somebody else than root (owner {}, group {}, mode {rights:04o}), so root runs nothing of it",
             found.uid(),
             found.gid()
         ),
     )
-    .hint(format!("run ktrial as the owner, with sudo if needed; or make it root's: chown -R 0:0 {path}; chmod -R go-w {path}"))
+    .hint(format!("start ktrial as its owner, who may use sudo ./ktrial; or give it to root alone: chown -R 0:0 and chmod -R go-w {path}"))
 }
 
 #[cfg(test)]

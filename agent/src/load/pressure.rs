@@ -77,7 +77,7 @@ struct Sizes {
 
 /// The results of one thread.
 #[derive(Debug, Default)]
-struct Found {
+struct ThreadResult {
     frames: Option<Histogram>,
     late: Vec<(u64, u64)>,
     late_count: u64,
@@ -108,7 +108,7 @@ impl Load for Parameters {
         let duration_ns = seconds("duration_s", self.duration_s)?;
         let sizes = self.sizes()?;
         let file = &self.file(sizes)?;
-        let mut jobs: Vec<Job<Found>> = vec![Box::new(move |start_ns| {
+        let mut jobs: Vec<Job<ThreadResult>> = vec![Box::new(move |start_ns| {
             let schedule = moments(self.frames_per_s, start_ns, duration_ns, None);
             draw(run, file, sizes, schedule, self.seed, |_| Ok(()))
         })];
@@ -140,8 +140,8 @@ impl Parameters {
         file: &'a File,
         sizes: Sizes,
         duration_ns: u64,
-    ) -> Vec<Job<'a, Found>> {
-        let mut jobs: Vec<Job<Found>> = Vec::new();
+    ) -> Vec<Job<'a, ThreadResult>> {
+        let mut jobs: Vec<Job<ThreadResult>> = Vec::new();
         if self.bursts_per_s > 0 {
             jobs.push(Box::new(move |start_ns| {
                 let schedule = moments(self.bursts_per_s, start_ns, duration_ns, self.seed);
@@ -196,9 +196,9 @@ fn draw(
     schedule: Schedule,
     seed: Option<u64>,
     mut tell: impl FnMut(u64) -> io::Result<()>,
-) -> io::Result<Found> {
+) -> io::Result<ThreadResult> {
     let salt = seed.map_or(0, |seed| mixed(seed, 0));
-    let mut found = Found::default();
+    let mut found = ThreadResult::default();
     let mut times = Histogram::new();
     let mut buffer = vec![0; FRAME_READ_BYTES];
     found.late.reserve_exact(MOST_LISTED);
@@ -282,7 +282,7 @@ pub fn frame_loop(parameters: &Parameters, lines: &mut impl Write) -> Result<()>
 
 /// Allocates, writes and frees memory at each moment, and records how long it took. A burst that
 /// would use the reserve is skipped and counted.
-fn burst(run: &Run, sizes: Sizes, schedule: Schedule) -> io::Result<Found> {
+fn burst(run: &Run, sizes: Sizes, schedule: Schedule) -> io::Result<ThreadResult> {
     let mut times = Histogram::new();
     let mut left_out = 0;
     let size = usize::try_from(sizes.burst).unwrap_or(usize::MAX);
@@ -302,10 +302,10 @@ fn burst(run: &Run, sizes: Sizes, schedule: Schedule) -> io::Result<Found> {
             left_out += 1;
         }
     }
-    Ok(Found {
+    Ok(ThreadResult {
         bursts: Some(times),
         bursts_left_out: left_out,
-        ..Found::default()
+        ..ThreadResult::default()
     })
 }
 
@@ -330,8 +330,8 @@ fn take(run: &Run, sizes: Sizes, size: usize) -> io::Result<bool> {
 }
 
 /// Reads the file over and over, beginning at `from`.
-fn stream(run: &Run, file: &File, from: u64, end_ns: u64) -> io::Result<Found> {
-    let mut found = Found::default();
+fn stream(run: &Run, file: &File, from: u64, end_ns: u64) -> io::Result<ThreadResult> {
+    let mut found = ThreadResult::default();
     let mut buffer = vec![0; READ_BYTES];
     let mut place = from;
     while !run.stopped() && now_ns() < end_ns {
@@ -342,7 +342,7 @@ fn stream(run: &Run, file: &File, from: u64, end_ns: u64) -> io::Result<Found> {
     Ok(found)
 }
 
-fn measured(found: Vec<Found>, sizes: Sizes, elapsed_ns: u64) -> Measured {
+fn measured(found: Vec<ThreadResult>, sizes: Sizes, elapsed_ns: u64) -> Measured {
     let (mut times, mut bursts) = (Histogram::new(), Histogram::new());
     let mut late: Vec<Value> = Vec::new();
     let (mut late_count, mut read_bytes, mut left_out) = (0, 0_u64, 0);

@@ -66,7 +66,7 @@ impl Default for Parameters {
 }
 
 /// The results of one connection.
-struct Found {
+struct ThreadResult {
     latency: Histogram,
     lag: Histogram,
     answered: u64,
@@ -98,7 +98,7 @@ impl Load for Parameters {
     fn run(&self, run: &Run) -> Result<Measured> {
         let address = Address::of(&self.address)?;
         let requests = self.requests()?;
-        let mut jobs: Vec<Job<Found>> = Vec::new();
+        let mut jobs: Vec<Job<ThreadResult>> = Vec::new();
         for connection in 0..self.connections {
             let refused = |error: io::Error| Error::io("connect to", &self.address, &error);
             let stream = address.connect().map_err(refused)?;
@@ -120,7 +120,7 @@ impl Load for Parameters {
         }
         let mut results = latency.summary("");
         results.extend(lag.summary("lag_"));
-        let sum = |of: fn(&Found) -> u64| done.results.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&ThreadResult) -> u64| done.results.iter().map(of).sum::<u64>();
         results.insert("planned".to_owned(), json!(requests));
         results.insert("answered".to_owned(), json!(sum(|found| found.answered)));
         results.insert("left_over".to_owned(), json!(sum(|found| found.left_over)));
@@ -148,12 +148,12 @@ impl Parameters {
         schedule: Schedule,
         connection: u32,
         stream: Box<dyn Stream>,
-    ) -> io::Result<Found> {
+    ) -> io::Result<ThreadResult> {
         // The kernel may delay an ordinary thread's sleep by 50 microseconds, which must not count
         // as response time.
         set_current_timer_slack(NonZeroU64::new(1))?;
         let mut stream = stream;
-        let mut found = Found {
+        let mut found = ThreadResult {
             latency: Histogram::new(),
             lag: Histogram::new(),
             answered: 0,

@@ -75,7 +75,7 @@ impl Default for Parameters {
 
 /// The results of one thread; a thread that only rings has none.
 #[derive(Debug, Default)]
-struct Found {
+struct ThreadResult {
     /// Since the intended moment.
     lateness: Option<Histogram>,
     /// Since the ring.
@@ -99,7 +99,7 @@ impl Load for Parameters {
     fn run(&self, run: &Run) -> Result<Measured> {
         let (rings, work_ns) = (self.rings()?, self.work_ns()?);
         let logs: Vec<Log> = (0..self.pairs).map(|_| Log::new(rings)).collect();
-        let mut jobs: Vec<Job<Found>> = Vec::new();
+        let mut jobs: Vec<Job<ThreadResult>> = Vec::new();
         for (pair, log) in (0..self.pairs).zip(&logs) {
             let schedule = move |start_ns| self.schedule(pair, start_ns, rings);
             let no_bell = |error: io::Error| Error::io("create", "a wake-up channel", &error);
@@ -189,7 +189,7 @@ impl Drop for LastRing<'_> {
 }
 
 /// Rings at each moment of the schedule.
-fn ring(run: &Run, schedule: Schedule, log: &Log, rope: Box<dyn Rope>) -> io::Result<Found> {
+fn ring(run: &Run, schedule: Schedule, log: &Log, rope: Box<dyn Rope>) -> io::Result<ThreadResult> {
     // The kernel may delay an ordinary thread's sleep by 50 microseconds, which must not count as
     // wake-up latency.
     set_current_timer_slack(NonZeroU64::new(1))?;
@@ -203,11 +203,11 @@ fn ring(run: &Run, schedule: Schedule, log: &Log, rope: Box<dyn Rope>) -> io::Re
         last.rope.ring()?;
         last.made += 1;
     }
-    Ok(Found::default())
+    Ok(ThreadResult::default())
 }
 
 /// Counts every ring, however many arrive at once, and works for each.
-fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>, work_ns: u64) -> io::Result<Found> {
+fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>, work_ns: u64) -> io::Result<ThreadResult> {
     let (mut lateness, mut since_ring) = (Histogram::new(), Histogram::new());
     let mut heard = 0;
     while heard < schedule.count {
@@ -229,7 +229,7 @@ fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>, work_ns: u64) 
         }
         heard = until;
     }
-    Ok(Found {
+    Ok(ThreadResult {
         lateness: Some(lateness),
         ring: Some(since_ring),
         timer_slack_ns: None,
@@ -237,7 +237,7 @@ fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>, work_ns: u64) 
 }
 
 /// Sleeps until each moment with the thread's own timer.
-fn sleep_by_timer(run: &Run, schedule: Schedule, work_ns: u64) -> io::Result<Found> {
+fn sleep_by_timer(run: &Run, schedule: Schedule, work_ns: u64) -> io::Result<ThreadResult> {
     let mut lateness = Histogram::new();
     for index in 0..schedule.count {
         let moment_ns = schedule.at_ns(index);
@@ -250,7 +250,7 @@ fn sleep_by_timer(run: &Run, schedule: Schedule, work_ns: u64) -> io::Result<Fou
             work(work_ns);
         }
     }
-    Ok(Found {
+    Ok(ThreadResult {
         lateness: Some(lateness),
         ring: None,
         timer_slack_ns: Some(current_timer_slack()?),
@@ -265,8 +265,8 @@ fn work(ns: u64) {
     }
 }
 
-fn measured(found: &[Found], planned: u64, elapsed_ns: u64) -> Measured {
-    let all = |of: fn(&Found) -> Option<&Histogram>| {
+fn measured(found: &[ThreadResult], planned: u64, elapsed_ns: u64) -> Measured {
+    let all = |of: fn(&ThreadResult) -> Option<&Histogram>| {
         let mut whole: Option<Histogram> = None;
         for histogram in found.iter().filter_map(of) {
             whole.get_or_insert_with(Histogram::new).add(histogram);

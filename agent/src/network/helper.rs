@@ -149,11 +149,11 @@ impl Helper {
     ///
     /// The reason why there is no network, server or command.
     pub fn outcome(&self) -> Result<Value> {
-        let mut told = None;
+        let mut report = None;
         while let Some((value, _)) = self.receive(RecvFlags::DONTWAIT)? {
-            told = Some(value);
+            report = Some(value);
         }
-        told.ok_or_else(|| Error::new(Kind::Io, "the network's helper ended without a report"))
+        report.ok_or_else(|| Error::new(Kind::Io, "the network's helper ended without a report"))
     }
 
     /// Receives one report with its descriptors; None if there is none, or no more.

@@ -76,8 +76,9 @@ pub fn limits_of(root: &Root, process: u32) -> Vec<BTreeMap<&'static str, String
     let Ok(group) = group_of(root, process) else {
         return Vec::new();
     };
-    let told = upwards(&group).map(|path| (path, limits(root, path)));
-    told.filter(|(_, limits)| !limits.is_empty())
+    let groups = upwards(&group).map(|path| (path, limits(root, path)));
+    groups
+        .filter(|(_, limits)| !limits.is_empty())
         .map(|(path, mut limits)| {
             limits.insert("path", path.to_owned());
             limits

@@ -27,8 +27,8 @@ pub fn open(root: &Root) -> Found {
                 continue;
             }
         };
-        let told = |share: &&str| lines(&text).any(|line| line.starts_with(share.as_bytes()));
-        let shares: Vec<&'static str> = SHARES.into_iter().filter(told).collect();
+        let has_share = |share: &&str| lines(&text).any(|line| line.starts_with(share.as_bytes()));
+        let shares: Vec<&'static str> = SHARES.into_iter().filter(has_share).collect();
         if shares.is_empty() {
             found.missing.push(format!("{path}: no known line"));
             continue;

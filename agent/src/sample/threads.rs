@@ -31,13 +31,13 @@ pub fn open(root: &Root, process: u32, threads: &[i32]) -> Found {
         let times = vec![counter("run", "s", PER_S), counter("wait", "s", PER_S)];
         found.add(Feed::open(root, &format!("{folder}/schedstat"), times, Delays));
         let state = named(Column::level(format!("threads.{thread}.state"), "letter", 1));
-        let told = vec![
+        let columns = vec![
             state,
             counter("minor_faults", "count", 1),
             counter("major_faults", "count", 1),
             named(Column::level(format!("threads.{thread}.cpu"), "number", 1)),
         ];
-        found.add(Feed::open(root, &format!("{folder}/stat"), told, Stat));
+        found.add(Feed::open(root, &format!("{folder}/stat"), columns, Stat));
     }
     if found.feeds.is_empty() && found.missing.is_empty() {
         return Found::none(format!("no such process: {process}"));

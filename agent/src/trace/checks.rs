@@ -79,8 +79,8 @@ fn sum_of(vmstat: &str, begin: &str) -> Option<u64> {
 
 /// Returns the value of a line in `/proc/vmstat`.
 fn value_of(vmstat: &str, name: &str) -> Option<u64> {
-    let told = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
-    vmstat.lines().find_map(told)
+    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+    vmstat.lines().find_map(value)
 }
 
 /// Sums all counts in `/proc/softirqs`; None if there are none.
@@ -109,13 +109,13 @@ pub struct AroundMark {
 
 /// Compares what was traced between two markers with the least and the most that the kernel can
 /// have counted in between.
-pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], told: &[Kind]) -> Vec<Value> {
+pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], kinds: &[Kind]) -> Vec<Value> {
     let [first_mark, last_mark] = counted;
     let mut checks = Vec::new();
     let kind = Kind::DirectReclaim;
-    let told_direct = told.contains(&kind);
+    let has_direct = kinds.contains(&kind);
     let mut direct = |what: &str, counter: &str, seen: u64, count: &dyn Fn(&Counters) -> Option<u64>| {
-        if let (true, Some(_), Some(last)) = (told_direct, count(&first_mark.before), count(&last_mark.after))
+        if let (true, Some(_), Some(last)) = (has_direct, count(&first_mark.before), count(&last_mark.after))
         {
             checks.push(json!({
                 "what": what, "counter": counter, "seen": seen,
@@ -137,16 +137,16 @@ pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], tol
         freed,
         &|counters| counters.stolen_pages,
     );
-    for counted in COUNTED.into_iter().filter(|(kind, _)| told.contains(kind)) {
+    for counted in COUNTED.into_iter().filter(|(kind, _)| kinds.contains(kind)) {
         checks.extend(of_events(counted, [first_mark, last_mark], traced));
     }
-    if told.contains(&Kind::Compaction) {
+    if kinds.contains(&Kind::Compaction) {
         checks.extend(of_compaction(counted, traced));
     }
-    if told.contains(&Kind::Irq) {
+    if kinds.contains(&Kind::Irq) {
         checks.extend(interrupts::compare(counted, traced));
     }
-    if told.contains(&Kind::BlockIo) {
+    if kinds.contains(&Kind::BlockIo) {
         for (device, last) in &last_mark.after.disks {
             let kernel = grown(first_mark.before.disks.get(device), Some(last));
             let least = grown(

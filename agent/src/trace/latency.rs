@@ -62,12 +62,12 @@ impl Latency {
 
     /// Returns requests, bytes, and `[[end of a bar in nanoseconds, requests]]`.
     pub fn to_json(&self) -> Value {
-        let told = |bars: &BTreeMap<u64, u64>| -> Value {
+        let pairs = |bars: &BTreeMap<u64, u64>| -> Value {
             bars.iter().map(|(end, count)| json!([end, count])).collect()
         };
         json!({
-            "requests": self.requests, "bytes": self.bytes, "flushes": self.flushes, "histogram": told(&self.bars),
-            "after_idle": told(&self.after_idle),
+            "requests": self.requests, "bytes": self.bytes, "flushes": self.flushes, "histogram": pairs(&self.bars),
+            "after_idle": pairs(&self.after_idle),
         })
     }
 }

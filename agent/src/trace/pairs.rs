@@ -364,7 +364,7 @@ impl Pairs {
         count.longest_ns = count.longest_ns.max(length_ns);
         let of_device = event.device.filter(|_| event.kind == Kind::BlockIo);
         let least = of_device.and_then(|device| self.limits.devices.get(&device));
-        let told = match self
+        let is_reported = match self
             .limits
             .kinds
             .get(&event.kind)
@@ -375,7 +375,7 @@ impl Pairs {
             Told::Waits => event.length_ns.is_some(),
             Told::Never => false,
         };
-        if told {
+        if is_reported {
             // A thread that exits at once has no name in /proc by the time it is looked up.
             let called = self.called.get(&event.pid).map(|name| text_of(name));
             event.thread = event.thread.or(called);

@@ -64,7 +64,7 @@ fn refuse_unfinished(transactions: &[Transaction], plan: &Plan) -> Result<()> {
         .iter()
         .find(|transaction| transaction.state() == State::Unfinished)
     {
-        let why = unfinished::told(open).unwrap_or_default();
+        let why = unfinished::reason(open).unwrap_or_default();
         let message = format!("transaction {} is unfinished: {why}", open.id);
         return Err(Error::new(Kind::Conflict, message).hint("nothing was changed; run recover first"));
     }

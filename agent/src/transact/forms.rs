@@ -470,10 +470,10 @@ impl Device {
             ("host-memory-limit", &self.host_memory_limit),
             ("zram-resident-limit", &self.zram_resident_limit),
         ];
-        let told = keys
+        let present = keys
             .into_iter()
             .filter_map(|(key, value)| Some((key, value.clone()?)));
-        told.collect()
+        present.collect()
     }
 
     fn section(&self) -> String {

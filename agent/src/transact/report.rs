@@ -57,7 +57,7 @@ fn describe(context: &Context, transaction: &Transaction) -> Value {
         "steps": steps,
     });
     let abandoned = || is_abandoned.then(|| unfinished::ABANDONED.to_owned());
-    if let Some(why) = unfinished::told(transaction).or_else(abandoned) {
+    if let Some(why) = unfinished::reason(transaction).or_else(abandoned) {
         described["unfinished"] = json!(why);
     }
     let left: Vec<String> = revert::still_left_alone(&context.root, transaction)

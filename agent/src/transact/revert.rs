@@ -285,7 +285,7 @@ fn untouched(context: &Context, transaction: &Transaction, scope: &Scope) -> Rep
     Report {
         transaction: transaction.id,
         state: State::Unfinished,
-        unfinished: unfinished::told(transaction),
+        unfinished: unfinished::reason(transaction),
         steps: looked.reports(&context.root, transaction, Vec::new()),
     }
 }
@@ -366,8 +366,8 @@ impl Scope {
             .iter()
             .copied()
             .filter(|step| {
-                let told = transaction.armed && is_in_force(transaction, *step);
-                told || (ask.is_forced && untold.contains(step))
+                let is_known = transaction.armed && is_in_force(transaction, *step);
+                is_known || (ask.is_forced && untold.contains(step))
             })
             .collect();
         let left = match &transaction.reverting {

@@ -69,7 +69,7 @@ pub struct Skipped {
 }
 
 /// What a journal's path leads to.
-enum Found {
+enum JournalFile {
     Transaction(Box<Transaction>),
     None,
     NoJournal(String),
@@ -253,12 +253,12 @@ impl Store {
             let path = self.journals_folder().join(&name);
             let id = number_of(&name).filter(|id| self.journal_path(*id) == path);
             let message = match id.map(|id| self.read(id)).transpose()? {
-                Some(Found::Transaction(transaction)) => {
+                Some(JournalFile::Transaction(transaction)) => {
                     found.transactions.push(*transaction);
                     continue;
                 }
-                Some(Found::None) => continue,
-                Some(Found::NoJournal(message)) => message,
+                Some(JournalFile::None) => continue,
+                Some(JournalFile::NoJournal(message)) => message,
                 None if !name.ends_with(SUFFIX) => continue,
                 None => "not the name of a journal".to_owned(),
             };
@@ -272,9 +272,9 @@ impl Store {
     /// Loads one transaction.
     pub fn load(&self, id: u64) -> Result<Transaction> {
         match self.read(id)? {
-            Found::Transaction(transaction) => Ok(*transaction),
-            Found::None => Err(Error::new(Kind::NotFound, format!("no such transaction: {id}"))),
-            Found::NoJournal(message) => {
+            JournalFile::Transaction(transaction) => Ok(*transaction),
+            JournalFile::None => Err(Error::new(Kind::NotFound, format!("no such transaction: {id}"))),
+            JournalFile::NoJournal(message) => {
                 let path = self.journal_path(id);
                 Err(Error::new(
                     Kind::Corrupt,
@@ -284,14 +284,14 @@ impl Store {
         }
     }
 
-    fn read(&self, id: u64) -> Result<Found> {
+    fn read(&self, id: u64) -> Result<JournalFile> {
         let path = self.journal_path(id);
         let metadata = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalFile::None),
             found => found.map_err(|error| unreadable(&path, &error))?,
         };
         if let Some(message) = why_no_journal(&metadata) {
-            return Ok(Found::NoJournal(message.to_owned()));
+            return Ok(JournalFile::NoJournal(message.to_owned()));
         }
         let mut bytes = Vec::new();
         let read =
@@ -307,7 +307,7 @@ impl Store {
         let changed = metadata.mtime();
         let this_boot = self.booted_unix_s().is_none_or(|booted| changed >= booted);
         let transaction = Transaction::new(id, &path, contents, &self.boot_id(), this_boot);
-        Ok(Found::Transaction(Box::new(transaction)))
+        Ok(JournalFile::Transaction(Box::new(transaction)))
     }
 
     /// Returns the number of the next transaction, higher than that of any file in the folder.

@@ -128,12 +128,12 @@ impl<'a> Undo<'a> {
             How::Folder | How::Swap | How::NewDevice => return true,
         };
         let applied = self.transaction.applied.as_ref();
-        let told = applied.and_then(|values| values.get(&old.path));
-        match (machine::read(self.root, &old.path, purpose), told, how) {
-            (Ok(now), Some(told), How::Knob { rule, new }) => {
-                now.bytes == *told || rule.same_state(new, told, &now.bytes)
+        let applied_value = applied.and_then(|values| values.get(&old.path));
+        match (machine::read(self.root, &old.path, purpose), applied_value, how) {
+            (Ok(now), Some(applied_value), How::Knob { rule, new }) => {
+                now.bytes == *applied_value || rule.same_state(new, applied_value, &now.bytes)
             }
-            (Ok(now), Some(told), _) => now.bytes == *told,
+            (Ok(now), Some(applied_value), _) => now.bytes == *applied_value,
             (Err(refusal), None, How::File) if refusal.outcome == Outcome::Absent => {
                 applied.is_some() || self.is_removal(old.step)
             }
@@ -153,7 +153,7 @@ impl<'a> Undo<'a> {
                 own.is_some_and(|own| own.path == write.path && self.is_ours(own, &self.how(own)))
             }
             Some(Step::Write(write)) => {
-                let as_read_back = |told: &Bytes| write.verify.same_state(&write.new, told, now);
+                let as_read_back = |value: &Bytes| write.verify.same_state(&write.new, value, now);
                 write.verify.holds(&write.new, now) || written.is_some_and(as_read_back)
             }
             Some(Step::File(file)) => file.bytes().as_ref() == Some(now),

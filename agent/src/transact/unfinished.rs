@@ -39,7 +39,7 @@ pub fn why(transaction: &Transaction, failed: &[usize], unproven: &[usize]) -> O
 
 /// Returns the same reason, as far as the journal shows it.
 #[must_use]
-pub fn told(transaction: &Transaction) -> Option<String> {
+pub fn reason(transaction: &Transaction) -> Option<String> {
     if transaction.state() != State::Unfinished {
         return None;
     }

@@ -38,18 +38,18 @@ impl Served {
                 });
                 let by_cpu: Vec<(u32, u64)> = self.cpus.iter().copied().zip(grown).collect();
                 let sum = by_cpu.iter().map(|(_, count)| count).sum();
-                let told: Map<String, Value> = by_cpu
+                let cpus: Map<String, Value> = by_cpu
                     .into_iter()
                     .filter(|(_, count)| *count > 0)
                     .map(|(cpu, count)| (cpu.to_string(), json!(count)))
                     .collect();
-                (sum > 0).then(|| (name, sum, json!({"label": label, "cpus": told})))
+                (sum > 0).then(|| (name, sum, json!({"label": label, "cpus": cpus})))
             })
             .collect();
         grown.sort_by_key(|(_, sum, _)| std::cmp::Reverse(*sum));
         grown.truncate(MOST);
-        let told = grown.into_iter().map(|(name, _, told)| (name.clone(), told));
-        Value::Object(told.collect())
+        let entries = grown.into_iter().map(|(name, _, entry)| (name.clone(), entry));
+        Value::Object(entries.collect())
     }
 }
 

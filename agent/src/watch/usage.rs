@@ -105,7 +105,7 @@ impl Usage {
             return None;
         }
         changed.sort_by_key(|(by, _)| std::cmp::Reverse(*by));
-        let grown: Vec<Value> = changed.into_iter().take(MOST).map(|(_, told)| told).collect();
+        let grown: Vec<Value> = changed.into_iter().take(MOST).map(|(_, entry)| entry).collect();
         Some(json!({"at_ns": at_ns, "before_ns": before_ns, "changed": grown}))
     }
 
@@ -210,7 +210,7 @@ impl Usage {
         let known = self.known.get_mut(who)?;
         known.seen = taken;
         let before = std::mem::replace(&mut known.used, used);
-        let mut told = Map::new();
+        let mut entry = Map::new();
         let mut by = 0;
         for (what, before, after) in [
             ("memory", before.memory, used.memory),
@@ -221,7 +221,7 @@ impl Usage {
             if let Some(after) = after {
                 let before = before.unwrap_or_default();
                 by = by.max(before.abs_diff(after));
-                told.insert(what.to_owned(), json!([before, after]));
+                entry.insert(what.to_owned(), json!([before, after]));
             }
         }
         if by < LEAST_BYTES {
@@ -229,14 +229,14 @@ impl Usage {
         }
         match who {
             Who::Process(process) => {
-                told.insert("pid".to_owned(), json!(process));
-                told.insert("name".to_owned(), json!(known.name));
+                entry.insert("pid".to_owned(), json!(process));
+                entry.insert("name".to_owned(), json!(known.name));
             }
             Who::Group(group) => {
-                told.insert("group".to_owned(), json!(group));
+                entry.insert("group".to_owned(), json!(group));
             }
         }
-        Some((by, Value::Object(told)))
+        Some((by, Value::Object(entry)))
     }
 
     fn read(&mut self, root: &Root, path: &str) -> Option<String> {

@@ -19,12 +19,12 @@ use std::num::NonZeroU64;
 /// Time between the start of the threads and the first request.
 const LEAD_NS: u64 = 5_000_000;
 
-type Found = Option<Histogram>;
+type Latencies = Option<Histogram>;
 
 impl Parameters {
     pub(super) fn exchange(&self, run: &Run, connected: &Connected) -> Result<Measured> {
         let sent_before = retransmits(&connected.clients);
-        let mut jobs: Vec<Job<Found>> = Vec::new();
+        let mut jobs: Vec<Job<Latencies>> = Vec::new();
         for (number, (client, server)) in (0_u32..).zip(connected.clients.iter().zip(&connected.servers)) {
             jobs.push(Box::new(move |_| self.answer(run, server)));
             if self.rate_per_s == 0 {
@@ -86,7 +86,7 @@ impl Parameters {
     }
 
     /// Runs the server: answers until the client is gone.
-    fn answer(&self, run: &Run, server: &TcpStream) -> io::Result<Found> {
+    fn answer(&self, run: &Run, server: &TcpStream) -> io::Result<Latencies> {
         let _last = LastWord(server);
         let mut request = vec![0; self.request_bytes as usize];
         let response = vec![0x5a; self.response_bytes as usize];
@@ -97,7 +97,7 @@ impl Parameters {
     }
 
     /// Runs the client of a closed loop.
-    fn one_by_one(&self, run: &Run, client: &TcpStream, window: Window) -> io::Result<Found> {
+    fn one_by_one(&self, run: &Run, client: &TcpStream, window: Window) -> io::Result<Latencies> {
         let _last = LastWord(client);
         let request = vec![0x5a; self.request_bytes as usize];
         let mut response = vec![0; self.response_bytes as usize];
@@ -118,7 +118,7 @@ impl Parameters {
     }
 
     /// Sends each request at its moment.
-    fn send(&self, run: &Run, client: &TcpStream, schedule: Schedule) -> io::Result<Found> {
+    fn send(&self, run: &Run, client: &TcpStream, schedule: Schedule) -> io::Result<Latencies> {
         // The kernel may delay an ordinary thread's sleep by 50 microseconds, which must not count
         // as response time.
         set_current_timer_slack(NonZeroU64::new(1))?;
@@ -134,7 +134,7 @@ impl Parameters {
     }
 
     /// Receives the responses, which arrive in the order of the requests.
-    fn hear(&self, run: &Run, client: &TcpStream, schedule: Schedule) -> io::Result<Found> {
+    fn hear(&self, run: &Run, client: &TcpStream, schedule: Schedule) -> io::Result<Latencies> {
         let mut response = vec![0; self.response_bytes as usize];
         let mut histogram = Histogram::new();
         for index in 0..schedule.count {

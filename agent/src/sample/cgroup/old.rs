@@ -101,11 +101,11 @@ fn cpu(root: &Root, place: &Place, found: &mut Found) {
     });
     let column = |name: &String| {
         let prefix = &place.prefix;
-        let told = match name.as_str() {
+        let column = match name.as_str() {
             "throttled_time" => Column::counter(format!("{prefix}.cpu.throttled"), "s", 1_000_000_000),
             _ => Column::counter(format!("{prefix}.cpu.{name}"), "count", 1),
         };
-        told.labelled(place.label.clone())
+        column.labelled(place.label.clone())
     };
     if !names.is_empty() {
         found.add(Feed::open(
