@@ -772,7 +772,7 @@ fn a_lease_that_nobody_holds_is_unfinished() {
         let status = session.ok("status", json!({}));
         assert_eq!(only(&status)["state"], "unfinished");
         let why = only(&status)["unfinished"].as_str().unwrap();
-        assert!(why.contains("its lease is over"), "{why}");
+        assert!(why.contains("its lease has ended"), "{why}");
         assert_eq!(only(&session.ok("recover", json!({})))["state"], "reverted");
         assert_eq!(values(&machine), start);
         let status = session.ok("status", json!({}));

@@ -152,6 +152,6 @@ mod tests {
         ];
         assert!(run(jobs).unwrap_err().message.contains("Too many open files"));
         let broken: Vec<Job<()>> = vec![Box::new(|_| panic!("on purpose"))];
-        assert!(run(broken).unwrap_err().message.contains("broke"));
+        assert!(run(broken).unwrap_err().message.contains("crashed"));
     }
 }

@@ -344,7 +344,7 @@ fn what_is_missing_has_its_default_and_is_told() {
 #[test]
 fn requests_that_make_no_sense_are_refused() {
     let cases = [
-        (json!({"load": "dance", "limit_s": 1}), "no load"),
+        (json!({"load": "dance", "limit_s": 1}), "unknown load"),
         (json!({"load": "wakeup", "limit_s": 0}), "limit_s"),
         (json!({"load": "wakeup", "limit_s": 1e9}), "limit_s"),
         (json!({"load": "wakeup", "limit_s": 1, "cpus": []}), "cpus"),

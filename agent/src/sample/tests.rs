@@ -198,7 +198,7 @@ fn what_is_not_understood_at_the_beginning_is_absent() {
     assert_eq!(set.width(), 0);
     let why = |name: &str| &set.absent.iter().find(|(source, _)| *source == name).unwrap().1;
     assert!(
-        why("load").contains("/proc/loadavg: its content"),
+        why("load").contains("/proc/loadavg: unexpected content"),
         "{}",
         why("load")
     );

@@ -149,7 +149,7 @@ mod tests {
         );
         assert_eq!(
             reply("status", &json!({"transactions": [], "damaged": []})),
-            "nothing to do: no transaction\n"
+            "nothing to do: no transactions\n"
         );
     }
 }

@@ -336,6 +336,6 @@ mod tests {
     #[test]
     fn another_root_without_tracefs_has_none() {
         let (_folder, root) = machine(&[]);
-        assert!(Tracefs::open(&root).unwrap_err().contains("no tracefs"));
+        assert!(Tracefs::open(&root).unwrap_err().contains("the root is not /"));
     }
 }

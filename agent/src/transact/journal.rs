@@ -469,7 +469,7 @@ mod tests {
         assert_eq!(contents.entries, []);
         let message = &contents.damage[0].message;
         assert!(
-            message.starts_with(&format!("version {} of the journal", VERSION + 1)),
+            message.starts_with(&format!("journal version {}", VERSION + 1)),
             "{message}"
         );
     }

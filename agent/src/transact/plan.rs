@@ -395,7 +395,7 @@ mod tests {
         for (forward, undo, persistent, told) in [
             (json!([]), program(), false, "`do` and `undo` must name a program"),
             (program(), json!([]), false, "`do` and `undo` must name a program"),
-            (program(), program(), true, "`persistent` any more"),
+            (program(), program(), true, "`persistent` is no longer"),
         ] {
             let error = run(forward, undo, persistent).unwrap_err();
             assert!(error.message.contains(told), "{error}");

@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(refusal.outcome, Outcome::Refused);
         let ended = refusal
             .message
-            .starts_with("`swapoff /dev/ktrial-none` ended with");
+            .starts_with("`swapoff /dev/ktrial-none` failed with");
         assert!(ended, "{}", refusal.message);
     }
 

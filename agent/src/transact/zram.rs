@@ -158,7 +158,7 @@ fn unknown(root: &Root, path: &str, algorithm: &str, refusal: Refusal) -> Refusa
         return refusal;
     }
     let message = format!(
-        "zram does not support {algorithm:?} on this kernel; it supports {}",
+        "this kernel's zram does not compress with {algorithm:?}; it has {}",
         names.join(", ")
     );
     Refusal { message, ..refusal }

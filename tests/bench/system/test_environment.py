@@ -120,7 +120,7 @@ class TestRealMachine:
                 pass
         ran = run(*state, "apply", "vm.swappiness=61", "--yes")
         ran.err = "".join(line for line in ran.err.splitlines(True) if not line.startswith("ktrial-agent: "))
-        one_message(ran, 1, str(small_disk), "No space left on device", "nothing was changed", "make room")
+        one_message(ran, 1, str(small_disk), "No space left on device", "nothing was changed", "free space")
         assert SWAPPINESS.read_text() == swappiness
 
     def test_a_disk_that_fills_up_keeps_no_value_from_going_back(self, small_disk: Path, swappiness: str) -> None:

@@ -32,7 +32,7 @@ def test_a_lease_ends_though_its_disk_has_become_read_only() -> None:
     assert _transaction(told, "held")["state"] == "applied"
     assert told.knobs("over") == KNOBS
     over = _transaction(told, "over")
-    assert (over["state"], "lease is over" in over["unfinished"]) == ("unfinished", True)
+    assert (over["state"], "lease has ended" in over["unfinished"]) == ("unfinished", True)
     late = _transaction(told, "late")
     assert (late["state"], "run recover once the disk is writable" in late["unfinished"]) == ("unfinished", True)
     assert told.text("late.status") == "1\n"

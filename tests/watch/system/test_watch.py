@@ -228,10 +228,10 @@ def test_a_pattern_that_fits_nothing_is_an_error_and_the_recording_stays(tmp_pat
     "fields, why",
     [
         ({"limit_s": 1, "sources": {"cpu": 1000}}, "1 to 100"),
-        ({"limit_s": 1, "sources": {"gone": 1}}, "no source"),
-        ({"limit_s": 1, "events": ["gone"]}, "no kind"),
-        ({"limit_s": 1, "least_s": {"block-io:gone": 1}}, "no block device"),
-        ({"limit_s": 1, "process": 4_000_000}, "no process"),
+        ({"limit_s": 1, "sources": {"gone": 1}}, "unknown source"),
+        ({"limit_s": 1, "events": ["gone"]}, "unknown kind"),
+        ({"limit_s": 1, "least_s": {"block-io:gone": 1}}, "no such block device"),
+        ({"limit_s": 1, "process": 4_000_000}, "no such process"),
         ({"limit_s": 0}, "limit_s"),
     ],
 )

@@ -115,18 +115,18 @@ fn places_are_patterns_of_one_component_and_of_groups() {
 fn no_file_adds_what_is_forbidden_or_no_place_of_knobs() {
     let machine = Machine::new();
     for (place, words) in [
-        ("/proc/sys/kernel/core_pattern", "never writes"),
-        ("/sys/bus/pci/devices/{device}/reset", "never writes"),
-        ("/sys/fs/cgroup/{slice}/cgroup.kill", "never writes"),
+        ("/proc/sys/kernel/core_pattern", "never written by ktrial"),
+        ("/sys/bus/pci/devices/{device}/reset", "never written by ktrial"),
+        ("/sys/fs/cgroup/{slice}/cgroup.kill", "never written by ktrial"),
         ("/etc/shadow", "not in a folder of knobs"),
         ("/dev/sda", "not in a folder of knobs"),
         ("/proc/sys/../sysrq-trigger", "`.` or `..`"),
         ("/proc/sys//vm/x", "empty part"),
-        ("proc/sys/vm/x", "no absolute path"),
-        ("/proc/sys/*/x", "has a `*`"),
-        ("/proc/sys/vm/x}", "without its partner"),
-        ("/proc/sys/vm/{x", "without its partner"),
-        ("/proc/sys/vm/{x{y}", "without its partner"),
+        ("proc/sys/vm/x", "not an absolute path"),
+        ("/proc/sys/*/x", "contains a `*`"),
+        ("/proc/sys/vm/x}", "unmatched brace"),
+        ("/proc/sys/vm/{x", "unmatched brace"),
+        ("/proc/sys/vm/{x{y}", "unmatched brace"),
         ("/proc/sys/vm/{X}", "something other than a name"),
         ("/proc/sys/vm/{}", "something other than a name"),
     ] {
@@ -189,7 +189,7 @@ fn links_pipes_and_large_files_add_nothing_and_are_named() {
     let beside = machine.at(FOLDER).join("kept");
     fs::rename(&own, &beside).unwrap();
     symlink("kept", &own).unwrap();
-    assert!(machine.why_not().contains("own.toml is a link"));
+    assert!(machine.why_not().contains("own.toml is a symbolic link"));
     fs::remove_file(&own).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &own, FileType::Fifo, Mode::RUSR, 0).unwrap();
     assert!(machine.why_not().contains("own.toml is not a regular file"));
@@ -257,7 +257,7 @@ fn a_folder_that_is_none_or_cannot_be_read_is_named() {
     let nowhere = read(&Root::new(machine.at("/nowhere"))).passed_over;
     assert_eq!(nowhere.len(), 1);
     assert!(
-        nowhere[0].starts_with("/ cannot be read: No such file"),
+        nowhere[0].starts_with("cannot read /: No such file"),
         "{nowhere:?}"
     );
 }
