@@ -201,7 +201,7 @@ fn links_pipes_and_large_files_add_nothing_and_are_named() {
     machine.put("own.toml", &filled);
     assert!(machine.allows(OWN, Purpose::Write));
     machine.put("own.toml", &(filled + "#"));
-    assert!(machine.why_not().contains("own.toml has more than 262144 bytes"));
+    assert!(machine.why_not().contains("own.toml exceeds 262144 bytes"));
     machine.put("own.toml", "[[knob]\n");
     assert!(machine
         .why_not()
