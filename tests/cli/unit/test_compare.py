@@ -72,6 +72,18 @@ def test_nothing_to_compare_is_an_error(tmp_path: Path) -> None:
     assert "no outcome in common to compare" in err.getvalue()
 
 
+def test_a_gate_that_can_compare_nothing_does_not_pass(tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    rows = [f"{side},./{side}/prog,{value}" for side in ("base", "change") for value in (10, 11, 12, 10, 11, 12)]
+    table.write_text("\n".join(["side,command,time_ms", *rows]) + "\n")
+    words = ["compare", str(table), "--by", "side", "--value", "time_ms", "--direction", "lower"]
+    err = io.StringIO()
+    assert main([*words, "--fail-on", "worse"], io.StringIO(), err) == 2
+    assert "cannot check --fail-on: change and base are not comparable" in err.getvalue()
+    assert main(words, io.StringIO(), io.StringIO()) == 0
+    assert main([*words, "--fail-on", "worse", "--declared", "command"], io.StringIO(), io.StringIO()) == 0
+
+
 def test_any_verdict_can_be_failed_on() -> None:
     words = ["compare", *(f"{name}={ROOT}/examples/results/{name}.json" for name in ("before", "after"))]
     for option, status in (("worse,inconclusive", 0), ("worse, different", 3), ("not-comparable,different", 3)):

@@ -231,3 +231,11 @@ def test_a_profile_may_come_through_a_pipe_that_was_named(tmp_path: Path) -> Non
     os.close(writer)
     assert with_profile_file(load_catalog(), Path(f"/dev/fd/{reader}"))[1] == "piped"
     os.close(reader)
+
+
+def test_a_list_of_settings_is_not_a_profile_but_can_become_one(tmp_path: Path) -> None:
+    pasted = tmp_path / "list.txt"
+    pasted.write_text("vm.swappiness = 10\n")
+    with pytest.raises(BadInput, match="unknown field") as caught:
+        with_profile_file(load_catalog(), pasted)
+    assert f"`ktrial profile import {pasted} -o mine.toml`" in str(caught.value.hint)

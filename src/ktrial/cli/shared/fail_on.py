@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.kit.errors import GuardTripped
+from ktrial.kit.errors import BadInput, GuardTripped
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -40,9 +40,19 @@ fail_on_option = click.option(
 
 
 def refuse(app: App, found: Comparison) -> None:
-    """Raise GuardTripped if a comparison has one of the verdicts of --fail-on."""
+    """Raise GuardTripped if a comparison has one of the verdicts of --fail-on, BadInput if it can have none.
+
+    A gate whose outcomes cannot be compared must not pass.
+    """
     contrasts = [contrast for outcome in found.outcomes for contrast in outcome.judged]
     for verdict in app.fail_on:
         met = [contrast for contrast in contrasts if contrast.verdict == verdict]
         if met:
             raise GuardTripped(f"{len(met)} verdict{'s'[: len(met) != 1]} {verdict}: {met[0].sentence}")
+    primary = [contrast for outcome in found.outcomes if outcome.role == "primary" for contrast in outcome.judged]
+    asked = primary or contrasts
+    if app.fail_on and asked and all(contrast.verdict == "not comparable" for contrast in asked):
+        raise BadInput(
+            f"cannot check --fail-on: {asked[0].arm} and {asked[0].control} are not comparable",
+            hint="mend what the report refuses, or declare an intended difference with --declared",
+        )

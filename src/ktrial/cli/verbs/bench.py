@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 EXIT_PARTIAL = 1
 
 
-@click.command(cls=TakesSettle, short_help="Measure a suite, a benchmark, or any command.")
+@click.command(cls=TakesSettle, short_help="Measure a suite or any command; --list shows all.")
 @click.argument("suite", shell_complete=measurable_names, required=False, metavar="[SUITE|BENCHMARK|-- CMD…]")
 @click.option(
     "-n",

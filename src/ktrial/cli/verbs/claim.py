@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LIMIT_BYTES = 1 << 20
 
 
-@click.command(short_help="Check claims and published tables against data.")
+@click.command(short_help="Test a claim such as 'p50 -43 %' against data.")
 @click.argument("claim", metavar="CLAIM|FILE.toml")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")

@@ -13,7 +13,7 @@ from ktrial.cli.options import json_option, write_answer
 EXIT_DIFFERS = 1
 
 
-@click.command(short_help="Recompute a report from its raw data and compare.")
+@click.command(short_help="Check that a published result follows from its data.")
 @click.argument("path", type=click.Path(path_type=Path), metavar="BUNDLE|FOLDER")
 @json_option
 @click.pass_obj

@@ -17,7 +17,7 @@ _LIMIT_BYTES = 1 << 20
 _NAME = "[TRIAL]"
 
 
-@click.group(short_help="Run trials from protocol files, resume and show them.")
+@click.group(short_help="Resume and show trials, or run one from a file.")
 def command() -> None:
     """Run trials from protocol files, resume them, and show results."""
 

@@ -60,7 +60,13 @@ def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
 def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
     """Return the catalog with the profile in one more file, and the profile's name."""
     profiles = dict(catalog.profiles)
-    profile = _checked_profile(path, read_toml(path, Profile), profiles)
+    try:
+        profile = _checked_profile(path, read_toml(path, Profile), profiles)
+    except BadInput as error:
+        if path.suffix == ".toml" or not path.is_file():
+            raise
+        hint = f"a list of settings becomes a profile with `ktrial profile import {path} -o mine.toml`"
+        raise BadInput(error.message, hint=hint) from None
     larger = msgspec.structs.replace(catalog, profiles=profiles)
     check_profile(profile, larger, path)
     return larger, profile.name
