@@ -91,7 +91,7 @@ def test_what_only_root_may_read_is_said_once() -> None:
 
 def test_power_of_an_instant_is_not_taken_for_a_mean() -> None:
     _, notes = run(Heater(FakeMachine({"/sys/class/hwmon/hwmon2/power1_input": "15000000\n"})))
-    assert "momentary power" in notes[1]
+    assert "instantaneous power" in notes[1]
 
 
 def test_a_counter_that_stood_still_is_noted_with_the_run() -> None:

@@ -49,7 +49,7 @@ class Told(FakeBenchmark):
 
 def test_a_note_that_is_new_is_a_change_and_the_network_is_that_of_the_run() -> None:
     benchmarks = {"tool": Told(name="tool")}
-    for notes, changes in ([["network: 3"], ()], [["old"], ("a new note: network: 3",)]):
+    for notes, changes in ([["network: 3"], ()], [["old"], ("new note: network: 3",)]):
         run = a_record(1, "tool", measurements=[TIME], notes=notes, network=3)
         assert reparse_run(run, {"stdout": b"time 1.5"}, benchmarks).changes == changes
 
@@ -66,7 +66,11 @@ def test_a_note_that_is_new_is_a_change_and_the_network_is_that_of_the_run() -> 
         ({"measurements": [TIME]}, b"time -1", "now it fails: time is -1 s"),
         ({"measurements": [TIME]}, b"other", "now it fails: stdout:1: 'other' is not the word time"),
         ({"measurements": [TIME], "details": {"a": 1}}, b"time 1.5", "details.a: 1, now nothing"),
-        ({"failure": "stdout:1: strange"}, b"time 1.5", "it had failed (stdout:1: strange); now it gives time 1.5 s"),
+        (
+            {"failure": "stdout:1: strange"},
+            b"time 1.5",
+            "the run had failed (stdout:1: strange); now it yields time 1.5 s",
+        ),
     ],
 )
 def test_what_changed_is_said(fields: Any, stdout: bytes, change: str) -> None:
@@ -94,12 +98,12 @@ def test_a_run_that_failed_for_another_reason_stays_failed(fields: Any) -> None:
     "run, why",
     [
         (a_record(1, "make", measurements=[TIME | {"outcome": "wall"}]), "unknown benchmark make"),
-        (a_record(1, "tool", measurements=[TIME | {"outcome": "wall"}]), "tool was another benchmark then"),
-        (a_run(1, document=None, measurements=(), state="interrupted"), "it has no record"),
-        (a_run(1), "it was imported"),
-        (a_record(1, "frames-mangohud"), "it has no capture"),
-        (a_record(1, "tool", exit=None), "its record is not as ktrial writes it"),
-        (a_record(1, "tool", parameters=[1]), "its record is not as ktrial writes it"),
+        (a_record(1, "tool", measurements=[TIME | {"outcome": "wall"}]), "tool has changed"),
+        (a_run(1, document=None, measurements=(), state="interrupted"), "and has no record"),
+        (a_run(1), "imported run"),
+        (a_record(1, "frames-mangohud"), "the run has no frame capture"),
+        (a_record(1, "tool", exit=None), "invalid run record"),
+        (a_record(1, "tool", parameters=[1]), "invalid run record"),
     ],
 )
 def test_what_cannot_be_read_again_is_named(run: StoredRun, why: str) -> None:
@@ -184,7 +188,7 @@ def test_captures_that_cannot_be_read_any_more_are_told_by_the_first() -> None:
 
 def test_a_run_of_frames_without_a_capture_has_nothing_to_be_read() -> None:
     run, _ = frames_run()
-    assert reparse_run(run, {}, FAKE).unread == "it has no capture"
+    assert reparse_run(run, {}, FAKE).unread == "the run has no frame capture"
 
 
 @pytest.mark.parametrize(
