@@ -12,7 +12,7 @@ _LOOKS = 3
 
 
 class SystemClock:
-    """Implement `machine.ports.Clock`; a Ctrl-C that `interrupts` receives ends a sleep."""
+    """Implement `machine.ports.Clock`; Ctrl-C ends a sleep if `interrupts` records it."""
 
     def __init__(self, interrupts: Interrupts | None = None) -> None:
         self._interrupts = interrupts or Interrupts()
@@ -34,7 +34,7 @@ class SystemClock:
 
 
 def _offset_ns() -> tuple[int, int]:
-    """Return how long the reading took, and how far the boot clock (which counts suspends) is ahead."""
+    """Return how long the reading took, and by how much the boot clock, which counts suspends, is ahead."""
     before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

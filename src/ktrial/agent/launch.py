@@ -20,7 +20,7 @@ from ktrial.agent.root import check_trusted, invoking_user
 
 
 def launch_anew() -> None:
-    """Start this command again through the agent unless it was started so. Raises PrivilegeMissing."""
+    """Start this command again through the agent, unless the agent started it. Raises PrivilegeMissing."""
     user = invoking_user()
     if user is None and os.environ.pop(LAUNCHED, "") == "root":
         return
@@ -37,7 +37,7 @@ def launch_anew() -> None:
 
 
 def launch_command(agent: Path, user: int | None, arguments: Sequence[str]) -> list[str]:
-    """Return the command line of the agent that starts Python with these arguments, as `user` or as root."""
+    """Return the agent's command line that starts Python with these arguments, as `user` or as root."""
     places = [sys.executable, *(place for place in sys.path if place)]
     own = [word for place in places if Path(place).exists() for word in ("--own", str(Path(place).absolute()))]
     return [str(agent), "launch", *(["--user", str(user)] if user else []), *own, "--", sys.executable, *arguments]

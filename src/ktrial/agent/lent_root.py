@@ -62,7 +62,7 @@ def lent_root() -> LentRoot | None:
 
 
 def _made_by(end: socket.socket) -> int:
-    """Return the user id that created the socket pair."""
+    """Return the id of the user who created the socket pair."""
     form = "3i"
     told = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
     return int(struct.unpack(form, told)[1])

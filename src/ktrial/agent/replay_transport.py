@@ -20,7 +20,7 @@ class Conversation(Protocol):
         """End the input of the session's agent."""
 
     def let_end(self, session: int) -> None:
-        """Require the agent to end before the next message is sent."""
+        """Let the agent end before the next message is sent."""
 
     def answer(self, session: int) -> bytes:
         """Return the next line that the agent writes."""
@@ -69,7 +69,7 @@ class ReplayedTransport:
         interrupts.check()
 
     def _fetch(self) -> None:
-        """Boot the guest for an answer unless one is waiting."""
+        """Get the next answer by booting the guest, unless an answer is waiting already."""
         if self._answers:
             return
         if self._has_begun:
@@ -84,7 +84,7 @@ class ReplayedTransport:
             self._talk.hang_up(self._session)
 
     def close(self) -> int | None:
-        """End the agent's input; the next message is sent after the agent has ended."""
+        """End the agent's input; the agent ends before the next message is sent."""
         self.hang_up()
         if not self._closed:
             self._closed = True

@@ -51,7 +51,7 @@ def invoking_user() -> int | None:
 def root_transport(
     agent: Path, arguments: Sequence[str], purpose: str, *, may_ask: bool, say: Callable[[str], None]
 ) -> Transport:
-    """Start the agent as root, through sudo, doas or pkexec if needed; `purpose` is announced with `say`."""
+    """Start the agent as root, through sudo, doas or pkexec if needed; tell the user the `purpose` with `say`."""
     argv = [str(agent), *arguments]
     if os.geteuid() == 0:
         check_trusted(agent, 0)

@@ -46,7 +46,7 @@ def private_place(name: str) -> Path:
 
 
 def _places() -> tuple[Path, ...]:
-    """Return the candidates. sudo drops XDG_RUNTIME_DIR from the environment, so systemd's default is included."""
+    """Return the candidates; systemd's default is one of them, because sudo drops XDG_RUNTIME_DIR."""
     stated, user = os.environ.get("XDG_RUNTIME_DIR"), os.geteuid()
     return (*([Path(stated)] if stated else []), *([ROOTS_OWN] if user == 0 else []), _OF_USERS / str(user))
 
@@ -132,7 +132,7 @@ def _is_held(folder: Path) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """Remove `folder`, even parts that the run made unreadable. The next measurement removes what is left."""
+    """Remove `folder`, including parts that the run made unreadable. The next measurement removes the rest, if any."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         for place, names, _ in os.walk(folder):

@@ -84,7 +84,7 @@ class AgentSession:
             raise self._lost(do, "it ended before it began", hangs=True)
 
     def receive_stopped(self, do: str) -> int | dict[str, Any]:
-        """Return the process id of a command that the agent has stopped, or its reply if the command could not start."""
+        """Return the pid of the command that the agent started and stopped, or the reply if it could not start."""
         reply = self._reply(do, _CONFIRM_LIMIT_S)
         if reply.pid is not None:
             return reply.pid
@@ -167,7 +167,7 @@ class AgentSession:
             self._transport.close()
 
     def _lost(self, do: str, why: str, *, hangs: bool = False) -> AgentError:
-        """End the session and return the error to raise. An agent that `hangs` is not waited for."""
+        """End the session and return the error to raise; do not wait for an agent that `hangs`."""
         self._open = False
         status = None
         if hangs:

@@ -168,7 +168,7 @@ class ProcessTransport(PipeTransport):
 
 
 class DetachedTransport(ProcessTransport):
-    """An agent that a Ctrl-C in the terminal does not reach: the head ends it and its commands in order."""
+    """An agent that a Ctrl-C in the terminal does not reach; ktrial ends it and its commands in order."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         super().__init__(argv, detached=True)
