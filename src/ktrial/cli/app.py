@@ -126,7 +126,7 @@ class App:
     def protect(self) -> None:
         """Make the kernel kill this process and the root session last when memory runs out.
 
-        Without root, or if root may not do that, make it kill measured programs first.
+        Without root, or if root may not do that, make the kernel kill measured programs before this process.
         """
         if not self.on_this_machine or self._oom_before is not None:
             return
@@ -163,7 +163,7 @@ class App:
         return arguments
 
     def _exposed(self) -> list[str]:
-        """Return arguments that make agents the first victims when memory runs out and protect() had no effect."""
+        """Return agent arguments: if protect() had no effect, the kernel kills agents first when memory runs out."""
         exposed = self._measured_first and self._oom_before is None
         return ["--oom-score-adj", str(_MEASURED_SCORE)] if exposed else []
 
@@ -176,7 +176,7 @@ class App:
         return compiled_catalog(None if self._catalogs else cache_folder() / "catalog.msgpack", folders)
 
     def catalog_for(self, words: Sequence[str]) -> tuple[Catalog, tuple[str, ...]]:
-        """Return the catalog with the profile files among the words, and the words with names instead of files."""
+        """Return the catalog with the profile files in `words` added, and `words` with profile names for the files."""
         from ktrial.tuning.catalog.loader import with_profile_file
 
         catalog, names = self.catalog, []
@@ -226,7 +226,7 @@ class App:
 
     @cached_property
     def run_recorder(self) -> AgentRunRecorder:
-        """Records during runs, in a root session of its own, because the other one is in use meanwhile."""
+        """Records during runs, in a root session of its own, because the command uses its other one meanwhile."""
         from ktrial.bench.run.recorder import AgentRunRecorder
 
         connect = partial(self._new_root, "tracing events")
@@ -287,7 +287,7 @@ class App:
 
     @cached_property
     def measuring_place(self) -> MeasuringPlace:
-        """Where runs work, one measurement at a time; released last, after everything has been restored."""
+        """The work folder of runs and the lock on measuring, closed last, after everything has been restored."""
         from ktrial.bench.run.place import MeasuringPlace
         from ktrial.tuning.state.lock import MachineLock
 
@@ -358,7 +358,7 @@ class App:
         return self.close_at_end(AgentExecutor(connect, work, root, box, self.interrupts, guest=guest))
 
     def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
-        """Return the executor that takes programs from where --tools names."""
+        """Return the executor that takes programs from `tools`, the value of --tools; by default from this machine."""
         if tools is None:
             return self.executor
         if self.host is not None:

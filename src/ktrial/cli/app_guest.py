@@ -28,7 +28,7 @@ _KVM_BEGIN_LIMIT_S = 20.0
 
 
 class Talking(NamedTuple):
-    """A guest with sessions, its mode, and the places of this machine's programs in it."""
+    """A guest with sessions, and its mode; `tools` maps programs of this machine to their places in the guest."""
 
     guest: RunningGuest
     mode: Mode
@@ -45,7 +45,7 @@ def boot_to_talk(
     *,
     runs_programs: bool = False,
 ) -> Talking:
-    """Boot a guest with sessions, with KVM if that works; with `runs_programs` it can run benchmarks."""
+    """Boot a guest with sessions, with KVM if that works; `runs_programs` adds what benchmarks need."""
     import msgspec
 
     from ktrial.bench.guest_tools import GuestFailed, GuestPlace, Shape
@@ -71,7 +71,7 @@ def boot_to_talk(
 
 
 def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bool) -> tuple[str, ...]:
-    """Return the programs that a guest needs as a host: these, and those for swap and benchmarks."""
+    """Return all programs that a guest needs as a host: `tools`, and those for swap and benchmarks."""
     from ktrial.bench.run.folders import GUEST_PROGRAMS
 
     more = GUEST_PROGRAMS if runs_programs and lab.runs_programs(kernel) else ()
@@ -80,7 +80,7 @@ def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bo
 
 @contextmanager
 def keeper(name: str) -> Iterator[Keeper]:
-    """Offer sessions with the guest to other commands."""
+    """Yield the keeper of a guest, through which other commands open sessions with it."""
     from ktrial.guests.kept_guest import Keeper
 
     guest_keeper = Keeper(name)
@@ -91,12 +91,12 @@ def keeper(name: str) -> Iterator[Keeper]:
 
 
 def again(host: GuestHost | None) -> str:
-    """Return the first words of another command for the same host."""
+    """Return how a hint starts a command for the same host: `ktrial` or `ktrial --host HOST`."""
     return "ktrial" if host is None else f"ktrial --host {host.word}"
 
 
 def as_before(host: GuestHost | None) -> str:
-    """Return a sentence on what remains of a trial's changes."""
+    """Return a sentence for the user: the trial's changes have been restored, or end with the guest."""
     if host is not None and not host.is_kept:
         return "the guest and its settings end with this command"
     return f"all settings have been restored: `{again(host)} status`"
@@ -128,10 +128,10 @@ class GuestHost:
         """Raise BadInput for a verb that this host cannot serve; a guest with sessions serves all."""
 
     def check_trial(self) -> None:
-        """Raise BadInput if a trial cannot make its visits here; a guest with sessions allows it."""
+        """Raise BadInput if this host cannot run a trial's visits; a guest with sessions can."""
 
     def in_boots(self, file: TrialFile) -> TrialFile | None:
-        """Return the trial with a boot for every visit if this host needs that, otherwise None."""
+        """Return the trial with a fresh boot for every visit, or None if this host does not need that."""
         del file
         return None
 

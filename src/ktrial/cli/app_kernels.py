@@ -33,7 +33,7 @@ Role = Literal["root", "user"]
 
 
 class Kernels:
-    """What the verbs of `ktrial kernel` use; `say` prints to the user, `catalog` has the knobs for guests."""
+    """Adapters for the verbs of `ktrial kernel`; `say` prints to the user, `catalog` returns the knobs for guests."""
 
     def __init__(self, say: Callable[[str], None], catalog: Callable[[], Catalog]) -> None:
         self._say = say
@@ -56,7 +56,7 @@ class Kernels:
         return Compilers(cache_folder() / "compilers", load_cpu_targets(), self._say, ARM64)
 
     def compilers_for(self, arch: str) -> Compilers:
-        """Return this machine's compilers for an architecture, as kbuild names it."""
+        """Return this machine's compilers for an architecture, named as in kbuild (`arm64`)."""
         return self._arm_compilers if arch == "arm64" else self.compilers
 
     @staticmethod
@@ -98,7 +98,7 @@ class Kernels:
         return Patches(self._work, download)
 
     def signing(self, symbols: Mapping[str, str]) -> dict[str, str]:
-        """Return the make variables that name the key for modules."""
+        """Return the make variables that name the key for signing modules."""
         from ktrial.kernels.build.signing import signing_variables
 
         return signing_variables(symbols, self._work / "signing")
@@ -134,7 +134,7 @@ class Kernels:
         return Lab(self.images, self.guests_for, self._work, self._added_knobs)
 
     def _added_knobs(self) -> dict[str, bytes]:
-        """Return the user's own knobs as files that root trusts: in a guest the user is root anyway."""
+        """Return files that allow the agent in a guest to write the user's own knobs."""
         from ktrial.tuning.catalog.model import own_files
         from ktrial.tuning.plans.added_knobs import ADDED
 

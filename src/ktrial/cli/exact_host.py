@@ -43,12 +43,12 @@ class ExactHost(GuestHost):
     is_exact = True
 
     def check_verb(self, verb: str | None) -> None:
-        """Raise BadInput for a verb that needs a conversation."""
+        """Raise BadInput for a verb that needs hundreds of answers, or answers at certain times."""
         if verb in _INSTEAD:
             raise self._refusal(f"`{verb}`", _INSTEAD[verb])
 
     def check_trial(self) -> None:
-        """Raise BadInput, because all visits would run in one guest."""
+        """Raise BadInput, because all visits would run in one guest, which boots again for each answer."""
         raise self._refusal("a trial in one guest", _TRIALS)
 
     def _refusal(self, what: str, instead: str) -> BadInput:
@@ -59,7 +59,7 @@ class ExactHost(GuestHost):
         )
 
     def in_boots(self, file: TrialFile) -> TrialFile:
-        """Return the trial with a boot of an exact guest for every visit. Raises BadInput."""
+        """Return the trial with a fresh exact guest for every visit. Raises BadInput if exact guests cannot run it."""
         import msgspec
 
         from ktrial.trial.guests.model import check_guest_trial
@@ -87,7 +87,7 @@ class ExactHost(GuestHost):
         return ReplayedTransport(self._talk, session)
 
     def close(self) -> None:
-        """Save the conversation with a kept guest, and report what its answers rest on. No guest is running."""
+        """Save the conversation with a kept guest, and report how the answers were obtained. No guest is running."""
         from ktrial.bench.guest_tools import EXACT_CLOCK
 
         if not self._begun:

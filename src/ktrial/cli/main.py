@@ -176,7 +176,7 @@ def _interrupted(stop: BaseException, err: TextIO) -> int:
 
 
 def _discard(out: TextIO) -> None:
-    """Redirect a stream that accepts no more output to /dev/null."""
+    """Redirect an output stream that no longer accepts output to /dev/null."""
     with contextlib.suppress(io.UnsupportedOperation):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, out.fileno())

@@ -34,7 +34,7 @@ def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
     if as_json:
         write_json(inspect_json(found, flags, with_config=with_config))
     elif with_config and found.symbols is None:
-        raise KtrialError(f"{kernel}: no configuration in the kernel or beside it")
+        raise KtrialError(f"{kernel}: no configuration in the kernel or beside it", hint="name its build folder")
     elif with_config:
         sys.stdout.write("".join(f"{name}={value}\n" for name, value in (found.symbols or {}).items()))
     else:

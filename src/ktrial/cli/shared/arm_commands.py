@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
     """Return the programs that each arm runs in the current folder. Raises BadInput.
 
-    A build gets the shell's environment. Commands and schedulers get a clean one, stored with their undo command.
+    A build gets the shell's environment; commands and schedulers get a clean one, stored with their undo command.
     """
     environment, directory = basic_variables(os.environ), str(Path.cwd())
     shell = shell_environment(app, clean=bool(file.clean_environment)).environment
@@ -77,7 +77,7 @@ def undo_left_commands(app: App) -> int:
 
 
 def recover_commands(app: App) -> int:
-    """Do the same for `ktrial recover`, unless a trial is still running."""
+    """Call `undo_left_commands` for `ktrial recover`, unless a trial is still running."""
     if app.host is not None or not app.measuring_place.commands.left():
         return 0
     try:

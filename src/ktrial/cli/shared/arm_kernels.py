@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Planned(NamedTuple):
-    """What a plan needs to be built. `known`: the key identifies the sources completely."""
+    """A kernel plan with everything that its build needs. `known`: the key identifies the sources completely."""
 
     plan: KernelPlan
     ready: PreparedKernel
@@ -106,7 +106,7 @@ class KernelWorkshop:
             raise
 
     def build(self, plan: KernelPlan) -> str:
-        """Return the path of the image; use one that another process has built meanwhile."""
+        """Build the kernel, unless another process has built it meanwhile; return the path of its image."""
         planned = self._of(plan)
         with _locked(planned.folder):
             made = self._app.kernels.built.at(planned.folder) if planned.known else None

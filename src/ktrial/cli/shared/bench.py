@@ -154,7 +154,7 @@ def give_programs(app: App, benchmarks: Sequence[Benchmark], load: SuiteLoad | N
 
 
 def give_programs_of(app: App, suite: str | None) -> None:
-    """Do the same for a suite or benchmark by name, before the guest boots."""
+    """Call `give_programs` for a suite or benchmark by name."""
     from ktrial.bench.suites import find_suite
 
     if app.host is not None and suite:
@@ -186,7 +186,7 @@ def not_in_guest(program: str, why: str = "") -> BadInput:
 
 
 def refuse_faulty(app: App, name: str) -> None:
-    """Raise the error in the user's own file of this suite or benchmark, if there is one."""
+    """Raise the error that ktrial found in the user's file of this suite or benchmark, if any."""
     for one in app.faulty:
         if one.name == name:
             raise one.error
@@ -263,7 +263,7 @@ def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
 
 
 def _limit(gate: str, text: str) -> Any:
-    """Return a limit as text, or the TOML table that sets both limits of a gate."""
+    """Return the limit as text; if the text is a TOML table with both limits of a gate, return that table."""
     import tomllib
 
     if not text.startswith("{"):
@@ -401,7 +401,7 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
 
 
 def programs_here(app: App, names: Iterable[str]) -> dict[str, str | None]:
-    """Return the paths of programs on this machine, whatever the host; None for a missing one."""
+    """Return the paths of these programs on this machine, even with --host; None for a missing one."""
     from ktrial.agent.binary import find_agent
     from ktrial.agent.transport import DetachedTransport
     from ktrial.bench.run.executor import AgentExecutor

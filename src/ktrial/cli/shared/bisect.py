@@ -111,7 +111,7 @@ def _shape(query: BisectQuery) -> Shape:
 
 
 def _work(query: BisectQuery) -> tuple[str, Job, GuestFiles]:
-    """Return the name of the result, the job of the guests, and the files to put into them."""
+    """Return the outcome's name, the job of the guests, and the files to put into them."""
     if query.program:
         if query.parameters:
             raise BadInput("cannot combine -p with PROGRAM", hint="write PROGRAM's arguments after it")

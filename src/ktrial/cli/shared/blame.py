@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Budgets(NamedTuple):
-    """What is known about the whole set, and the maximum blocks of a screening and of a confirming trial."""
+    """Known facts about the whole set, and the most blocks: `cap` of a screening, `budget` of a confirming trial."""
 
     known: KnownFacts | None
     cap: int
@@ -60,7 +60,7 @@ class Budgets(NamedTuple):
 def blame_question(
     app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
-    """Return all named settings as one arm, and the trial that measures them."""
+    """Return one arm with all named settings, and the template of the trials that measure them."""
     environment = dict(pair(one, "--env") for one in options["environment"])
     guest = _guest(options)
     boots, symbols = options["boots"], symbol_factors(options["settings"])
@@ -132,7 +132,7 @@ def question_of(
 
 
 def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> None:
-    """Raise for a combination of symbols that cannot be built, and report the number of kernels."""
+    """Report how many kernels the combinations of symbols need; raise if one of them cannot be built."""
     file = combinations_of(symbols, template)
     check_trial_file(file)
     workshop = workshop_of(app)

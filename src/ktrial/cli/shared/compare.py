@@ -97,7 +97,7 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
 
 
 def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
-    """Return the trial of that name if it is the only word and no label or session has the name."""
+    """Return the trial that the only word names, unless a label or session has this name too."""
     if len(words) != 1 or words[0] in _Labels(app):
         return None
     kept = app.trials.named(words[0])
@@ -116,7 +116,7 @@ def judge_trial(app: App, trial: StoredTrial, options: Mapping[str, object]) -> 
 
 
 def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> ReadingOptions:
-    """Return how to read the files that `read` returns; `options` are those of `table_options`."""
+    """Return how to read result files; `read` returns a file's bytes, `options` are those of `table_options`."""
     from ktrial.compare.sources import ReadingOptions
     from ktrial.judge.model.query import ImportOptions
 
@@ -134,7 +134,7 @@ class _Labels:
         return any(word in (one.label, one.session) for one in self._app.store.sessions())
 
     def session_of(self, word: str) -> str:
-        """Return the session of the trial with this name, unless a label or session has it."""
+        """Return a trial's session if the word names only a trial, otherwise the word itself."""
         if word in self:
             return word
         trial = self._app.trials.named(word)
@@ -193,7 +193,7 @@ def compared(
     *,
     assumptions: bool = True,
 ) -> Comparison:
-    """Compare these arms; checking the `assumptions` of tests needs a library that is slow to load."""
+    """Compare these arms. Checking the `assumptions` of the tests loads a slow library."""
     import msgspec
 
     from ktrial.compare.compare import About, compare, foreign_judge
@@ -209,7 +209,7 @@ def compared(
 
 
 def as_protocols_say(app: App, sessions: Sequence[str], question: AskedComparison) -> AskedComparison:
-    """Fill in what the user left open with what the protocols of these sessions' trials fixed."""
+    """Complete the question: take what the user left open from the protocols of these sessions' trials."""
     import msgspec
 
     from ktrial.trial.outcome.pool import pooled_question

@@ -40,7 +40,7 @@ fail_on_option = click.option(
 
 
 def refuse(app: App, found: Comparison) -> None:
-    """Raise GuardTripped if a comparison has one of the verdicts of --fail-on, BadInput if it can have none.
+    """Raise GuardTripped if a verdict of --fail-on occurs, BadInput if no arms are comparable.
 
     A gate whose outcomes cannot be compared must not pass.
     """
@@ -54,5 +54,5 @@ def refuse(app: App, found: Comparison) -> None:
     if app.fail_on and asked and all(contrast.verdict == "not comparable" for contrast in asked):
         raise BadInput(
             f"cannot check --fail-on: {asked[0].arm} and {asked[0].control} are not comparable",
-            hint="mend what the report refuses, or declare an intended difference with --declared",
+            hint="remove the differences that the report names, or declare intended ones with --declared",
         )

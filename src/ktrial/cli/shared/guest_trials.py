@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
     """Boot a guest, and yield a root session in it.
 
-    It contains only what the place names, because anything else in its memory would change values that the kernel
-    derives from free memory.
+    The guest contains only what `place` names: anything else in its memory would change values that the kernel derives
+    from free memory.
     """
     guest = app.kernels.lab.talk(place)
     try:
@@ -54,7 +54,7 @@ def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
 
 
 def words_of(app: App, file: TrialFile) -> Mapping[str, str]:
-    """Return the word for each arm's kernel, after building those that need it."""
+    """Build the missing kernels; return for each arm the word that names its kernel."""
     return kernel_words(file, workshop_of(app), app.say)
 
 
@@ -129,7 +129,7 @@ def arms_in_guests(
 
 
 def built_arms(fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str]) -> Mapping[str, KernelChange]:
-    """Return a kernel change for each option, by its text, which may name several fragments or symbols."""
+    """Return the kernel change of each option by the option's text, which may name several fragments or symbols."""
     changes = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
     for text in settings:
         wishes = [parse_set(word) for word in text.split()]

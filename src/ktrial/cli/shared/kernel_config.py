@@ -173,7 +173,7 @@ def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
 
 
 def _target(app: App, word: str | None, toolchain: Toolchain, tree: Path) -> tuple[Target | None, Mapping[str, str]]:
-    """Return the target as compiler flags, or as symbols if the tree has them."""
+    """Return a target set by compiler flags, or the symbols that select the target if the tree has them."""
     if word is None:
         return None, {}
     from ktrial.kernels.uarch.target_files import load_targets

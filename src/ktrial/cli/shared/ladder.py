@@ -57,13 +57,13 @@ def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
 
 
 def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:
-    """Return the template for guests, with a boot for each visit."""
+    """Return the template as a trial in guests, with a boot for each visit."""
     kernel = recipe_of(options) or kernels.get(ladder.control, "running")
     return msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
 
 
 def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
-    """Let a tier whose kernel would equal the one below share that kernel. Builds nothing.
+    """Make a tier use the kernel of the tier below if its own would be identical. Builds nothing.
 
     Raises if a kernel cannot be built, or if there are too few blocks for the tiers that are certain to run.
     """

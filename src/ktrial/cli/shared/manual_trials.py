@@ -58,7 +58,7 @@ class Past(NamedTuple):
 
 
 def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
-    """Store a new trial, and make its first visit if that arm is already in force."""
+    """Store a new trial, and make its first visit if the arm of that visit is already in force."""
     check_signs(file, app.catalog.kinds)
     app.lock_trials()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
@@ -103,7 +103,7 @@ def next_visit(
 
 
 def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, dry_run: bool) -> Sequence[Event]:
-    """Return the log, completed if ktrial was killed or the machine rebooted during a visit."""
+    """Return the log; complete it if ktrial was killed or the machine rebooted during a visit."""
     log = app.trials.log(stored.trial)
     benchmarks = list(dict.fromkeys(record.benchmark for record in records))
     late = [event for event in untold(log, records, benchmarks) if not isinstance(event, RunEnded) or event.block]
@@ -127,7 +127,7 @@ def _tell(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None,
 
 
 def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None) -> ArmFound:
-    """Return how ktrial knows that the arm is in force; raise Refused if it is not, or for a used boot or build."""
+    """Return how ktrial recognised the arm. Raises Refused if it is not in force, or for a used boot or build."""
     facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
     refuse_used_boot(due, past.records, facts.value("boot.id"))
     refuse_used_build(due, past.log, facts)
@@ -177,7 +177,7 @@ def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool)
 
 
 def _open_by_hand(app: App, name: str | None) -> StoredTrial:
-    """Return the named trial, otherwise the newest manual one with a visit to make, otherwise the newest manual one."""
+    """Return the named trial; without a name the newest manual one, preferably one with a visit left."""
     if name is not None:
         return app.trials.find(name)
     found = [one for one in app.trials.all() if is_by_hand(one.file)]

@@ -30,7 +30,7 @@ _COMPARISON = "comparison.json"
 
 
 def recheck_path(app: App, path: Path) -> RecheckResult:
-    """Compute a bundle, or a folder published with its data, again, and return every difference."""
+    """Recompute a bundle, or a folder published with its data, and return every difference."""
     again = partial(answered_again, app)
     readers = Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
     if not path.is_dir():

@@ -154,7 +154,7 @@ def part_of_question(
     allow_dangerous: bool,
     profile: bool = False,
 ) -> tuple[StoredTrial, CarriedOut]:
-    """Start or continue one of several trials that answer a question; `check` may refuse it."""
+    """Start or continue one of the trials that together answer a question; `check` may refuse it."""
     venue = venue_of(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(venue.ready)
     if stored is not None and (changed := venue.changed(stored)) is not None:
@@ -171,7 +171,7 @@ def _refusal(arm: str, stored: StoredTrial, hint: str) -> Refused:
 
 
 def _in_boots(app: App, file: TrialFile) -> TrialFile:
-    """Return the trial; if the host is an exact guest, with a boot for each visit instead of the host."""
+    """Return the trial; on an exact guest as host, with a boot for each visit, which replaces the host."""
     booted = app.host.in_boots(file) if app.host is not None and file.guest is None else None
     if booted is None:
         return file
@@ -180,7 +180,7 @@ def _in_boots(app: App, file: TrialFile) -> TrialFile:
 
 
 def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListener, *, as_json: bool) -> bool:
-    """Run a trial to its end; return whether it was interrupted. Show it before raising LimitPassed."""
+    """Run a trial to its end; return whether it was interrupted. On LimitPassed, show the trial before raising."""
     try:
         return venue.carry_on(stored, listen).interrupted
     except LimitPassed:

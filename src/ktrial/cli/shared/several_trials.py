@@ -33,7 +33,7 @@ Follow = Callable[[Sequence[BlamePart]], TrialFile | Answer]
 def find_unfinished(
     app: App, question: Question, title: str, follow: Callable[[Question, Sequence[BlamePart]], TrialFile | Answer]
 ) -> tuple[Question, list[BlamePart]]:
-    """Return the newest unanswered question in the store that equals this one, with its trials; otherwise this one."""
+    """Return the newest unanswered stored question that equals this one, with its trials; or else this one."""
     for name, seed, parts in iter_started(app, title):
         same = msgspec.structs.replace(question, name=name, seed=seed)
         course = partial(follow, same)
@@ -55,7 +55,7 @@ def iter_started(app: App, title: str) -> Iterator[tuple[str, int, list[BlamePar
 
 
 def belongs(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
-    """Return whether these are the first trials of this question."""
+    """Return whether the question would have asked for exactly these trials so far."""
     for number, part in enumerate(parts):
         expected = follow(parts[:number])
         if not isinstance(expected, TrialFile) or _question_of(expected) != _question_of(part.file):

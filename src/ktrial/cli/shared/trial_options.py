@@ -84,7 +84,7 @@ def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recipe_of(options: Mapping[str, Any], *needing: str) -> KernelRecipe | None:
-    """Return the recipe of `build_options`, or None without --tree, which `needing` (other options) require too."""
+    """Return the recipe of `build_options`, or None without --tree. The options in `needing` require --tree too."""
     from ktrial.trial.guests.recipe import CONFIG, FRAGMENTS, KernelRecipe
 
     tree, config, common, cc = (options[name] for name in ("tree", "config", "common", "cc"))
@@ -122,7 +122,7 @@ def protocol_file(
 def template_file(
     name: str, own: tuple[str, ...] | None, options: Mapping[str, Any], design: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """Return a protocol with what all these verbs share: the command, the effect to detect, and times."""
+    """Return a protocol with what all these verbs share, such as the command and the effect to detect."""
     import msgspec
 
     from ktrial.trial.protocol.file import DesignFile, TrialFile

@@ -57,7 +57,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
 
 
 def say_next(app: App, stored: StoredTrial, found: Comparison) -> None:
-    """Say what to change in the next trial, if this one shows it."""
+    """Recommend a longer --settle if an effect lasted into the next visit."""
     if any(finding.kind == "carry-over" for finding in _findings(found)):
         longer_s = max(2 * stored.settle_s, 1.0)
         app.say(f"next: an effect lasted into the next visit; run the same trial with --settle {longer_s:g}s")
@@ -96,7 +96,7 @@ def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool
 
 
 def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
-    """Show a trial that screens settings for the one responsible."""
+    """Show a trial that screens settings to find the one responsible."""
     log = app.trials.log(stored.trial)
     found = judgement_of(log)
     if as_json:

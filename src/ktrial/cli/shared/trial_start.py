@@ -45,7 +45,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
 
 
 def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
-    """Raise the errors of a trial that need no measurement; for guests check only what it would measure."""
+    """Raise every error that shows without measuring; for guests check only what the trial would measure."""
     suite, benchmarks = choose(
         app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
     )

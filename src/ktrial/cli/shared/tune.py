@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def tune_question(
     app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[str, TuneQuestion, dict[str, str]]:
-    """Return what to try here, and what cannot be measured."""
+    """Return the title, the question with what to try here, and the reasons why other settings cannot be measured."""
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave out --machine-root")
     goal = _goal(app, name, own, options)
@@ -102,7 +102,7 @@ def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool)
     plan, _ = make_plan(root, app.catalog, words, allow_dangerous=allow_dangerous)
     if plan.refusals:
         first = plan.refusals[0]
-        raise KtrialError(f"cannot apply {first.address}: {first.reason}", hint="nothing was applied")
+        raise KtrialError(f"cannot apply {first.address}: {first.reason}", hint=f"ktrial plan {' '.join(words)}")
     done = apply_plan(root, plan, {"kind": "keep"})
     failed = [step for step in done.steps if step.outcome not in IN_FORCE]
     if done.state != "applied" or failed:

@@ -69,7 +69,7 @@ def short_seconds(text: str, option: str) -> float:
 def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None, *, here: bool = True) -> Path:
     """Return the wanted folder, or a new one named after the time, on a disk that is not watched if possible.
 
-    Without `here` the watch is elsewhere, and no disk of this machine is watched.
+    Without `here` ktrial watches a guest, so any disk of this machine will do.
     """
     if wanted is not None:
         return wanted
@@ -81,7 +81,7 @@ def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None
 def refuse_on_host(
     host: GuestHost | None, frames_from: Path | None, wanted: Mapping[str, float], *, ends: bool
 ) -> None:
-    """Raise BadInput for options that would mix this machine into a guest's recording, or never end there.
+    """Raise BadInput for options that would record this machine instead of the guest, or make the watch endless.
 
     `ends`: the watch ends with a program or after a time.
     """
@@ -101,7 +101,7 @@ def refuse_on_host(
 
 
 def untraced(why: str) -> str:
-    """Return a warning for the start of a watch, when the user can still do something about it."""
+    """Return the warning that tracing failed; it comes at the start, when the user can still do something about it."""
     return clean(f"not tracing events: {why}") + "\n"
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:
-    """Return whether to draw: if wanted, or on a terminal that the started program does not write to."""
+    """Return whether to draw: as `wanted` says, by default unless the started program writes to the same terminal."""
     can = is_live(sys.stderr, os.environ) and not as_json
     return can and (wanted if wanted is not None else not shares_terminal)
 

@@ -35,14 +35,14 @@ _FRAME_BYTES = 3 << 20
 
 
 class Loop(NamedTuple):
-    """ktrial's frame loop and its lines."""
+    """ktrial's running frame loop, and the reader of the lines that it prints."""
 
     program: HeldProgram | GuestProgram
     tail: LineTail | LinesAtEnd
 
 
 class LinesAtEnd:
-    """Frame lines that arrive all at once when the loop ends; each counts as read at its own time."""
+    """Frame lines that arrive all at once when the loop ends; each keeps the time at which the loop printed it."""
 
     def __init__(self) -> None:
         self._lines: list[FrameLine] = []
