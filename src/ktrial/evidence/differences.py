@@ -39,7 +39,7 @@ class UnreadData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`runs` counts all runs, `unread` lists those not re-read. `question_sha256` is null without a comparison."""
+    """The result of a recheck. `unread`: runs not re-read; `question_sha256`: null without a comparison."""
 
     schema: Literal["ktrial.rechecked/1"] = "ktrial.rechecked/1"
     file: str
@@ -58,7 +58,7 @@ def comparison_differences(stored: Comparison, again: Comparison) -> Iterator[Di
 
 
 def same_figures(stored: Comparison, again: Comparison) -> Difference | None:
-    """Return the first number or verdict that differs; names may differ."""
+    """Return the first number or verdict that differs, ignoring names; None if all agree."""
     for where, was, now in _walk(_figures(stored), _figures(again), ""):
         return Difference(kind="comparison", where=where, told=_both(was, now))
     return None
@@ -99,7 +99,7 @@ def _walk(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _below(where: str, name: str) -> str:
-    """Extend a place such as `outcome wakeup.p99, arm bore: effect.low`; entries with a name omit their list's name."""
+    """Extend a place such as `outcome wakeup.p99, arm bore: effect.low`; a named entry replaces its list's name."""
     head, colon, last = where.rpartition(": ")
     if name.startswith("#"):
         return f"{where}{name}"
@@ -109,7 +109,7 @@ def _below(where: str, name: str) -> str:
 
 
 def _by_subject(values: Sequence[Any]) -> dict[str, Any]:
-    """Key list entries by their subject, so that one missing entry does not make all later ones differ."""
+    """Map subjects to list entries, so that one missing entry does not make all later ones differ."""
     counted: Counter[str] = Counter()
     found = {}
     for number, value in enumerate(values, 1):

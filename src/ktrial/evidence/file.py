@@ -179,7 +179,7 @@ class BundleWriter:
 
 
 class UnpackedBundle:
-    """A complete bundle; `damaged` are the members that do not match the manifest."""
+    """A complete bundle; `damaged` names the members that do not match the manifest."""
 
     def __init__(
         self, shown: str, place: Callable[[str], Path], manifest: Manifest, damaged: Iterable[str] = ()

@@ -38,7 +38,7 @@ class BundleMember(msgspec.Struct, frozen=True):
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
-    """One session in the manifest. `replaced` counts the replaced names by kind; null if none were searched for."""
+    """One session in the manifest. `replaced` counts replaced names by kind; null if ktrial did not look for names."""
 
     session: str
     replaced: Mapping[str, int] | None
@@ -53,7 +53,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundledSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`session.json`. `origin` is that in the first store; `states` maps places to digests in `raw/`."""
+    """`session.json`. `origin` is the origin in the first store; `states` maps places to digests in `raw/`."""
 
     session: str
     suite: str

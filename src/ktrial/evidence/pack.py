@@ -37,7 +37,7 @@ class Sink(Protocol):
 
 
 class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
-    """The names to replace, the secret for their placeholders, and the adapters that must still read the rest."""
+    """The names to replace, the secret for their placeholders, and the benchmarks that must still read the output."""
 
     identity: Identity
     salt: bytes
@@ -45,10 +45,10 @@ class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PackedBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a new bundle. `left` are names that look like other words and are replaced in some places only.
+    """The content of a new bundle. `left`: names that look like other words, replaced in some places only.
 
     `spoiled` are runs whose raw output no longer yields their numbers once names are replaced. `replaced` counts the
-    names replaced outside of the sessions, in compared files and in the question of the comparison.
+    names replaced in compared files and in the comparison's question, not in sessions.
     """
 
     sessions: tuple[Packed, ...]
@@ -74,7 +74,7 @@ def make_bundle(
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None = None,
 ) -> PackedBundle:
-    """Write the sessions and the trials that use them to a file; without `scrubbing` all names stay in."""
+    """Write a bundle of the sessions and their trials to a file; without `scrubbing` it keeps all names."""
     made = pack(sessions, results, writer, scrubbing, trials)
     writer.write(path, made.sessions)
     return made
@@ -87,7 +87,7 @@ def pack(
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None = None,
 ) -> PackedBundle:
-    """Add the sessions and the trials that use them to a bundle that the caller writes later."""
+    """Add the sessions and their trials to a bundle that the caller writes later."""
     packed, left, spoiled, names = [], set(), [], []
     for session in sorted(sessions, key=lambda one: one.session):
         if session.runs.get("running"):
@@ -108,9 +108,9 @@ def pack(
 def bring_back(
     bundle: Bundle, results: Results, scrubbing: Scrubbing | None, trials: TrialKeeper | None = None
 ) -> BroughtIn:
-    """Import the sessions and trials of a bundle. Refuses all if the store has one of them with other content.
+    """Import the sessions and trials of a bundle. If the store has one of them with other content, import nothing.
 
-    `scrubbing` is what a bundle made here would use: it lets a scrubbed session be recognised as one of this store.
+    `scrubbing` is what a bundle made here would use; with it ktrial recognises its own sessions after scrubbing.
     """
     there = {one.session: one for one in results.sessions()}
     imported, skipped = [], []
@@ -179,7 +179,7 @@ class _Packing:
 
     @property
     def left(self) -> set[str]:
-        """Names that look like other words and may remain."""
+        """Names that look like other words, some of which ktrial did not replace."""
         return self._scrubber.left if self._scrubber is not None else set()
 
     def put(self, sink: Sink) -> None:
@@ -228,7 +228,7 @@ class _Packing:
         return scrubber
 
     def _closed(self, digest: str, error: BadInput) -> Refused:
-        """Return the error for raw output that cannot be decoded, so nobody knows whose names it contains."""
+        """Return the error for raw output that ktrial cannot decode, and which may therefore contain names."""
         places = (f"run {run.number}, {name}" for run in self._runs() for name in run.raw if run.raw[name] == digest)
         where = next(places, "")
         return Refused(
@@ -237,7 +237,7 @@ class _Packing:
         )
 
     def _names(self) -> set[str]:
-        """Return names of results and words of the facts, which are never taken for names of people or hosts."""
+        """Return names of results and words of facts, which are never names of people or hosts."""
         names = {self._session.suite}
         for run in self._runs():
             names |= {run.benchmark, str((run.document or {}).get("tool")), *(one.outcome for one in run.measurements)}
@@ -277,13 +277,13 @@ class _Packing:
         )
 
     def _guarded(self, run: StoredRun) -> bool:
-        """Return whether the numbers of the run must still follow from its scrubbed raw output."""
+        """Return whether the scrubbed raw output must still yield the run's numbers."""
         if self._scrubbing is None or run.state != "ok":
             return False
         return reparse_run(run, {}, self._scrubbing.benchmarks).unread is None
 
     def _changes_numbers(self, run: StoredRun, clean: Any, raw: Mapping[str, bytes], *, places_only: bool) -> bool:
-        """Return whether the run's raw output yields other numbers once names are replaced."""
+        """Return whether replacing names makes the run's raw output yield other numbers."""
         assert self._scrubbing is not None, "only scrubbed sessions are guarded"
         assert self._scrubber is not None, "scrubbing creates a scrubber"
         counted = Counter(self._scrubber.replaced)
@@ -334,7 +334,7 @@ class _Digests:
 def _same(
     session: StoredSession, bundle: Bundle, results: Results, scrubbing: Scrubbing | None, trials: TrialKeeper | None
 ) -> _Packing | None:
-    """Return the store's session, unchanged or scrubbed, if it equals the bundle's; otherwise None."""
+    """Return the store's session, as it is or scrubbed, if it equals the bundle's; otherwise None."""
     rest = () if trials is None else trials.of_session(session.session)
     folder = folder_of(session.session)
     wanted = {name: one.sha256 for name, one in bundle.manifest.members.items() if name.startswith(f"{folder}/")}

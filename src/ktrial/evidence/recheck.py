@@ -26,7 +26,7 @@ from ktrial.tuning.catalog.model import Catalog
 
 
 class Readers(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is needed to re-read raw output and imported files and to recompute a comparison."""
+    """Everything that ktrial needs to re-read raw output and imported files, and to recompute a comparison."""
 
     benchmarks: Mapping[str, Benchmark]
     importers: Mapping[str, Importer]
@@ -112,7 +112,7 @@ def _trial(
 
 
 def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
-    """Yield the members that do not match their digest, named by the runs that they belong to."""
+    """Yield the members that do not match their digest, with the runs that they belong to."""
     for member in sorted(bundle.damaged):
         digest = member.removeprefix("raw/")
         places = [
@@ -193,7 +193,7 @@ def _imported(
 
 
 def _foreign_changes(run: StoredRun, now: ForeignRun | None, *, whole: bool) -> Iterator[str]:
-    """Yield how a run differs from the file; `whole` includes attributes, in which names may have been replaced."""
+    """Yield how a run differs from the file; `whole` also compares attributes, where names may have been replaced."""
     if now is None:
         yield "the file does not contain this run"
         return

@@ -98,9 +98,9 @@ def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Differe
 
 
 def _left_out(kept: KeptTrial, records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
-    """Yield good runs of valid blocks that the log omits although it continues after them or has ended.
+    """Yield the good runs of valid blocks that the log omits, although the log has ended or has later runs.
 
-    The last runs of a killed trial may be missing from the log: `resume` picks them up.
+    The log of a killed trial may lack its last runs, which `resume` adds.
     """
     told = {one.run for visit in visits_of(kept.log, records).values() for one in visit.values()}
     is_over = isinstance(kept.log[-1], TrialEnd)
@@ -116,7 +116,7 @@ def _left_out(kept: KeptTrial, records: Sequence[RunRecord]) -> Iterator[tuple[i
 
 
 def _whole_visits(kept: KeptTrial, records: Sequence[RunRecord]) -> set[int]:
-    """Return the runs of visits in which every benchmark ran; other visits were interrupted and repeated."""
+    """Return the runs of complete visits, in which every benchmark ran; a trial repeats interrupted visits."""
     visits = visits_of(kept.log, records).values()
     benchmarks = max((set(visit) for visit in visits), key=len, default=set())
     found: set[int] = set()

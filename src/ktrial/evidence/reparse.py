@@ -60,7 +60,7 @@ def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[st
 def read_again(
     run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark]
 ) -> tuple[ParsedRun, tuple[KeptMeasurement, ...], str | None]:
-    """Return what the current adapter reads: everything, the measurements with units, and why there are none."""
+    """Return what the current adapter reads, its measurements with units, and the reason if there are none."""
     document = run.document or {}
     output = _output(document, raw)
     try:
@@ -126,7 +126,7 @@ def _output(document: Mapping[str, Any], raw: Mapping[str, bytes]) -> RawOutput:
 
 
 def _frames(output: RawOutput, below_fps: float | None) -> tuple[ParsedRun, Mapping[str, Any]]:
-    """Return the capture with the most frames; the original run chose it the same way."""
+    """Return the capture with the most frames, as the original run did."""
     reports, errors = [], []
     for name, data in output.files.items():
         try:
@@ -170,7 +170,7 @@ def _differing(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 
 def _spoiled(document: Mapping[str, Any]) -> bool:
-    """Return whether the run failed because of something around it, although its output was good."""
+    """Return whether the run failed although its output was good, because of its preparation or surroundings."""
     unprepared = any(not one["ok"] for one in document.get("prepared") or ())
     return unprepared or document["failure"].startswith(_AROUND_IT)
 

@@ -67,7 +67,7 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
 
 
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
-    """Return the trials that the store lacks. Raises Refused if it has another version, also in `packed`."""
+    """Return the trials that the store lacks. Raises Refused for a version that neither the store nor `packed` has."""
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []
     for kept in trials_in(bundle):
@@ -83,7 +83,7 @@ def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial])
 
 
 def _weight(kept: KeptTrial) -> tuple[bytes, bytes]:
-    """Return what must agree in equal trials. Noise profiles are not imported, so they do not count."""
+    """Return what equal trials have in common: everything except noise profiles, which ktrial does not import."""
     return msgspec.json.encode(kept.stored, order="sorted"), encode(kept.log)
 
 

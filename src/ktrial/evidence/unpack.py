@@ -43,7 +43,7 @@ class Bundle(Protocol):
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Members that do not match their digest, if the reader accepts them."""
+        """Names of members that do not match their digest; empty if the reader rejects such bundles."""
 
 
 def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
@@ -125,13 +125,12 @@ class _Raw(Mapping[str, bytes]):
 
 
 def imported_session(session: BundledSession) -> StoredSession:
-    """Return a session as the store that imports it keeps it."""
     came = {"origin": session.origin, "replaced": session.replaced}
     return msgspec.structs.replace(first(session), origin=CAME, document={**session.document, CAME: came})
 
 
 def first(session: BundledSession) -> StoredSession:
-    """Return a session as the store in which it was measured had it."""
+    """Return the session as the store that measured it had it."""
     return StoredSession(
         session=session.session,
         suite=session.suite,

@@ -26,7 +26,7 @@ Again = Callable[[Comparison, ReadResults, Callable[[str], bytes]], Comparison]
 
 
 class CarriedComparison(NamedTuple):
-    """A packed comparison, and how many names of each kind were replaced in it and in its files."""
+    """A packed comparison; `replaced` counts by kind the names replaced in it and in its files."""
 
     comparison: Comparison
     replaced: Mapping[str, int]
@@ -101,7 +101,7 @@ def _scrubber(scrubbing: Scrubbing, published: Comparison, datas: Sequence[bytes
 
 
 def _clean(question: AskedComparison, scrubber: Scrubber, digests: dict[str, str]) -> AskedComparison:
-    """Return the question without names and with the digests of the packed files."""
+    """Return the question with scrubbed names and with the digests of the packed files."""
     told = msgspec.to_builtins(question)
     told["excluded"] = {}
     for source in told["sources"]:
