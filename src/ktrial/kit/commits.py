@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bisection: find the first bad commit in a history that may contain merges. Pure.
 
-A commit is bad if the first bad commit is itself or one of its ancestors.
+A commit is bad if it is the first bad commit or has that commit as an ancestor.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Search:
-    """Bisects `commits`: the bad commit and its ancestors, without those of the good commit; parents come first."""
+    """Bisects `commits`, parents first: the bad commit and its ancestors, except the good commit and its ancestors."""
 
     def __init__(self, commits: Sequence[Commit]) -> None:
         if not commits:
@@ -49,7 +49,7 @@ class Search:
         self._skipped = 0
 
     def _all_ancestors(self) -> list[int]:
-        """Return for each commit one bit for itself and each of its ancestors."""
+        """Return for each commit a bit set of itself and all its ancestors."""
         ancestors: list[int] = []
         for place, commit in enumerate(self._commits):
             bits = 1 << place

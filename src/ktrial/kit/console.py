@@ -21,7 +21,7 @@ def is_live(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 class LiveLines:
-    """Redraws lines through `write`; `size` returns the terminal's current columns and rows."""
+    """Redraws lines in place with `write`; `size` returns the terminal's current columns and rows."""
 
     def __init__(self, write: Callable[[str], None], size: Callable[[], os.terminal_size]) -> None:
         self._write = write
@@ -41,7 +41,7 @@ class LiveLines:
 
     @property
     def columns(self) -> int:
-        """The longest line allowed: the last column stays free because some terminals wrap after it."""
+        """The longest line allowed. The last column stays free, because some terminals wrap the line there."""
         return self._size().columns - 1
 
     def _back(self) -> str:

@@ -78,7 +78,7 @@ class GuardTripped(KtrialError):
 
 
 class LimitPassed(GuardTripped):
-    """The machine is in a state in which a trial must not continue."""
+    """A limit that ends a trial at once: the machine is too hot, or has too little memory."""
 
 
 class Refused(KtrialError):

@@ -18,7 +18,7 @@ CONFOUNDED = frozenset(
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A doubt: `kind` is a stable word for programs, `sentence` is for people, `values` holds the figures by arm.
 
-    The level `refuse` makes a comparison `not comparable`, `suspect` casts doubt on it, `note` is good to know.
+    The level `refuse` makes a comparison `not comparable`, `suspect` casts doubt on it, `note` only informs.
     """
 
     kind: str

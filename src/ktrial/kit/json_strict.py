@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class NotStrictJson(ValueError):
-    """The text that was found (`item`), what was expected instead (`wanted`), and the line if known."""
+    """The JSON is invalid: `item` is the text there, `wanted` what was expected, `line` where, if known."""
 
     def __init__(self, line: int | None, item: str, wanted: str) -> None:
         super().__init__(f"{item!r} is not {wanted}")
@@ -76,7 +76,7 @@ def _check_characters(text: str) -> None:
 
 
 def fault(text: str) -> str | None:
-    """Describe where a text that begins like JSON breaks; None if it is complete or not meant as JSON."""
+    """Describe where JSON text breaks off or is invalid; None if it is complete, or not meant as JSON."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:

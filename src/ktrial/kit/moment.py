@@ -21,7 +21,7 @@ _FIRST_S, _LAST_S = 978_307_200, 4_102_444_800
 
 
 def moment_of(texts: Mapping[str, str]) -> tuple[str, float] | None:
-    """Return the clock and its milliseconds from texts by lower-case name; None if none of them holds a time."""
+    """Return the clock of a run and its milliseconds; None if no text holds a time. `texts` has lower-case names."""
     for name in NAMES:
         text = texts.get(name, "").strip()
         if name == "date" and _CLOCK.fullmatch(beside := texts.get("time", "").strip()):

@@ -29,19 +29,18 @@ def quantile_of(name: str) -> float | None:
 
 
 def margin_of_tail(quantile: float | None) -> float:
-    """Return the default margin of an outcome."""
+    """Return the default margin of an outcome; tails have wider ones."""
     if quantile is None or quantile < 0.95:
         return MARGIN
     return _TAIL_MARGIN if quantile < 0.99 else _FAR_TAIL_MARGIN
 
 
 def events_needed(quantile: float) -> int:
-    """Return how many events a run needs for this percentile."""
     return math.ceil(EVENTS_BEYOND / (1 - quantile) - 1e-6)
 
 
 def typical_events(arms: Iterable[Sequence[int]]) -> int | None:
-    """Return the events of the median run of the arm that has the fewest; None if no arm has counts."""
+    """Return the events in the median run of the arm that has the fewest events; None if no arm has counts."""
     return min((int(statistics.median(counts)) for counts in arms if counts), default=None)
 
 
@@ -56,7 +55,7 @@ def longer(events: int, quantile: float) -> str:
 
 
 def events_of(details: Mapping[str, Any], outcomes: Iterable[str]) -> dict[str, int]:
-    """Return the number of events behind each outcome of a run, from a histogram, samples or a total in its details.
+    """Return the number of events behind each outcome, from a run's `details`: a histogram, samples or a total.
 
     A count with a name of its own (`read`, `wakeup`) applies to the outcomes that begin with that name.
     """
@@ -71,7 +70,7 @@ def events_of(details: Mapping[str, Any], outcomes: Iterable[str]) -> dict[str, 
 
 
 def _totals(details: Mapping[str, Any]) -> dict[str, int]:
-    """Return counts by their names; those of the whole run are under ""."""
+    """Return counts by name; the count of the whole run has the name ""."""
     whole = next((details[name] for name in _TOTALS if isinstance(details.get(name), int)), None)
     totals: dict[str, int] = {} if whole is None else {"": whole}
     for source in (details.get("histogram_ns"), details.get("samples")):
@@ -87,7 +86,7 @@ def _totals(details: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _of_table(table: Mapping[str, Any]) -> dict[str, int]:
-    """Sum counts over their bins, or return them by name; a single named histogram also counts for the whole run."""
+    """Return counts by name, summed over histogram bins. A single histogram also counts for the whole run."""
     parts = {label: sum(bins.values()) for label, bins in table.items() if isinstance(bins, Mapping)}
     if parts:
         return {**parts, **({"": sum(parts.values())} if len(parts) == 1 else {})}

@@ -22,7 +22,7 @@ _WORDS: Mapping[type, str] = {str: "text", int: "a number", bool: "True or False
 
 
 class Contract(NamedTuple):
-    """The names that a kind of module must have (`has`), may have, and of which it needs at least one (`one_of`)."""
+    """What a kind of module must define (`has`), may define (`may`), and needs at least one of (`one_of`)."""
 
     kind: str
     has: Mapping[str, RunRequest] = {}
@@ -81,7 +81,7 @@ Result = TypeVar("Result")
 
 
 def guarded(function: Callable[..., Result], what: str) -> Callable[..., Result]:
-    """Wrap a function of another package so that its exceptions become errors that name it."""
+    """Wrap a function of another package: its exceptions become errors that name `what`."""
 
     def called(*arguments: object) -> Result:
         try:
@@ -116,7 +116,7 @@ def of_others(contract: Contract, warn: Callable[[str], None]) -> Iterator[tuple
 
 
 def _are_there() -> bool:
-    """Return whether any package registers a plug-in; importlib.metadata takes longer to load than a short command."""
+    """Return whether any package registers a plug-in, without importlib.metadata, which is slow to load."""
     try:
         return any(
             b"[ktrial." in entry.read_bytes()

@@ -98,8 +98,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class Scrubber:
     """Replaces identifying names in the results of one session.
 
-    Pass everything that the session holds to `learn` first: a name that its context marks in one place is then replaced
-    everywhere. `left` holds the names that are too ambiguous to be replaced everywhere.
+    First pass everything that the session holds to `learn`: it replaces a name everywhere that the context marks in one
+    place. `left` holds the names that are too ambiguous to be replaced everywhere.
     """
 
     def __init__(self, identity: Identity, salt: bytes, names_of_results: Iterable[str] = ()) -> None:
@@ -200,7 +200,7 @@ class Scrubber:
             self.left.add(found)
 
     def _spare(self, word: str) -> None:
-        """Never replace a word of the format, even if a host has that name."""
+        """Never replace this word of the format, even if a host has the same name."""
         self._results.add(word)
         if self._known.pop(word, None) is not None:
             self.left.add(word)

@@ -11,7 +11,7 @@ from ktrial.kit.plain_text import plain
 
 
 class PlainStream:
-    """A stream that escapes text. Raw bytes go to its `buffer`, codes that move the cursor to `bare`."""
+    """A stream that escapes text. For raw bytes use its `buffer`, for codes that move the cursor its `bare`."""
 
     def __init__(self, stream: TextIO) -> None:
         self.bare = stream

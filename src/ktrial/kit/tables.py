@@ -63,7 +63,7 @@ def _longest(headers: Sequence[str], cells: Sequence[Sequence[str]], breaks: Seq
 
 
 def _fit(natural: list[int], floors: Sequence[list[int]], room: int) -> list[int]:
-    """Return widths that fit into `room`: the widest shrink first, down to the first floor, then to the next."""
+    """Return widths that fit into `room`: shrink the widest columns, down to the first floors, then to the next."""
     widths = list(natural)
     for floor in floors:
         while sum(widths) > room:
@@ -94,7 +94,7 @@ def paragraph(text: str, *, width: int, indent: str = "") -> str:
 
 
 def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> str:
-    """Return `label       text` with later lines aligned to the text; a word too long for that goes below the label."""
+    """Return `label  text`, with later lines aligned to the text; if a word is too long, the text goes below."""
     label = clean(label)
     if max(map(len, text.split()), default=0) > min(width, 100) - label_columns:
         return f"{label}\n{paragraph(text, width=width, indent='  ')}"

@@ -31,7 +31,7 @@ def parse(text: str, file: str, shape: type[T], hint: str) -> T:
             f"TOML: {match['what']}", file=file, line=int(match["line"]), column=int(match["column"]), hint=hint
         ) from None
     except RecursionError:
-        raise BadInput("TOML: it is nested too deeply", file=file, hint=hint) from None
+        raise BadInput("TOML: nested too deeply", file=file, hint=hint) from None
     try:
         return msgspec.convert(tree, shape)
     except msgspec.ValidationError as error:
@@ -87,6 +87,6 @@ def locate(text: str, where: str, message: str) -> tuple[int, int]:
 
 
 def _header(lines: list[str], start: int, header: str, which: int) -> int:
-    """Return the line of a table's header number `which`, counted from line `start`; `start` if there is none."""
+    """Return the line of the table header with index `which` from line `start` on; `start` if there is none."""
     headers = [number for number in range(start, len(lines)) if lines[number].strip().startswith(header)]
     return headers[which] if which < len(headers) else start

@@ -162,7 +162,7 @@ def test_what_cannot_be_looked_into_is_packed_only_with_all_names(store: Store, 
     store.begin(a_session())
     store.save(a_run(1), {"stdout": b"", "file": gzip.compress(b"hermes" * 1000)[:-9]})
     with pytest.raises(
-        Refused, match="run 1, file may contain names: it is packed with gzip and its end is missing"
+        Refused, match="run 1, file may contain names: cannot unpack gzip data: its end is missing"
     ) as no:
         packed(store, tmp_path)
     assert "--keep-identity" in (no.value.hint or "")

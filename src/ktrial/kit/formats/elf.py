@@ -68,7 +68,7 @@ class Elf:
         shape = "IIQQQQ" if self._wide else "IIIIII"
         heads = [self._words(shape, offset + index * size) for index in range(count)]
         if names_at >= count:
-            raise BadInput(f"its table of section names is section {names_at} of {count}", file=self._name)
+            raise BadInput(f"invalid ELF file: section {names_at} with the section names is missing", file=self._name)
         start = heads[names_at][4]
         for head in heads:
             begin = min(start + head[0], len(self._data))

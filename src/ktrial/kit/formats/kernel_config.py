@@ -17,7 +17,7 @@ _ASSIGNED = re.compile(r"CONFIG_(\w+)=(.+)", re.ASCII)
 
 
 class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration: `version` is that of the kernel sources, `symbols` the number of symbols with a value."""
+    """A configuration; `version` is the version of the kernel sources, `symbols` counts the symbols with a value."""
 
     architecture: str
     version: str
@@ -26,7 +26,7 @@ class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
-    """Read a configuration. Heading and compiler must appear exactly once (Linux 4.18 and later write both)."""
+    """Read a configuration. It must have one heading and one compiler, as Linux 4.18 and later write them."""
     head: tuple[str, str] | None = None
     compiler: str | None = None
     symbols = 0

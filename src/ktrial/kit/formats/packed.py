@@ -85,7 +85,7 @@ def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only:
         parts.append(part)
         size += len(part)
         if size > LIMIT_BYTES:
-            raise BadInput(f"it is packed with {name} and holds more than {LIMIT_BYTES} bytes")
+            raise BadInput(f"cannot unpack {name} data: it holds more than {LIMIT_BYTES} bytes")
     return b"".join(parts)
 
 
@@ -98,7 +98,7 @@ def _streams(
         one = machine()
         while not one.eof:
             if not rest:
-                raise BadInput(f"it is packed with {name} and its end is missing")
+                raise BadInput(f"cannot unpack {name} data: its end is missing")
             try:
                 yield one.decompress(rest)
             except _errors() as error:

@@ -48,7 +48,7 @@ def delimiter_of(header: str) -> str | None:
 
 
 def is_of_blanks(lines: Sequence[str]) -> bool:
-    """Return whether only blanks separate the cells, and the first row has the header's length and a number."""
+    """Return whether blanks alone separate cells, and the first row has numbers and as many cells as the header."""
     first_two = list(islice((line for line in _of_blanks(lines) if line), 2))
     if len(first_two) < 2 or delimiter_of(first_two[0]) is not None or "|" in first_two[0]:
         return False
@@ -102,7 +102,7 @@ def _unique_names(cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_blanks(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines with comments and ruling lines emptied, and without the `#` before a header."""
+    """Yield the lines, with comments and ruling lines as empty ones, and a header without its `#`."""
     plain = next((at for at, line in enumerate(lines) if line.strip() and not _is_beside(line)), len(lines))
     marked = next((at for at in reversed(range(plain)) if lines[at].lstrip().startswith(_COMMENT)), None)
     if marked is not None and plain < len(lines):

@@ -27,7 +27,7 @@ class Hunk(msgspec.Struct, frozen=True):
 
 
 class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes that a patch makes to one file, which becomes a symbolic link if `link` is true.
+    """The changes that a patch makes to one file. `link`: the patch makes it a symbolic link.
 
     `names` are all names of the file as the patch writes them. `mentioned` are names without a prefix, from lines such
     as `rename from`.
@@ -44,7 +44,7 @@ class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Open:
-    """The part of the current file, while it is read."""
+    """Collects the changes of one file while the patch is being read."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
