@@ -33,7 +33,7 @@ def confounders(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
 
 
 def load_now(machine: Machine) -> tuple[Confounder, ...]:
-    """Return what takes CPU time, memory or I/O away from a measurement that is about to start."""
+    """Return the load and pressure that would disturb a measurement started now."""
     return tuple(_load(machine.facts(("cpu.threads",)), machine.read(CONFOUNDER_FILES)))
 
 
@@ -83,7 +83,7 @@ def _clock(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
 
 
 def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
-    """Yield the CPU time that the hypervisor gave to other guests since boot, and being a guest."""
+    """Yield the CPU time that went to other guests, and the fact that this machine is a guest."""
     text = _text(readings, "/proc/stat")
     found = re.match(r"cpu\s+(.*)", text) if text else None
     ticks = [int(word) for word in found[1].split() if word.isdigit()] if found else []

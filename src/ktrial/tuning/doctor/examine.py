@@ -34,7 +34,7 @@ PARANOID_BLOCKS_USERS = 2
 
 
 class _LimitLook(msgspec.Struct, frozen=True):
-    """Everything that a limit is derived from."""
+    """Everything from which ktrial derives limits."""
 
     facts: FactBook
     readings: Mapping[str, Reading | None]
@@ -49,7 +49,7 @@ class _LimitLook(msgspec.Struct, frozen=True):
 def limits(
     facts: FactBook, readings: Mapping[str, Reading | None], listed: Mapping[str, tuple[str, ...]], *, is_root: bool
 ) -> Iterator[Limit]:
-    """Yield all limits; unknown values yield none."""
+    """Yield what ktrial cannot measure or tune here; unknown values yield nothing."""
     look = _LimitLook(facts, readings, listed, is_root)
     for each in (_read_only, _root, _debugfs, _counters, _frequency, _energy, _pressure):
         yield from each(look)
@@ -185,7 +185,7 @@ def _is_set_by_somebody(origin: Origin) -> bool:
 
 
 def _of_software_disk(origin: Origin) -> bool:
-    """Return whether it is the queue of a loop, RAM or optical device, which nobody tunes."""
+    """Return whether the knob belongs to the queue of a loop, RAM or optical device, which nobody tunes."""
     label = origin.address.partition("@")[2]
     return origin.knob.startswith("queue:") and label.rstrip("0123456789") in _SOFTWARE_DISKS
 

@@ -150,7 +150,7 @@ _RECIPES: dict[str, Callable[..., Answer]] = {
 
 
 def _min_free_kilobytes(facts: FactBook) -> int | None:
-    """Compute it as mm/page_alloc.c and mm/khugepaged.c (6.12): 4·sqrt(lowmem kB), clamped; more while THP is on."""
+    """Compute like mm/page_alloc.c and mm/khugepaged.c (6.12): 4·sqrt(lowmem kB), clamped; more while THP is on."""
     zones = [zone for zone in facts.records("memory.zones") if int(zone.get("managed_pages") or 0) > 0]
     page_bytes = facts.value("memory.page_bytes")
     if not zones or not isinstance(page_bytes, int):
@@ -166,7 +166,7 @@ def _min_free_kilobytes(facts: FactBook) -> int | None:
 
 
 def _queue_scheduler(facts: FactBook) -> str | None:
-    """Choose as block/elevator.c (6.12): none for several hardware queues and for loop devices."""
+    """Choose like block/elevator.c (6.12): none for several hardware queues and for loop devices."""
     if str(facts.value("device.name") or "").startswith("loop"):
         return "none"
     queues = facts.value("device.hardware_queues")
@@ -179,7 +179,7 @@ def _writeback_throttle_us(facts: FactBook) -> int | None:
 
 
 def _scaled_ns(base_ns: int) -> Callable[[FactBook], int | None]:
-    """Scale as kernel/sched/fair.c: base · (1 + log2(min(CPUs, 8)))."""
+    """Return a rule that scales like kernel/sched/fair.c: base · (1 + log2(min(CPUs, 8)))."""
 
     def rule(facts: FactBook) -> int | None:
         threads = facts.value("cpu.threads")
@@ -196,7 +196,7 @@ def _hard_watchdog(facts: FactBook) -> bool | None:
 
 
 def _by_release(before: int, since: tuple[int, int], after: int) -> Callable[[FactBook], int | None]:
-    """Return a rule for a default that a mainline release changed."""
+    """Return a rule for a default that mainline changed in release `since`."""
 
     def rule(facts: FactBook) -> int | None:
         match = re.match(r"(\d+)\.(\d+)", str(facts.value("kernel.release") or ""))

@@ -38,7 +38,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(machine: Machine, knob: Knob, kinds: Mapping[str, FactKind], selector: str | None = None) -> Explanation:
-    """Look up a knob, or the instances that `selector` matches; without files the catalog alone explains it."""
+    """Look up a knob, or the instances that `selector` matches. A knob without files has only its catalog entry."""
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders and selector is not None else None
     asked = [name for rule in knob.inert for name in facts_of(rule.when)]
     facts = machine.facts((*_FACTS, *asked, *([source] if source else ())))

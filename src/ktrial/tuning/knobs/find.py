@@ -27,7 +27,7 @@ def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
 
 
 def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
-    """Return why a knob is missing on this machine. One that the kernel has dropped is missing, whoever may look."""
+    """Return why a knob is missing here. If the kernel has dropped it, that is the reason, even for non-root users."""
     if knob.gone and (state.blocked is None or not _may_be_in(knob, str(facts.value("kernel.release") or ""))):
         return f"not on this kernel: {knob.gone}"
     if state.blocked is not None:
@@ -52,7 +52,7 @@ def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
 def meant_instances(
     knob: Knob, selector: str, instances: Iterable[InstanceState], facts: FactBook
 ) -> list[InstanceState]:
-    """Return the instances that a selector matches. Raises BadInput if no record has one of its fields."""
+    """Return the instances that a selector matches. Raises BadInput if their facts lack a field that it names."""
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
     if selector.startswith("["):
         _check_fields(knob, selector, facts.records(source) if source else ())

@@ -90,7 +90,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Inert(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Facts under which a knob has no effect, unless the same plan sets one of `unless`."""
+    """Facts under which a knob has no effect, unless the plan also sets one of the knobs in `unless`."""
 
     when: Any
     why: str
@@ -209,7 +209,7 @@ def clear_each_other(left: Knob, right: Knob) -> bool:
 
 
 def place_pattern(place: str, group: str | None = None) -> str:
-    """Return a pattern for the agent's `list`: placeholders become `*`, and that of a control group becomes `group`."""
+    """Return a pattern for the agent's `list`: a placeholder becomes `*`, one for a control group becomes `group`."""
     return re.sub(_PLACEHOLDER, lambda found: group if group and found[1] == _NESTED else "*", place)
 
 
@@ -219,7 +219,7 @@ def path_pattern(place: str) -> str:
 
 
 def instance_of(place: str, path: str) -> str | None:
-    """Return the instance of `place` that `path` is a file of: "" without instances, None if it is no such file."""
+    """Return the label of the instance with this file: "" for a knob without instances, None for another file."""
     names: list[str] = []
     parts: list[str] = []
     position = 0

@@ -38,7 +38,7 @@ class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def lacking(self) -> str | None:
-        """What the tier needs beyond the running kernel."""
+        """The boot or build that the tier needs; None if the running kernel suffices."""
         if self.build is not None:
             return f"needs a build: {self.build}"
         return f"needs a boot with {' '.join(self.boot)}" if self.boot else None

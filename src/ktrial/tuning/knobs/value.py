@@ -55,7 +55,7 @@ def active_text(knob: Knob, shown: str) -> str:
 
 
 def offered(shown: str) -> tuple[str, ...]:
-    """Return the words that a bracketed choice offers; empty without brackets."""
+    """Return the words that the kernel offers, such as `[none] mq-deadline`; empty if none is in brackets."""
     return tuple(word.strip("[]()") for word in shown.split()) if re.search(_BRACKETED, shown) else ()
 
 

@@ -30,7 +30,7 @@ _MOST_INCLUDES = 20
 
 
 class ConfiguredValue(msgspec.Struct, frozen=True, kw_only=True):
-    """The value that one source sets for a target, and the values of that source that it overrode, oldest first."""
+    """The value that one source sets for a target; `overrode` are earlier values of the same source, oldest first."""
 
     source: Source
     assignment: Assignment
@@ -39,9 +39,9 @@ class ConfiguredValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
-    """All claims of a machine.
+    """What all sources on a machine say about knobs.
 
-    `untold` says in sentences what could not be examined. `unsettled` are transactions in ktrial's own journals that
+    `untold` are sentences on what ktrial could not examine. `unsettled` are transactions in ktrial's own journals that
     need a decision.
     """
 
@@ -76,7 +76,7 @@ class _Files:
         return None if reading is None else reading.data
 
     def below(self, folder: str, suffix: str) -> list[tuple[str, bytes]]:
-        """Return the files of `folder` in all places, sorted by name; of equal names only the preferred one."""
+        """Return the files of `folder` in all places by name; the first place (/etc, /run, …) with a name counts."""
         chosen: dict[str, tuple[str, bytes]] = {}
         for place in _PLACES:
             for path in sorted(self.readings):
@@ -257,7 +257,7 @@ def _all(
     unread: list[Unread],
     telling: bytes,
 ) -> list[Assignment]:
-    """Return the assignments in those files of a folder that contain the bytes `telling`."""
+    """Return the assignments in a folder's files, skipping files without the bytes `telling`."""
     found: list[Assignment] = []
     for path, data in files.below(folder, suffix):
         if telling in data:
@@ -266,7 +266,7 @@ def _all(
 
 
 def _last_of_each(source: Source, assignments: Iterable[Assignment]) -> list[ConfiguredValue]:
-    """Return one claim per target: the last one, with the earlier ones."""
+    """Return one claim for each target: its last assignment, and those that it overrode."""
     by_target: dict[tuple[str, str, str | None], list[Assignment]] = {}
     for item in assignments:
         by_target.setdefault((item.kind, item.name, item.instance), []).append(item)

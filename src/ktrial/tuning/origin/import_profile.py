@@ -124,7 +124,7 @@ def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | UnknownS
 
 
 def _value(item: Assignment, target: MeantTarget) -> Any:
-    """Return the value in the catalog's types, or an UnknownSetting with the catalog's objection."""
+    """Return the value in the catalog's types, or an UnknownSetting if the catalog rejects it."""
     knob = target.knob
     if item.alternatives:
         return {"compute": "first-offered", "of": list(item.alternatives)}
@@ -155,7 +155,7 @@ def _typed(knob: Knob, text: str) -> Any:
 
 
 def _why(item: Assignment) -> str:
-    """Return the place of the setting, and the conditions under which it acted there."""
+    """Return the place of the setting in the imported file, and the conditions under which it applied there."""
     parts = [f"{_show_file(item.file)}:{item.line_number}"]
     conditions = [text for text in item.conditions if not _EXPRESSED.match(text)]
     if conditions:
@@ -183,7 +183,7 @@ def _add(settings: dict[str, tuple[Setting, Assignment]], setting: Setting, item
 
 
 def _pair_notes(settings: dict[str, tuple[Setting, Assignment]], catalog: Catalog) -> Iterator[str]:
-    """Yield a note for each pair of which the kernel clears one when the other is written."""
+    """Yield a note for each pair of settings of which the kernel allows only one."""
     values = {setting.knob: setting.value for setting, _ in settings.values()}
     for name, value in values.items():
         knob = catalog.knobs.get(name)
@@ -305,7 +305,7 @@ def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | N
 
 
 def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTarget | None:
-    """Find a knob by the file that is written. If knobs share a file (scheduler features), the value decides."""
+    """Find the knob with this file. If knobs share the file (scheduler features), the value decides."""
     for pattern, spelling in _ALIASES:
         path = pattern.sub(spelling, path)
     for knob in knobs.values():
@@ -321,7 +321,7 @@ def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTa
 
 
 def _selector(place: str, path: str) -> str | None:
-    """Return the instances that a path (with globs) means: "" for all or none, None if it is another file."""
+    """Return the selector of the instances with this path (globs allowed): "" for all or none, None if no match."""
     names = _PLACEHOLDER.findall(place)
     taken = _PLACEHOLDER.split(place)
     shapes = [f"({PLACEHOLDERS[part][0]}|[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(taken)]

@@ -65,7 +65,7 @@ _CHOICE = {
 
 
 def built_value(knob: str, configuration: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return (symbol, value) that the kernel's configuration gives the knob, or None."""
+    """Return the symbol in the kernel's configuration that sets the knob, and the value, or None."""
     symbol = _SAME.get(knob)
     if symbol is not None:
         value = configuration.get(symbol)
@@ -131,7 +131,7 @@ def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
 
 
 def _as_taken(knob: Knob, value: str | None) -> str | None:
-    """Return the value as the kernel accepts it, or None if the catalog says that it does not."""
+    """Return the text that the kernel takes for the value, or None if the catalog does not allow the value."""
     try:
         return None if value is None else kernel_text(knob, value)
     except BadInput:
@@ -184,7 +184,7 @@ def _default(knob: Knob, facts: FactBook) -> tuple[str | None, str | None]:
 
 
 def _without_file(knob: Knob, state: KnobState | None, claims: Claims, facts: FactBook) -> Origin:
-    """Return the origin of a knob without a file: a boot parameter, or one that this machine lacks."""
+    """Return the origin of a boot parameter, or of a knob that this machine lacks."""
     default, unknown = _default(knob, facts)
     found = [claim for claim in claims.others if claim.assignment.kind == "boot" and knob.kind == "boot"]
     named = [claim for claim in found if command_line.same_name(claim.assignment.name, knob.short_name)]
@@ -225,7 +225,7 @@ def _words(knob: Knob, instance: InstanceState, claims: Claims, value: str | Non
 
 
 def _build_words(knob: Knob, value: str | None, default: str | None, facts: FactBook) -> list[Word]:
-    """Return what the kernel's configuration says, unless it is the mainline default."""
+    """Return what the kernel's configuration says about the knob; nothing if it says the mainline default."""
     found = built_value(knob.id, facts.value("kernel.config") or {})
     if found is None or value is None:
         return []
@@ -304,7 +304,7 @@ def _rule_names(claim: ConfiguredValue, path: str) -> bool:
 
 
 def _is_in_force(knob: Knob, claim: ConfiguredValue, value: str | None) -> bool:
-    """Return whether the claimed value is in force. Expressions (`min(ram / 2, 4096)`) count without a comparison."""
+    """Return whether the claimed value is in force; sizes of zram (`min(ram / 2, 4096)`) are assumed to be."""
     item = claim.assignment
     if value is None:
         return False

@@ -20,7 +20,7 @@ _MOST_STEPS = 4096
 
 
 def with_barred(machine: Machine, states: Mapping[str, KnobState], own: Mapping[str, str]) -> dict[str, KnobState]:
-    """Return the states; instances of knobs in `own` that the agent would not write carry its reason."""
+    """Return the states; mark the instances of knobs in `own` that the agent refuses to write, with its reason."""
     mine = [state for name, state in states.items() if name in own]
     forbidden = dict(_forbidden(machine, dict.fromkeys(one.path for state in mine for one in state.instances)))
 
@@ -42,7 +42,7 @@ def with_barred(machine: Machine, states: Mapping[str, KnobState], own: Mapping[
 
 
 def _forbidden(machine: Machine, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each path that the agent refuses to write, with its reason; it checks a plan without applying it."""
+    """Yield each path that the agent refuses to write, and its reason, by letting it check a plan."""
     steps = [{"kind": "write", "path": path, "new": "0", "verify": "exact"} for path in paths]
     for start in range(0, len(steps), _MOST_STEPS):
         plan = {"schema": "ktrial.plan/2", "steps": steps[start : start + _MOST_STEPS]}

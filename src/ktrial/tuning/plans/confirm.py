@@ -105,7 +105,7 @@ def _answer(limit_s: float) -> bool:
 
 
 def put_back(root: AgentSession, transaction: int) -> None:
-    """Revert one transaction and report it. It is fine if the lease has already done so."""
+    """Revert one transaction and report it, unless its lease has already reverted it."""
     from ktrial.kit.tables import columns
     from ktrial.machine.transactions import revert
     from ktrial.tuning.plans.transaction_text import revert_text

@@ -66,7 +66,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ZramStep(msgspec.Struct, frozen=True):
-    """A zram swap device to set up in one step; `usual_size` means that no size was requested."""
+    """A zram swap device to set up in one step; `usual_size`: ktrial chose the size, because no setting names one."""
 
     device: str | None
     size_bytes: int

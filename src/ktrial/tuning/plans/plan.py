@@ -92,7 +92,7 @@ def _check_agreement(before: Change, after: Change) -> None:
 
 
 def _uncleared(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
-    """Drop the changes whose value a later layer clears because the kernel allows only one of the pair."""
+    """Drop each change that a later layer undoes because the kernel clears one knob of a pair."""
     kept: list[Change] = []
     for change in changes:
         if change.new_text != "0":
@@ -201,7 +201,7 @@ def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> Fact
 
 
 def _withheld(knob: Knob, path: str, reading: Reading) -> tuple[Why, str, str | None] | None:
-    """Return why the file accepts no setting on this machine, or None if it does."""
+    """Return why the file accepts no setting on this machine (kind, reason, hint), or None if it does."""
     if reading.locked:
         what = "debugfs" if path.startswith("/sys/kernel/debug/") else "it"
         hint = "kernel lockdown (Secure Boot) or a security module forbids it"
@@ -259,7 +259,7 @@ def _change(
 
 
 def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None:
-    """Return why nobody can write the file, and a remedy; None if its mode and mount allow writing."""
+    """Return why nobody can write the file, and what to do instead; None if its mode and mount allow writing."""
     if instance.read_only is not None:
         return f"{instance.read_only} is mounted read-only, as in containers", "run ktrial on the host"
     if instance.reading.writable:
@@ -269,7 +269,7 @@ def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None
 
 
 def _like_old(knob: Knob, shown: str | None, text: str) -> str:
-    """Return the old text if it means the same as the new one, so that equal values compare equal."""
+    """Return the kernel's own spelling if it shows this value already, so that the plan sees no change."""
     if shown is not None and same_value(knob, active_text(knob, shown), text):
         return active_text(knob, shown)
     return text
@@ -394,7 +394,7 @@ def _zram_step(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> t
 def _not_offered(
     wanted: Mapping[str, tuple[Setting, str]], algorithm: str | None, device: str | None, context: Context
 ) -> Refusal | None:
-    """Return a refusal if a device lists the kernel's algorithms and this one is missing."""
+    """Return a refusal if the kernel lists its algorithms for a device and the wanted one is not among them."""
     name = "zram:comp_algorithm"
     if algorithm is None:
         return None

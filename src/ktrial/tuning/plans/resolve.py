@@ -85,7 +85,7 @@ def _check_requirements(words: Sequence[str], catalog: Catalog, facts: FactBook)
 
 
 def _generated(request: Request, machine: Machine, catalog: Catalog, facts: FactBook) -> Request:
-    """Return the request with its settings if its profile is generated on the machine; others are returned as is."""
+    """Return the request; if its profile is generated, with the settings computed on this machine."""
     name = request.origin.removeprefix("profile ")
     profile = catalog.profiles.get(name)
     if profile is None or profile.generated is None:

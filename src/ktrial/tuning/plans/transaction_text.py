@@ -143,7 +143,7 @@ def _lease(transaction: Journaled) -> str:
 
 
 def has_left_some(transactions: Sequence[Reverted]) -> bool:
-    """Return whether a revert left alone something that others may have changed."""
+    """Return whether a revert left a value alone, for example because another program changed it."""
     return any(step.outcome in _LEFT for one in transactions for step in one.steps)
 
 

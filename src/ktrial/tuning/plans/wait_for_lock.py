@@ -16,7 +16,7 @@ LIMIT_S, _PAUSE_S = 60.0, 0.2
 
 
 class PatientMachine:
-    """Implement `machine.ports.Machine`; `tell` is told once which transaction a request waits for."""
+    """Implement `machine.ports.Machine`; call `tell` once for each transaction that a request has to wait for."""
 
     def __init__(self, machine: Machine, clock: Clock, tell: Callable[[str], None], limit_s: float = LIMIT_S) -> None:
         self._machine = machine
@@ -29,7 +29,7 @@ class PatientMachine:
         return self._machine.is_root
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Return the facts named in `only` or below one of its names; all if it is empty."""
+        """Return the facts named in `only`, and those below such a name; all facts if `only` is empty."""
         return self._machine.facts(only)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
@@ -39,7 +39,7 @@ class PatientMachine:
         return self._machine.read(paths)
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send any other request. A busy agent has done nothing, so the request is repeated until the limit."""
+        """Send any other request; repeat it until the limit if the agent is busy, because then it has done nothing."""
         end_ns = self._clock.monotonic_ns() + int(self._limit_s * 1e9)
         told: str | None = None
         while True:

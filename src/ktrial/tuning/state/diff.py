@@ -24,7 +24,7 @@ _THERE = "there"
 class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One difference; None stands for a side without a value.
 
-    `declared` says by what. `note` is what is known about a value that the kernel may change itself.
+    `declared` names what declares it. `note` is what is known about a value that the kernel may change itself.
     """
 
     name: str
@@ -99,7 +99,7 @@ def _judge_difference(one: ValueDifference, declarations: Iterable[Declaration])
 
 
 def _is_of_module(one: ValueDifference, loaded: set[str]) -> bool:
-    """Return whether the difference appeared or vanished with a module that is reported anyway."""
+    """Return whether the difference came or went with a module that is itself listed as a difference."""
     parts = (one.path or "").split("/")
     return parts[1:3] == ["sys", "module"] and parts[3] in loaded and None in (one.before, one.after)
 
@@ -220,7 +220,7 @@ def _facts(
 
 
 def _parameters(before: str, after: str) -> Iterator[ValueDifference]:
-    """Yield kernel parameters that differ; a repeated one has all its values, in order."""
+    """Yield kernel parameters that differ; the value of a repeated parameter joins all its values in order."""
     sides = [_by_name(text) for text in (before, after)]
     for name in sorted({*sides[0], *sides[1]}):
         left, right = sides[0].get(name), sides[1].get(name)
@@ -245,7 +245,7 @@ def _words(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[V
 
 
 def _bracketed(left: str, right: str) -> tuple[str, str]:
-    """Return the bracketed words if only those differ, otherwise the whole texts."""
+    """Return the bracketed words if the texts differ only in which word is in brackets, otherwise both texts."""
     plain = [_BRACKETED.sub(r"\1", text) for text in (left, right)]
     found = [_BRACKETED.findall(text) for text in (left, right)]
     if plain[0] == plain[1] and all(len(one) == 1 for one in found):

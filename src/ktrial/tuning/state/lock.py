@@ -55,7 +55,7 @@ class MachineLock:
         return True
 
     def build(self) -> None:
-        """Show trials until `close` that a kernel build is running, if the machine has a place for it."""
+        """Let trials see, until `close`, that a kernel build is running, if the machine has a place for this."""
         if self._build is None:
             with contextlib.suppress(OSError):
                 self._build = _opened(self._build_places)
@@ -136,7 +136,7 @@ def _line(path: Path, begin: str) -> str:
 
 
 def _user(folder: Path) -> str | None:
-    """Return the process's user from its status: its folder belongs to root once it has given up root."""
+    """Return the process's user from its status, because /proc/PID stays root's when the process gives up root."""
     uid = _line(folder / "status", "Uid:")
     if not uid:
         return None

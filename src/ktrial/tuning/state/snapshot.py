@@ -26,9 +26,9 @@ from ktrial.tuning.state.state import FACTS, MachineState, StateValue, fact_valu
 
 
 class MovingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files that are left out of a state, with the reason; if `compared` they stay in and the reason becomes a note.
+    """Files that a state leaves out, and why. It keeps `compared` ones; a comparison shows their `why` as a note.
 
-    The agent does not even list `hidden` files, so they are always reported as left out.
+    The agent does not even list `hidden` files, so a state always names them as left out.
     """
 
     path: str

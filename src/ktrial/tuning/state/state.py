@@ -29,7 +29,7 @@ FACTS = (
 
 
 class StateValue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A text, a set of words, an absence or an unreadable value; exactly one of them is set."""
+    """A text, words, the reason for an absence, or the reason why it is unreadable; exactly one is set."""
 
     text: str | None = None
     words: tuple[str, ...] | None = None

@@ -38,7 +38,7 @@ class ForeignFormatError(ValueError):
 
 
 class Unread(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that should have been understood but was not."""
+    """A line that the reader should have understood but did not."""
 
     file: str
     line_number: int
@@ -146,7 +146,7 @@ def unread_line(file: str, number: int, text: str, reason: str) -> Unread:
 
 
 def require_something(file: str, recognised: int, unread: list[Unread], wanted: str) -> None:
-    """Raise ForeignFormatError for a text with content if nothing in it was recognised."""
+    """Raise ForeignFormatError if the text has unread lines and nothing in it was recognised."""
     if recognised or not unread:
         return
     first = min(unread, key=lambda item: item.line_number)

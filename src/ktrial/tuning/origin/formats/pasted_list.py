@@ -80,7 +80,7 @@ _OLD_COLUMNS = ("default", "old", "before", "stock", "from", "current")
 
 
 class _Table(msgspec.Struct):
-    """The current table: the column that holds the value, or None if the header does not say."""
+    """The table that is being read; `value_column` is None if the header does not say which column has the value."""
 
     value_column: int | None
 
@@ -189,7 +189,7 @@ def _prose(found: re.Match[str], line: Line, file: str) -> Unread:
 
 
 def _boot_or_prose(text: str, line: Line, file: str) -> list[Assignment | Unread]:
-    """Read a line of kernel parameters, or prose."""
+    """Read a line of kernel parameters. A line of prose is reported if it names a setting."""
     words = [word.strip("\"',") for word in text.split()]
     boots = [_BOOT.fullmatch(word) for word in words]
     if words and all(boot is not None or word in _FLAGS for boot, word in zip(boots, words, strict=True)):
@@ -231,7 +231,7 @@ def _set(line: Line, file: str, kind: TargetKind, name: str, value: str | None) 
 
 
 def _value(text: str) -> str | Unread:
-    """Return the value at the start of `text` or after its arrow, or an `Unread` without a place that says why not."""
+    """Return the value at the start of `text` or after its arrow, or an `Unread` that holds only the reason."""
     parts = _ARROW.split(text)
     wanted = re.sub(r"(?<!\s)\s++(?:#|//|;|--|\u2014|\u2013|-)\s.*$", "", parts[-1].strip())
     wanted = re.sub(r"(?<!\s)\s*+[(\[].*$", "", wanted).strip().strip("\"'").strip().rstrip(".,;").strip()

@@ -49,7 +49,7 @@ Variables = dict[str, list[str] | Unknown]
 
 
 class _ShellFrame(msgspec.Struct):
-    """An open `if`, `while` or `case`: its variables from before, and whether reading is past its condition."""
+    """An open `if`, `while` or `case`; `before` are the variables at its start, `entered`: its condition has ended."""
 
     kind: str
     condition: str
@@ -345,7 +345,7 @@ def _condition_text(commands: list[Command], index: int) -> str:
 
 
 def _chain(commands: list[Command], index: int) -> tuple[str, ...]:
-    """Return the tests before a command, as in `[ -f x ] && command`."""
+    """Return the tests that guard a command, as in `[ -f x ] && command`."""
     conditions: list[str] = []
     while index > 0 and commands[index].before in ("&&", "||"):
         earlier = commands[index - 1]
@@ -356,7 +356,7 @@ def _chain(commands: list[Command], index: int) -> tuple[str, ...]:
 
 
 def _without_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command without `sudo` and similar prefixes and without its own variables; may be empty."""
+    """Return a command without `sudo` and the like and without variables in front of it; may be empty."""
     index = 0
     while index < len(words):
         word = words[index]
@@ -397,7 +397,7 @@ def _output_of(words: tuple[str, ...], variables: Variables) -> list[str] | Unkn
 
 
 def _formatted(arguments: list[list[str]]) -> list[str] | Unknown:
-    """Return the output of `printf` with plain text, or with one `%s` or `%d` for the whole value."""
+    """Return the output of `printf` if its format is plain text, or only `%s` or `%d`."""
     if not arguments:
         return Unknown("printf without a format")
     pattern = arguments[0][0].replace("\\n", "").strip()

@@ -87,7 +87,7 @@ def tokenise(text: str) -> tuple[list[Token], list[tuple[int, str]]]:
 
 
 def _after_documents(text: str, offset: int, documents: list[str]) -> int:
-    """Return where reading continues after the here-documents that start at `offset`."""
+    """Return the offset after the here-documents that start at `offset`."""
     for delimiter in documents:
         wanted = re.sub(r"[\"'\\]", "", delimiter)
         while offset < len(text):
@@ -182,7 +182,7 @@ def expand(word: str, variables: Mapping[str, list[str] | Unknown]) -> list[str]
 
 
 def _continued(results: list[str], parts: list[str], values: list[str]) -> list[str]:
-    """Append the fixed parts to each result, then each of the values."""
+    """Return each result with the fixed parts and one of the values appended, in every combination."""
     between = "".join(parts)
     return [left + between + right for left in results for right in values]
 
@@ -190,7 +190,7 @@ def _continued(results: list[str], parts: list[str], values: list[str]) -> list[
 def _piece(
     piece: str, word: str, end: int, variables: Mapping[str, list[str] | Unknown]
 ) -> list[str] | Unknown | tuple[list[str] | Unknown, int]:
-    """Return the values of one piece, and a new end if the piece is `$name`, which is longer than one character."""
+    """Return the values of one piece. For `$name`, which is longer than one character, also return its end."""
     if piece[0] in "\\'\"":
         return _quoted(piece, variables)
     if piece.startswith("$((") and piece.endswith("))"):

@@ -78,7 +78,7 @@ class SysctlFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Masked(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that does not count, and the file of the same name that hides it."""
+    """A file without effect, and the file of the same name that hides it."""
 
     file: str
     by: str
@@ -92,7 +92,7 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Merged(msgspec.Struct, frozen=True, kw_only=True):
-    """The merged content of several files. `order` lists the files that count in the order of application."""
+    """The merged content of several files; `order` lists the files in force, in the order of application."""
 
     order: tuple[str, ...]
     winners: tuple[Winner, ...]
@@ -101,7 +101,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[Unread, ...]
 
     def winner(self, key: str) -> Winner | None:
-        """Return who sets the canonical `key`: a line with its name, or else the last matching glob if not excluded."""
+        """Return what sets `key`, in canonical form: its own line, or else the last matching glob unless excluded."""
         for winner in self.winners:
             if winner.assignment.name == key:
                 return winner
@@ -210,7 +210,7 @@ def merge(files: Sequence[tuple[str, str | bytes | None]]) -> Merged:
 def _choose(
     files: Sequence[tuple[str, str | bytes | None]],
 ) -> tuple[list[tuple[str, str | bytes | None]], list[Masked]]:
-    """Return the files that count in the order of application, and those that others hide."""
+    """Return the files in force in the order of application, and those that others hide."""
 
     def preference(path: str) -> int:
         folder = posixpath.dirname(path)

@@ -177,7 +177,7 @@ def _tokens(logical: _Logical) -> list[_Token] | str:
 
 
 def _jumps_over(rules: list[list[_Token]], index: int) -> tuple[str, ...]:
-    """Return the conditions of earlier rules whose GOTO skips rule `index`."""
+    """Return a condition for each earlier rule whose GOTO may skip rule `index`."""
     conditions: list[str] = []
     for earlier in rules[:index]:
         for label in (token.value for token in earlier if token.key == "GOTO"):
