@@ -29,7 +29,7 @@ class Boots(Protocol):
 
 
 class BootResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The boot to report; `twin_sha256` is the hash that two exact boots agree on, `odd` how a third one differed."""
+    """The boot to report. `twin_sha256` is set if two exact boots agree; `odd` says how a third one differed."""
 
     run: GuestRun
     no_kvm: str | None = None
@@ -89,14 +89,14 @@ def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootR
 
 
 class Agreement(NamedTuple):
-    """The boot that two boots agree on, and how the odd one differed."""
+    """The boot that another one repeats exactly, and how the odd one of three differs."""
 
     run: GuestRun
     odd: str | None = None
 
 
 def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) -> Agreement:
-    """Return the boot that two of the same guest agree on, after a third one if two differ. Raise GuestDiffers.
+    """Return a boot that another boot of the same guest repeats; if two differ, try a third. Raise GuestDiffers.
 
     If a time limit ended a boot, return that one: the difference is due to the limit, not to the guest.
     """
@@ -145,7 +145,7 @@ def difference(first: GuestRun, second: GuestRun) -> str | None:
 
 
 def _apart(left: object, right: object) -> str:
-    """Return both values, reduced to the fields that differ."""
+    """Show both values; of structs, only the fields that differ."""
     one, other = msgspec.to_builtins(left), msgspec.to_builtins(right)
     if not isinstance(one, dict) or not isinstance(other, dict):
         return f"{one!r} and {other!r}"
@@ -160,7 +160,7 @@ def _same(one: bytes, other: bytes) -> int:
 
 
 def _show_line(line: bytes, begin: int) -> str:
-    """Return a readable part of a line from a place on."""
+    """Show an excerpt of a line from byte `begin` on."""
     if not line:
         return "missing"
     text = line.rstrip(b"\r\n")[begin : begin + 2 * _AROUND_BYTES].decode(errors="replace")

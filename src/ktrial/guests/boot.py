@@ -56,7 +56,7 @@ class Guests:
         return self._emulator.machine.architecture
 
     def why_no_kvm(self) -> str | None:
-        """Return why KVM is unusable, after running code with it; None if it works."""
+        """Run code with KVM, and return why KVM is unusable; None if it works."""
         return self._emulator.why_no_kvm()
 
     def stop(self) -> None:

@@ -68,7 +68,7 @@ class ConsoleLine:
         return self._closed
 
     def heard_out(self, limit_s: float) -> None:
-        """Wait until everything from a guest that has ended was read; its streams may be closed then."""
+        """Wait until everything that an ended guest wrote has been read; its streams can be closed then."""
         self._listening.join(limit_s)
 
     def _pass_on(self, session: int, here: int) -> None:

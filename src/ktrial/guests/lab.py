@@ -61,7 +61,7 @@ class Lab:
         return max(1, len(os.sched_getaffinity(0)))
 
     def why_no_kvm(self, kernel: str) -> str | None:
-        """Return why this kernel cannot run with KVM, after running code with it; None if it can."""
+        """Run code with KVM, and return why this kernel cannot run with KVM; None if it can."""
         return self._look_up(kernel)[1].why_no_kvm()
 
     def identify(self, kernel: str) -> KernelFound:
@@ -87,13 +87,13 @@ class Lab:
         return tuple(place for place in places if place is not None)
 
     def tools_in(self, place: GuestPlace) -> Mapping[str, str]:
-        """Return the paths in a guest of the programs copied from this machine, by name."""
+        """Return the path in the guest of each program that is copied from this machine, by name."""
         _, guests = self._look_up(place.kernel)
         brought = self._tools_for(guests.architecture, place.tools).tools
         return {Path(name).name: where for name, where in brought.items()}
 
     def can_have_disk(self, kernel: str) -> bool:
-        """Return whether this kernel lies beside its modules, and this machine can create a file system."""
+        """Return whether this kernel's modules lie beside it and this machine can create a file system."""
         return (
             modules_folder(Path(self._look_up(kernel)[0].image_path)) is not None
             and shutil.which(_MKFS, path=_mkfs_path()) is not None
@@ -104,7 +104,7 @@ class Lab:
             guests.stop()
 
     def prepare(self, place: GuestPlace) -> None:
-        """Read everything that boots of this place need, before several threads do."""
+        """Read and cache all files for boots at this place, so that several threads can boot there."""
         self._prepared(place, Job(), {})
 
     def _look_up(self, kernel: str) -> tuple[KernelFiles, Guests]:

@@ -14,7 +14,7 @@ _GUEST_FOLDER = "/ktrial/modules"
 
 
 def modules_folder(image: Path) -> Path | None:
-    """Return the folder with the modules of an image that lies where packages and installations put it."""
+    """Return the folder of an image's modules; None unless the image lies where packages install it."""
     if image.name == "vmlinuz" and image.parent.parent.name == "modules":
         return image.parent
     version = image.name.removeprefix("vmlinuz-")
@@ -63,7 +63,7 @@ class _Loading:
         return {f"{_GUEST_FOLDER}/{index:03}-{name}.ko": content for index, (name, content) in order}
 
     def _on_every_cpu(self, name: str) -> str:
-        """Return, for the name of a crypto algorithm, the module that needs no special instructions."""
+        """Return the generic module of a crypto algorithm, which runs on every CPU; other names stay unchanged."""
         generic = f"{name.removeprefix('crypto_')}_generic"
         return generic if name.startswith("crypto_") and generic in self._files else name
 

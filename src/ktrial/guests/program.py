@@ -26,7 +26,7 @@ _BEGIN_S = 3600.0
 class GuestProgram:
     """Implements `watch.record.watch.WatchedProgram` with its own session in the guest, in the user's role.
 
-    While it is watched nothing asks the guest about it; its result arrives once, after the watch, and goes to `take`.
+    Nothing queries the guest during the watch; the result arrives once, after the watch, and goes to `take`.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class GuestProgram:
             raise
 
     def go(self) -> None:
-        """Release the program: any request does; nothing reads its reply."""
+        """Release the program with a request; any request does this, and nothing reads its reply."""
         self._session.send("hello", protocol=PROTOCOL_VERSION, head=__version__)
 
     @staticmethod
     def ended() -> int | None:
-        """Return None: unknown while it is watched."""
+        """Return None: during the watch the status is unknown."""
         return None
 
     def status(self, ended: WatchEnded) -> int | None:

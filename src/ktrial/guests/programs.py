@@ -48,7 +48,7 @@ def bring(names: Sequence[str], architecture: str | None = None) -> GuestFiles:
 def bring_for(
     program: Sequence[str], names: Sequence[str], architecture: str | None = None
 ) -> tuple[GuestFiles, GuestTool | None]:
-    """Return the tools and the program of a command line (unless it is among them), and how to start that program."""
+    """Return the tools and the program of a command line as guest files, and the command that starts it there."""
     found = bring(names, architecture)
     if not program:
         return found, None

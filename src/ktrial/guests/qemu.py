@@ -80,7 +80,7 @@ class Emulator:
         return f"QEMU {found[1]}.{found[2]}{found[3]}"
 
     def why_no_kvm(self) -> str | None:
-        """Return why KVM is unusable, after running code with it; None if it works."""
+        """Run code with KVM, and return why KVM is unusable; None if it works."""
         if self.machine.architecture != self._host:
             return f"this machine is {self._host}, but the kernel is for {self.machine.architecture}"
         if not KVM.exists():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a built kernel is, read from the image and its configuration, never from the build request."""
+"""The properties of a built kernel, read from the image and its configuration, never from the build request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def without_target(compiler: str) -> str:
 
 
 class KernelIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kernel is. None stands for what neither the kernel nor its configuration says."""
+    """The properties of a kernel; None if neither the kernel nor its configuration states them."""
 
     release: str
     build: str

@@ -133,7 +133,7 @@ def wishes_of(fragment: Fragment, architecture: str) -> list[Wish]:
 
 
 def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
-    """Return one request per symbol. Two fragments that want different values contradict, unless `--set` decides."""
+    """Return one request per symbol; `--set` overrides fragments. Raise Contradiction if two values remain."""
     every = tuple(wishes)
     decided = {wish.symbol for wish in every if wish.by == BY_HAND}
     found: dict[str, Wish] = {}
@@ -153,7 +153,7 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
 
 
 def check_choices(wishes: Mapping[str, Wish], choices: Mapping[str, Sequence[str]]) -> None:
-    """Raise Contradiction if two requests are for symbols of the same choice."""
+    """Raise Contradiction if two requests turn on symbols of the same choice."""
     for name, wish in wishes.items():
         if wish.value != "y":
             continue

@@ -52,7 +52,7 @@ def is_atop(head: bytes) -> bool:
 def read_atop(data: bytes, source: str = "atop") -> Recording:
     """Return series of CPU, memory, swap, paging, pressure and disks, and the memory of processes.
 
-    Raises UnreadableOutput.
+    Raise UnreadableOutput.
     """
     found = _Samples(source)
     for line, text in numbered(data, source):

@@ -14,7 +14,7 @@ _WORDS = 300
 
 
 def print_raw_log(path: Path) -> bytes:
-    """Return the output of `atop -r`. Raises BadInput."""
+    """Return the output of `atop -r`. Raise BadInput."""
     program = shutil.which("atop")
     if program is None:
         raise BadInput(

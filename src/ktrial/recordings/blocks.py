@@ -22,7 +22,7 @@ _HALF = 2**63
 
 
 class OwnSource(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a source that the head reads; `why` it is absent or failed."""
+    """The state of a source that the head reads; `why` explains a failure or absence."""
 
     source: str
     state: Literal["active", "failed", "absent"]
@@ -57,5 +57,5 @@ def rows_block(group: int, times_ns: Sequence[int], rows: Sequence[Sequence[int]
 
 
 def source_block(source: OwnSource) -> bytes:
-    """Return a block with the state of a source so far; the last one counts."""
+    """Return a block with the current state of a source; readers use the last such block."""
     return block(b"N", msgspec.json.encode(source))

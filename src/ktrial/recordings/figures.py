@@ -39,7 +39,7 @@ class WatchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _figure(name: str, unit: Unit, kind: OutcomeKind, what: str, definition: str, blind_spots: str = "") -> Outcome:
-    """Return an outcome whose blind spots begin with its definition, because reports show them beside its value."""
+    """Return an outcome. Its blind spots begin with the definition, because reports show them beside its value."""
     return Outcome(
         name=name,
         unit=unit,
@@ -169,7 +169,7 @@ def watch_figures(
     frame_thread: int | None = None,
     prefix: str = "",
 ) -> WatchFigures:
-    """Return every figure of these stretches, by default of the whole recording, with this frame thread."""
+    """Return all figures of the stretches `spans`, by default of the whole recording."""
     stretches = [(recording.begin_s, recording.end_s)] if spans is None else sorted(spans)
     length_s = fsum(end_s - begin_s for begin_s, end_s in stretches)
     if length_s <= 0:

@@ -68,7 +68,7 @@ KINDS: dict[str, Kind] = {
 def read_recording_file(
     data: bytes, name: str, *, as_format: str | None = None, interval_s: float | None = None
 ) -> Recording:
-    """Read one file. Raises BadInput if no format matches, UnreadableOutput if the content violates its format."""
+    """Read one file. Raise BadInput if no format matches, UnreadableOutput if the content violates its format."""
     if as_format is not None:
         if as_format not in KINDS:
             raise UnknownName("format of recordings", as_format, KINDS)

@@ -35,7 +35,7 @@ class GrowingRecording:
 
     @property
     def started_ns(self) -> int | None:
-        """The monotonic time of its beginning; None before its head has arrived."""
+        """The monotonic time when the recording began; None before its head has arrived."""
         return None if self._blocks.head is None else self._blocks.head.started_ns
 
     @property
@@ -45,7 +45,7 @@ class GrowingRecording:
         return None if why == _NOT_ASKED else why
 
     def feed(self, data: bytes) -> Grown:
-        """Return the content of these blocks. Raises UnreadableOutput if they are malformed."""
+        """Return the content of these blocks. Raise UnreadableOutput if they are malformed."""
         at = 0 if self._began or not data.startswith(MAGIC) else len(MAGIC)
         self._began = True
         blocks = self._blocks

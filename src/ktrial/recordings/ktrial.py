@@ -41,7 +41,7 @@ def is_recording(head: bytes) -> bool:
 
 
 def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambda _: True) -> Recording:
-    """Read a recording with the wanted series. Raises UnreadableOutput if not even its head is readable."""
+    """Read a recording with the wanted series. Raise UnreadableOutput if not even its head is readable."""
     if not is_recording(data):
         raise unreadable(name, None, repr(data[: len(MAGIC)]), "a recording of ktrial")
     blocks = read_blocks(data, name)
@@ -54,7 +54,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
 
 
 def started_ns(data: bytes, name: str) -> int:
-    """Return a recording's zero on the monotonic clock. Raises UnreadableOutput if its head is unreadable."""
+    """Return a recording's zero on the monotonic clock. Raise UnreadableOutput if its head is unreadable."""
     return head_of(data, name).started_ns
 
 

@@ -75,7 +75,7 @@ class Blocks:
         self.cut: str | None = None
 
     def take(self, holds: bytes, content: bytes) -> None:
-        """Add one block's content. Raises ValueError or MsgspecError if it is malformed."""
+        """Add one block's content. Raise ValueError or MsgspecError if it is malformed."""
         if holds == b"H":
             self.head = decode_as(content, Head)
         elif holds == b"L":
@@ -99,7 +99,7 @@ class Blocks:
 
 
 def read_blocks(data: bytes, name: str) -> Blocks:
-    """Return all blocks up to the first damaged one; `cut` says what is wrong with that."""
+    """Return all blocks up to the first damaged one; `cut` describes the damage."""
     blocks = Blocks()
     try:
         for holds, content in contents(data, len(MAGIC)):
@@ -111,7 +111,7 @@ def read_blocks(data: bytes, name: str) -> Blocks:
 
 
 def head_of(data: bytes, name: str = "the recording") -> Head:
-    """Return the head of a recording. Raises UnreadableOutput if it is unreadable."""
+    """Return the head of a recording. Raise UnreadableOutput if it is unreadable."""
     head = read_blocks(data, name).head if data.startswith(MAGIC) else None
     if head is None:
         raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")
@@ -119,7 +119,7 @@ def head_of(data: bytes, name: str = "the recording") -> Head:
 
 
 def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield letter and content of each block from byte `at` on. Raises ValueError or zlib.error."""
+    """Yield letter and content of each block from byte `at` on. Raise ValueError or zlib.error."""
     while at < len(data):
         if at + BLOCK.size > len(data):
             raise ValueError(f"the block at byte {at} is incomplete")

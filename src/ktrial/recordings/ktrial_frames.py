@@ -20,7 +20,7 @@ def is_frames(head: bytes) -> bool:
 
 
 def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_s: float) -> str:
-    """Return lines for frames, given as end on a clock with this zero and duration in seconds."""
+    """Return a line for each frame, given as its end in ns after `unix_at_zero_ns` and its duration in seconds."""
     error_ns = round(clock_error_s * 1e9)
     return "".join(
         f"{unix_at_zero_ns + end_ns},{round(duration_s * 1e9)},{error_ns}\n" for end_ns, duration_s in frames
@@ -28,7 +28,7 @@ def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_
 
 
 def read_frames(data: bytes, name: str) -> Recording:
-    """Return a recording of frames only, without a last row that was cut off. Raises UnreadableOutput."""
+    """Return a recording of frames only, without a last row that was cut off. Raise UnreadableOutput."""
     header, *lines = decode_output(data, name).split("\n")
     if header not in {HEADER, _SHORT}:
         raise unreadable(name, 1, header, f"the header {HEADER}")

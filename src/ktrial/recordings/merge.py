@@ -20,7 +20,7 @@ _ZONES = range(-48, 57)
 def together(name: str, parts: Sequence[Recording]) -> Recording:
     """Merge parts that share a calendar clock; the zero of the result is the first moment of all.
 
-    Parts with only a time of day are placed by the others. Raises BadInput if their place is ambiguous.
+    Parts with only a time of day are placed by the others. Raise BadInput if their place is ambiguous.
     """
     if len(parts) == 1:
         return msgspec.structs.replace(parts[0], name=name)
@@ -66,7 +66,7 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
 
 
 def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
-    """Return the frames, or the recorder's wake-ups if there are none. Raises BadInput for several frame logs."""
+    """Return the frames, or the recorder's wake-ups if there are none. Raise BadInput for several frame logs."""
     told = [one for one in found if one.kind != "wake-up"] or found
     if len(told) > 1:
         raise BadInput(
@@ -100,7 +100,7 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
 
 
 def with_offset(part: Recording, dated: Sequence[Recording], offset_s: float) -> Recording:
-    """Return a part with only a time of day, placed in the zone with this offset from UTC."""
+    """Return a part that has only times of day, placed by the UTC offset of its zone."""
     begins = [(one.unix_at_zero_s or 0.0) + one.begin_s for one in dated if one.unix_at_zero_s is not None]
     if not begins:
         return part

@@ -38,7 +38,7 @@ def steadied(
     """Map moments of a wall clock that may have stepped to a rising clock; return them, and the steps and pauses.
 
     `lengths_s` are the times since the previous sample according to the tool. Without them an interval with a step
-    counts as long as usual. Raises UnreadableOutput for fewer than two moments, or if steps back are frequent.
+    counts as long as usual. Raise UnreadableOutput for fewer than two moments, or if steps back are frequent.
     """
     if len(wall_s) < 2:
         raise unreadable(source, None, f"{len(wall_s)} moments", "a recording: it needs two moments at least")

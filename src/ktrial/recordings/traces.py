@@ -79,7 +79,7 @@ class _Reading(msgspec.Struct):
 
 
 def read_trace(data: bytes, source: str) -> Recording:
-    """Return events on a clock of their own. Raises UnreadableOutput if a tracer's line is damaged or there is none."""
+    """Return events on a clock of their own. Raise UnreadableOutput if a tracer's line is damaged or there is none."""
     reading = _Reading(source=source)
     ended = data.endswith(b"\n")
     last = data.count(b"\n") + 1

@@ -99,7 +99,7 @@ class EventCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def agree(self) -> bool:
-        """Whether they differ by no more than the edges can explain."""
+        """Whether events around the marks can explain any difference between the two counts."""
         if self.what == DIRECT_RECLAIM_PAGES:
             # Reclaim also frees slab pages, which this counter ignores.
             return self.seen >= self._least - max(EDGE_PAGES, EDGE_SHARE * self._least)
@@ -263,7 +263,7 @@ def _doubts_of_trace(trace: Traced) -> list[Finding]:
 
 
 def _unchecked(trace: Traced) -> list[Finding]:
-    """Return a note on the kinds of event without a kernel counter, with reasons."""
+    """Return a note on the kinds of event that no kernel counter confirms, with reasons."""
     checked = {check.what.partition("@")[0] for check in trace.checks}
     alone = [kind for kind in trace.counts if kind not in checked]
     if not alone:

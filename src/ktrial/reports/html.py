@@ -125,7 +125,7 @@ def _arms(cast: Cast) -> Markup:
 
 
 class _Body:
-    """The content of a page; numbers the figures."""
+    """Renders the content of a page and numbers its figures."""
 
     def __init__(self, comparison: Comparison) -> None:
         self._sections = report_sections(comparison, charted=_MOST_CHARTED)
@@ -145,7 +145,7 @@ class _Body:
         self._targets = {*places.values(), *self._runs.values()}
 
     def headline(self) -> list[Part]:
-        """Return the pictures beside the answer: all effects, each for wide and for narrow screens."""
+        """Return the charts of all effects, shown beside the answer, for wide and for narrow screens."""
         return self._charts_of(_EFFECTS)
 
     def content(self) -> list[tuple[ReportSection, list[Part]]]:

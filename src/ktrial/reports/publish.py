@@ -55,7 +55,7 @@ def publication(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_d
 
 
 def _kernels(comparison: Comparison) -> list[str]:
-    """Return comments for the protocol with each arm's kernel: `running` would mean another kernel elsewhere."""
+    """Return a comment with each arm's kernel for the protocol, where `running` would mean another kernel elsewhere."""
     arms: dict[str, list[str]] = {}
     for arm in comparison.arms:
         if kernel := arm.known.get("kernel"):

@@ -61,7 +61,7 @@ def _sentence(names: Mapping[str, str], outcome: OutcomeComparison, contrast: Co
 
 
 class KnownFacts(msgspec.Struct, frozen=True):
-    """Facts about the arms by name: equal in all, different, or unknown for some."""
+    """Facts about the arms, by name: equal in all arms, different between arms, or unknown for some."""
 
     same: tuple[tuple[str, str], ...]
     different: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]

@@ -130,7 +130,7 @@ def _hole(row: HoleRow) -> tuple[str, ...]:
 
 
 def _hole_reasons(holes: Sequence[HoleRow], width: int) -> list[str]:
-    """Return a line for each reason, with its benchmarks."""
+    """Return a line for each reason, with the benchmarks that lack values for this reason."""
     reasons: dict[str, list[str]] = {}
     for row in holes:
         reasons.setdefault(row.why, []).append(row.benchmark)

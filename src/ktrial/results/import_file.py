@@ -30,7 +30,7 @@ _PIECE_BYTES = 1024
 
 
 def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
-    """Decompress gzip data and drop `.gz` from the name; return other data unchanged. Raises BadInput if too large."""
+    """Decompress gzip data and drop `.gz` from the name; return other data unchanged. Raise BadInput if too large."""
     if not data.startswith(_GZIP):
         return data, name
     content, at, end = bytearray(), 0, len(data.rstrip(b"\0"))
@@ -91,7 +91,7 @@ def bring_in(
     store: ImportStore,
     unix_ms: Callable[[], int],
 ) -> BroughtFile:
-    """Read a file and store its runs. Raises BadInput if it is unreadable, Refused if the store already holds it."""
+    """Read a file and store its runs. Raise BadInput if it is unreadable, Refused if the store already holds it."""
     results = read_results(file, wanted, importers)
     sessions = () if wanted.again else store.sessions()
     _check_own(file, results, sessions)
@@ -119,7 +119,7 @@ def bring_in(
 
 
 def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[str, Importer]) -> ForeignResults:
-    """Return the results of a file, in the format that the user named or else the recognised one."""
+    """Return the results of a file. The user may name its format; otherwise it is recognised."""
     if not file.data:
         raise BadInput("the file is empty", file=file.name, hint="check that the benchmark wrote its output there")
     importer = None
@@ -171,7 +171,7 @@ def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> F
 
 
 def _select_runs(runs: Sequence[ForeignRun], where: Sequence[str], name: str) -> tuple[ForeignRun, ...]:
-    """Return the runs that have a selected value under each name; a name may have several."""
+    """Return the runs that have one of the selected values for every name."""
     selected: dict[str, set[str]] = {}
     for text in where:
         key, sign, value = text.partition("=")
@@ -188,7 +188,7 @@ def _select_runs(runs: Sequence[ForeignRun], where: Sequence[str], name: str) ->
 
 
 def _values_under(runs: Sequence[ForeignRun], key: str, option: str, name: str) -> list[str]:
-    """Return the attribute `key` of each run. Raises BadInput if a run lacks it."""
+    """Return the attribute `key` of each run. Raise BadInput if a run lacks it."""
     values = [run.attributes[key] for run in runs if key in run.attributes]
     if len(values) == len(runs):
         return values
@@ -274,7 +274,7 @@ def _check_own(file: ForeignFile, results: ForeignResults, sessions: Sequence[St
 
 
 def _already(file: ForeignFile, sessions: Sequence[StoredSession], options: ImportOptions) -> dict[str | None, str]:
-    """Return the session of each group of this file that was imported before; None stands for other options.
+    """Map each group imported before from this file to its session; the key None stands for other options.
 
     A group may be missing if an earlier import was interrupted; importing the file again completes it.
     """

@@ -114,7 +114,7 @@ def stored_run(record: RunRecord) -> StoredRun:
 
 
 class StoredSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome of a benchmark under a label, over all good runs that count."""
+    """Statistics of an outcome of a benchmark under one label, over all good runs that count."""
 
     benchmark: str
     outcome: str
@@ -128,7 +128,7 @@ class StoredSeries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome of a benchmark over all good runs of a session; `cv` is None for a single run."""
+    """Statistics of an outcome of a benchmark in one session, over all good runs; `cv` is None for a single run."""
 
     benchmark: str
     outcome: str
@@ -185,7 +185,7 @@ def _summary(benchmark: str, group: list[StoredMeasurement]) -> StoredSummary:
 
 
 def record_of(run: StoredRun, session: StoredSession) -> RunRecord | None:
-    """Return the record of a run; None if it never ended. Raises ValidationError if ktrial did not write it."""
+    """Return the record of a run; None if it never ended. Raise ValidationError if ktrial did not write it."""
     if run.document is None:
         return None
     return msgspec.convert({**run.document, "session": session.document}, RunRecord)

@@ -21,11 +21,11 @@ class ReadResults(Protocol):
         """Return raw bytes by their SHA-256."""
 
     def states(self, session: str) -> dict[str, str]:
-        """Return the SHA-256 of the machine's state at each place of a session."""
+        """Return the SHA-256 of the machine's state for each place (arm) of a session."""
 
 
 class Results(ReadResults, Protocol):
-    """Read access to a store, and adding of whole sessions."""
+    """Reads a store, and adds whole sessions to it."""
 
     def save_all(
         self,
@@ -33,7 +33,7 @@ class Results(ReadResults, Protocol):
         found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
         places: Mapping[str, bytes] = {},
     ) -> None:
-        """Store a whole session from elsewhere, with the machine's states, or nothing."""
+        """Store a session from elsewhere and the machine's states, all or nothing."""
 
 
 class ImportStore(Protocol):
@@ -42,4 +42,4 @@ class ImportStore(Protocol):
     def sessions(self) -> tuple[StoredSession, ...]: ...
 
     def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
-        """Store a whole session from elsewhere, or nothing."""
+        """Store a session from elsewhere, all or nothing."""

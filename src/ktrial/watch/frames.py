@@ -83,7 +83,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
-    """Return the statistics of a log of frames or samples, whose format its content shows."""
+    """Return the statistics of a log of frames or samples in any known format."""
     if is_afterburner(data):
         return _sampled(read_afterburner(data, file), file, below_fps)
     if is_telemetry(data):
@@ -110,7 +110,7 @@ def _sampled(samples: FrameSamples, file: str, below_fps: float | None) -> Frame
 
 
 def read_frames(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
-    """Return the statistics of a log of frames, whose format its content shows; raise BadRun if it has none."""
+    """Return the statistics of a log of frames in any known format. Raise BadRun for other files."""
     if is_mangohud(data):
         return _mangohud(data, file, BELOW_FPS if below_fps is None else below_fps)
     if is_xplane(data) and below_fps is not None:
@@ -219,7 +219,7 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play(game: Game, arena: Arena, *, quiet: bool = False) -> tuple[Exit, Played | BadRun]:
-    """Run the game to its end and store the run; return a BadRun instead of it if there are no usable frames.
+    """Run the game to its end and store the run; return a BadRun if the log has no usable frames.
 
     With `quiet` the game's standard output goes to standard error.
     """

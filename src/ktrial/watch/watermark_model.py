@@ -117,7 +117,7 @@ def scale_for(zones: Sequence[Zone], reserve_kb: int, lead_bytes: float, page_by
 
 
 def zones_of(facts: FactBook) -> tuple[Zone, ...]:
-    """Return the zones of a machine. Raises BadInput if they are unknown."""
+    """Return the zones of a machine. Raise BadInput if they are unknown."""
     found = []
     for record in facts.records("memory.zones"):
         pages = record.get("managed_pages")

@@ -135,7 +135,7 @@ def compare(
 
 
 def peak_rate(machine: Machine, clock: Clock, duration_s: float, page_bytes: int) -> float:
-    """Return the peak of memory per second that programs took and did not free, over tenths of a second."""
+    """Return the peak rate in bytes per second at which memory in use grew, over tenths of a second."""
     before = _demand_pages(machine, clock)
     begin_ns, peak, looks = before[0], 0.0, 0
     while clock.monotonic_ns() - begin_ns < duration_s * 1e9 or not looks:
@@ -157,7 +157,7 @@ def _demand_pages(machine: Machine, clock: Clock) -> tuple[int, int]:
 
 
 def _columns(word: str, layout: WatermarkLayout, catalog: Catalog) -> list[tuple[str, Mapping[str, int]]]:
-    """Return the columns of a word: a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
+    """Return the columns that a word stands for: a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
     if not is_assignment(word):
         return [(word, _of_profile(word, layout, catalog))]
     parts = [parse_assignment(part) for part in word.split("+")]

@@ -55,7 +55,7 @@ class BuiltKernels:
 
     @staticmethod
     def unused(used: Path) -> list[Path]:
-        """Return the sibling folders of a kernel in use whose own kernels were last used long before it."""
+        """Return the build folders beside `used` whose last use was more than UNUSED_DAYS before that of `used`."""
 
         def last_s(folder: Path) -> float:
             for place in (folder / RECORD, folder):

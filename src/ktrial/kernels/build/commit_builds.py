@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commits of a kernel's git tree between two of them, each built in a separate clone; the tree stays untouched."""
+"""Builds commits of a kernel's git tree one by one in a separate clone; the tree itself stays untouched."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CommitHistory:
         ).strip()
 
     def between(self, good: str, bad: str) -> list[Commit]:
-        """Return all ancestors of `bad` and itself that are not ancestors of `good`, parents first. Raise BadInput."""
+        """Return the commits after `good` up to `bad`, parents first. Raise BadInput if `good` is not an ancestor."""
         base = self.git("merge-base", good, bad, what="GOOD and BAD have no common commit").strip()
         if base != good:
             raise BadInput(
@@ -67,7 +67,7 @@ class CommitHistory:
         ]
 
     def git(self, *words: str, what: str | None = None, folder: Path | None = None) -> str:
-        """Return git's output. Raise BadInput with `what` if it fails; without `what`, KtrialError."""
+        """Return git's output. If git fails, raise BadInput with the message `what`, or KtrialError without `what`."""
         place = folder or self.folder
         try:
             done = subprocess.run(
@@ -90,9 +90,9 @@ class CommitHistory:
 
 
 class CommitBuilds:
-    """Builds commits one after the other in one clone, so that make only recompiles the differences.
+    """Builds one commit after another in one clone, so that make recompiles only what differs.
 
-    A shell runs `commands` there, which write the file `image`. A context manager: it removes the clone at the end.
+    A shell runs `commands` in the clone; they write the file `image`. As a context manager, it removes the clone.
     """
 
     def __init__(

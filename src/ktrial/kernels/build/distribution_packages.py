@@ -84,7 +84,7 @@ class OwnPackaging:
 
     @property
     def launcher(self) -> str | None:
-        """None: compiler caches work through links with the names of compilers here."""
+        """Always None: a compiler cache is put first in PATH instead (see `told`)."""
         return None
 
     def unpack(self, patches: Sequence[Patch]) -> tuple[AppliedPatch, ...]:
@@ -155,7 +155,7 @@ class OwnPackaging:
 
     @property
     def told(self) -> dict[str, str]:
-        """Environment variables of the packaging: the number of parallel jobs, and a compiler cache if there is one."""
+        """Variables for the packaging: the number of jobs, and a PATH that begins with a compiler cache if any."""
         cached = next((f"/{folder}" for folder in _CACHED if Path("/", folder, "gcc").exists()), None)
         options = os.environ.get("DEB_BUILD_OPTIONS", "")
         variables = {
@@ -166,7 +166,7 @@ class OwnPackaging:
         return variables | ({} if cached is None else {"PATH": f"{cached}:{os.environ.get('PATH', os.defpath)}"})
 
     def left(self) -> list[Path]:
-        """Return the packages that exist where the packaging puts them."""
+        """Return the packages that lie where this packaging leaves them."""
         return sorted(path for pattern in _LEFT[self.found.packaging] for path in self.out.glob(pattern))
 
 

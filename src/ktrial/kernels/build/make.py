@@ -85,7 +85,7 @@ class Make:
 
 
 class MakeFolder:
-    """A context manager around a private folder below `work` in which it configures a tree; it removes the folder."""
+    """A context manager: configures a tree in a private folder below `work`, and removes the folder at the end."""
 
     def __init__(self, tree: Path, variables: Mapping[str, str], work: Path | None) -> None:
         self._tree = tree.resolve()

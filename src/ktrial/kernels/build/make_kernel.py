@@ -25,7 +25,7 @@ _CC_TEXT = "CC_VERSION_TEXT"
 
 
 class Building(Protocol):
-    """Builds in a folder."""
+    """Builds a kernel in its folder, and checks beforehand that disk space and memory suffice."""
 
     def check_room(self, symbols: Mapping[str, str], jobs: int) -> None: ...
 
@@ -33,7 +33,7 @@ class Building(Protocol):
 
 
 class BuildOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What to build. `target` is set if flags select it instead of the configuration."""
+    """What to build. `target` is set only if compiler flags select it; otherwise the configuration does."""
 
     source: KernelSource
     architecture: str
@@ -55,7 +55,7 @@ def make_variables(
     flagged: Target | None = None,
     optimise: str | None = None,
 ) -> dict[str, str]:
-    """Return make's variables: the programs, behind a cache if there is one, and extra flags, which take precedence."""
+    """Return make's variables: the programs, behind `launcher` if given, and flags that override the kernel's own."""
     programs = {
         name: f"{launcher} {word}" if launcher and name in _COMPILERS else word
         for name, word in toolchain.variables.items()
@@ -69,7 +69,7 @@ def make_variables(
 def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *places: str) -> dict[str, str]:
     """Return make's variables with flags that keep this machine's paths out of debug information and Rust code.
 
-    The same kernel then comes out of any folder. A kernel with neither needs no flags.
+    Builds in any folder then give the same kernel. Without debug information and Rust no flags are needed.
     """
     found = dict(make)
     additions = []
@@ -85,9 +85,9 @@ def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *p
 def build_key(
     source: KernelSource, configured: Configured, tools: tuple[Tool, ...], make: Mapping[str, str]
 ) -> str | None:
-    """Return a hash of everything that a kernel is built from; None if the sources may change unnoticed.
+    """Return a hash of everything that a kernel is built from; None if the sources can change without notice.
 
-    `make` are the variables without paths and without what runs in front of the compiler.
+    `make` holds make's variables without paths and without compiler caches or distributors.
     """
     identity = source.sha256 or (source.commit if not source.changes else None)
     if identity is None:
@@ -147,7 +147,7 @@ def make_kernel(
 
 
 def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None) -> None:
-    """Raise KtrialError if the built kernel contradicts the request. What the kernel doesn't say is not checked."""
+    """Raise KtrialError if the built kernel contradicts the request. Skip properties that it doesn't state."""
     wrong = []
     if kernel.identity.compiler is not None and order.toolchain.kind not in kernel.identity.compiler:
         wrong.append(f"it was compiled with {kernel.identity.compiler}, not with {order.toolchain.kind}")
@@ -166,7 +166,7 @@ def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None)
 
 
 def _on(symbols: Mapping[str, str]) -> dict[str, str]:
-    """Return the enabled symbols without quotes; readers disagree on whether to list those that are off or empty."""
+    """Return the enabled symbols, unquoted; not all readers list symbols that are off or empty."""
     bare = {name: value.strip('"') for name, value in symbols.items()}
     if _CC_TEXT in bare:
         bare[_CC_TEXT] = without_target(bare[_CC_TEXT])

@@ -22,7 +22,7 @@ _DEB_LEFT = ("../*.deb", *(f"../*{suffix}" for suffix in _TOLD))
 
 
 class Packing(NamedTuple):
-    """How to make a kind of package: make's target, the programs it runs, where it leaves what, more variables."""
+    """How to build a kind of package: make's target, the programs it runs, its output files, more variables for it."""
 
     target: str
     programs: tuple[str, ...]

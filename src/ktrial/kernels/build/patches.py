@@ -36,7 +36,7 @@ class PatchMember(msgspec.Struct, frozen=True):
 
 
 def read_series(data: bytes, source: str = "series") -> tuple[PatchMember, ...]:
-    """Parse a series file. Refuse options other than `-pN` and `-pab`, paths that lead out, and empty series."""
+    """Parse a series file. Refuse options other than `-pN` and `-pab`, paths outside its folder, and empty series."""
     found = []
     for number, text in numbered(data, source):
         line = text.split("#")[0].strip() if text.lstrip().startswith("#") or " #" in text else text.strip()

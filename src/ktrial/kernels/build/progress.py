@@ -15,7 +15,7 @@ _DRAWN_EACH_S, _TOLD_EACH_S = 0.5, 30.0
 
 
 class BuildProgress:
-    """Counts compiled sources; `expected` is an estimate of their number, `before` were compiled earlier."""
+    """Counts compiled sources; `expected` estimates their total, `before` is the number from earlier builds."""
 
     def __init__(self, expected: int, before: int = 0) -> None:
         self._expected = expected
@@ -41,7 +41,7 @@ class BuildProgress:
 
 
 def progress_line(objects: int, before: int, expected: int, seconds: float) -> str:
-    """Return `812 of about 1780 objects, 5m 10s, about 6m left`; without `expected` only what is done."""
+    """Return `812 of about 1780 objects, 5m 10s, about 6m left`, or `812 objects, 5m 10s` if `expected` is 0."""
     done = before + objects
     if not expected:
         return f"{done} objects, {duration(seconds)}"

@@ -199,14 +199,14 @@ def read_flags(out: Path) -> Flags | None:
 
 
 def drop_objects(out: Path) -> None:
-    """Remove most of a build: what only make would use again. Image, configuration, commands and log stay."""
+    """Remove object files and archives, which only make would use; keep image, configuration, commands and log."""
     for path in out.rglob("*.[oa]"):
         if path.is_file() and not path.is_symlink():
             path.unlink(missing_ok=True)
 
 
 def flags_of_image(place: str) -> Flags | None:
-    """Return the flags of an image's objects, if the image lies in its build folder."""
+    """Return the flags of an image's objects; None if the image doesn't lie in its build folder."""
     path = Path(place)
     for image in (*_IMAGES.values(), "vmlinux"):
         if place.endswith(f"/{image}"):

@@ -34,9 +34,9 @@ _TYPES = {"rsa": ("rsa:4096",), "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:s
 
 
 def signing_variables(symbols: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return make's variables for a key in the private `folder`, if the build would otherwise generate one.
+    """Return make's variables that select a key in the private `folder`, which is generated if missing.
 
-    Empty if nothing is signed, or with the user's own key. The configuration stays unchanged.
+    Return none if the build needs no key or the user set one. The configuration stays unchanged.
     """
     if symbols.get(_SYMBOL, "").strip('"') != _DRAWN or len(str(folder).split()) != 1:
         return {}
@@ -49,7 +49,7 @@ def signing_variables(symbols: Mapping[str, str], folder: Path) -> dict[str, str
 
 
 def _draw(path: Path, kind: tuple[str, ...]) -> None:
-    """Generate a key. Of several builds at once, the first one provides the key for all."""
+    """Generate a key. If several builds do this at once, all use the key that is finished first."""
     with TemporaryDirectory(prefix="key-", dir=path.parent) as work:
         request, made = Path(work) / "request", Path(work) / "key.pem"
         request.write_text(_REQUEST, encoding="ascii")

@@ -109,10 +109,10 @@ def check_held(found: Configured) -> None:
 
 
 def _checked(wanted: ConfigRequest, tree: Symbols) -> tuple[dict[str, Wish], frozenset[str]]:
-    """Return the requests, checked for contradictions, and the symbols among them that this tree lacks.
+    """Return the requests, checked for contradictions, and the requested symbols that this tree lacks.
 
-    A symbol named by the user must exist. A built-in fragment serves many versions: a symbol that is missing and
-    should be off is off.
+    A symbol named by the user must exist. A symbol that a built-in fragment turns off may be missing, because one
+    fragment serves many versions.
     """
     known = frozenset(tree.names)
     own = {fragment.name for fragment in wanted.fragments}

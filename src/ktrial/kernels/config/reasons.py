@@ -129,7 +129,7 @@ class KnownSymbols:
 
 
 def reason(name: str, wanted: str, values: Mapping[str, str], tree: KnownSymbols) -> str:
-    """Return a clause without a full stop. `values` is the resulting configuration."""
+    """Return why a symbol lacks the wanted value, as a clause; `values` is the resulting configuration."""
     found = tree.definitions.get(name)
     if not found:
         near = nearest(name, tree.names)
@@ -205,7 +205,7 @@ def _lacking(definition: Definition, least: int, values: Mapping[str, str]) -> l
 
 
 def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: KnownSymbols, depth: int) -> str:
-    """Return an unmet condition, and for a symbol what that symbol lacks in turn."""
+    """Describe an unmet condition; for a symbol, add what that symbol itself lacks."""
     text = show_expression(term)
     if term.kind == "word":
         if term.text not in tree:

@@ -20,9 +20,9 @@ class CpuProbe(NamedTuple):
 
 
 class GuestMachine(NamedTuple):
-    """`ports` are the arguments for console and line, in this order; `console` is the kernel's name for the first.
+    """How QEMU runs guests of an architecture. `console` is the kernel's name for the first of the two `ports`.
 
-    `virtual` are CPU flags of which hardware KVM needs one; empty if no flag tells.
+    KVM needs a host with one of the CPU flags `virtual`; the set is empty if no flag shows that.
     """
 
     architecture: str

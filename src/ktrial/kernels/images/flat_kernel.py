@@ -21,7 +21,7 @@ _KERNEL_TYPE = b"\0task_struct\0"
 
 
 class _FlatHead(NamedTuple):
-    """Where an ELF header stores the offset of the section headers, and the sizes both must have."""
+    """Reads an ELF header: the `place` of the section headers, and `sizes`, of which two must equal `wanted`."""
 
     place: struct.Struct
     sizes: struct.Struct
@@ -37,12 +37,12 @@ _HEAD_BYTES = 64
 
 
 def own_build_id(kernel: bytes) -> bytes | None:
-    """Return the kernel's build ID, ignoring embedded programs such as the vDSO; None unless exactly one is left."""
+    """Return the build ID of the kernel itself, not of embedded programs such as the vDSO; None unless it is unique."""
     return own_note(kernel, *_BUILD_ID)
 
 
 def own_note(kernel: bytes, owner: bytes, kind: int) -> bytes | None:
-    """Return the content of a note, ignoring embedded programs; None unless exactly one is left."""
+    """Return the content of the kernel's own note, not of embedded programs; None unless it is unique."""
     name = owner + b"\0" * (4 - len(owner) % 4)
     length = re.escape(struct.pack("<I", len(owner) + 1))
     pattern = re.compile(length + b"(....)" + re.escape(struct.pack("<I", kind) + name), re.DOTALL)

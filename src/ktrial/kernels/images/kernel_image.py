@@ -54,7 +54,7 @@ def architecture(data: bytes, source: str) -> str:
 
 
 def bootable(data: bytes, source: str, wanted: str) -> bytes:
-    """Return the image in the form that an emulator boots. Raise BadInput if none of this architecture boots it."""
+    """Return the image in the form that an emulator boots. Raise BadInput if guests of `wanted` cannot boot it."""
     is_setup = _is_bzimage(data)
     kernel = data if is_setup else _unwrapped(data, source)[1]
     found = architecture(data, source) if is_setup else _machine(kernel, source)
@@ -95,7 +95,7 @@ def _is_64_bit(data: bytes) -> bool:
 
 
 def _machine(kernel: bytes, source: str) -> str:
-    """Return the architecture of a kernel that nothing is wrapped around."""
+    """Return the architecture of an unwrapped kernel."""
     if kernel.startswith(elf.MAGIC):
         return elf.Elf(kernel, source).machine
     if (found := _FLAT.get(kernel[_FLAT_AT : _FLAT_AT + 4])) is not None:

@@ -66,11 +66,11 @@ class Unpacked:
         return self._at
 
     def allow(self, size: int) -> None:
-        """Raise the read limit by the size of a file in the archive."""
+        """Allow `read` to return the content of a file of this size too."""
         self._allowed += size
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes of table of contents, or of files that `allow` permitted."""
+        """Read up to `size` bytes of the table of contents, or of files that `allow` permitted."""
         self._allowed -= size
         if size < 0 or self._allowed < 0:
             wanted = f"a table of contents of more than {_CONTENTS_LIMIT_BYTES >> 20} MiB"
@@ -78,7 +78,7 @@ class Unpacked:
         return self.take(size)
 
     def take(self, size: int) -> bytes:
-        """Read up to `size` bytes, without the limit."""
+        """Read up to `size` bytes, ignoring the limit."""
         return b"".join(self._take(size))
 
     def seek(self, place: int) -> int:
@@ -159,7 +159,7 @@ def _files(path: Path) -> Iterator[Held]:
 
 
 def _of_tar(archive: tarfile.TarFile, inside: Unpacked, path: Path) -> Iterator[Held]:
-    """Yield kernel files. Stop behind boot/: Debian keeps it together, before modules that take long to unpack."""
+    """Yield kernel files. Stop after boot/: Debian packs it before the modules, which take long to unpack."""
     seen = False
     for entry in archive:
         name = _place(entry.name)
@@ -188,7 +188,7 @@ def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
 
 
 def package_files(file: IO[bytes], path: Path) -> tuple[tarfile.TarFile, Unpacked]:
-    """Return the archive with the files of a Debian package, which `file` was opened from."""
+    """Return the inner archive of a Debian package, which holds the installed files; `file` is the open package."""
     at = len(debian_package.MAGIC)
     while True:
         file.seek(at)

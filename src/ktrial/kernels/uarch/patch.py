@@ -181,14 +181,14 @@ def _family(kconfig: Kconfig) -> Choice:
 
 
 def _symbols_of_patch(kconfig: Kconfig, targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return the symbols that only a patch adds; upstream's choice has a few of the same."""
+    """Return the tree's symbols that must come from a patch: those of targets, except the few that upstream has."""
     upstream = {"GENERIC_CPU", "MK8", "MPSC", "MCORE2", "MATOM"}
     known = {target.symbol for target in targets} | _FOREIGN
     return tuple(sorted((known - upstream) & kconfig.names))
 
 
 def _check_vermagic(files: Mapping[str, str]) -> None:
-    """Raise Refused if 64-bit modules encode a processor family: targets have no name for it."""
+    """Raise Refused if modules of 64-bit kernels name a processor family: ktrial's targets have no such name."""
     for path in VERMAGIC:
         text = files.get(path, "")
         if "MODULE_PROC_FAMILY" not in text:

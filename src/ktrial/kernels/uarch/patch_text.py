@@ -71,14 +71,14 @@ def _rust_gates(target: Target, facts: Facts) -> Iterator[str]:
 
 
 def generic_entry(facts: Facts) -> str:
-    """Return the entry for any x86-64 CPU, for a tree that has none."""
+    """Return the Kconfig entry for any x86-64 CPU, which only a tree without one needs."""
     lines = ["config GENERIC_CPU", '\tbool "Any x86-64 CPU"', f"\tdepends on {facts.sixty_four}"]
     lines += _help(f"Compile the kernel for a level of x86-64, which {LEVEL} tells.")
     return "\n".join(lines) + "\n"
 
 
 def choice(body: str, facts: Facts) -> str:
-    """Return a separate choice for 64-bit code that contains these entries."""
+    """Return a separate choice for 64-bit code, with `body` as its entries."""
     head = ["choice", '\tprompt "Target of 64-bit code"', f"\tdepends on {facts.sixty_four}", "\tdefault GENERIC_CPU"]
     head += _help("The CPU that the compiler may use all instructions of.")
     return "\n" + "\n".join(head) + "\n\n" + body + "\nendchoice\n"
@@ -110,8 +110,8 @@ def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
 def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
     """Return a symbol that is set if rustc does not know the target; empty if rustc knows all of them.
 
-    Rust depends on it. A target that depended on Rust would close a cycle, since Rust depends on much that depends on
-    the CPU. Where the tree has already reversed that, the targets depend on Rust.
+    Rust depends on this symbol. Targets that depended on Rust would close a cycle, since much of what Rust depends on
+    depends on the CPU. In a tree that has already broken this cycle, the targets do depend on Rust.
     """
     parts = []
     for target in targets:

@@ -213,7 +213,7 @@ def find_target(word: str, targets: Iterable[Target]) -> Target:
 def native_target(compiler: Compiler, level: int | None, targets: Iterable[Target]) -> Target:
     """Return what native means here: the compiler's name for this CPU, or the CPU's level if that name does not fit.
 
-    A compiler may know no name, or one with instructions that a hypervisor hides.
+    The compiler may have no name for this CPU, or one that implies instructions which a hypervisor hides.
     """
     known = {target.name: target for target in targets}
     called = known.get(compiler.native or "", known[BASE])

@@ -24,7 +24,7 @@ class VerifyBuild(Protocol):
     """Configures and compiles a tree."""
 
     def configure(self, fragment: str, drop: frozenset[str]) -> Mapping[str, str]:
-        """Return the configuration made of the base without the symbols in `drop`, and the fragment."""
+        """Return the configuration that results from the base, without the symbols in `drop`, and the fragment."""
 
     def compile(self, target: str) -> bytes:
         """Return the verbose output of building one object; with Rust on, also of Rust's libraries before it."""
@@ -140,7 +140,7 @@ def _hint(target: Target) -> str:
 def _why_not(
     target: Target, compiler: Compiler, config: Mapping[str, str], held: Mapping[str, str], targets: Sequence[Target]
 ) -> str:
-    """Return what the configuration became, and the gate that prevented the target."""
+    """Return why the target cannot be set, and for what else the kernel would be built."""
     wanted = " ".join(f"{name}={value}" for name, value in target.wanted.items())
     chosen = [one.symbol for one in targets if config.get(one.symbol) == "y"]
     became = f"; the kernel would be built for {chosen[0]}" if chosen and held[target.symbol] != "y" else ""

@@ -32,7 +32,7 @@ class FramePattern:
     """A regular expression with one of the groups `s`, `ms`, `us`, `ns` or `fps`."""
 
     def __init__(self, text: str, option: str = "--pattern") -> None:
-        """Compile the expression given by `option`. Raises BadInput if it has no time group."""
+        """Compile the expression given by `option`. Raise BadInput if it has no time group."""
         self.option = option
         try:
             self._expression = re.compile(text)
@@ -63,9 +63,9 @@ class FramePattern:
         return duration_s if 0 <= duration_s <= _LONGEST_S else None
 
     def end_ns(self, line: FrameLine, file: str, within_ns: int) -> int:
-        """Return when the frame of a line ended: the time in the line, or without one the time when it was read.
+        """Return when the frame of a line ended: at the time in the line, or else when the line was read.
 
-        Raises BadInput if the time is not shortly before the line was read, which means another clock.
+        Raise BadInput if that time is not shortly before the line was read, since it must be from another clock.
         """
         if _END not in self._expression.groupindex:
             return line.at_ns
@@ -121,7 +121,7 @@ class FrameStream:
         return found
 
     def frames(self, zero_ns: int, clock_error_s: float) -> Frames:
-        """Return all frames in order of time, on a clock with this zero. Raises BadInput if there are none."""
+        """Return all frames in order of time, relative to `zero_ns`. Raise BadInput if there are none."""
         if self._wrong is not None:
             raise self._wrong
         if not self._told:
@@ -150,7 +150,7 @@ def frames_of(
     *,
     within_ns: int = round(_LONGEST_S * 1e9),
 ) -> Frames:
-    """Return the frames in the lines. Raises BadInput if there are none."""
+    """Return the frames in the lines. Raise BadInput if there are none."""
     stream = FrameStream(pattern, file, within_ns)
     stream.feed(lines)
     return stream.frames(zero_ns, clock_error_s)

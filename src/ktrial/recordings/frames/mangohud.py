@@ -87,7 +87,7 @@ def is_mangohud(data: bytes) -> bool:
 
 
 def read_mangohud(data: bytes, source: str = "capture.csv") -> MangoHudLog:
-    """Read a log with one row per frame. Raises SampledLog for samples, BadRun for a summary and other files."""
+    """Read a log with one row per frame. Raise SampledLog for samples, BadRun for a summary and other files."""
     lines = decode_output(data, source).lstrip("\ufeff").split("\n")
     cut_off = bool(lines.pop())
     lines = [line.removesuffix("\r") for line in lines]
@@ -186,7 +186,7 @@ def _wrong_row(fields: Sequence[str], head: _Head, line: int, text: str, source:
 
 
 def _unit(rows: Sequence[_Row], source: str) -> FrameUnit:
-    """Derive the unit from the median of fps times frametime. Raises BadRun if it fits neither unit."""
+    """Derive the unit from the median of fps times frametime. Raise BadRun if it fits neither unit."""
     product = statistics.median(row.fps * row.frame_time for row in rows[1:])
     for unit, per_second in _PER_SECOND.items():
         if per_second / _UNIT_FACTOR <= product <= per_second * _UNIT_FACTOR:

@@ -39,7 +39,7 @@ def is_telemetry(head: bytes) -> bool:
 
 
 def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> FrameSamples:
-    """Return the rates of one log. Raises BadRun with instructions if it has no frame rate."""
+    """Return the rates of one log. Raise BadRun with instructions if it has no frame rate."""
     # Units are in the machine's code page; this reads only ASCII.
     lines = data.decode("latin-1").split("\n")
     names: list[str] | None = None

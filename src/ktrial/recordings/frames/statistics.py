@@ -83,7 +83,7 @@ class FrameSamples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The statistics of one log. `frames` and `logged_s` cover all counted frames; `left_out` needs more frames."""
+    """The statistics of one log over all counted `frames`; `left_out` lists those that need more frames."""
 
     file: str
     kind: Literal["mangohud", "xplane", "samples"]
@@ -98,7 +98,7 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def below_rate(value: object, name: str) -> float:
-    """Check a limit for slow frames that the user gave under that name. Raises BadInput."""
+    """Return a limit for slow frames in frames per second. Raise BadInput, naming the option or key `name`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
         raise BadInput(f"{name}: expected 1 to 1000 frames a second, got {value!r}")
     return float(value)
@@ -111,7 +111,7 @@ def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") 
 
 
 def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> FrameStatistics:
-    """Return every outcome of FRAME_OUTCOMES that this many frames allow. Raises BadRun below LEAST_FRAMES."""
+    """Return every outcome of FRAME_OUTCOMES that this many frames allow. Raise BadRun below LEAST_FRAMES."""
     if len(times_s) < LEAST_FRAMES:
         raise BadRun(
             f"{len(times_s)} frames are too few for frame statistics (minimum {LEAST_FRAMES})",
@@ -138,7 +138,7 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
 def sampled_statistics(samples: FrameSamples, below_fps: float | None = None) -> tuple[Measurement, ...]:
     """Return the mean frame rate, and the share of slow samples if they are single frames.
 
-    Raises BadRun for a single sample.
+    Raise BadRun for a single sample.
     """
     if len(samples.fps) < 2:
         raise BadRun(f"{len(samples.fps)} samples of a frame rate are too few for a mean", hint="log for longer")
@@ -178,12 +178,12 @@ def _values(times_s: Sequence[float]) -> dict[str, float]:
 
 
 def nearest(ordered: Sequence[float], fraction: float) -> float:
-    """Return the nearest rank: the smallest of the sorted values with at least this fraction at or below it."""
+    """Return a quantile by nearest rank: the smallest value with at least this fraction of all at or below it."""
     return ordered[max(1, math.ceil(fraction * len(ordered) - 1e-9)) - 1]
 
 
 def low(ordered: Sequence[float], share: float) -> float:
-    """Return the frame rate of the mean of the slowest `share` of sorted frame times, rounded up to whole frames."""
+    """Return the frame rate over the slowest `share` of the sorted frame times, rounded up to whole frames."""
     slowest = ordered[-math.ceil(share * len(ordered) - 1e-9) :]
     return len(slowest) / math.fsum(slowest)
 

@@ -43,7 +43,7 @@ def _modules(function: str) -> list[ModuleType]:
 def comparison_charts(
     comparison: Comparison, style: Style, only: Container[str] | None = None, without: Container[str] = ()
 ) -> tuple[Chart, ...]:
-    """Return the charts that show all outcomes at once: of all modules, `only` of some, or of all `without` some."""
+    """Return the charts that show all outcomes at once: of all modules, or as `only` and `without` restrict them."""
     kinds = [(module.__name__.rpartition(".")[2], module) for module in _modules("of_comparison")]
     chosen = [module for kind, module in kinds if (only is None or kind in only) and kind not in without]
     return tuple(chart for module in chosen for chart in _draw(module, "of_comparison", comparison, style))

@@ -137,7 +137,7 @@ class Cast(msgspec.Struct, frozen=True):
 
 
 def cast_of(comparison: Comparison) -> Cast:
-    """Return the control and the first arms."""
+    """Return the arms to show: the control, then the others, MOST_ARMS at most."""
     measured = (values.arm for outcome in comparison.outcomes for values in outcome.arms)
     arms = tuple(dict.fromkeys([comparison.control, *(one.arm for one in comparison.arms), *measured]))
     return Cast(arms[:MOST_ARMS], max(0, len(arms) - MOST_ARMS))
@@ -152,7 +152,7 @@ def arm_shape(cast: Cast) -> Spec:
 
 
 def _by_arm(cast: Cast, forms: Sequence[str]) -> Spec:
-    """Return a channel by the arm's number, because shortened names may be equal."""
+    """Return a channel that tells arms apart by number, because shortened names may be equal."""
     count = len(cast.arms)
     scale = {"domain": list(range(count)), "range": list(forms[:count])}
     return {"field": "arm", "type": "nominal", "scale": scale, "legend": None}
@@ -165,7 +165,7 @@ def linear(low: float, high: float, axis: Spec | None) -> Spec:
 
 
 def ends_of(effect: Effect) -> tuple[float, float]:
-    """Return the ends of an effect's interval; an open end is the estimate."""
+    """Return the ends of an effect's interval; the estimate stands for an open end."""
     low, high = (effect.estimate if end is None else end for end in (effect.low, effect.high))
     return low, high
 

@@ -40,7 +40,7 @@ _INTERVAL, _FIGURE = 19, 6.8
 
 
 class ForestRow(msgspec.Struct, frozen=True):
-    """An effect in the picture; `name` replaces outcome and arm, `said` replaces the verdict if there is none."""
+    """An effect in the picture; if set, `name` replaces outcome and arm, `said` the verdict."""
 
     outcome: OutcomeComparison
     contrast: Contrast
@@ -183,7 +183,7 @@ def ticks(reach: float, each_side: int) -> list[float]:
 
 
 def panel(rows: Sequence[ForestRow], axis: Axis, style: Style, marks: str = "values") -> Spec:
-    """Return rows with their figures beside them; `marks` is the name of the points' layer."""
+    """Return layers that draw the rows with their figures; `marks` names the layer of the points."""
     narrow = style.width < _NARROW
     names = _names(rows, _NARROW_NAME if narrow else _WIDE_NAME)
     values = [

@@ -20,7 +20,7 @@ _MEMORY = "peak_memory"
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """Return a result for each time that a benchmark of a session measures."""
+    """Return one result for each session, benchmark and outcome that is a time."""
     results: list[dict[str, Any]] = []
     dropped: dict[str, None] = {}
     bad = 0

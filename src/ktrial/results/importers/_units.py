@@ -33,7 +33,7 @@ class Scale(msgspec.Struct, frozen=True):
     denominator: int = 1
 
     def value(self, number: str | float, source: str, line: int | None, wanted: str) -> float:
-        """Convert a number, rounding once. Raises UnreadableOutput for a time, rate, size or count below 0."""
+        """Convert a number, rounding once. Raise UnreadableOutput for a time, rate, size or count below 0."""
         what = _NEVER_NEGATIVE.get(self.unit)
         if what is not None and float(number) < 0:
             raise unreadable(source, line, str(number), f"{wanted}: {what}, which is never below 0")
@@ -97,7 +97,7 @@ def known_units() -> tuple[str, ...]:
 
 
 def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
-    """Return the stripped text of a finite decimal number. The error says when it seems to come from another locale."""
+    """Return the stripped text of a finite decimal number. The error says if it may come from another locale."""
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped):
         hint = " with a decimal point, not a comma" if _COMMA.fullmatch(stripped) else ""

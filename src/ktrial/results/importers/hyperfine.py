@@ -21,7 +21,7 @@ from ktrial.results.importers._shared import has_keys, measurement
 
 
 def read_hyperfine(data: bytes, source: str = "hyperfine.json", label: str | None = None) -> list[ForeignRun]:
-    """Read the runs of all commands. Raises BadRun if there are no times of single runs."""
+    """Read the runs of all commands. Raise BadRun if there are no times of single runs."""
     document = json_document(data, source)
     results = json_list(document.get("results"), source, "'results'")
     if not results:

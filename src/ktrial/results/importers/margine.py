@@ -51,7 +51,7 @@ class MargineRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_margine(data: bytes, source: str = "run.json") -> MargineRun:
-    """Read a run. Raises UnreadableOutput for a file without any figure."""
+    """Read a run. Raise UnreadableOutput for a file without any figure."""
     document = json_document(data, source)
     if document.get("schema") != SCHEMA:
         raise unreadable(source, None, repr(document.get("schema")), f"schema: {SCHEMA}")

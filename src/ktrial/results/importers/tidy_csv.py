@@ -37,7 +37,7 @@ _SUMMARY = ("mean", "stddev", "median")
 
 
 class _Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A column of values: its header and the outcome and unit in it, and its place."""
+    """A column of values: its header, the outcome and unit that the header names, and its index."""
 
     header: str
     outcome: str
@@ -143,7 +143,7 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
 
 
 def _select_rows(table: TidyTable, where: Sequence[str], name: str) -> list[int]:
-    """Return the numbers of the rows with a selected value in each named column; a column may have several."""
+    """Return the numbers of the rows that have one of the selected values in every named column."""
     selected: dict[int, set[str]] = {}
     for text in where:
         column = next((one for one in table.columns if text.startswith(f"{one}=")), text.partition("=")[0])

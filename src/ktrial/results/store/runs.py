@@ -415,7 +415,7 @@ def _put_blob(connection: sa.Connection, data: bytes) -> str:
 
 
 def _blob(connection: sa.Connection, name: str) -> bytes:
-    """Return the bytes of this name. Raises KtrialError if they are missing or damaged."""
+    """Return the bytes of this name. Raise KtrialError if they are missing or damaged."""
     row = connection.execute(sa.select(blobs.c.size_bytes, blobs.c.packed).where(blobs.c.sha256 == name)).first()
     if row is None:
         raise KtrialError(f"the store has no raw output {name[:12]}…")

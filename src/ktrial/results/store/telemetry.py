@@ -46,12 +46,12 @@ def to_parquet(samples: Samples) -> bytes:
 
 @cache
 def _writer() -> duckdb.DuckDBPyConnection:
-    """Return a cached connection, because opening one takes longer than writing; one thread, not to disturb a run."""
+    """Return a cached connection, since opening one takes longer than writing. One thread disturbs a run least."""
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
 def from_parquet(data: bytes) -> Samples:
-    """Return the samples in a file of `to_parquet`. Raises KtrialError for other files."""
+    """Return the samples in a file of `to_parquet`. Raise KtrialError for other files."""
     with _in_memory(data) as (_, path), duckdb.connect(":memory:") as connection:
         try:
             about = _about(connection, path)

@@ -76,7 +76,7 @@ def _events(symptom: Symptom, recording: Recording) -> Iterable[Event]:
 
 
 def _is_crowded(one: Happening, events: Sequence[Event], recording: Recording) -> bool:
-    """Return whether some thread was hit nearly always, so that only events of the frame thread are evidence."""
+    """Return whether events hit some thread nearly always; then only those of the frame thread are evidence."""
     if one.victims_above is None or not events:
         return False
     begins = np.array([event.begin_s for event in events])

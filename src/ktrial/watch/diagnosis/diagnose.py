@@ -52,9 +52,9 @@ _MOST_STUTTERS, _MOST_SHARE = 10_000, 0.2
 
 
 def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: float | None = None) -> Diagnosis:
-    """Return the diagnosis. `limit_s` is the limit for late frames; by default a stutter is relative to its neighbours.
+    """Return the diagnosis. Frames above `limit_s` are late; by default, frames that stand out from their neighbours.
 
-    Raises BadInput if late frames are no exceptions.
+    Raise BadInput if late frames are too frequent to be exceptions.
     """
     phases = phases_of(recording)
     working = [at_work(symptom, recording) for symptom in symptoms.values()]
@@ -106,7 +106,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
 
 
 def _of_clocks(recording: Recording, frames: Frames) -> tuple[str, ...]:
-    """Return how far the clocks may be apart, and what the common one stands for."""
+    """Return a sentence on how closely the frames' clock matches the recording's, and on that clock's zero."""
     if frames.kind == "wake-up" or recording.unix_at_zero_s is None:
         return ()
     error_s = recording.clock_error_s + frames.clock_error_s

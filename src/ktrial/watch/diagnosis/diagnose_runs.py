@@ -31,7 +31,7 @@ class RunLimits(msgspec.Struct, frozen=True):
 def write_runs(
     file: Path, recordings: Sequence[Recording], label: str, limits: RunLimits, say: Callable[[str], None]
 ) -> None:
-    """Write the table to a file. Raises BadInput, KtrialError."""
+    """Write the table to a file. Raise BadInput, KtrialError."""
     table, left_out = runs_table(recordings, label, limits)
     write_file(file, table)
     for why in left_out:
@@ -40,7 +40,7 @@ def write_runs(
 
 
 def runs_table(recordings: Sequence[Recording], label: str, limits: RunLimits) -> tuple[bytes, tuple[str, ...]]:
-    """Return the CSV, and each missing figure with the reason. Raises BadInput if a recording has no figures."""
+    """Return the CSV, and each missing figure with the reason. Raise BadInput if a recording has no figures."""
     outcomes = {one.name: one for one in WATCH_OUTCOMES}
     runs, left_out = [], []
     for number, recording in enumerate(recordings, 1):

@@ -44,9 +44,9 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause with the stutters that overlap it, the number expected by chance, and the p of as many.
+    """A cause: how many stutters overlap it, how many would by chance, and the p-value of the difference.
 
-    `by_phase` counts them per phase; `late_share` is their share of all late time.
+    `by_phase` counts these stutters per phase; `late_share` is their share of all late time.
     """
 
     id: str

@@ -105,7 +105,7 @@ def _proposal_of(
 def _measure(
     word: str, *, symptom: Symptom, recording: Recording, computed: Computed | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """Return the words that measure the effect: the watched program if a figure counts the cause, otherwise a suite."""
+    """Return the command to measure the effect: the watched program if a figure counts the cause, otherwise a suite."""
     command = _command(recording)
     if symptom.figure is not None and command is not None:
         return ("--suite", "watch", "--primary", symptom.figure, "-p", f"program={shlex.join(command)}")

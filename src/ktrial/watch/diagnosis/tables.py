@@ -42,7 +42,7 @@ def cause_rows(found: Diagnosis) -> list[list[str]]:
 
 
 def _standing(standing: str, with_cause: str | None, p: float | None, found: Diagnosis) -> str:
-    """Return whether a cause is named, or the named cause that it coincides with."""
+    """Return `yes` for a named cause, `no` for others, with the named cause it goes with; `-` without a test."""
     if standing == "named":
         return "yes"
     if standing == "with-another":

@@ -46,7 +46,7 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
 
 
 def part_of(found: Diagnosis, begin_s: float, end_s: float, name: str) -> Diagnosis:
-    """Return a stretch of a diagnosis under another name; it begins with a step of the pressures."""
+    """Return a stretch of a diagnosis, named `name`. It begins where the pressures have a step."""
     start_s = min((phase.begin_s for phase in found.phases), default=0.0)
     step_s = min((line.step_s for line in found.pressures), default=0.0)
     begin_s = max(begin_s, start_s)

@@ -39,7 +39,7 @@ class Computed(msgspec.Struct, frozen=True):
 def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed:
     """Return the memory limit that was reached, raised to the group's peak use plus a quarter.
 
-    Raises BadInput if the recording lacks the data or the limit no longer exists.
+    Raise BadInput if the recording lacks the data or the limit no longer exists.
     """
     event = knob.id.rpartition(".")[2]
     prefix, group = _limited(recording, f"memory_events.{event}", knob)
@@ -62,7 +62,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
 def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
     """Return the CPU quota, raised in proportion to the time that the group was throttled, with the same period.
 
-    Raises BadInput if the recording lacks the data or the quota no longer exists.
+    Raise BadInput if the recording lacks the data or the quota no longer exists.
     """
     prefix, group = _limited(recording, "cpu.nr_throttled", knob)
     usage, held = (recording.series.get(f"{prefix}.cpu.{what}") for what in ("usage", "throttled"))
@@ -149,7 +149,7 @@ def _grown(series: Series, at: Any) -> float:
 def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diagnosis) -> Computed:
     """Return an affinity that moves the busiest interrupt during stutters off the CPUs of the frame thread.
 
-    Raises BadInput if it cannot be moved, if that would not help, or if the recording lacks the data.
+    Raise BadInput if it cannot be moved, if that would not help, or if the recording lacks the data.
     """
     line, label = _busiest(recording, diagnosis.late)
     called = f"interrupt {line} ({label})" if label else f"interrupt {line}"
@@ -245,7 +245,7 @@ def _overlapping(times_s: Array, spans: Sequence[tuple[float, float]]) -> Any:
 
 
 def zram_half(knob: Knob, machine: Machine) -> Computed:
-    """Return a zram device of half the memory. Raises BadInput if there already is one."""
+    """Return a zram device of half the memory. Raise BadInput if there already is one."""
     facts = machine.facts(("memory.total", "zram.devices"))
     total = facts.value("memory.total")
     if facts.records("zram.devices"):

@@ -130,7 +130,7 @@ class AgentWatching:
     def watch(
         self, fields: dict[str, Any], begun: Callable[[], None]
     ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
-        """Start the agent, call `begun` and yield its reports; Ctrl-C ends it cleanly. Raises AgentError, BadInput."""
+        """Start the agent, call `begun` and yield its reports; Ctrl-C ends it cleanly. Raise AgentError, BadInput."""
         with _new_file(self._file) as descriptor:
             try:
                 self._session.send("watch", **fields)
@@ -171,7 +171,7 @@ class AgentWatching:
 
 
 def nvidia(hertz: float | None) -> NvidiaSource | None:
-    """Return the source of NVIDIA cards with this sampling rate; None if it is 0. Raises BadInput."""
+    """Return the source of NVIDIA cards with this sampling rate; None if it is 0. Raise BadInput."""
     if hertz == 0:
         return None
     if hertz is not None and not 1 <= hertz <= _FASTEST_HZ:

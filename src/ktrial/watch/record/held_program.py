@@ -30,7 +30,7 @@ class HeldProgram:
     def __init__(
         self, argv: Sequence[str], stdout: int | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Create the process; its output goes to `stdout` if given. Raises BadInput if there is no such program."""
+        """Create the process; its output goes to `stdout` if given. Raise BadInput if there is no such program."""
         program = shutil.which(argv[0])
         if program is None:
             raise BadInput(f"{argv[0]}: no such program", hint="give its path, or check PATH")
@@ -53,7 +53,7 @@ class HeldProgram:
         self._go = -1
 
     def ended(self) -> int | None:
-        """Return its exit status, negative after a signal; None while it runs."""
+        """Return the program's exit status, negative after a signal; None while it runs."""
         return self._process.poll()
 
     def status(self, _: WatchEnded) -> int | None:

@@ -40,7 +40,7 @@ def recording_place(
 
 
 def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/proc")) -> list[Path] | None:
-    """Return the paths on watched disks: swap, and the program with its working folder or else the whole system.
+    """Return paths whose disks are watched: swap, and the program with its working folder, or else `/`.
 
     Return None if the location of swap is unknown.
     """
@@ -66,7 +66,7 @@ def _plain(name: str) -> str:
 
 
 def _own(folder: Path) -> Path | None:
-    """Return a folder in it that only this user can write to, or None if that is impossible."""
+    """Return a subfolder that only this user can write to; None if there can be none."""
     own = folder / f"ktrial-{os.geteuid()}"
     try:
         own.mkdir(mode=0o700, exist_ok=True)

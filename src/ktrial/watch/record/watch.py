@@ -61,10 +61,10 @@ class WatchedProgram(Protocol):
     def go(self) -> None: ...
 
     def ended(self) -> int | None:
-        """Return its exit status; None while it runs or if the status is not known yet."""
+        """Return the program's exit status; None while it runs or if the status is not known yet."""
 
     def status(self, ended: WatchEnded) -> int | None:
-        """Return its exit status after the watch; None if it still runs or was ended with the watch."""
+        """Return the program's exit status after the watch; None if it still runs or the watch ended it."""
 
 
 def watch(
@@ -101,7 +101,7 @@ def watch(
 def read_back(
     data: bytes, name: str, ended: WatchEnded, frames: FrameStream | None = None, frames_error_s: float = 0.0
 ) -> tuple[Recording, tuple[Finding, ...]]:
-    """Return the written recording with the frames of a log. Raises BadInput if the pattern matches no line."""
+    """Return the written recording with the frames of a log. Raise BadInput if the pattern matches no line."""
     recording = read_recording(data, name)
     absent = {source.name: source.why or "" for source in recording.sources if source.state == "absent"}
     findings = list(doubts(ended, absent))
