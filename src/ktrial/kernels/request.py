@@ -147,7 +147,7 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
                 hint=f"drop one of them, or decide with --set {wish.symbol}=…",
             )
         if other is not None and not same_value(other.value, wish.value):
-            raise Contradiction(f"--set {wish.symbol}={other.value} and --set {wish.symbol}={wish.value}")
+            raise Contradiction(f"--set {wish.symbol}={other.value} contradicts --set {wish.symbol}={wish.value}")
         found[wish.symbol] = wish
     return found
 

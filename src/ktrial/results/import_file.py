@@ -176,7 +176,7 @@ def _select_runs(runs: Sequence[ForeignRun], where: Sequence[str], name: str) ->
     for text in where:
         key, sign, value = text.partition("=")
         if not sign:
-            raise BadInput(f"--where {text!r}: it has no value", file=name, hint="write NAME=VALUE")
+            raise BadInput(f"--where {text!r}: missing value", file=name, hint="write NAME=VALUE")
         selected.setdefault(key, set()).add(value.strip())
     for key, accepted in selected.items():
         values = _values_under(runs, key, "--where", name)
@@ -216,7 +216,7 @@ def _choose_importer(data: bytes, name: str, wanted: ImportRequest, importers: M
     as_format = wanted.as_format
     if as_format is not None:
         if as_format not in importers:
-            raise UnknownName("format", as_format, importers, hint=f"formats: {formats}")
+            raise UnknownName("format", as_format, importers, hint=f"use one of: {formats}")
         return importers[as_format]
     head = data[:HEAD_BYTES]
     fitting = claiming(head, name, importers)
@@ -224,7 +224,7 @@ def _choose_importer(data: bytes, name: str, wanted: ImportRequest, importers: M
         return fitting[0]
     if fitting:
         names = " or ".join(one.name for one in fitting)
-        raise BadInput(f"it could be {names}", file=name, hint=f"name the format: --format {fitting[0].name}")
+        raise BadInput(f"ambiguous format: {names}", file=name, hint=f"name the format: --format {fitting[0].name}")
     tables = [importer for importer in importers.values() if importer.takes_columns]
     if len(tables) == 1 and wanted.options.values and b"\0" not in head:
         return tables[0]  # a table of one column is not recognised, but the user names its column
@@ -252,7 +252,7 @@ def _check(results: ForeignResults, name: str) -> None:
     except UnicodeEncodeError:
         whole = _NUL
     if _NUL in whole:
-        raise BadInput("it has a text with an unpaired surrogate or a NUL", file=name, hint="use valid Unicode text")
+        raise BadInput("contains text with an unpaired surrogate or a NUL", file=name, hint="use valid Unicode text")
 
 
 def _groups(runs: Sequence[ForeignRun]) -> dict[str, list[ForeignRun]]:

@@ -119,7 +119,7 @@ def read_frames(data: bytes, file: str, below_fps: float | None = None) -> Frame
         return _xplane(read_xplane(data, file), file)
     raise BadRun(
         f"{file}: expected a log of MangoHud or MSI Afterburner, or Log.txt or telemetry of X-Plane",
-        hint="MangoHud writes PROGRAM_DATE_TIME.csv to its output_folder, X-Plane writes Log.txt to its own folder",
+        hint="look for PROGRAM_DATE_TIME.csv in MangoHud's output_folder, or for Log.txt in the folder of X-Plane",
     )
 
 

@@ -150,7 +150,7 @@ def usual_zones(memory_bytes: float) -> tuple[Zone, ...]:
     """Return the zones of a single-node PC: 15 MiB for old devices, up to 3 GiB below 4 GiB, and the rest."""
     pages = int(memory_bytes) // 4096
     if pages < 8192:
-        raise BadInput(f"expected at least 32 MiB of memory, got {int(memory_bytes)} bytes", hint="--memory 16GiB")
+        raise BadInput(f"expected at least 32 MiB of memory, got {int(memory_bytes)} bytes", hint="use --memory 32MiB")
     old = 3840
     middle = min(pages - old, 786_432 - old)
     rest = pages - old - middle

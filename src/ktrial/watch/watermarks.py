@@ -179,7 +179,7 @@ def _columns(word: str, layout: WatermarkLayout, catalog: Catalog) -> list[tuple
 
 def _check_known(knob: str) -> None:
     if knob not in _PATHS:
-        raise BadInput(f"{knob} does not set the watermarks", hint=f"{RESERVE} and {SCALE} do")
+        raise BadInput(f"{knob} does not set the watermarks", hint=f"use {RESERVE} or {SCALE}")
 
 
 def _name(settings: Mapping[str, int], layout: WatermarkLayout) -> str:
@@ -191,10 +191,10 @@ def _name(settings: Mapping[str, int], layout: WatermarkLayout) -> str:
 
 def _of_profile(name: str, layout: WatermarkLayout, catalog: Catalog) -> Mapping[str, int]:
     if name not in catalog.profiles:
-        raise UnknownName("profile", name, catalog.profiles, hint="a setting is KNOB=VALUE")
+        raise UnknownName("profile", name, catalog.profiles, hint="write a setting as KNOB=VALUE")
     own = {one.knob: one for one in flatten(name, catalog.profiles) if one.knob in _PATHS}
     if not own:
-        raise BadInput(f"the profile {name} does not set the watermarks", hint=f"{RESERVE} and {SCALE} do")
+        raise BadInput(f"the profile {name} does not set the watermarks", hint=f"use {RESERVE} or {SCALE}")
     values = {knob: _value(one.value, knob, layout, catalog) for knob, one in own.items()}
     return {**layout.settings, **values}
 
@@ -210,9 +210,7 @@ def _value(value: Any, name: str, layout: WatermarkLayout, catalog: Catalog) -> 
 
 def _for_lead(layout: WatermarkLayout, lead: Lead, per_s: float | None) -> tuple[str, Mapping[str, int]]:
     if lead.seconds is not None and per_s is None:
-        raise BadInput(
-            f"--lead {lead.text}: seconds need an allocation rate", hint="--rate 2GiB (a second), or --measure 30s"
-        )
+        raise BadInput(f"--lead {lead.text}: seconds need an allocation rate", hint="add --rate 2GiB or --measure 30s")
     wanted = lead.amount_bytes if lead.amount_bytes is not None else (lead.seconds or 0.0) * (per_s or 0.0)
     scale = scale_for(layout.zones, layout.settings[RESERVE], wanted, layout.page_bytes)
     if scale is None:

@@ -169,7 +169,7 @@ def test_claims_about_a_table(place: Path) -> None:
         (("compare", *TABLE, "--exclude", "wakeup.csv#3"), "expected RUN:REASON"),
         (("compare", *TABLE, "--exclude", "wakeup.csv#99:hot"), "run of this comparison"),
         (("compare", *TABLE, "--declared", "vm.swapines"), "conditions: tool"),
-        (("compare", "wakeup.csv", "--by", "color", "--value", "wakeup_p50_us"), "its columns are"),
+        (("compare", "wakeup.csv", "--by", "color", "--value", "wakeup_p50_us"), "use one of: "),
         (("compare", *TABLE, "--by", "color"), "--by: expected one value, got kernel and color"),
         (("claim", "p50 much", *TABLE), "'p50 -43%'"),
         (("claim", "zebra -5%", *TABLE), "there are wakeup.wakeup_p50"),

@@ -222,7 +222,7 @@ def test_a_table_without_a_header_is_refused() -> None:
 
 def test_two_formats_that_claim_a_file_are_both_named() -> None:
     two = {**IMPORTERS, "zz": msgspec.structs.replace(IMPORTERS["hyperfine"], name="zz")}
-    with pytest.raises(BadInput, match=r"hf\.json: it could be hyperfine or zz") as caught:
+    with pytest.raises(BadInput, match=r"hf\.json: ambiguous format: hyperfine or zz") as caught:
         read_results(ForeignFile("hf.json", GOOD), PLAIN, two)
     assert caught.value.hint == "name the format: --format hyperfine"
 
@@ -266,7 +266,7 @@ def test_what_runs_tell_groups_and_blocks_and_chooses_them() -> None:
     [
         ({"by": "nope"}, "--by 'nope': no run has it", "these differ between runs: host, note"),
         ({"block": "nope"}, "--block 'nope': no run has it", "these differ between runs: host, note"),
-        ({"where": ("host",)}, "--where 'host': it has no value", "write NAME=VALUE"),
+        ({"where": ("host",)}, "--where 'host': missing value", "write NAME=VALUE"),
         ({"where": ("host=z",)}, "--where matches no run", "use one of the values of host: x, y"),
         ({"by": "note", "label": "a"}, "--label and --by both name the groups", "remove one of them"),
     ],

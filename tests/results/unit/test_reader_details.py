@@ -120,7 +120,7 @@ def test_runs_of_google_benchmark_that_failed_are_failed_runs() -> None:
     failed = {"error_occurred": True, "error_message": "no"}
     (run,) = google_benchmark.read(google(failed), "g.json", ImportOptions()).runs
     assert run.failure == "no"
-    with pytest.raises(BadRun, match="it has no single runs"):
+    with pytest.raises(BadRun, match="no single runs"):
         google_benchmark.read(google(failed, {"run_type": "aggregate"}), "g.json", ImportOptions())
 
 

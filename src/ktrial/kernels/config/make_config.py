@@ -119,7 +119,7 @@ def _checked(wanted: ConfigRequest, tree: Symbols) -> tuple[dict[str, Wish], fro
     for wish in wanted.wishes:
         if wish.symbol not in known and wish.by.partition(":")[0] not in own:
             what = f"symbol of Linux {wanted.version} ({wish.by})"
-            raise UnknownName(what, wish.symbol, known, hint="it may belong to another version or to a patch")
+            raise UnknownName(what, wish.symbol, known, hint="use the version or the patch that defines it")
     by_hand = {
         name for wish in wanted.wishes if wish.by == BY_HAND and wish.value == "y" for name in tree.choice(wish.symbol)
     }

@@ -234,7 +234,6 @@ def axis_title(outcome: OutcomeComparison | History, axis: ValueAxis) -> str:
 
 
 def value_channel(outcome: OutcomeComparison | History, axis: ValueAxis) -> Spec:
-    """Return a channel for an outcome's values."""
     ticks = {"title": axis_title(outcome, axis), "tickCount": 5}
     return {"type": "quantitative", "scale": axis.scale(), "axis": ticks}
 

@@ -142,7 +142,6 @@ def axis_words(what: str, outcomes: Iterable[OutcomeComparison]) -> str:
 
 
 def table_of(rows: Sequence[ForestRow]) -> Table:
-    """Return the effects in words and numbers."""
     cells = tuple(
         (
             *(row.outcome.name, row.contrast.arm),

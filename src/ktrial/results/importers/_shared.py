@@ -61,7 +61,7 @@ def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[
     groups = sorted({run.group for run in runs})
     if len(groups) > 1:
         raise BadInput(
-            f"it has {len(groups)} groups, which cannot share one name: {', '.join(groups)}",
+            f"its {len(groups)} groups cannot share one name: {', '.join(groups)}",
             file=name,
             hint="remove --label (in `compare` and `claim`: NAME=)",
         )

@@ -216,7 +216,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
             runs += _runs(result, entry, file, len(runs), name)
     if not runs:
         raise BadRun(
-            f"{name}: it has no single runs, only means; {'; '.join(file.left_out)}",
+            f"{name}: no single runs, only means; {'; '.join(file.left_out)}",
             hint="save the results with a newer Phoronix Test Suite, which writes the value of each run (RawString)",
         )
     notes = list(file.left_out)

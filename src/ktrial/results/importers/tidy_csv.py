@@ -99,7 +99,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         for number, row in zip(numbers, table.rows, strict=True)
     ]
     if not any(run.measurements for run in runs):
-        raise BadInput("all of its values are empty", file=name, hint=f"columns: {', '.join(table.columns)}")
+        raise BadInput("every value is empty", file=name, hint=f"use other columns: {', '.join(table.columns)}")
     return ForeignResults(
         format=NAME,
         runs=tuple(runs),
@@ -150,7 +150,7 @@ def _select_rows(table: TidyTable, where: Sequence[str], name: str) -> list[int]
         place = _place(table, column, "--where", name)
         assert place is not None, "the option names a column"
         if "=" not in text:
-            raise BadInput(f"--where {text!r}: it has no value", file=name, hint="write COLUMN=VALUE")
+            raise BadInput(f"--where {text!r}: missing value", file=name, hint="write COLUMN=VALUE")
         selected.setdefault(place, set()).add(text[len(column) + 1 :].strip())
     numbers = [
         number
@@ -199,7 +199,7 @@ def _place(table: TidyTable, wanted: str | None, option: str, name: str) -> int 
         return None
     if wanted not in table.columns:
         raise BadInput(
-            f"{option} {wanted!r}: no such column", file=name, hint=f"its columns are: {', '.join(table.columns)}"
+            f"{option} {wanted!r}: no such column", file=name, hint=f"use one of: {', '.join(table.columns)}"
         )
     return table.columns.index(wanted)
 
@@ -269,7 +269,7 @@ def _check_unit(columns: Sequence[_Column], options: ImportOptions, name: str) -
         return
     scale = scale_of(options.unit)
     if scale is None:
-        raise BadInput(f"--unit {options.unit}: no such unit", hint=f"one of: {', '.join(known_units())}")
+        raise BadInput(f"--unit {options.unit}: no such unit", hint=f"use one of: {', '.join(known_units())}")
     scales = [None if column.unit is None else scale_of(column.unit) for column in columns]
     if None not in scales and scale not in scales:
         raise BadInput(

@@ -210,7 +210,7 @@ def _write(descriptor: int, data: bytes, file: Path) -> None:
         raise AgentError(
             "io",
             f"cannot write {file}: {error.strerror}",
-            hint="`ktrial diagnose` reads the recording up to the cut",
+            hint="read the recording up to the cut with `ktrial diagnose`",
         ) from None
 
 
