@@ -63,7 +63,7 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class KernelMade(msgspec.Struct, frozen=True, kw_only=True):
-    """`ktrial.kernel-build/1`. `make` are the variables passed to make, `environment` those of its environment."""
+    """`ktrial.kernel-build/1`. `make` holds the variables passed to make, `environment` its environment variables."""
 
     folder: str
     image: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of `ktrial.recording/1` for the head's own sources, appended to those of an agent."""
+"""Blocks of `ktrial.recording/1` for sources that the head reads, to append to the blocks of an agent."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a recording that can be compared with those of another one, whole or per phase.
+"""Figures of a whole recording or of its phases, to compare with those of another recording.
 
 A figure that the recording lacks data for has a reason instead of a number; it is never 0.
 """

@@ -122,7 +122,7 @@ def _check_names(name: str, parts: Sequence[Recording]) -> None:
 
 
 def moved_by(part: Recording, by_s: float) -> Recording:
-    """Return the same recording on a clock whose zero is earlier by this time."""
+    """Return the same recording on a clock whose zero is this much earlier."""
     if by_s == 0:
         return part
     clocks: dict[int, array[float]] = {}

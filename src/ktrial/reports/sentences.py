@@ -32,7 +32,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 def notices(comparison: Comparison) -> list[Notice]:
-    """Return trade-offs first, then what is worse and what is better, arm by arm."""
+    """Return all trade-offs, then for each arm what is worse and what is better."""
     names = short_names(comparison.outcomes)
     every = [(outcome, contrast) for outcome in by_weight(comparison.outcomes) for contrast in outcome.contrasts]
     changes: list[Notice] = []

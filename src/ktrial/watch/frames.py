@@ -349,7 +349,7 @@ def how_it_ended(ended: Exit) -> str:
 
 
 def result_of(played: Played) -> Result:
-    """Return the run as a result like that of `ktrial bench`."""
+    """Return the run in the form of a result of `ktrial bench`."""
     record = played.record
     headlines = [one.outcome.name for one in played.report.outcomes if one.outcome.headline]
     return Result(

@@ -102,7 +102,7 @@ def in_all(marks: Iterable[Marks]) -> Marks:
 
 
 def scale_for(zones: Sequence[Zone], reserve_kb: int, lead_bytes: float, page_bytes: int) -> int | None:
-    """Return the smallest watermark_scale_factor with this total lead; None if the largest does not reach it."""
+    """Return the smallest watermark_scale_factor that gives this lead in total; None if none does."""
 
     def lead(scale: int) -> int:
         return in_all(zone_marks(zones, reserve_kb, scale, page_bytes)).lead_pages * page_bytes

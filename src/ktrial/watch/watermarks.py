@@ -47,7 +47,7 @@ _FREED = re.compile(rb"^pgfree (\d+)$", re.MULTILINE)
 
 
 class WatermarkLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory of a machine as far as watermarks depend on it, and its two settings."""
+    """Everything that determines the watermarks of a machine: its memory and two settings."""
 
     kind: Literal["here", "elsewhere"]
     zones: tuple[Zone, ...]
@@ -90,7 +90,7 @@ def layout_here(machine: Machine) -> WatermarkLayout:
 
 
 def layout_elsewhere(memory_bytes: float, catalog: Catalog) -> WatermarkLayout:
-    """Return a PC with this much memory and the kernel's defaults."""
+    """Return the layout of a PC with this much memory and the kernel's default settings."""
     zones = usual_zones(memory_bytes)
     records = [{"node": zone.node, "zone": zone.name, "managed_pages": zone.managed_pages} for zone in zones]
     known = {
@@ -112,7 +112,7 @@ def compare(
     lead: Lead | None = None,
     rate: tuple[float, str] | None = None,
 ) -> Watermarks:
-    """Return the current settings, those of each word, and those for the requested lead, side by side."""
+    """Return columns side by side: the current settings, those of each word, and those for the requested lead."""
     per_s = None if rate is None else rate[0]
     wanted = [("in force" if layout.kind == "here" else "default", layout.settings)]
     for word in words:

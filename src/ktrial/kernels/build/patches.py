@@ -93,7 +93,7 @@ class Patches:
         self._download = download
 
     def read(self, words: Iterable[PatchWord]) -> list[Patch]:
-        """Return all patches in order; a `series` file, or a folder with one, stands for the patches listed in it."""
+        """Return all patches in order; replace a `series` file, or a folder with one, by the patches that it lists."""
         found: list[Patch] = []
         for word in words:
             path = Path(word.place)

@@ -23,7 +23,7 @@ class KernelModule(NamedTuple):
 
 
 def module_name(file: str) -> str | None:
-    """Return the module name that a file name stands for, in the kernel's spelling; None if it is not a module."""
+    """Return the kernel's name for the module in a file of this name; None if it is not a module."""
     name = file.rpartition("/")[2]
     return _SUFFIX.sub("", name).replace("-", "_") if _SUFFIX.search(name) else None
 

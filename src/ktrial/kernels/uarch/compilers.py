@@ -48,8 +48,8 @@ _SHAPE = "ktrial.compiler/2"
 class Builds(NamedTuple):
     """How to query compilers for one architecture.
 
-    A compiler that defines `macro` builds for it. `flag` takes a target, `base` is the target that all CPUs run,
-    `kernel_flags` apply to all kernel code, and `told_by` extracts from macros what a target has beyond the base.
+    A compiler that defines `macro` builds for it. `flag` is the option for a target, `base` a target that every CPU
+    runs. `kernel_flags` apply to all kernel code; `told_by` extracts from macros what a target adds to the base.
     """
 
     architecture: str

@@ -145,8 +145,8 @@ class VerifiedTarget(msgspec.Struct, frozen=True, kw_only=True):
 class Compiler(msgspec.Struct, frozen=True, kw_only=True):
     """A C compiler: its name for this CPU, and the targets for which it compiled an empty file.
 
-    `extensions` are what each target has beyond x86-64, `kept` those that remain under the kernel's own flags, both
-    according to the compiler's macros.
+    From its macros: `extensions` holds what each target adds to x86-64, `kept` what is left of that under the kernel's
+    own flags.
     """
 
     path: str

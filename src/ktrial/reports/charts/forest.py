@@ -168,7 +168,7 @@ def _ends(row: ForestRow, axis: Axis) -> tuple[float, float, bool]:
 
 
 def ticks(reach: float, each_side: int) -> list[float]:
-    """Return the places of round ratios on both sides of 1."""
+    """Return the positions of round ratios on both sides of 1."""
     wide = reach > math.log(_POWERS_FROM)
     step = None if wide else next((one for one in _STEPS if math.expm1(reach) / one <= each_side + 0.95), None)
     if step is not None:

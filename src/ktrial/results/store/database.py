@@ -135,7 +135,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Open a transaction: at the end, all of it is on disk, or nothing."""
+        """Open a transaction: at its end either all changes are on disk, or none."""
         with self._speaking("write"), self.engine.execution_options(writes=True).begin() as connection:
             yield connection
 
@@ -221,7 +221,7 @@ def _is_sqlite(path: Path) -> bool:
 
 
 def _is_of_others(path: Path) -> bool:
-    """Return whether a database has only tables of other programs, without changing a byte of it."""
+    """Return whether a database has only tables of other programs; change no byte of it."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

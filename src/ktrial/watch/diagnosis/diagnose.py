@@ -200,7 +200,7 @@ def _share(one: AtWork, recording: Recording) -> float:
 
 
 def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | None:
-    """Return the stutter in which the cause was active for longest; of several the longest one."""
+    """Return the stutter during which the cause was active for longest; if several tie, the longest of them."""
     activity = working.activity
     if not one.overlapping or activity is None:
         return None

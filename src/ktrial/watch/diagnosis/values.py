@@ -28,7 +28,7 @@ _OWN_CPU = 0.1
 
 
 class Computed(msgspec.Struct, frozen=True):
-    """A setting and its justification by the recording. `start_in` is the group in which a trial of it must run."""
+    """A setting, and how the recording justifies it. `start_in` is the control group in which a trial must run."""
 
     address: str
     value: str

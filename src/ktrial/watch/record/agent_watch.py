@@ -171,7 +171,7 @@ class AgentWatching:
 
 
 def nvidia(hertz: float | None) -> NvidiaSource | None:
-    """Return the source of NVIDIA cards with this sampling rate; None if it is 0. Raise BadInput."""
+    """Return a source that samples NVIDIA cards at this rate; None if the rate is 0. Raise BadInput."""
     if hertz == 0:
         return None
     if hertz is not None and not 1 <= hertz <= _FASTEST_HZ:
