@@ -181,7 +181,7 @@ def _family(kconfig: Kconfig) -> Choice:
 
 
 def _symbols_of_patch(kconfig: Kconfig, targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return the tree's symbols that must come from a patch: those of targets, except the few that upstream has."""
+    """Return the tree's symbols that must come from a patch: those of known patches, but not upstream's."""
     upstream = {"GENERIC_CPU", "MK8", "MPSC", "MCORE2", "MATOM"}
     known = {target.symbol for target in targets} | _FOREIGN
     return tuple(sorted((known - upstream) & kconfig.names))
