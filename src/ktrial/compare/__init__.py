@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of runs that no trial collected."""
+"""Comparison of runs that were not collected by a trial."""

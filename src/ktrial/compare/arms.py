@@ -97,7 +97,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_of(arm: Arm) -> ArmSource:
-    """Return where an arm comes from. The number of boots or machines is None unless every run states its own."""
+    """Return the source of an arm. The numbers of boots and machines are None unless every run states its own."""
     boots = {run.boot for run in arm.runs}
     machines = {run.machine for run in arm.runs}
     names = sorted({key for run in arm.runs for key in run.known})

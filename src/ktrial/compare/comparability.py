@@ -118,7 +118,7 @@ def _differs(key: Key, control: Arm, arm: Arm, benchmark: str | None, meant: fro
 
 
 def _others(control: Arm, arm: Arm) -> Iterator[Finding]:
-    """Yield other attributes of foreign files that are constant in each arm and differ between the two."""
+    """Yield a finding for each other attribute of foreign files that is constant in both arms but not equal."""
     sides = [_constants(one) for one in (control, arm)]
     for name in sorted(set(sides[0]) & set(sides[1])):
         texts = {one.name: side[name] for one, side in zip((control, arm), sides, strict=True)}
@@ -138,7 +138,7 @@ def _constants(arm: Arm) -> dict[str, str]:
 
 
 def _gates(control: Arm, arm: Arm) -> Iterator[Finding]:
-    """Yield findings of the gates whose reading at least one run has."""
+    """Yield findings of those gates for which at least one run has a reading."""
     groups = {one.name: [run.readings for run in one.runs] for one in (control, arm)}
     told = {name for runs in groups.values() for run in runs for name, value in run.items() if value is not None}
     judged = {
@@ -200,7 +200,7 @@ def _benchmarks(arm: Arm) -> list[str]:
 
 
 def _apart(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts, or only the words that differ if a text is long."""
+    """Return the texts; of long texts only the words in which they differ."""
     if max(map(len, texts.values())) <= _SHOWN:
         return dict(texts)
     gap = ", " if all(", " in text for text in texts.values()) else " "

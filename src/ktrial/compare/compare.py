@@ -63,7 +63,7 @@ class CompareQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Context of a comparison: outcomes as their tools declare them, differences of tunable state, and findings."""
+    """Context of a comparison: outcomes as tools declare them, differences of tunable state, and findings."""
 
     outcomes: Mapping[tuple[str, str], Outcome] = {}
     state_changes: tuple[StateChange, ...] = ()
@@ -244,7 +244,7 @@ def _worded(contrast: Contrast, outcome: OutcomeComparison, case: _Case) -> Cont
 
 
 def _step_doubts(arms: Sequence[Arm], asked: CompareQuery) -> Iterator[Doubt]:
-    """Yield the doubts on each tier beyond the first, compared with the tier before it."""
+    """Yield the doubts on each tier after the first, compared with the tier before it."""
     for before, tier in pairwise(arms[1:]) if asked.tiers else ():
         found = doubts(before, [tier], asked.declared)
         yield from (one for one in found if one.arm == tier.name and one.finding.kind != "not-known")
@@ -252,7 +252,7 @@ def _step_doubts(arms: Sequence[Arm], asked: CompareQuery) -> Iterator[Doubt]:
 
 
 def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
-    """Drop outcomes that repeat another one; the remaining one names them, and doubts any that contradict it."""
+    """Drop outcomes that repeat another one, which then names them and has a doubt about each that contradicts it."""
     from ktrial.judge.stats.duplicates import duplicates
 
     repeats = duplicates(questions) if len(questions) > 1 else {}
@@ -271,7 +271,7 @@ def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) 
 
 
 def _contradict(one: OutcomeComparison, other: OutcomeComparison) -> bool:
-    """Return whether two outcomes that express the same number call opposite changes better."""
+    """Return whether two equivalent outcomes disagree on which direction of change is better."""
     theirs = {contrast.arm: contrast.effect for contrast in other.contrasts}
     products = [
         contrast.effect.estimate * effect.estimate
@@ -289,7 +289,7 @@ def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
 
 
 def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
-    """Yield contrasts of values whose units or directions are mixed, for the arms that have them."""
+    """Yield a contrast without a verdict for each arm, if the units or directions of the values are mixed."""
     if series.mixed is not None and case.control.name in series.runs:
         for arm in case.arms:
             if arm.name in series.runs:
@@ -297,7 +297,7 @@ def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
 
 
 def _never(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
-    """Yield contrasts of arms in which the benchmark always failed although it never failed in the control."""
+    """Yield a contrast for each arm in which the benchmark always fails, although it never fails in the control."""
     for doubt in case.doubts:
         fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
         if fails and doubt.arm not in series.runs and case.control.name in series.runs:
@@ -306,7 +306,7 @@ def _never(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
 
 
 def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
-    """Yield the reasons why the failures of an arm without values cannot be attributed to the arm."""
+    """Yield reasons why an arm without values may not be the cause of its failures."""
     from ktrial.judge.observational_verdict import order_check  # numpy
 
     arms = {one.name: one for one in (case.control, *case.arms)}
@@ -338,7 +338,7 @@ def _bare(series: ComparedSeries, case: _Case, arm: str, verdict: Verdict, why: 
 
 
 def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
-    """Return the contrast after the doubts on its conditions: refused, or changed by failures in one arm."""
+    """Return the contrast with the doubts applied: refused, or changed by failures in one arm."""
     every = case.doubts if contrast.control == case.control.name else case.step_doubts
     concerned = [doubt.finding for doubt in every if doubt.concerns(contrast.arm, benchmark)]
     refused = [finding for finding in concerned if finding.level == "refuse"]
@@ -369,7 +369,7 @@ def _of_benchmark(case: _Case, arm: str, benchmark: str) -> tuple[int, int]:
 
 
 def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -> Contrast:
-    """Return the contrast in the light of failures in one arm only: that arm cannot be better.
+    """Return the contrast corrected for failures in only one arm, which then cannot be better.
 
     It is worse if it fails often, chance is unlikely to put all failures there, and nothing else may be the cause.
     """

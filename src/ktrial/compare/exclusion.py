@@ -19,7 +19,7 @@ def changed_verdicts(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
 
 
 def moved_intervals(kept: Comparison, whole: Comparison) -> tuple[str, ...]:
-    """Return the outcomes whose interval moves when all runs are included, whatever their verdicts."""
+    """Return the outcomes whose interval moves when all runs are included, even if the verdict stays."""
     return _names(kept, whole, lambda one, other: _moves(_effect(one), _effect(other)))
 
 
@@ -50,7 +50,7 @@ def _effect(contrast: Contrast | None) -> Effect | None:
 
 
 def _moves(one: Effect | None, other: Effect | None) -> bool:
-    """Return whether an interval moves, exists on one side only, or contains zero on one side only."""
+    """Return whether two intervals differ clearly: by their ends, or because only one exists or contains zero."""
     ends, others = _ends(one), _ends(other)
     if ends is None or others is None:
         return (ends is None) != (others is None)

@@ -18,7 +18,7 @@ _HARDWARE: Mapping[str, str] = {"cpu": "{}", "threads": "{} CPUs", "memory": "{}
 
 
 def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ...]]:
-    """Return the arms with every run's machine named and its block limited to it, and findings on how blocks were made.
+    """Return the arms with machines named and no block across machines, and findings on how blocks were made.
 
     Raises BadInput if a run's machine is unknown, or all runs are from one machine.
     """
@@ -70,7 +70,7 @@ def scope_over(arms: Sequence[Arm]) -> str:
 
 
 def _hardware(run: ComparedRun) -> str | None:
-    """Return the hardware that a run of the store describes; None for a file's run, which names its machine or not."""
+    """Return the hardware of a run of the store; None for a run of a file, as files name machines themselves."""
     told = [wording.format(run.known[key]) for key, wording in _HARDWARE.items() if key in run.known]
     if run.machine is None:
         return ", ".join(told) if "cpu" in run.known else None
@@ -78,9 +78,9 @@ def _hardware(run: ComparedRun) -> str | None:
 
 
 def _names(arms: Sequence[Arm]) -> dict[tuple[str, str | None], str]:
-    """Name the machines of the store by their hardware, numbered if several have the same.
+    """Name the machines of the store by their hardware, with a number if several have the same.
 
-    If a run with that hardware does not identify its machine, all of them count as one.
+    If one of these runs does not identify its machine, all machines with its hardware count as one.
     """
     alike: dict[str, dict[str | None, None]] = {}
     for arm in arms:

@@ -18,9 +18,9 @@ MOST_LONELY = 0.2
 
 
 def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]:
-    """Return the arms, control first, with blocks if their sessions took turns, and a finding that says what was done.
+    """Return the arms, control first, with blocks if their sessions took turns, and a finding on what was done.
 
-    It reads no values. There is no finding if each arm has one session or a run already has a block.
+    It looks at no values. There is no finding if each arm has one session or a run already has a block.
     """
     control, *others = arms
     runs = [(run, arm.name) for arm in arms for run in arm.runs]

@@ -143,7 +143,7 @@ def _of_trial(made: ComparedRun, run: StoredRun, place: Mapping[str, Any]) -> Co
 
 
 def first_origin(session: StoredSession) -> str:
-    """Return the origin of a session, which for an unpacked bundle is the original one."""
+    """Return the origin of a session; that of an unpacked bundle is the original session's."""
     came = session.document.get("bundle") if session.origin == "bundle" else None
     return str(came["origin"]) if came else session.origin
 
@@ -172,7 +172,7 @@ def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
 
 
 def _read(readings: Mapping[str, Reading]) -> dict[str, str]:
-    """Return the compared keys that every run reads itself."""
+    """Return the keys for comparison that each run itself has read."""
     named = (("governor", readings.get("governor")), ("power", readings.get("power_source")))
     return {key: str(value) for key, value in named if value is not None}
 
@@ -217,7 +217,7 @@ def _of_session(session: StoredSession) -> dict[str, str]:
 
 
 def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what ran, with a placeholder for folders that belong to this run alone."""
+    """Return what ran, with a placeholder for each folder that only this run has."""
     told = {key: text for key, text in _facts_of_foreign(document) if text}
     for folder in _own_folders(document):
         told = {key: text.replace(folder, DIRECTORY) for key, text in told.items()}
@@ -225,7 +225,7 @@ def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _own_folders(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the run's own folders; a user's command has a private one only for its temporary files."""
+    """Yield the run's own folders; a user's command only has one for its temporary files."""
     temporary = (document.get("environment") or {}).get("TMPDIR")
     if temporary and _PRIVATE.fullmatch(temporary):
         yield temporary

@@ -29,7 +29,7 @@ _TOLD = 3
 
 
 def contrast_sentence(contrast: Contrast, outcome: OutcomeComparison) -> str:
-    """Return a contrast with its figures in words that claim no more than its verdict."""
+    """Return a contrast in words, with its figures and no stronger claim than its verdict."""
     return _of_contrast(contrast, outcome) + _elsewhere(contrast, outcome)
 
 
@@ -98,7 +98,7 @@ def _scope_sentence(scope: str) -> str:
 
 
 def _doubts(contrasts: Sequence[tuple[OutcomeComparison, Contrast]], findings: Sequence[Finding]) -> str:
-    """Return the first doubt about the verdicts in full, and the number of others."""
+    """Return the first doubt about the verdicts, and the number of further doubts."""
     told = [(one, one.sentence) for one in findings]
     for outcome, contrast in contrasts:
         if contrast.verdict in _DECIDED:

@@ -56,7 +56,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
         return told.pop() if len(told) == 1 else None
 
     def independent(self, arm: str) -> list[tuple[ComparedRun, float]]:
-        """Return the independent runs of an arm; values of one process become one, their mean."""
+        """Return the independent runs of an arm; values of one process count as one run with their mean."""
         parts: dict[str, list[tuple[ComparedRun, float]]] = {}
         for run, value in self.runs[arm]:
             parts.setdefault(run.name if run.part_of is None else f"part {run.part_of}", []).append((run, value))
@@ -64,7 +64,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def dependent(self) -> Finding | None:
-        """A note if values of one process were averaged, with their numbers."""
+        """A note if values of one process were averaged, with the number of values and means."""
         counts = {arm: (len(runs), len(self.independent(arm))) for arm, runs in self.runs.items()}
         if all(values == units for values, units in counts.values()):
             return None
@@ -78,7 +78,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def mixed(self) -> str | None:
-        """Why its values cannot be compared (mixed units or directions), or None."""
+        """Why the values cannot be compared (mixed units or directions), or None."""
         for what, sides in (("units", self.units), ("directions", self.directions)):
             if len({one for some in sides.values() for one in some}) > 1:
                 told = ", ".join(f"{' and '.join(sorted(some))} in {arm}" for arm, some in sides.items())
@@ -87,7 +87,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def few_events(self) -> Finding | None:
-        """A finding if it is a percentile and the typical run of some arm has too few events."""
+        """A finding if the outcome is a percentile and the typical run of some arm has too few events."""
         quantile = quantile_of(self.outcome)
         arms = (
             [run.events[self.outcome] for run, _ in runs if self.outcome in run.events] for runs in self.runs.values()
@@ -122,7 +122,7 @@ def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
 
 
 def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
-    """Return the outcome that a user names, as `benchmark.outcome`, as `outcome` or by its last words.
+    """Return the outcome that the user names as `benchmark.outcome`, as `outcome`, or by its last words.
 
     `p50` means `pipe.wakeup_p50` if nothing else matches.
     """

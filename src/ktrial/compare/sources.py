@@ -101,7 +101,7 @@ def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: 
 
 
 def _of_one_benchmark(arms: Iterable[Arm], reading: ReadingOptions) -> tuple[Arm, ...]:
-    """Give tables without a benchmark name a common one if no two arms share the name that their files gave them."""
+    """Give tables that name no benchmark a common name, unless two arms already share one taken from their files."""
     made = tuple(arms)
     held = [{run.benchmark for run in arm.runs if _is_of_table(run, reading)} for arm in made]
     count = Counter(name for names in held for name in names)
@@ -151,7 +151,7 @@ def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Ar
 
 
 def _collision(name: str, source: ComparedSource, earlier: ComparedSource) -> BadInput:
-    """Return the error for two words that yield arms of the same name without being named so by the user."""
+    """Return the error for two words whose arms have the same name, which the user did not choose."""
     return BadInput(
         f"both {earlier.word} and {source.word} have the label {name!r}",
         hint=f"name them: first={earlier.target} second={source.target}, or give both one name to merge them",

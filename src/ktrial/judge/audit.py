@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a stored trial: block orders that its seed does not give, verdicts that its runs do not support."""
+"""Checks a stored trial for block orders that its seed does not produce, and for verdicts that its runs contradict."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Pairs(NamedTuple):
 
     @property
     def differences(self) -> Array:
-        """The score of the arm minus that of the other, block by block."""
+        """The score of `arm` minus that of `against`, block by block."""
         return block_differences(self.against, self.arm)
 
 
@@ -129,7 +129,7 @@ def _is_new(event: BlockDrawn, drawn: Mapping[int, BlockDrawn], protocol: Protoc
 
 
 def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[RunEnded, ...]) -> tuple[int, ...]:
-    """Return the blocks in which every arm has all its runs, failed ones included."""
+    """Return the numbers of the blocks in which every arm has made all its runs; failed runs count as made."""
     done: dict[int, dict[str, int]] = {}
     for run in runs:
         if run.block is not None:
@@ -142,10 +142,7 @@ def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[R
 
 
 def score(value: float, rule: OutcomeRule) -> float:
-    """Return the score of a value, larger is better: its logarithm or the count, negated if lower values are better.
-
-    Values that the scale does not allow score NaN.
-    """
+    """Return the logarithm or count as a score: negated if lower is better, NaN if the scale does not allow it."""
     if not math.isfinite(value) or (rule.scale == "log" and value <= 0) or (rule.scale == "count" and value < 0):
         return math.nan
     sign = 1.0 if rule.direction == "higher" else -1.0
@@ -153,7 +150,7 @@ def score(value: float, rule: OutcomeRule) -> float:
 
 
 def visit_scores(trial: Trial, outcome: str) -> dict[int, dict[str, float]]:
-    """Return the score of each visit by block and arm; a visit in which every run failed has none."""
+    """Return the score of each visit by block and arm, without visits in which every run failed."""
     rule = trial.protocol.outcomes[outcome]
     found: dict[int, dict[str, list[float]]] = {}
     complete = set(trial.complete)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Effects and tests of many contrasts at once; contrasts with the same layout share one array."""
+"""Computes effects and tests of many contrasts at once; contrasts with the same layout share one array."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ktrial.judge.stats.arrays import Array
 class ContrastResult(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of one contrast and the test that matches its interval, before any correction.
 
-    `varies` says whether the units (for blocks, their differences) are not all equal.
+    `varies` is false if all units are equal (for blocks, all their differences).
     """
 
     effect: Effect
@@ -57,7 +57,7 @@ def measure(layouts: Sequence[Layout], scales: Sequence[Scale], alpha: float) ->
 
 
 def _dust(control: Array, arm: Array, scale: Scale) -> Array:
-    """Return for each row the size below which a difference is only rounding."""
+    """Return for each row the size below which a difference is only a rounding error."""
     largest = np.maximum(np.abs(control).max(axis=1), np.abs(arm).max(axis=1))
     if scale == "log":
         largest = np.maximum(largest, 1.0)

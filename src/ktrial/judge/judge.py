@@ -229,7 +229,7 @@ def _no_scale(outcome: str, rule: OutcomeRule) -> Finding:
 def _with_failures(
     stand: _Stand, contrast: Contrast, reading: OutcomeReading
 ) -> tuple[OutcomeReading, tuple[Finding, ...]]:
-    """Return the reading after failures: an arm that alone fails cannot be better, and many failures make it worse."""
+    """Return the reading after failures: an arm that alone fails is never better, and with many failures worse."""
     arm, against = contrast
     failed = stand.trial.failed(stand.protocol.primary)
     found = validity_checks.failures(arm, against, failed)
@@ -244,7 +244,7 @@ def _with_failures(
 
 
 def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
-    """Return `inconclusive` if the trial has ended or failures keep it from its cap, otherwise the same reading."""
+    """Return the reading as `inconclusive` if the trial has ended or failures keep it from its cap, else unchanged."""
     if stand.trial.ended is not None:
         return reading._replace(verdict="inconclusive", why="ended")
     # If every block lacks a value, the cap is never planned.
@@ -255,14 +255,14 @@ def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
 
 
 def _goes_on(stand: _Stand, reading: OutcomeReading) -> bool:
-    """Return whether an extension has blocks left for a comparison that the tables left inconclusive."""
+    """Return whether an extension still has blocks for a comparison on which the tables ended inconclusive."""
     trial = stand.trial
     has_blocks = trial.extended is not None and trial.ended is None and len(trial.complete) < trial.extended
     return has_blocks and reading.verdict == "inconclusive" and reading.why in {"cap", "futility"}
 
 
 def _needed(differences: Array, detect: float) -> int | None:
-    """Return how many blocks would detect the effect that the protocol asks for, with the noise of this trial."""
+    """Return how many blocks the protocol's smallest effect needs, given the noise of this trial."""
     if len(differences) < 2:
         return None
     spread = validity_checks.robust_sd(differences - np.median(differences)) or float(np.std(differences, ddof=1))
@@ -290,7 +290,7 @@ def _families(stand: _Stand, primaries: Sequence[OutcomeJudgement]) -> list[Outc
 
 
 def _is_over(stand: _Stand, primary: OutcomeJudgement) -> bool:
-    """Return whether no more blocks follow for a contrast."""
+    """Return whether a contrast gets no more blocks."""
     if primary.verdict is None:
         return False
     at_cap = stand.cap is None or len(stand.trial.complete) >= stand.cap
@@ -347,7 +347,7 @@ def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) ->
 
 
 def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
-    """Return the doubts about the whole trial, checked after every block; one of level `refuse` ends it."""
+    """Return the doubts about the whole trial after a block; a finding of level `refuse` ends the trial."""
     trial, protocol = stand.trial, stand.protocol
     by_arm = Counter(void.arm for void in trial.voids.values())
     found = validity_checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)

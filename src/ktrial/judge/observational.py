@@ -32,7 +32,7 @@ _GRAVEST = ("unknown", "sequence", "interleaved")
 
 
 def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
-    """Return the layout of one tier against the one before it; None if neither blocks nor the control link them."""
+    """Return the layout of a tier against the one before it, or None if they share neither blocks nor the control."""
     if None in (*before.blocks, *tier.blocks) or len(set(before.blocks) & set(tier.blocks)) >= FEWEST_BLOCKS:
         return lay_out(before, tier)
     of_before, of_tier = _to_control(control, before), _to_control(control, tier)
@@ -53,7 +53,7 @@ def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
 
 
 def _to_control(control: Runs, tier: Runs) -> Layout | None:
-    """Return the layout of the tier in its blocks with the control; None if they are too few."""
+    """Return the layout of the tier against the control in the blocks that they share; None if these are too few."""
     if None in control.blocks or len(set(control.blocks) & set(tier.blocks)) < FEWEST_BLOCKS:
         return None
     found = lay_out(control, tier)
@@ -65,7 +65,7 @@ Key = tuple[str, str, str]
 
 
 class ReadCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A question prepared for computing: scores by arm, only of arms that have a value."""
+    """A question prepared for computing, with the scores of each arm that has a value."""
 
     question: Question
     scale: Scale
@@ -196,7 +196,7 @@ def _ask(reads: Sequence[ReadCase], together: Mapping[Key, Together], alpha: flo
 
 
 def _side_by_side(key: Key, together: Together, reads: Sequence[ReadCase]) -> Contrast:
-    """Return the contrast of machines that are too few to be pooled: shown side by side, without a verdict."""
+    """Return a contrast without a verdict: too few machines to pool, so their effects are shown side by side."""
     name, arm, against = key
     read = next(one for one in reads if one.question.name == name)
     silent = _silent(read, arm, against)
@@ -287,7 +287,7 @@ def _case(one: ForeignQuery, adjusted: Adjusted, alpha: float) -> Case:
 
 
 def _margins(one: ForeignQuery) -> tuple[float, float]:
-    """Return the margin and the step of the tool on the scale of the effect, computed at the control's median."""
+    """Return the margin and the tool's resolution on the scale of the effect, at the median of the control."""
     question = one.read.question
     themselves = one.pooled is None and one.layout.unit != "block difference"
     middle = float(np.median(one.layout.control if themselves else one.read.runs[one.against].scores))
@@ -299,7 +299,7 @@ def _margins(one: ForeignQuery) -> tuple[float, float]:
 
 
 def _cross_checks(one: ForeignQuery) -> tuple[TestResult, ...]:
-    """Return the cross-checks, the t-test with the checks of its assumptions."""
+    """Return the cross-checks; the t-test comes with the checks of its assumptions."""
     if not one.measured.cross_checks:
         return ()
     layout = one.layout

@@ -138,7 +138,7 @@ def _spread_alike(strata: Blocks) -> bool:
 
 
 def _nested(control: Runs, arm: Runs) -> tuple[str | None, str | None]:
-    """Return (what is confounded with the arm, None), or (None, the unit) if each arm has several of its own.
+    """Return (condition, None) if a boot or machine is confounded with the arm; (None, unit) if arms have several each.
 
     A machine or boot separates the arms if no run of one arm shares it with a run of the other.
     """
@@ -202,7 +202,7 @@ def _empty(unit: str, order: Order, confounded_by: str | None, findings: Sequenc
 
 
 def _in_shared(control: Runs, arm: Runs, blocks: Blocks, name: str, confounded: str | None) -> Layout | None:
-    """Return the layout within the shared blocks; if there is only one, its runs are compared."""
+    """Return the layout within the shared blocks; a single block is compared run by run."""
     of_control, of_arm, shared = blocks
     if not shared:
         return None
@@ -291,7 +291,7 @@ _STRICT_TURNS = Finding(
 
 
 def _in_order(control: tuple[float | None, ...], arm: tuple[float | None, ...]) -> list[tuple[float, int, int]] | None:
-    """Return (place, 0 for control or 1 for arm, index) of all runs in order; None if a place is unknown or shared."""
+    """Return (place, 0 for control or 1 for arm, index) of all runs by place; None if a place is unknown or shared."""
     runs = [
         (place, which, index)
         for which, places in enumerate((control, arm))
@@ -304,7 +304,7 @@ def _in_order(control: tuple[float | None, ...], arm: tuple[float | None, ...]) 
 
 
 def _visits(ordered: Sequence[tuple[float, int, int]]) -> list[tuple[int, list[int]]]:
-    """Return groups of consecutive runs of the same arm, each as (0 or 1 for the arm, indexes)."""
+    """Split the ordered runs into groups of the same arm in a row, each as (0 for control or 1 for arm, indexes)."""
     return [
         (which, [index for _, _, index in group]) for which, group in itertools.groupby(ordered, key=lambda run: run[1])
     ]
@@ -353,7 +353,7 @@ def _by_run(control: Runs, arm: Runs, confounded: str | None) -> Layout:
 
 
 def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[list[int]]], Finding] | None:
-    """Return stretches of consecutive runs that are alike, by arm; None if each run is a unit."""
+    """Return each arm's stretches of consecutive runs with similar scores; None if each run is a unit."""
     both = []
     for runs in (control, arm):
         order = sorted(range(len(runs.scores)), key=lambda index: (runs.runs[index].place or 0, index))
@@ -375,7 +375,7 @@ def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[l
 def _in_visits(visits: Sequence[tuple[int, list[int]]]) -> bool:
     """Return whether arms changed too rarely for single runs to be units.
 
-    That is so if no visit has a single run, or there are fewer visits than random order gives (Wald-Wolfowitz).
+    They did if no visit has a single run, or if a random order would give more visits (Wald-Wolfowitz).
     """
     if all(len(group) > 1 for _, group in visits):
         return True

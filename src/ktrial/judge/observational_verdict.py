@@ -64,14 +64,14 @@ _MOSTLY = "most values are equal, so the typical values do not differ; rare valu
 
 
 def _cause(case: Case) -> str | None:
-    """Return why the arm may not be the cause of what is seen; None if nothing else can be."""
+    """Return what forbids `better` or `worse`, such as another possible cause or an unknown direction, or None."""
     if cause := _confounded(case):
         return cause
     return _NO_DIRECTION if case.direction is None and not is_equivalent(case) else None
 
 
 def _observed_verdict(case: Case, cause: str) -> tuple[Verdict, str]:
-    """Return the verdict on the two sets of runs, which says nothing about the cause."""
+    """Return whether the two sets of runs differ, without a claim about the cause."""
     if case.effect.low is None:
         return "inconclusive", f"there is no interval ({cause})"
     if not case.effect.excludes_zero:

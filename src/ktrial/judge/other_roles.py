@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of the other outcomes: secondaries and guards as families, exploratory ones with an adjusted p."""
+"""The judge of the other outcomes: secondaries and guards as families, exploratory outcomes by an adjusted p."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Found = TypeVar("Found")
 
 
 def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> tuple[Found | None, ...]:
-    """Apply Holm's method to sequential tables: read all at row `members`, then the rest at a wider row for each find.
+    """Apply Holm's method to sequential tables: start at row `members`; each find lets the others use a wider row.
 
-    `read(member, row)` returns what one member shows at an error of 0.05/row, None if nothing. Rows are nested, so
-    that a result once found stays found.
+    `read(member, row)` returns what one member shows at an error of 0.05/row, None if nothing. Rows are nested, so a
+    find is never lost.
     """
     found: list[Found | None] = [None] * members
     row = members
@@ -40,7 +40,7 @@ def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> 
 
 
 class Member(NamedTuple):
-    """One outcome of one contrast. `over` says that no more blocks follow for it."""
+    """One outcome of one contrast. `over` says that the contrast gets no more blocks."""
 
     outcome: str
     arm: str
@@ -91,7 +91,7 @@ def _by_holm(
 
 
 def _side_of(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
-    """Return on which side of -shift the member lies at an error of 0.05/row; None if neither is certain."""
+    """Return `better` or `worse` if the effect surely lies above or below -shift at an error of 0.05/row, else None."""
     if member.rule.scale == "log":
         return first_exclusion(member.pairs.differences + shift, cap, row)
     reading = _count_reading(member, cap, row)
@@ -127,7 +127,7 @@ def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Outco
 
 
 def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Guard, ...]:
-    """Return the state of each guard. It holds by its own interval; `broken` is a claim and shares the error."""
+    """Return the state of each guard: `holds` rests on its own interval, `broken` is a claim and shares the error."""
     broken = _by_holm(protocol, "guard", members, cap, shifted=True)
     alone = row_of(protocol.alpha, 1)
     return tuple(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analyses of all runs of one outcome, whichever arms are compared: doubts, analyses of variance, all pairs."""
+"""Analyses of one outcome over the runs of all arms: doubts, analyses of variance, comparisons of all pairs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PAIRED_ARMS = 30
 
 
 class OfArm(msgspec.Struct, frozen=True, kw_only=True):
-    """Drift, dependence and span of the runs of one arm; together with another arm they may not show."""
+    """Drift, dependence and span of the runs of one arm; the runs of all arms together may hide them."""
 
     drift: diagnostics.Drift | None
     dependence: Check | None
@@ -86,7 +86,7 @@ class OutcomeSeries(msgspec.Struct, frozen=True, kw_only=True):
     alone: Mapping[str, OfArm] = {}
 
     def dependence_of(self, arm: str, control: str) -> Check | None:
-        """Return the check of dependence: that of an arm which shows some by itself, otherwise that of all runs."""
+        """Return the check of all runs; if it finds no dependence, that of an arm whose own runs do depend."""
         found = (self.alone[name].dependence for name in (arm, control) if name in self.alone)
         alike = next((check for check in found if check is not None and not check.holds), None)
         return self.dependence if self.dependence is None or not self.dependence.holds else alike or self.dependence
@@ -135,7 +135,7 @@ def _in_order(held: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
 
 
 def _residuals(ordered: Sequence[tuple[Array, Array]]) -> Array:
-    """Return the scores minus the median of their series, in the order of all runs."""
+    """Return the scores minus the median of their own series, in the order of all runs."""
     residuals = np.concatenate([scores - np.median(scores) for _, scores in ordered])
     return np.asarray(residuals[np.argsort(np.concatenate([places for places, _ in ordered]))], dtype=np.float64)
 
@@ -149,7 +149,7 @@ def _of_arm(arm: str, mine: Sequence[tuple[Array, Array]]) -> OfArm:
 
 
 def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) -> Check | None:
-    """Return the check of drift: its share of the effect, from the distance of the two arms in the order of runs."""
+    """Return the check of drift: how much of the effect it explains, given the places of both arms among the runs."""
     if series.drift is None:
         return None
     of_arm, of_control = series.places[arm], series.places[control]
@@ -169,7 +169,7 @@ def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) 
 
 
 def _drift_alone(series: OutcomeSeries, arms: tuple[str, str], estimate: float) -> Check | None:
-    """Return the check of drift of one arm by itself, for runs that show none together; None if no arm drifted."""
+    """Return the check for an arm that drifts although all runs together do not; None if neither arm drifts."""
     for name in arms:
         found = series.alone.get(name)
         if found is None or found.drift is None or found.drift.p >= 0.05 / len(arms):
@@ -235,7 +235,7 @@ def _is_within_steps(question: Question, arm: str) -> bool:
 
 
 def _apart(scores: Mapping[str, Array], direction: Direction | None) -> Iterator[Finding]:
-    """Yield a finding for each arm with too few runs for a mixture of which some lie apart from the others."""
+    """Yield a finding for each short series in which a gap separates a few runs from the rest of the arm."""
     logs = {arm: -of_arm if direction == "lower" else of_arm for arm, of_arm in scores.items()}
     seen = {arm: found for arm, of_arm in logs.items() if (found := apart(of_arm)) is not None}
     for arm, few in seen.items():
@@ -251,7 +251,7 @@ _COUNTED_ARMS = 6
 
 
 def _count_findings(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
-    """Return totals by arm and how many runs have none, which a mean hides; only for values of zero or above."""
+    """Return totals by arm and how many runs counted zero, which a mean hides; nothing if a value is negative."""
     values_by_arm = {arm: [run.value for run in question.arms[arm] if is_usable(run.value)] for arm in runs}
     if len(values_by_arm) > _COUNTED_ARMS or min(min(values) for values in values_by_arm.values()) < 0:
         return []

@@ -98,7 +98,7 @@ def forecast(
     budget: int = BUDGETS["default"],
     comparisons: int = 1,
 ) -> Forecast:
-    """Return the forecast of a trial. Raises BadInput if the budget allows no look at all."""
+    """Return the forecast of a trial. Raises BadInput if the budget is too small for any verdict."""
     sd = block_sd(differences)
     needed = blocks_to_detect(sd, detect)
     affordable = [cap for cap in LOOKS if cap <= budget]
@@ -139,10 +139,7 @@ def _has_look(cap: int, comparisons: int) -> bool:
 
 
 def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, visit_sd: float | None = None) -> int:
-    """Return the best number of runs per visit for these costs of switching and running.
-
-    Unknown spreads count as equal.
-    """
+    """Return the most efficient number of runs per visit for these costs. Unknown spreads count as equal."""
     if switch_s < 0 or run_s <= 0:
         raise BadInput(f"cannot plan with a switch of {switch_s:g} s and a run of {run_s:g} s")
     ratio = 1.0 if run_sd is None or visit_sd is None else math.inf if visit_sd == 0 else run_sd / visit_sd
@@ -151,7 +148,7 @@ def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, v
 
 
 def is_warm(score: float, following: Sequence[float], robust_sd: float) -> bool:
-    """Return whether a run before the first block is already similar to those after it."""
+    """Return whether the score of a warm-up run is close to the scores that followed."""
     return abs(score - float(np.median(as_array(following)))) <= _WARM_SD * robust_sd
 
 

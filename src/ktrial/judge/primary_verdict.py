@@ -79,7 +79,7 @@ def sequential_rule(protocol: Protocol, pairs: Pairs, cap: int) -> Rule:
 
 
 def _log_resolution(rule: OutcomeRule, scores: Array) -> float:
-    """Return the resolution of the tool on the log scale, at the median of these scores of the control."""
+    """Return the resolution of the tool on the log scale, at the median of the control's scores."""
     if rule.resolution is None or not len(scores):
         return 0.0
     typical = math.exp(abs_score(float(np.median(scores)), rule))
@@ -116,7 +116,7 @@ def _confidence(row: int) -> float:
 
 
 def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int) -> OutcomeReading | None:
-    """Return what the e-value decides after the tables ended inconclusive, at any block, with its half of the error."""
+    """Return what the e-value, with half the error rate, decides in the blocks after the tables ended inconclusive."""
     margin = log_margin(protocol.outcomes[protocol.primary])
     # Each half rejects at 2/alpha, so the two-sided e-value is at least 1/alpha.
     bound = 2 * row / 0.05
@@ -140,7 +140,7 @@ def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int)
 
 
 def e_values(protocol: Protocol, differences: Array) -> EValues | None:
-    """Return evidence that later trials and other people may multiply with theirs."""
+    """Return e-values, which anybody may multiply by the e-values of other trials."""
     if not len(differences):
         return None
     margin = log_margin(protocol.outcomes[protocol.primary])
@@ -189,7 +189,7 @@ def _count_effect(found: Counter, sign: float, differences: Array, alpha: float)
 
 
 def family_effect(differences: Array, cap: int, row: int) -> Effect | None:
-    """Return estimate and interval of one outcome of a family, at its share of the error."""
+    """Return estimate and interval of one outcome of a family, at its share of the error rate."""
     if not len(differences):
         return None
     low, high = interval_at(differences, cap, row) or (None, None)

@@ -34,9 +34,9 @@ Direction = Literal[1, -1, 0]
 
 
 class Screening(NamedTuple):
-    """The result of a look: `named` are the places of the suspected settings, the clearest first.
+    """One look. `named` are the places of the suspected settings, clearest first; `over` says that screening may stop.
 
-    `effects` are the effects of turning them on, on the scale of the differences. `over` says that it may stop.
+    `effects` are the effects of turning each setting on, on the scale of the differences.
     """
 
     named: tuple[int, ...]
@@ -131,7 +131,7 @@ def coefficients(
 ) -> list[tuple[float, float, float]]:
     """Return effect, low and high of every setting, each fitted together with the named ones.
 
-    The intervals have the error of naming a setting.
+    The intervals use the error rate of naming a setting.
     """
     special = load_special()
 

@@ -37,7 +37,7 @@ _DIRECTIONS: Mapping[str, Direction] = {"better": 1, "worse": -1, "either": 0}
 
 
 class _Halves(NamedTuple):
-    """The blocks with both halves of an outcome: which settings were on, and the difference."""
+    """The blocks in which both halves have the outcome: which settings were on, and the difference of the halves."""
 
     signs: Signs
     differences: list[float]
@@ -49,7 +49,7 @@ def screened_arms(settings: int, seed: int, cap: int) -> tuple[str, ...]:
 
 
 def refuse_screening(protocol: Protocol) -> None:
-    """Raise BadInput for a screening that would get stuck at some block or could not name a setting."""
+    """Raise BadInput for a screening that lacks an arm which a block needs, or that could not name a setting."""
     screening = _screen_of(protocol)
     cap = protocol.cap
     if cap is None or not FIRST_LOOK <= cap <= CAP:

@@ -137,7 +137,7 @@ def call(low: float, high: float, margin: float) -> Verdict | None:
 
 
 def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, margin: float) -> WorthIt | None:
-    """Return whether a real difference also matters; None without a difference."""
+    """Return whether a difference that was found also matters; None if none was found."""
     if verdict not in {"better", "worse"}:
         return None
     near = low if verdict == "better" else -high
@@ -185,7 +185,7 @@ class LookSeen(NamedTuple):
 
 
 def intervals(differences: Array, cap: int, row: int) -> Iterator[LookSeen]:
-    """Yield all looks so far, whatever their verdicts."""
+    """Yield all looks so far, also those after a verdict."""
     low, high = -math.inf, math.inf
     for blocks, index in looks(cap, row).items():
         if blocks > len(differences):
@@ -222,7 +222,7 @@ def interval_at(differences: Array, cap: int, row: int) -> tuple[float, float] |
 
 
 def first_exclusion(differences: Array, cap: int, row: int) -> Verdict | None:
-    """Return better or worse by the first look whose interval excludes zero; None if there is none."""
+    """Return the side, better or worse, of the first interval that excludes zero; None if none does."""
     for seen in intervals(differences, cap, row):
         if seen.low > 0 or seen.high < 0:
             return "better" if seen.low > 0 else "worse"

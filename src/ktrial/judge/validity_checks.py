@@ -52,7 +52,7 @@ def failures(arm: str, against: str, failed: Mapping[str, int]) -> Finding | Non
 
 
 def voids(by_arm: Mapping[str, int], visits: Mapping[str, int], drawn: int, cap: int | None) -> list[Finding]:
-    """Return findings on too many void blocks and on voids that depend on the arm. `cap` is None after the trial."""
+    """Return findings on too many void blocks and on arms that cause them. `cap` is None after the trial."""
     count = sum(by_arm.values())
     found = []
     share = count / (cap + count) if cap is not None else count / drawn if drawn else 0.0
@@ -95,7 +95,7 @@ def identity(runs: Sequence[tuple[str, Mapping[str, str]]], varies: Sequence[str
 
 
 def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
-    """Return a finding if a tool reports that it measured something else. `failures_of` are (arm, failure)."""
+    """Return a finding if a tool reports that it measured something other than what was asked."""
     found = [(arm, why.partition(ANOTHER)[2]) for arm, why in failures_of if why is not None and ANOTHER in why]
     if not found:
         return None
@@ -110,7 +110,7 @@ def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
 
 
 def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
-    """Return a finding if runs of the arms start at different temperatures: arms alternate, so an arm causes it."""
+    """Return a finding if some arm starts hotter: as arms alternate, the arm itself causes that."""
     medians = {}
     for arm, rows in readings.items():
         known = [float(value) for row in rows if isinstance(value := row.get("temperature_c"), int | float)]
@@ -127,7 +127,7 @@ def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
 
 
 def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> float | None:
-    """Return the p of "the effect of an arm ends with its run"; None if there are too few runs.
+    """Return the p of the hypothesis that an arm's effect ends with its run; None if there are too few runs.
 
     It is a least-squares fit of successive differences on the change of arm now and one run earlier.
     """
@@ -184,7 +184,7 @@ def robust_sd(centred: Array) -> float:
 
 
 def modes(logs_by_arm: Mapping[str, Array], blocks: Mapping[str, Sequence[int]]) -> Finding | None:
-    """Return a finding if values of an arm fall into two groups that blocks don't explain, with shares of the lower."""
+    """Return a finding if values of an arm form two groups that blocks don't explain, with the lower one's shares."""
     logs_by_arm = within_blocks(logs_by_arm, blocks)
     found = {arm: seen for arm, logs in logs_by_arm.items() if (seen := two_modes(logs)) is not None and seen.clear}
     if not found:

@@ -50,7 +50,7 @@ class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A knob that could be changed on this machine, with all instances that would change, to the same value.
+    """A knob that could be changed on this machine: all its instances that would change get the same value.
 
     `sources` are the profiles or the goal that propose it. `settings` maps addresses to new values, `now` to current
     ones.

@@ -25,7 +25,7 @@ _STATUSES = ("supported", "claimed", "none", "never took effect", "superseded", 
 
 
 class Suggestions(NamedTuple):
-    """Candidates, and what was left out with the reason: `not_here` by profile, `inert` by knob without effect here."""
+    """Candidates, and why others were left out: `not_here` by profile, `inert` by knob without effect here."""
 
     candidates: tuple[Candidate, ...]
     not_here: Mapping[str, str]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial with its log and noise profile, in the form in which it moves between stores."""
+"""A trial with its log and noise profile: the form in which stores exchange it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cleaned(kept: KeptTrial, clean: Callable[[Any], Any]) -> KeptTrial:
-    """Return the trial with `clean` applied to every text, and with a new hash if that changes the protocol."""
+    """Return the trial with `clean` applied to every text; if that changes the protocol, its hash is computed again."""
     document = msgspec.to_builtins(kept)
     found = msgspec.convert(clean(document), KeptTrial)
     if found.sha256 == kept.sha256:

@@ -47,9 +47,9 @@ class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`verdicts` are those of the primary outcome by arm, null if open; `ended` is why no further run follows.
+    """A trial in a list. `verdicts` are those of the primary outcome by arm, null if open.
 
-    A trial that screens settings has `suspected` settings instead of verdicts.
+    `ended` is why no further run follows. A trial that screens settings has `suspected` settings instead of verdicts.
     """
 
     trial: str

@@ -21,7 +21,7 @@ _TRIALS = sa.select(trials.c.document).order_by(trials.c.started_unix_ms.desc(),
 
 
 class StoredTrials:
-    """The stored trials; `open_database` is first called when something is read or written."""
+    """The stored trials; `open_database` is not called before something is read or written."""
 
     def __init__(self, open_database: Callable[[], Database]) -> None:
         self._open_database = open_database

@@ -150,7 +150,7 @@ def _contrast(arm: str | None, outcome: OutcomeComparison) -> Contrast:
 
 
 def _decided(stated: Stated, contrast: Contrast, outcome: OutcomeComparison) -> tuple[Status, str]:
-    """Return the status of a claim about a measured effect, and why."""
+    """Return the status of a claim about a measured effect, and the reason."""
     effect = contrast.effect
     assert effect is not None, "the caller handles contrasts without an effect"
     if effect.low is None or effect.high is None or effect.scale != "log":
@@ -187,7 +187,7 @@ def _decided(stated: Stated, contrast: Contrast, outcome: OutcomeComparison) -> 
 
 
 def _why_not(claim: ChangeClaim, stated: Stated, new: ClaimedNumber, low: float, high: float) -> str:
-    """Return the likely mistake behind the claimed figure, or the range that the numbers allow."""
+    """Return a likely mistake that explains the claimed figure, or the range that the printed numbers allow."""
     for name, text in claim.others.items():
         _, from_low, from_high = change_range(parse_printed(text), new)
         if any(one.overlaps(from_low, from_high) for one in stated.ranges):
@@ -232,7 +232,7 @@ def _elsewhere(printed: ClaimedNumber, table: TukeyTable, tables: Iterable[Tukey
 
 
 def _additive(table: TukeyTable) -> Iterator[ClaimResult]:
-    """Check that of three groups of equal size the largest Q is the sum of the other two, as means lie on one line."""
+    """Check three groups of equal size: their means lie on a line, so the largest Q is the sum of the other two."""
     if len({group.n for group in table.group}) > 1:
         return
     printed = {frozenset((pair.first, pair.second)): parse_printed(pair.q) for pair in table.pair}

@@ -54,7 +54,7 @@ class TukeyPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TukeyTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A printed table. `p_ends` are the smallest and largest p that its program prints, whatever lies beyond them."""
+    """A printed table. Its program prints no p outside of `p_ends`: a p beyond is printed as the nearest end."""
 
     what: str
     group: tuple[TukeyGroup, ...]

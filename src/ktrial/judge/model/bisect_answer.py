@@ -26,10 +26,10 @@ class BisectStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BisectAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a bisection.
+    """The result of a bisection. `suspects` is one commit if `why` is `found`.
 
-    `suspects` is one commit if `why` is `found`; `effect` and `verdict` compare it with its parent. `ends` is the
-    effect of BAD against GOOD. `confidence` is that of the whole answer, over all comparisons that led to it.
+    `effect` and `verdict` compare it with its parent; `ends` is the effect of BAD against GOOD. `confidence` covers the
+    whole answer: all comparisons that led to it.
     """
 
     outcome: str

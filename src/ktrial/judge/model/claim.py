@@ -151,7 +151,7 @@ def parse_change(text: str, unit: Unit | None, direction: Direction | None, marg
 
 
 def change_range(old: ClaimedNumber, new: ClaimedNumber) -> tuple[float, float, float]:
-    """Return the logarithm of new / old, and the smallest and largest that the printed numbers allow."""
+    """Return the logarithm of new / old, and its smallest and largest value given the rounding of both numbers."""
     for one in (old, new):
         if one.value <= 0:
             raise BadInput(f"{one.text}: a ratio needs numbers above zero", hint="omit this claim")
@@ -165,7 +165,7 @@ def _stated(text: str, ranges: tuple[Range, ...], wrong: Range | None, *, sized:
 
 
 def _half(plain: str, *, about: bool) -> float:
-    """Return half a unit of the last digit, or a whole one for an approximate number."""
+    """Return half a unit of the last printed digit; a whole unit if the number is approximate."""
     decimals = len(plain.partition(".")[2])
     return (1.0 if about else 0.5) * 10.0**-decimals
 
@@ -204,7 +204,7 @@ def _times(
 
 
 def _sign(word: str, unit: Unit | None, direction: Direction | None, text: str) -> int:
-    """Return 1 if the word means more of the value, -1 if less."""
+    """Return 1 if the word says that the value rises, -1 if it says that the value falls."""
     if word in _DOWN:
         return -1
     if word in _UP:

@@ -72,7 +72,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect on one machine. `why` says why there is none and the machine is not pooled."""
+    """The effect on one machine. A machine without an effect is not pooled, and `why` gives the reason."""
 
     machine: str
     blocks: int
@@ -123,7 +123,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two arms out of all pairs; `effect` compares `second` with `first`."""
+    """One of all pairs of arms; `effect` compares `second` with `first`."""
 
     first: str
     second: str
@@ -192,7 +192,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def judged(self) -> tuple[Contrast, ...]:
-        """All contrasts, including each tier against the one before it, each once."""
+        """Every contrast once, including each tier against the one before it."""
         return (*self.contrasts, *(step for step in self.steps if step not in self.contrasts))
 
 

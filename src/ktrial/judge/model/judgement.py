@@ -31,7 +31,7 @@ Guard = Literal["holds", "broken", "open"]
 
 
 class EValues(msgspec.Struct, frozen=True, kw_only=True):
-    """Evidence that stays valid at any look: against no difference, and for lying above -margin and below margin."""
+    """E-values, valid at any look: against no difference, for an effect above -margin, and for one below margin."""
 
     no_difference: float
     above_minus_margin: float
@@ -41,8 +41,8 @@ class EValues(msgspec.Struct, frozen=True, kw_only=True):
 class Counter(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of control and arm in paired blocks. `ratio` is arm over control, null if the control has no event.
 
-    `low` and `high` are its interval, null where there is no bound. If neither arm has an event, `bound` is the
-    highest rate per block that is compatible with that.
+    `low` and `high` are the bounds of the ratio's interval, null if there is no bound. If neither arm has an event,
+    `bound` is the highest rate per block that the data still allow.
     """
 
     p: float
@@ -83,9 +83,9 @@ class OutcomeJudgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of turning one setting on, on the score (larger is better), adjusted for the named settings.
+    """How turning one setting on changes the score (larger is better), adjusted for the named settings.
 
-    The interval has the error of naming: a setting whose interval includes zero is not named.
+    The interval uses the error rate of naming: a setting whose interval includes zero is not named.
     """
 
     setting: str

@@ -131,8 +131,8 @@ class BlockDrawn(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 class ArmFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="found"):
     """An arm that a person sets up by hand was in force at the beginning of a visit.
 
-    `by` says what confirmed it: the facts that the protocol names, or a person if they don't decide. `facts` are the
-    facts that were read; of a fact that is a list of words, only the words in question.
+    `by` says what confirmed it: the facts that the protocol names or, if these are not enough, a person. `facts` are
+    the facts that were read. If a fact is a list of words, it holds only the words that the protocol names.
     """
 
     block: int
@@ -174,7 +174,7 @@ class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="void"):
-    """A block that does not count, by a rule that never looks at measurements. `arm` is the one being visited."""
+    """A rule excluded this block; no such rule looks at measurements. `arm` is the one that was being visited."""
 
     block: int
     arm: str
@@ -190,7 +190,7 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
 
 
 class TrialEnd(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="end"):
-    """The end of a trial; only an extension may follow. What is open stays inconclusive."""
+    """The end of a trial; only an extension may follow. Open verdicts stay inconclusive."""
 
     reason: str
 
@@ -215,7 +215,7 @@ def encode(log: Iterable[Event]) -> bytes:
 
 
 def decode(data: bytes, file: str) -> tuple[Event, ...]:
-    """Return the events of a log. A last line without a newline was interrupted while it was written and is ignored."""
+    """Return the events of a log, without a last line that lacks its newline because writing it was interrupted."""
     lines = data.split(b"\n")
     events: list[Event] = []
     for number, line in enumerate(lines[:-1], start=1):

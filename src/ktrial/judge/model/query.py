@@ -33,7 +33,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def given(options: Mapping[str, Any]) -> ImportOptions:
-        """Return the options, without those that are None or empty."""
+        """Return the options that are neither None nor empty."""
         return ImportOptions(**{name: value for name, value in options.items() if value not in (None, ())})
 
     @property
@@ -55,7 +55,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A result file by its given name, which also names its runs, and the digest of its bytes."""
+    """A result file: its name as given, from which its runs are named, and the digest of its bytes."""
 
     path: str
     sha256: str

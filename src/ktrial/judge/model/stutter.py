@@ -16,7 +16,7 @@ NEIGHBOURS = 15
 
 
 def usual(times_s: Sequence[float]) -> list[float]:
-    """Return for each frame the median of its neighbours on both sides, without itself; a single frame is its own."""
+    """Return for each frame the median of its neighbours on both sides; a single frame is its own median."""
     if len(times_s) == 1:
         return list(times_s)
     found: list[float] = []

@@ -37,17 +37,17 @@ _SMALLEST_PERCENT = 0.01
 
 
 def value_log_ratio(score_log: float, direction: Direction | None) -> float:
-    """Convert a log ratio of scores, where larger is better, to one of values."""
+    """Convert a log ratio of scores (larger is better) to a log ratio of values."""
     return -score_log if direction == "lower" else score_log
 
 
 def percent_change(log_ratio: float) -> float:
-    """Return by how many percent of the old value the new one is larger; negative if it is smaller."""
+    """Return the change in percent of the old value; negative if the new value is smaller."""
     return 100 * math.expm1(min(log_ratio, _LARGEST))
 
 
 def percent_text(log_ratio: float, *, fine: bool = False) -> str:
-    """Return the change in percent of the old value: `-35 %`, `+54 %`; with `fine` in four digits."""
+    """Return the change in percent of the old value: `-35 %`, `+54 %`; `fine` gives four digits."""
     size = _percent_size(log_ratio, fine=fine)
     if size is None:
         return "0 %"
@@ -204,7 +204,7 @@ def _amount(value: float, unit: Unit, *, signed: bool = False) -> str:
 
 
 def p_text(p: float | None) -> str:
-    """Return a p-value as text, `< 0.0001` for a smaller one."""
+    """Return a p-value as text; a value below 0.0001 as `< 0.0001`."""
     if p is None:
         return "-"
     if p < 0.0001:

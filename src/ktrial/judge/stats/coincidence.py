@@ -154,7 +154,7 @@ def _against(seen: Truth, moved: Truth, counted: Truth) -> _Against:
 
 
 def _by_chance(activity: Activity, begins_s: Array, ends_s: Array, phases: Sequence[tuple[float, float]]) -> Truth:
-    """Return by shift and stutter whether it overlaps. Phases rotate separately, by the same shifts for all causes."""
+    """Return for each shift whether each stutter overlaps. Phases rotate separately, all causes by the same shifts."""
     generator = np.random.default_rng(_SEED)
     shifts = SHIFTS if len(begins_s) <= _MANY else _FEW_SHIFTS
     found = np.zeros((shifts, len(begins_s)), dtype=bool)

@@ -57,7 +57,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def drift(series: Sequence[tuple[Array, Array]]) -> Drift | None:
-    """Return drift by Theil-Sen and Kendall over (places, scores) within each arm, so that arms may differ."""
+    """Return drift by Theil-Sen and Kendall over (places, scores); only runs of the same arm are compared."""
     alike: dict[int, list[tuple[Array, Array]]] = {}
     for places, scores in series:
         if len(places) > DRIFT_RUNS:

@@ -56,7 +56,7 @@ def e_value(differences: Array, scale: Array | float, theta: float = 0.0) -> Hal
 
 
 def e_interval(differences: Array, scale: Array | float, bound: float) -> tuple[float, float] | None:
-    """Return the interval of theta for which neither half reaches `bound`; None if there is no bet or no end."""
+    """Return the interval of theta in which neither half reaches `bound`; None without a bet, or if it has no end."""
     if not len(differences) or not np.isfinite(scale).any():
         return None
     reach = float(np.abs(differences).max()) + 1.0

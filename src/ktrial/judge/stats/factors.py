@@ -23,7 +23,7 @@ SOLVED_LEVELS = 400
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """An analysis with the input of pairwise comparisons: means by arm (if cells are equal) and the noise.
+    """An analysis with the input of pairwise comparisons: the mean of each arm (if cells are equal) and the noise.
 
     If cells hold several runs, the noise is that between blocks: blocks are the units, not runs.
     """
@@ -70,9 +70,9 @@ def _kruskal(scores: Array, labels: Labels, sizes: Labels) -> str:
 
 
 def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
-    """Return the analysis of arms and blocks, with interaction if cells hold several runs, or a sentence why not.
+    """Return the analysis of arms and blocks, or a sentence that says why there is none.
 
-    With unequal cells each sum of squares is what the factor adds to the other one (type II).
+    Cells with several runs also give the interaction. With unequal cells each sum of squares is of type II.
     """
     n_arms, n_blocks = int(arms.max()) + 1, int(blocks.max()) + 1
     cells = np.bincount(arms * n_blocks + blocks, minlength=n_arms * n_blocks)

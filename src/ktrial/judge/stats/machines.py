@@ -158,7 +158,7 @@ def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Toget
 
 
 def within_machines(runs: Runs) -> Array:
-    """Return scores minus the median of their machine, because a difference between machines is not a mode."""
+    """Return the scores minus the median of their machine, so that machines don't look like modes."""
     names = np.array([str(machine) for machine in runs.machines])
     scores = runs.scores.copy()
     for name in np.unique(names):
@@ -174,7 +174,7 @@ def _of(runs: Runs, machine: str | None) -> Runs:
 def _alone(
     name: str, control: Runs, arm: Runs, scale: Scale
 ) -> tuple[MachineEffect, Layout | None, PooledMachine | None]:
-    """Return one machine by itself, and its layout and effect if it can be pooled."""
+    """Return the effect on one machine; also the layout and effect for pooling, if it can be pooled."""
     if not len(control.scores) or not len(arm.scores):
         return MachineEffect(machine=name, blocks=0, why="it has not measured both arms"), None, None
     layout = lay_out(control, arm)

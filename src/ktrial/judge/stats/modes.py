@@ -86,7 +86,7 @@ APART_FACTOR = 1.5
 
 
 class Apart(NamedTuple):
-    """Runs separated from the others by a gap: how many of how many, and the ratio of their medians."""
+    """A few runs that a gap separates from the others: how many, out of how many, and the ratio of their medians."""
 
     runs: int
     of: int
@@ -94,7 +94,7 @@ class Apart(NamedTuple):
 
 
 def apart(logs: Array) -> Apart | None:
-    """Return the few runs that lie apart from the others, for series too short for a mixture; None if none do."""
+    """Return a few runs that a gap separates from all others, if the series is too short for a mixture, else None."""
     count = len(logs)
     if count < min(_APART):
         return None

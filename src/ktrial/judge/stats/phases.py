@@ -30,7 +30,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
-    """Phases in order of time, and the rates that show them. `doubt` says why none is a steady state, if so."""
+    """Phases in order of time, and the rates that show them. If there is no steady state, `doubt` says why."""
 
     phases: tuple[Phase, ...]
     told_by: tuple[str, ...]
@@ -38,7 +38,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_phases(rates: Sequence[tuple[str, Array, Array]], begin_s: float, end_s: float) -> Phases:
-    """Return the phases of a recording. `rates` are (name, times, growth per second before each, NaN if unknown)."""
+    """Return the phases of a recording. A rate is (name, times, growth per second up to each time, NaN if unknown)."""
     edges = np.linspace(begin_s, end_s, _STRETCHES + 1)
     rows, names = [], []
     for name, times_s, values in rates:

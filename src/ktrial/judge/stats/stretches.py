@@ -21,7 +21,7 @@ FEWEST = 8
 
 
 def stretches(scores: Array) -> list[list[int]] | None:
-    """Return the indexes of scores, given in order, by stretch; None if each run is a unit."""
+    """Split the indexes of ordered scores into stretches of time; None if each run is a unit."""
     runs = len(scores)
     length = _length(scores) if runs >= FEWEST else 1
     if length == 1:

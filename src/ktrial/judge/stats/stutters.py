@@ -16,7 +16,7 @@ _SEED = 20261122
 
 
 class Stutters(msgspec.Struct, frozen=True, kw_only=True):
-    """Begin, end and lateness of each stutter; `share` is late time over all time, `per_hour` the number per hour."""
+    """Begin, end and lateness of each stutter; `share` is late time / all time, `per_hour` the stutters per hour."""
 
     definition: str
     begins_s: Array
@@ -72,7 +72,7 @@ def within(stutters: Stutters, begin_s: float, end_s: float) -> Stutters:
 
 
 def choose_stutters(stutters: Stutters, keep: Truth, begin_s: float, end_s: float) -> Stutters:
-    """Return the stutters in `keep`, with their share of a period."""
+    """Return the stutters that `keep` marks, with their share of a period."""
     ends_s, excess_s = stutters.ends_s[keep], stutters.excess_s[keep]
     share, per_hour = _shares(ends_s, excess_s, begin_s, end_s)
     return Stutters(
@@ -106,7 +106,7 @@ def _shares(ends_s: Array, excess_s: Array, begin_s: float, end_s: float) -> tup
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of stutters with no gap between them."""
+    """A group of stutters without a long gap between them."""
 
     begin_s: float
     end_s: float
@@ -114,7 +114,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """The median time from the begin of one episode to the next, and the chance that distances are this regular."""
+    """The median time between the starts of two episodes, and the chance that random ones are as regular."""
 
     period_s: float
     p: float
@@ -133,7 +133,7 @@ def episodes(begins_s: Array, ends_s: Array, gap_s: float) -> tuple[Episode, ...
 
 
 def recurrence(found: tuple[Episode, ...], begin_s: float, end_s: float, gap_s: float) -> Recurrence | None:
-    """Return how regularly episodes recur, against random ones at least a gap apart; None if there are too few."""
+    """Return how regularly episodes recur, compared with random ones; None if there are too few."""
     if len(found) < _FEWEST_EPISODES:
         return None
     starts = np.array([one.begin_s for one in found])

@@ -96,7 +96,7 @@ def critical_pairs(n_control: int, n_arm: int, alpha: float) -> int | None:
 
 
 def hodges_lehmann(control: Array, arm: Array, alpha: float) -> tuple[Array, Array | None, Array | None]:
-    """Return the median of all differences arm - control and its exact interval, None if there are too few units."""
+    """Return the median of all differences arm - control, and its exact interval; no interval if units are too few."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     pairs = n_control * n_arm
     cut = critical_pairs(n_control, n_arm, alpha)
@@ -126,7 +126,7 @@ def _search_differences(control: Array, arm: Array, places: list[int]) -> list[f
 
 @functools.lru_cache(maxsize=16)
 def _picks(n_control: int, n_arm: int) -> tuple[Array, bool]:
-    """Return weights that give the difference of means for each choice of the arm's units, and whether all choices."""
+    """Return weights that compute the difference of means for each choice of the arm's units, and if these are all."""
     units = n_control + n_arm
     if math.comb(units, n_arm) <= ALL_PICKS:
         picked = np.array(list(itertools.combinations(range(units), n_arm)), dtype=np.int64)
@@ -147,7 +147,7 @@ def permutation_floor(n_control: int, n_arm: int) -> float:
 
 
 def permutation(control: Array, arm: Array) -> tuple[Array, Array] | None:
-    """Return differences of means and the two-sided p of relabelling, of all ways if they are few, else of a sample."""
+    """Return differences of means and their two-sided p over all relabellings or, if these are many, over a sample."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     if n_control + n_arm > RELABELLED_UNITS:
         return None

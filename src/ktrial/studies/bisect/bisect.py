@@ -41,7 +41,7 @@ class SideQuestion(NamedTuple):
 def compare(
     question: SideQuestion, control: Sequence[float], other: Sequence[float], margin: float = 0.02
 ) -> OutcomeJudgement:
-    """Return the judgement of one kernel against another, run by run; an effect above zero is less of the outcome."""
+    """Return the judgement of one kernel against another, run by run; an effect above zero means lower values."""
     rule = OutcomeRule(direction="lower", role="primary", margin=margin)
     protocol = Protocol(
         name="bisect",
@@ -61,7 +61,7 @@ def compare(
 def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> Standing | None:
     """Return the side of `other`, None if that takes more runs; `difference` is the log effect of bad against good.
 
-    Its scores are shifted by half the difference; the rest of the effect is on the side of good or bad.
+    Its scores are shifted by half the difference: an effect in one direction is then good, in the other bad.
     """
     shifted = [value * math.exp(difference / 2) for value in other]
     judged = compare(question, good[: len(other)], shifted, math.expm1(abs(difference) * _BETWEEN))
@@ -91,7 +91,7 @@ class Measures(typing.Protocol):
     """Builds a commit unless it is built already, boots it and measures the outcome."""
 
     def __call__(self, commit: str, run: int) -> float:
-        """Return the value of this boot, counted from 1. Raises Untellable if the commit cannot be measured."""
+        """Boot the commit for the `run`-th time (from 1) and return the value. Raises Untellable if that fails."""
 
 
 Say = Callable[[str], None]
@@ -156,7 +156,7 @@ class _Bisect:
         )
 
     def _look_at(self, commit: Commit, difference: float) -> Standing | None:
-        """Boot a commit until its side is decided, and pass that to the search."""
+        """Boot a commit until its side is decided, and tell the search which side it is."""
         self._say(f"{commit.id[:12]} {commit.subject}"[:100])
         try:
             standing: Standing | None = self._decided(
@@ -179,7 +179,7 @@ class _Bisect:
         return decided
 
     def _confirmed(self, found: Commit, ends: Effect) -> BisectAnswer:
-        """Compare the commit with its first parent, and conclude."""
+        """Compare the found commit with its first parent, and return the final answer."""
         parent = found.parents[0]
         try:
             judged = self._decided(parent, found.id, lambda: self._verdict(parent, found.id))
@@ -200,7 +200,7 @@ class _Bisect:
         return side(self._question, difference, self._values[self._good], self._values[commit])
 
     def _decided(self, one: str, other: str, answer: Callable[[], T | None]) -> T | None:
-        """Boot both in turn until there is an answer; return None if there is none after the most boots."""
+        """Boot both in turn until `answer` returns one; return None if `most_runs` boots are not enough."""
         for number in range(1, self._question.most_runs + 1):
             for commit in (one, other):
                 values = self._values.setdefault(commit, [])

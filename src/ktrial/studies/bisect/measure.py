@@ -29,7 +29,7 @@ class _NumberReply(msgspec.Struct, frozen=True):
 
 
 def read_number(output: bytes, outcome: str) -> float:
-    """Return the outcome in the last line: a number, or the reply's result of that name. Raises UnreadableOutput."""
+    """Return the number in the last line, or in a reply there the result named `outcome`. Raises UnreadableOutput."""
     lines = [line for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else b""
     shown = last[:60].decode(errors="replace")

@@ -19,7 +19,7 @@ from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
 
 def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
-    """Return the recovery of each outcome of the confirming trial, except exploratory ones."""
+    """Return for each outcome, except exploratory ones, how far it recovers without the culprits."""
     by = {(one.outcome, one.arm, one.against): one for one in judgement.judged}
     found = []
     for outcome in dict.fromkeys(one.outcome for one in judgement.judged if one.role != "exploratory"):
@@ -169,14 +169,14 @@ class _BlameCourse:
 
     @staticmethod
     def _alone_arms(named: Names, held: Names) -> dict[str, Names]:
-        """Return an arm for each named setting by itself, and one for all of them with the held ones."""
+        """Return one arm for each named setting by itself, and one for the named and held settings together."""
         arms = {f"{ONLY}{place}": (one,) for place, one in enumerate(named, start=1)}
         return arms | ({"together": (*held, *named)} if len(held) + len(named) > 1 else {})
 
     def _sorted_out(
         self, number: int, part: BlamePart, named: Names, held: Names
     ) -> Generator[TrialFile, BlamePart, Names]:
-        """Record which settings act alone or together; return those that need a partner which is not among them."""
+        """Record which settings act alone or together; return those that need a partner outside the group."""
         self._parts.append(part)
         group = (*held, *named)
         found = {one: _of(part, f"{ONLY}{place}", CONTROL) for place, one in enumerate(named, start=1)}
@@ -200,7 +200,7 @@ class _BlameCourse:
     def _those_needed(
         self, number: int, group: Names, together: OutcomeJudgement
     ) -> Generator[TrialFile, BlamePart, tuple[Names, OutcomeJudgement]]:
-        """Reduce a group that acts only together to the settings that it needs; a screening may name one too many."""
+        """Shrink a group that acts only together to the settings that it needs; a screening may name one too many."""
         while len(group) > 2:
             arms = {f"{LESS}{place}": tuple(one for one in group if one != out) for place, out in enumerate(group, 1)}
             part = yield self._trial(f"needed-{number}-{len(group)}", arms)
@@ -227,7 +227,7 @@ class _BlameCourse:
         return self._answer("each suspect was tried alone, for effects in either direction")
 
     def _noted(self, part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
-        """Return a contrast of a trial, in either order of the arms, and record the trial once."""
+        """Return the judgement of these two arms, in either order, and record the trial once."""
         if part not in self._parts:
             self._parts.append(part)
         judged = _of(part, arm, against)
@@ -326,7 +326,7 @@ def _nothing_shown(verdict: Verdict | None) -> str:
 
 
 def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
-    """Return the primary outcome of one arm against another, reversed if the trial compared them the other way."""
+    """Return the judgement of the primary outcome, reversed if the trial compared the arms the other way."""
     judged = [one for one in part.judgement.judged if one.role == "primary"]
     for one in judged:
         if (one.arm, one.against) == (arm, against):

@@ -140,5 +140,5 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
 
 
 def whole(words_arm: ArmFile, template: TrialFile) -> TrialFile:
-    """Return a trial whose single arm has all named settings, for planning only."""
+    """Return a trial with one arm that has all named settings, for planning only."""
     return msgspec.structs.replace(template, arms={"control": ArmFile(), "all": words_arm})

@@ -40,7 +40,7 @@ Plans = Callable[[Settings], Plan]
 class DemoArm(msgspec.Struct, frozen=True, kw_only=True):
     """An arm, and why it must have its effect; if `why` is empty, the catalog says why.
 
-    `also` are other values, for the case that the first is in force already.
+    `also` are other values, in case the first one is already in force.
     """
 
     set: Settings = {}
@@ -135,7 +135,7 @@ def _reading(device: str) -> Showpiece:
 
 
 def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
-    """Return a demo of the first showpiece that works in this session, with the reasons against those before it."""
+    """Return a demo of the first showpiece that works in this session, and why those before it don't."""
 
     def plan(settings: Settings) -> Plan:
         return make_plan(machine, catalog, [f"{knob}={value}" for knob, value in settings.items()])[0]
@@ -168,7 +168,7 @@ def _has_huge_pages(machine: Machine, catalog: Catalog) -> bool:
 
 
 def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
-    """Return why its settings cannot be applied in this session; None if they can."""
+    """Return why this session cannot apply the settings of a showpiece; None if it can."""
     try:
         refused = [refusal for arm in (one.control, one.help.set, one.hurt.set) for refusal in plan(arm).refusals]
     except KtrialError as error:
@@ -226,7 +226,7 @@ def _demo(one: Showpiece, copium: DemoArm, plan: Plans, passed: tuple[str, ...],
 
 
 def found_in(log: Sequence[Event], judgement: Judgement) -> DemoFound:
-    """Return the results, and what single before/after measurements would have shown with the same runs."""
+    """Return the results, and what single before/after measurements would have shown in the same runs."""
     from ktrial.judge.collect_log import collect, pairs_of, visit_scores
 
     trial = collect(log)

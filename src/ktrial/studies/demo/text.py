@@ -74,7 +74,7 @@ def _of_real(demo: Demo, one: DemoArmFound, wanted: str) -> str:
 
 
 def _of_nothing(demo: Demo, by_arm: Mapping[str, DemoArmFound], margin: float) -> list[str]:
-    """Return the results of the arms that do nothing, in one sentence if they are equal."""
+    """Return the results of the arms that change nothing, in one sentence if all are equal."""
     claims = {
         COPIUM: f"{changes_of(demo, COPIUM)} cannot matter ({demo.why[COPIUM]})",
         PLACEBO: "The placebo changes nothing",

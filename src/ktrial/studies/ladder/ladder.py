@@ -75,7 +75,7 @@ def ladder_of(
 
 
 def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: BuiltTiers | None) -> str | None:
-    """Return why a tier cannot run; in guests only because its kernel is neither named nor can be built."""
+    """Return why a tier cannot run. In guests the only reason is a kernel that is neither named nor buildable."""
     if built is not None and tier.fragments:
         return _why_not_built(tier, built)
     if kernels is None or (tier.build is not None and tier.name not in kernels):
@@ -116,7 +116,7 @@ def _stacked(
 
 
 def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
-    """Return the ladder in which a tier with the same kernel (by `keys`) as the tier below uses that one's kernel."""
+    """Return the ladder with one kernel word for adjacent tiers whose kernels are the same by `keys`."""
     arms: dict[str, ArmFile] = {}
     below = ladder.control
     for name, arm in ladder.arms.items():
@@ -127,7 +127,7 @@ def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
 
 
 def surely_run(ladder: Ladder) -> Ladder:
-    """Return the ladder without tiers that may add nothing: those with the kernel and the words of the tier below."""
+    """Return the ladder without tiers that keep kernel and words of the tier below, as these may add nothing."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     for name, arm in ladder.arms.items():
@@ -169,7 +169,7 @@ def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
 
 
 def left_out(ladder: Ladder, plans: Mapping[str, Plan]) -> dict[str, str]:
-    """Return for each tier that runs what it cannot set, except what a lower tier could not set either."""
+    """Return what each running tier cannot set, except what a lower tier could not set either."""
     skipped = {}
     before = {one.address for one in plans[ladder.control].refusals}
     for name in ladder.arms:

@@ -11,7 +11,7 @@ from ktrial.kit.errors import KtrialError
 
 
 class LedgerFile:
-    """A file that is replaced as a whole."""
+    """The file of the ledger; each write replaces the whole file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

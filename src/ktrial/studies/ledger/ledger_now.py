@@ -19,7 +19,7 @@ _MACHINE_FACTS = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.ki
 
 
 def now_of(machine: Machine, entries: Sequence[LedgerEntry], knobs: Mapping[str, Knob]) -> Now:
-    """Return the current machine, kernel and values of the knobs in these entries."""
+    """Return the machine and kernel, and the current values of the knobs in these entries."""
     facts = machine.facts(_MACHINE_FACTS)
     addresses = {address for entry in entries for address in (*entry.changes, *entry.held)}
     names = {name for address in addresses if (name := address.partition("@")[0]) in knobs and knobs[name].files}

@@ -119,7 +119,7 @@ def _judge_arm(arm: TuneArm, part: BlamePart) -> Tried:
 
 
 def _one_value_each(arms: Sequence[TuneArm], found: Sequence[Tried]) -> list[Tried]:
-    """Keep only the value with the largest effect, out of several better values of a knob."""
+    """Keep only the value with the largest effect of each knob that has several better ones."""
     best: dict[str, Tried] = {}
     for arm, one in zip(arms, found, strict=True):
         if one.kept and _size(one) > _size(best.get(arm.knob)):
@@ -137,7 +137,7 @@ def _size(one: Tried | None) -> float:
 
 
 def _judge_together(found: Sequence[Tried], part: BlamePart) -> list[Tried]:
-    """Keep all of them if they are better together too, otherwise only the best one."""
+    """Keep all these candidates if they are also better together, otherwise only the best one."""
     together = _judge_arm(TuneArm(name=TOGETHER, knob="", settings={}), part)
     if together.kept:
         note = f"; better together too, in {part.trial}"

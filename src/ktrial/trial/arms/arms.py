@@ -23,7 +23,7 @@ _LEASE: Mapping[str, Any] = {"kind": "while-session"}
 
 
 class ArmLost(KtrialError):
-    """An arm could not be put in force, or not be taken back."""
+    """An arm could not be put in force, or could not be reverted."""
 
 
 class BuiltFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ def _nobody(_drift: ArmDrift, _own: int | None) -> str | None:
 
 
 class Arms:
-    """`plans` by arm; an arm without one leaves the machine as it is. `root` is None if no arm needs it.
+    """Puts `plans` in force by arm; an arm without a plan changes nothing. `root` is None if no arm needs it.
 
     Every value that the present arm doesn't set must be as the plans found it.
     """
@@ -74,9 +74,9 @@ class Arms:
         return self._transaction
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:
-        """Leave the present arm and put this one in force, unless it is already.
+        """Leave the present arm and put this one in force, unless it already is.
 
-        Return the values that are not as the plans found them; the arm is not put in force then.
+        Return the values that are not as the plans found them; if there are any, no arm is in force.
         """
         if arm == self._present:
             return ()
@@ -96,7 +96,7 @@ class Arms:
     def renew(self, arm: str, number: int) -> BuiltFile | None:
         """Build what the next visit of this arm measures, varied by `number`; None if the arm has no build.
 
-        The arm is not in force yet.
+        Call it before the arm is put in force.
         """
         return None
 
@@ -110,11 +110,11 @@ class Arms:
             raise ArmLost(said, hint="`ktrial recover` tries again")
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return values that differ from what the present arm set, or from what was found if it doesn't set them."""
+        """Return values that differ from those that the present arm set or, where it sets none, from those found."""
         return (*self._lost(), *self._changed_beside(self._present))
 
     def failed(self) -> str | None:
-        """Return why the present arm was lost during the last run, which is then its failure; None if it wasn't."""
+        """Return why the present arm was lost during the last run, which thereby failed; None if it was not lost."""
         return None
 
     def told(self, drift: ArmDrift) -> str:
@@ -123,7 +123,7 @@ class Arms:
         return f"{drift.sentence}; {writer}" if writer else drift.sentence
 
     def _lost(self) -> Iterator[ArmDrift]:
-        """Yield steps of the present arm that others have overwritten."""
+        """Yield values of the present arm that others have overwritten."""
         if self._transaction is None or self._root is None:
             return
         (found,) = verify(self._root, self._transaction)
@@ -138,7 +138,7 @@ class Arms:
                 )
 
     def _changed_beside(self, arm: str | None) -> Iterator[ArmDrift]:
-        """Yield values that neither the arm nor the kernel with it sets, and that are not as they were found."""
+        """Yield values that are not as found, although neither this arm nor the kernel along with it changes them."""
         plan = self._plans.get(arm) if arm is not None else None
         own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
         watched = [path for path in self._found if path not in own]
@@ -161,7 +161,7 @@ class Arms:
 
 
 def refusal_of(applied: Applied) -> str | None:
-    """Return why a plan that was applied is not in force; None if it is."""
+    """Return why an applied plan is not in force; None if it is."""
     failed = [step for step in applied.steps if step.outcome not in IN_FORCE]
     if failed:
         # Swap that is set up differently is accepted, and the reason why the other steps were rolled back.
@@ -177,7 +177,7 @@ def changes_of(plans: Mapping[str, Plan]) -> Iterator[Change]:
 
 
 def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:
-    """Put arms in force and take them back until each setting has been in force once, before anything is measured.
+    """Put arms in force and revert them, before anything is measured, until each setting was in force once.
 
     Raise BadInput for a setting that the kernel refuses, BadRun if somebody else changes the machine meanwhile.
     """
@@ -199,7 +199,7 @@ def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str
 
 
 def _instead(error: ArmLost, plan: Plan, knobs: Mapping[str, Knob]) -> str:
-    """Return what to do about the setting that was refused."""
+    """Return a hint for the setting that was refused."""
     refused = next((change for change in plan.changes if change.path in error.message), None)
     if refused is None:
         return "nothing was measured or changed"

@@ -23,7 +23,7 @@ Visit = tuple[int, str]
 
 
 def check_builds(trial: TrialFile) -> None:
-    """Raise BadInput if visits need builds and an arm doesn't say how, or the reverse."""
+    """Raise BadInput if an arm of a trial with builds doesn't say how to build, or an arm of another trial does."""
     arms = {name: arm for name, arm in trial.arms.items() if not arm.placebo}
     built = [name for name, arm in arms.items() if arm.build is not None]
     for name in built:
@@ -59,7 +59,7 @@ def build_number(seed: int, block: int | None, arm: str) -> int:
 
 
 def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
-    """Return the build that each visit measured, as far as the log says, including visits of void blocks."""
+    """Return the build of each visit, also in void blocks, if the log names it."""
     from ktrial.judge.model.log import ArmBuilt, ArmFound
 
     found: dict[Visit, str] = {}
@@ -72,12 +72,12 @@ def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
 
 
 def kernel_build(facts: Mapping[str, str]) -> str | None:
-    """Return what identifies this build of a kernel; None if nothing does."""
+    """Return the facts that identify this build of a kernel, as one text; None if there are none."""
     return " ".join(facts[name] for name in KERNEL_BUILD if facts.get(name)) or None
 
 
 def repeated(builds: Mapping[Visit, str]) -> dict[str, tuple[int, int]]:
-    """Return arms with the same build in several visits: how many builds they had in how many visits."""
+    """Return arms that measured a build in several visits, each with its number of builds and of visits."""
     arms = dict.fromkeys(arm for _, arm in builds)
     counts = {name: Counter(build for (_, arm), build in builds.items() if arm == name) for name in arms}
     return {name: (len(count), count.total()) for name, count in counts.items() if len(count) < count.total()}

@@ -34,7 +34,7 @@ class CheckFailed(ArmDrift, frozen=True, kw_only=True):
 
 
 class Beside(NamedTuple):
-    """What the arms of a trial have besides their plans, and what carries it out.
+    """What an arm may have besides its plan (commands, a scheduler, a build), and the parts that carry it out.
 
     `seat` is for arms with a scheduler, `site` for arms that are built for each visit.
     """
@@ -48,7 +48,7 @@ class Beside(NamedTuple):
 
 
 class CommandedArms(Arms):
-    """Arms whose commands run after their settings are in force, and are undone before them."""
+    """Arms with commands: these run after the arm's settings are in force, and are undone before the settings."""
 
     def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter, beside: Beside) -> None:
         super().__init__(root, plans, writer_of)
@@ -109,7 +109,7 @@ class CommandedArms(Arms):
             )
 
     def _undo(self) -> None:
-        """Undo the newest first; a failure doesn't keep the others from being undone."""
+        """Undo all commands, the newest first, even if one fails."""
         self._commanded = None
         failed: list[KtrialError] = []
         try:
@@ -143,7 +143,7 @@ def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str],
 
 
 def refuse_what_holds_already(extras: Mapping[str, ArmExtras], executor: Executor) -> None:
-    """Raise Refused if a check passes before its command has run: one of the two has no effect."""
+    """Raise Refused if a check passes before its command has run: either the command or the check does nothing."""
     for arm, one in extras.items():
         for check in one.checks if one.commands else ():
             if check.passes and _failed(executor, check) is None:
@@ -229,7 +229,7 @@ class BuildSite:
         return BuiltFile(artefact=build.artefact, sha256=seen.sha256)
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return the file of this visit if it has changed."""
+        """Return the built file of this visit as a drift if it has changed."""
         if self._present is None:
             return ()
         build, made = self._present

@@ -40,7 +40,7 @@ _SHOWN_TOO = ("kernel.osrelease",)
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """The visit that is due. `place` is the arm as which to set up the machine, `instruction` says how.
+    """The visit that is due. `place` names the arm to set the machine up as, `instruction` says how.
 
     `expect` is what the machine shows then. `confirm` means that this doesn't distinguish all arms, `new_boot` that the
     machine must boot first whatever is in force, `new_build` that the kernel must be built for this visit.
@@ -132,7 +132,7 @@ def _is_words(kind: FactKind) -> bool:
 
 
 class Look(NamedTuple):
-    """Whether a machine shows all signs of an arm; `told` says which are missing, `found` is what it shows."""
+    """Whether a machine shows all signs of an arm; `told` lists the missing ones, `found` is what the machine shows."""
 
     truth: Truth
     told: tuple[str, ...]
@@ -195,7 +195,7 @@ def _expectation_text(value: Expected) -> str:
 
 
 def signs_as_found(trial: TrialFile, facts: FactBook, kinds: Mapping[str, FactKind]) -> dict[str, Expected]:
-    """Return the facts that identify a control that nobody sets up: those of the other arms, as they are now.
+    """Return the facts that identify a control which nobody sets up: the current values of the other arms' facts.
 
     Raise BadInput for a fact that is unknown now.
     """
@@ -222,12 +222,12 @@ def _expected(trial: TrialFile) -> Iterator[tuple[str, Expected]]:
 
 
 def place_of(trial: TrialFile, arm: str) -> str:
-    """Return the arm as which the machine is set up: itself if a person does that, else the control."""
+    """Return which arm the machine must be set up as: this one if a person sets it up, else the control."""
     return arm if trial.arms[arm].manual is not None else trial.control
 
 
 def implied(signs: Signs) -> tuple[str, ...]:
-    """Return facts that differ if these do: all of a kernel's, and each word of the command line."""
+    """Return all facts that may change along with these: other facts of the kernel, each word of the command line."""
     found: list[str] = []
     for name, wanted in signs.items():
         if name == _COMMAND_LINE:

@@ -47,7 +47,7 @@ def arm_plans(
     allow_dangerous: bool = False,
     only: Collection[str] | None = None,
 ) -> dict[str, Plan]:
-    """Return what each arm (or each of `only`) changes here. Raise for an impossible setting before any is written."""
+    """Return the plan of each arm (or each in `only`). Raise for an impossible setting before anything is written."""
     prefix = () if trial.baseline == "found" else (trial.baseline,)
     arms, plans = trial.full_arms, {}
     for name in arms if only is None else only:
@@ -63,7 +63,7 @@ def arm_plans(
 
 
 def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> None:
-    """Raise unless everything that is asked for by name is possible, and at least a part of a profile."""
+    """Raise if a setting that the arm names is impossible, or if nothing of its profile is possible."""
     dangerous = [one for one in plan.refusals if one.kind is Why.DANGEROUS]
     if dangerous and not allow_dangerous:
         names = ", ".join(one.address for one in dangerous)
@@ -130,7 +130,7 @@ def _service(step: ServiceStep) -> str:
 
 
 def found_values(plans: Mapping[str, Plan]) -> dict[str, str]:
-    """Return the present values of what the arms change: those of the control."""
+    """Return the present values of all settings that some arm changes; the control has these."""
     found = {
         change.address: change.old_text
         for plan in plans.values()
@@ -160,7 +160,7 @@ def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
-    """Return the longest wait that a setting of any arm needs, as every visit waits equally long."""
+    """Return the longest wait that any arm's settings need: every visit waits equally long."""
     if trial.settle_s is not None:
         return trial.settle_s
     changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
@@ -171,7 +171,7 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
 
 
 def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """Return the suite with the protocol's parameters, and only benchmarks whose outcomes it names, if it names any."""
+    """Return the suite with the protocol's parameters, without benchmarks that measure no outcome which it names."""
     suite = with_parameters(suite, benchmarks, parameter_words(trial.parameters))
     named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
     wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
@@ -231,7 +231,7 @@ def _state(executor: Executor, name: str) -> ServiceState:
 
 
 def with_services(trial: TrialFile, plans: Mapping[str, Plan], found: Mapping[str, ServiceState]) -> dict[str, Plan]:
-    """Return the plans of the arms with the services that they start or stop."""
+    """Return the plans with the services that their arms start or stop."""
     arms, changed = trial.full_arms, dict(plans)
     for name, plan in plans.items():
         service = arms[name].service
@@ -255,7 +255,7 @@ def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
 def with_service_checks(
     trial: TrialFile, extras: Mapping[str, ArmExtras], found: Mapping[str, ServiceState]
 ) -> dict[str, ArmExtras]:
-    """Return extras that check every service: as its arm wants it, and in all other arms as it was found."""
+    """Return extras that check each service: in its own arm for the wanted state, in all others for the old state."""
     checked = {}
     for name, arm in trial.full_arms.items():
         service = arm.service

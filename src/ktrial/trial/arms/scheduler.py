@@ -56,7 +56,7 @@ class SchedulerSeat:
         self._sequence = self._texts()[SEQUENCE]
 
     def failed(self) -> str | None:
-        """Return why the scheduler was not in force all the time since its start; None if it was, or there is none."""
+        """Return why the scheduler was not always in force since its start; None if it was, or if there is none."""
         if self._wanted is None or self._running is None:
             return None
         if not self._running.alive():
@@ -68,7 +68,7 @@ class SchedulerSeat:
         return None
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return a scheduler that is in force although the present arm has none."""
+        """Return a foreign scheduler that is in force while the present arm has none."""
         if self._wanted is not None:
             return ()
         now = self._texts()[STATE]

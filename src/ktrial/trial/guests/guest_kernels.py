@@ -20,9 +20,9 @@ _STANDS = {"on": "y", "off": "n"}
 
 
 class KernelPlan(NamedTuple):
-    """A kernel that can be built. `key` differs if anything differs from which it is built.
+    """A kernel that can be built; `key` changes with everything that it is built from. `image` is set once it is built.
 
-    `compiled` says how, as far as an exact guest is blind to it. `image` is set if the kernel is built already.
+    `compiled` holds the properties of its compilation to which an exact guest is blind.
     """
 
     recipe: KernelRecipe
@@ -93,7 +93,7 @@ def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
 def built_images(
     plans: Mapping[str, KernelPlan], workshop: KernelBuilder, say: Callable[[str], None]
 ) -> dict[str, str]:
-    """Build missing kernels one after the other. Return all images by key."""
+    """Build the missing kernels one by one. Return all images by key."""
     found = {plan.key: plan.image for plan in plans.values() if plan.image is not None}
     missing: dict[str, tuple[str, KernelPlan]] = {}
     for name, plan in plans.items():
@@ -107,7 +107,7 @@ def built_images(
 
 
 def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
-    """Raise Refused if kernels will differ in something to which an exact guest is blind."""
+    """Raise Refused if two kernels will differ in a property to which an exact guest is blind."""
     first = next(iter(plans), None)
     for name, plan in plans.items():
         for what, value in plan.compiled.items():
@@ -120,7 +120,7 @@ def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
 
 
 def as_built(plan: Plan, symbols: Mapping[str, str] | None) -> Plan:
-    """Return the plan with the Kconfig symbols that this kernel was built with as in force already."""
+    """Return the plan with the wanted Kconfig symbols that this kernel already has moved from refused to in force."""
     if symbols is None:
         return plan
     same = [_in_force(one) for one in plan.refusals if _is_built_in(one, symbols)]

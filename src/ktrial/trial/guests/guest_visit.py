@@ -47,7 +47,7 @@ class Came(NamedTuple):
 
 
 def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple[GuestTask, ...]:
-    """Return every benchmark once for each seed; `invocation_of` says how to run a task."""
+    """Return a request for every benchmark and seed; `invocation_of` says how to run a task."""
     found = []
     for seed in range(1, workloads + 1):
         for task in tasks:
@@ -69,7 +69,7 @@ def job_of(
     shape: Shape,
     tools: Mapping[str, str],
 ) -> tuple[Job, dict[str, bytes]]:
-    """Return the guest's job and the files that it finds; `tools` maps its programs to their places here."""
+    """Return the guest's job and the files that the guest needs; `tools` maps programs to their paths here."""
     settings: list[dict[str, Any]] = [{"id": _FACTS, "do": "facts", "only": ["boot.id", "kernel.release"]}]
     if not plan.empty:
         settings.append({"id": _APPLY, "do": "apply", "plan": wire_plan(plan, {"kind": "keep"})})
@@ -120,7 +120,7 @@ def _lines(requests: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def came_of(run: GuestRun, asked: Sequence[GuestTask]) -> Came:
-    """Return what a boot gave for each requested run; if the boot failed, every run failed."""
+    """Return the output of each requested run; if the boot failed, every run failed."""
     release = run.begun.release if run.begun is not None else None
     try:
         replies = read_replies(run.stdout)
@@ -142,7 +142,7 @@ def _fact(reply: Reply | None, name: str) -> str | None:
 
 
 def _refused(reply: Reply | None) -> str | None:
-    """Return why the settings are not in force; None if they are, or there were none."""
+    """Return why the settings are not in force; None if they are, or if there are none."""
     if reply is None:
         return None
     if reply.error is not None:
@@ -152,7 +152,7 @@ def _refused(reply: Reply | None) -> str | None:
 
 
 def _failed(run: GuestRun) -> str | None:
-    """Return why the guest, or what ran in it, failed; None if it didn't."""
+    """Return why the guest or the run in it failed; None if neither did."""
     if run.failure is not None:
         return f"the guest failed: {run.failure}"
     ended = run.ended
@@ -164,7 +164,7 @@ def _failed(run: GuestRun) -> str | None:
 
 
 def _output(replies: Mapping[int, Reply], number: int, invocation: Invocation, refused: str | None) -> RawOutput:
-    """Return the output of a run in the form of a machine's executor."""
+    """Convert the output of a guest's run to what an executor on a machine returns."""
     reply = replies.get(number)
     if refused is not None:
         return RawOutput(failed=refused)

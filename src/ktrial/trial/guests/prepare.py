@@ -51,7 +51,7 @@ _COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they
 
 
 class GuestLab(Protocol):
-    """Boots guests by their places; each boot gets its own job."""
+    """Boots a guest at a given place, with a job for each boot."""
 
     @property
     def workers(self) -> int:
@@ -63,7 +63,7 @@ class GuestLab(Protocol):
     def identify(self, kernel: str) -> KernelFound: ...
 
     def swap_programs(self, kernel: str) -> tuple[str, ...]:
-        """Return the paths of the programs with which an agent sets up swap in guests with this kernel."""
+        """Return the paths of the programs that an agent in guests with this kernel needs to set up swap."""
 
     def prepare(self, place: GuestPlace) -> None: ...
 
@@ -175,7 +175,7 @@ def _boots_alike(one: ArmFile, other: ArmFile) -> bool:
 
 
 def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
-    """Raise for benchmarks that guests cannot run, or that an exact guest's clock cannot judge."""
+    """Raise for a benchmark that guests cannot run, or that cannot be judged by an exact guest's clock."""
     if suite.load is not None and suite.load.use != "spin":
         raise BadInput(f"the background load of {suite.name} is a program; guests only have the agent's own loads")
     for task in tasks_of(suite, benchmarks, FactBook({}), None):
@@ -205,7 +205,7 @@ def _refuse_two_architectures(kernels: Sequence[KernelFound]) -> None:
 
 
 def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
-    """Raise Refused if kernels differ in something to which an exact guest is blind."""
+    """Raise Refused if two kernels differ in a property to which an exact guest is blind."""
     found = list(kernels.values())
     for one in found[1:]:
         for field, what in _COMPILED.items():
@@ -219,7 +219,7 @@ def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
 
 
 def _plain(kernel: KernelFound, field: str) -> object:
-    """Return a property of a kernel, without the target in a compiler's name."""
+    """Return a property of a kernel; the name of a compiler loses its target."""
     value = getattr(kernel.identity, field)
     return without_target(value) if isinstance(value, str) else value
 
@@ -257,7 +257,7 @@ def _scouted(
 
 
 def _sets_swap_up(file: TrialFile, catalog: Catalog) -> bool:
-    """Return whether any arm sets up swap, for which the agent starts programs that all guests then have."""
+    """Return whether an arm sets up swap. All guests then get the programs that the agent needs for it."""
     for word in (word for arm in file.full_arms.values() for word in arm.words):
         settings = flatten(word, catalog.profiles) if word in catalog.profiles else ()
         if any(name.startswith("zram:") for name in (word, *(setting.knob for setting in settings))):
@@ -321,7 +321,7 @@ def _with_kernels(
     kernels: Mapping[str, KernelFound],
     arms: Mapping[str, ArmSettings],
 ) -> dict[str, ArmSettings]:
-    """Return the arms with their own kernel and boot words among their changes."""
+    """Return the arms with their own kernels and boot words added to their changes."""
     usual, full = places[file.control].kernel, file.full_arms
     found = {}
     for name, arm in arms.items():
@@ -342,10 +342,9 @@ def _kernel_identity(kernel: KernelFound) -> str:
 def found_in_guests(
     ready: Prepared, places: Mapping[str, GuestPlace], kernels: Callable[[str], KernelFound]
 ) -> dict[str, str]:
-    """Return the control's values of what the arms change, and its kernel: `running` may be another one tomorrow."""
+    """Return the control's values of what the arms change, and the kernel that the word `running` means today."""
     return {**found_values(ready.plans), "kernel": _kernel_identity(kernels(places[ready.file.control].kernel))}
 
 
 def same_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:
-    """Return arms that differ from what they were when the trial began."""
     return [name for name in before if now.get(name) != before[name]]

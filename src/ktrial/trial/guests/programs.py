@@ -48,7 +48,7 @@ def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
 
 
 def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -> tuple[str, ...]:
-    """Return the programs to look for on this machine: those that guests need, and tools that install them."""
+    """Return the programs to look for on this machine: those that guests need, and those that install them."""
     wanted = {name: None for one in benchmarks if is_program(one) for name in one.needs if "/" not in name}
     if load is not None and load.use == "stress-ng":
         wanted["stress-ng"] = None
@@ -72,12 +72,12 @@ def environment_of(invocation: Invocation) -> dict[str, str]:
 
 
 def folders_of(number: int) -> dict[str, bytes]:
-    """Return the private directory of a run, as an entry of the guest's files."""
+    """Return the private directory of a run, as an entry for the guest's files."""
     return {f"{RUNS}/{number}/": b""}
 
 
 def requests_of(number: int, invocation: Invocation, tools: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the requests to the guest's agent: the run, then the files that it leaves."""
+    """Return the requests to the guest's agent: first the run, then each file that it leaves."""
     directory = f"{RUNS}/{number}"
     common = {"do": "exec", "directory": directory, "capture_bytes": _CAPTURE_BYTES}
     run: dict[str, Any] = {"id": number, **common, "limit_s": invocation.limit_s}

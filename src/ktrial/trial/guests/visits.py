@@ -53,7 +53,7 @@ class BootedGuest(NamedTuple):
 
 
 class _GuestFacts:
-    """What `RunMaker` needs of an executor: hands over what a guest has already given."""
+    """Stands in for the executor of `RunMaker`: returns the results that a guest has already given."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -136,7 +136,7 @@ class GuestVisits:
                 self._check()
 
     def _boot(self, visit: Visit) -> BootedGuest:
-        """Boot once; for an arm's first visit in an exact guest, until two boots are the same, at most three times."""
+        """Boot once; an arm's first visit in an exact guest boots until two boots agree, at most three times."""
         place, asked = self._place(visit), self._tasks_of(visit.arm)
         ready = self._guests.ready
         job, files = job_of(ready.plans[visit.arm], asked, ready.suite.load, place.shape, self._guests.tools)
@@ -153,7 +153,7 @@ class GuestVisits:
             return BootedGuest(run, differs=error.message)
 
     def _proof(self, arm: str) -> str:
-        """Return what two equal boots prove exact: the arm, or in a screening, whose visits all differ, its kernel."""
+        """Return what two equal boots prove exact: the arm or, in a screening, the kernel (its visits all differ)."""
         return arm if self._guests.ready.file.screen is None else self._guests.places[arm].kernel
 
     def _place(self, visit: Visit) -> GuestPlace:
@@ -230,7 +230,7 @@ class GuestVisits:
         return record
 
     def _refuse_never(self, arm: str, events: Sequence[RunEnded]) -> None:
-        """Raise BadRun for an arm that never measured anything: its kernel doesn't boot, or its settings don't hold."""
+        """Raise BadRun for an arm without any measurement: its kernel doesn't boot, or its settings don't hold."""
         if any(event.measurements for event in events) or self._standing.has_measured(arm):
             return
         told = f"{arm} gave no measurement: {events[0].failure}"

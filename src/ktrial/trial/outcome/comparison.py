@@ -140,7 +140,7 @@ _GUARDS: Mapping[str, str] = {
 
 
 def why(judged: OutcomeJudgement, protocol: Protocol, judgement: Judgement, ended: str | None) -> str:
-    """Return what led to the verdict, or what a verdict would take."""
+    """Return what led to the verdict, or what is missing for one."""
     if judged.role == "exploratory":
         if judged.p is None or judged.p_adjusted is None:
             return "explored only: no verdict is given on it"
@@ -176,7 +176,7 @@ def _reason(judged: OutcomeJudgement, judgement: Judgement, ended: str | None) -
 
 
 def _needed(judged: OutcomeJudgement, needed: int, protocol: Protocol) -> str:
-    """Return what the noise allows to find."""
+    """Return how many blocks the noise requires, or which differences it leaves open."""
     detect = _percent(protocol.detect)
     if needed > judged.blocks:
         return f"with this noise {needed} blocks would be needed to find a difference of {detect}"
@@ -214,7 +214,7 @@ class TrialFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark]) -> dict[str, Outcome]:
-    """Return the outcomes by `benchmark.outcome`: as a benchmark declares them or, for a command, as records do."""
+    """Return the outcomes by `benchmark.outcome`, as the benchmark declares them or, for a command, as records do."""
     found: dict[str, Outcome] = {}
     for record in records:
         declared = {one.name: one for one in benchmarks[record.tool].outcomes} if record.tool in benchmarks else {}
@@ -226,7 +226,7 @@ def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark
 
 
 def _recorded(kept: KeptMeasurement) -> Outcome:
-    """Return an outcome that no benchmark here declares: one around the run, or as its record describes it."""
+    """Return an outcome that no benchmark declares: one measured around the run, or the one described in its record."""
     if (around := outcome_around(kept.outcome)) is not None:
         return around
     return Outcome(
@@ -287,7 +287,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
 
 
 def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Return a finding on gates without effect, because the machine lacks what they read."""
+    """Return a finding on gates that have no effect because this machine lacks what they read."""
     protocol = protocol_in(log)
     names = idle_gates(protocol.gates, [event.readings for event in log if isinstance(event, ReadingsTaken)])
     if not names:

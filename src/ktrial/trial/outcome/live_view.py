@@ -134,7 +134,7 @@ def _scale_line(cells: int) -> str:
 
 
 def _figures(judged: OutcomeJudgement | None, rule: OutcomeRule) -> tuple[str, str]:
-    """Return the interval of the measured value, or the estimate alone; and the verdict."""
+    """Return the interval of the measured value (or only the estimate), and the verdict."""
     if judged is None or judged.effect is None:
         return "", "open" if judged is None or judged.verdict is None else judged.verdict
     return effect_figures(judged.effect, rule), judged.verdict or "open"

@@ -160,7 +160,7 @@ _LABEL = 10
 
 
 def due_text(due: Due, done: Sequence[str], now: str | None, *, width: int) -> str:
-    """Return what was measured, what is due, what to do for it, the state of the machine, and the next command."""
+    """Return progress, the visit that is due, how to set it up, the state of the machine, and the next command."""
     arm = due.arm if due.arm == due.place else f"{due.arm}, with the machine as {due.place}"
     boot = "boot, as each visit needs its own boot: " if due.new_boot else ""
     if due.new_build:

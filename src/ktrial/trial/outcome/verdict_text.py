@@ -132,7 +132,7 @@ def _explored(others: Sequence[OutcomeComparison], width: int) -> str:
 
 
 def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
-    """Return what each arm left out, the findings, the scope, and the next commands."""
+    """Return what ktrial skipped in each arm, the findings, the scope, and the next commands."""
     lines = [
         labelled(one.arm, told, width=width, label_columns=max(_LABEL, len(one.arm) + 2))
         for one in trial.arms

@@ -59,7 +59,7 @@ class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the arm's program is built for every visit: the command, and the file that it writes."""
+    """How to build the arm's program for every visit: a command, and the file that it writes."""
 
     run: tuple[str, ...]
     artefact: str
@@ -203,7 +203,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def full_arms(self) -> dict[str, ArmFile]:
-        """The arms in full: a placebo is the control, and all have the trial's environment."""
+        """The arms with the trial's environment; a placebo gets the settings of the control."""
         common = self.environment or {}
         full = {name: self.arms[self.control] if arm.placebo else arm for name, arm in self.arms.items()}
         return {
@@ -225,7 +225,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def settle_s(self) -> float | None:
-        """Seconds to wait after every switch; None for what the settings of the arms need."""
+        """Seconds to wait after every switch; None to wait as long as the arms' settings need."""
         return None if self.design.settle is None else seconds(self.design.settle, "settle")
 
     @property
@@ -258,7 +258,7 @@ class SafetyLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self.temperature_c is None and self.memory_pressure_share is None
 
     def passed(self, temperature_c: float | None, pressure_share: float | None) -> str | None:
-        """Return which limit is exceeded, and by what value; None if none is, or if the values are unknown."""
+        """Return the limit that is exceeded and the value that exceeds it; None if none is, or values are unknown."""
         if _is_above(temperature_c, self.temperature_c):
             return f"the temperature is {temperature_c:.1f} °C (limit {self.temperature_c:g} °C)"
         if _is_above(pressure_share, self.memory_pressure_share):

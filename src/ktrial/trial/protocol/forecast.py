@@ -37,7 +37,7 @@ _WARM_UPS = 2
 
 
 def planned_runs(profile: NoiseProfile, primary: str, settle_s: float) -> int:
-    """Return how many runs a visit is worth: several if the wait before it is long compared with a run."""
+    """Return how many runs a visit should make: several if the wait before it is long compared with a run."""
     from ktrial.judge.planning import runs_per_visit
 
     if profile.run_s is None or not profile.run_s > 0:

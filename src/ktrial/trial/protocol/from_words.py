@@ -91,7 +91,7 @@ def _profile(word: str, catalog: Catalog) -> str:
 
 
 def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """Return a setting's knob and the values to try; just one if the knob's values contain commas."""
+    """Return a setting's knob and the values to try; a value is not split if values of the knob contain commas."""
     address, value = parse_assignment(word)
     knob = find_knob(address.knob, catalog.knobs)
     several = knob.value.type not in _LISTS
@@ -106,7 +106,7 @@ def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Map
 
 
 def _short(address: str) -> str:
-    """Return the last part of a knob's name with its instance; of a nested group only the last component."""
+    """Return the last part of a knob's name with its instance; of a path as instance, only its last component."""
     knob, at, selector = address.partition("@")
     name = re.split(r"[.:]", knob)[-1]
     instance = selector if selector.count("/") < 2 else selector.rpartition("/")[2]

@@ -36,7 +36,7 @@ def profile_key(
 
 
 def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) -> NoiseProfile | None:
-    """Return the newest profile that holds for this key now."""
+    """Return the newest profile that is valid for this key now."""
     return next((one for one in profiles if not one.why_stale(key, now_unix_ms)), None)
 
 

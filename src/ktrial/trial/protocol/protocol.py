@@ -29,19 +29,19 @@ class OutcomeCandidate(msgspec.Struct, frozen=True):
 
 
 def outcomes_around(suite: Suite, counters: Sequence[EnergyCounter] = ()) -> tuple[Outcome, ...]:
-    """Return the outcomes around every run: the work of the background load, and the energy of each domain."""
+    """Return the outcomes measured around every run: the background load's work, and the energy of each domain."""
     load = () if suite.load is None else (LOAD_THROUGHPUT,)
     return (*load, *(outcome for counter in counters for outcome in energy.outcomes(counter.domain)))
 
 
 def outcome_around(name: str) -> Outcome | None:
-    """Return the outcome around a run that has this name; None if there is none."""
+    """Return the outcome with this name that is measured around every run; None if there is none."""
     known = (LOAD_THROUGHPUT, *energy.outcomes(name.partition(".")[2]))
     return next((outcome for outcome in known if outcome.name == name), None)
 
 
 def candidates(tasks: Sequence[Task], around: Sequence[Outcome] = ()) -> tuple[OutcomeCandidate, ...]:
-    """Return all outcomes of the benchmarks, and those around each, as `benchmark.outcome`."""
+    """Return all outcomes as `benchmark.outcome`: those of the benchmarks, and those measured around each run."""
     return tuple(
         OutcomeCandidate(f"{task.label}.{outcome.name}", outcome)
         for task in tasks

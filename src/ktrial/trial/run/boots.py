@@ -37,9 +37,9 @@ def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None
 
 
 def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | None) -> BlockVoided | None:
-    """Return the event that voids the block of a visit that lacks runs and whose boot is over; None if there is none.
+    """Return the event that voids a block whose visit lacks runs and can no longer get them; None if there is none.
 
-    Without a boot id any such visit is over: it was a build, and would be built again.
+    The boot of that visit is over. Without a boot id any such visit counts: it was a build, and would be built again.
     """
     protocol = protocol_in(log)
     last = next((event for event in reversed(log) if isinstance(event, BlockDrawn)), None)

@@ -112,7 +112,7 @@ def noise_profile(
 def _arms(
     world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
 ) -> CommandedArms:
-    """Return the arms of a loop; `names` maps its arms to those of the protocol."""
+    """Return the arms of one loop; `names` maps each to an arm of the protocol."""
     has_build = any(one.build is not None for one in ready.extras.values())
     has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
     return CommandedArms(

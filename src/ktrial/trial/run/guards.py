@@ -84,7 +84,7 @@ def _why(samples: Samples, source: str) -> str:
 
 
 def writer_of(machine: Machine, catalog: Catalog, drift: ArmDrift, own: int | None) -> str | None:
-    """Return who set the present value: another transaction of ktrial, or a file or daemon that names it."""
+    """Return who set the present value: another transaction of ktrial, or a file or daemon that mentions the knob."""
     return _transaction(machine, drift, own) or _source(machine, catalog, drift)
 
 
@@ -110,7 +110,7 @@ def _source(machine: Machine, catalog: Catalog, drift: ArmDrift) -> str | None:
 
 
 def recover(world: TrialWorld, session: Machine) -> None:
-    """Finish what a killed ktrial left, if this session may, so that the trial finds the original values."""
+    """If this session may, finish what a killed ktrial left, so that the trial finds the original values."""
     if not session.is_root:
         return
     if not any(one.state == UNFINISHED for one in status(session).transactions):
@@ -124,7 +124,7 @@ def recover(world: TrialWorld, session: Machine) -> None:
 
 @contextmanager
 def limits_watched(world: TrialWorld, file: TrialFile) -> Iterator[None]:
-    """Check the protocol's limits once a second, whatever the trial waits for."""
+    """Check the protocol's limits once a second during all waits."""
     if file.safety.none:
         yield
         return

@@ -75,7 +75,7 @@ def facts_needed(arms: Mapping[str, ArmSettings]) -> tuple[str, ...]:
 
 
 def _places(stored: StoredTrial) -> tuple[str, ...]:
-    """Return the arms as which a person may set up the machine."""
+    """Return the arms that a person may set the machine up as."""
     return tuple(dict.fromkeys(place_of(stored.file, arm) for arm in stored.file.arms))
 
 
@@ -115,7 +115,7 @@ def _refuse_manual(
 def recognise(
     stored: StoredTrial, due: Due, facts: FactBook, kinds: Mapping[str, FactKind], done: str | None
 ) -> ArmFound:
-    """Return how it is known that the due arm is in force. Raise Refused if the machine shows another arm or none.
+    """Return what shows that the due arm is in force. Raise Refused if the machine shows another arm or none.
 
     `done` is the arm that a person says is in force; it doesn't overrule what the machine shows.
     """
@@ -166,7 +166,7 @@ def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunReco
 
 
 def file_of_visit(file: TrialFile, due: Due) -> TrialFile:
-    """Return the protocol with only the arms that can be planned on the machine as this visit needs it."""
+    """Return the protocol with only the arms that can be planned while the machine is set up for this visit."""
     if file.arms[due.arm].manual is None:
         arms = {name: arm for name, arm in file.arms.items() if name == file.control or arm.manual is None}
     else:
@@ -184,7 +184,7 @@ def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -
 
 
 class VisitTurn:
-    """The visits that one `ktrial trial next` may make: all in a row for which nobody has to do anything."""
+    """The visits that one `ktrial trial next` makes: all that follow each other without a person's help."""
 
     def __init__(self, stored: StoredTrial, due: Due, found: ArmFound) -> None:
         self._file = stored.file
@@ -193,7 +193,7 @@ class VisitTurn:
 
     @property
     def arm(self) -> str:
-        """The arm whose turn it is, which is also warmed up."""
+        """The arm whose turn it is; it also makes the warm-up runs."""
         return self._due.arm
 
     def has(self, block: int, arm: str) -> bool:
@@ -206,7 +206,7 @@ class VisitTurn:
 
 
 def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> int:
-    """Return the runs in a visit: as the protocol says, else as many as a boot is worth; 1 if visits share a boot."""
+    """Return the runs per visit: the protocol's number, else as many as a boot is worth (1 if visits share a boot)."""
     from ktrial.judge.planning import runs_per_visit as planned
 
     if file.design.runs_per_visit is not None or file.design.replicate == "run":

@@ -40,7 +40,7 @@ class Trials(TrialStore, Protocol):
         """Return the noise profiles of a suite on a machine, newest first."""
 
     def keep_profile(self, profile: NoiseProfile) -> None:
-        """Add a profile; older ones stay, as trials rest on them."""
+        """Add a profile; older profiles stay, because trials refer to them."""
 
 
 class Stopping(Protocol):
@@ -63,7 +63,7 @@ class TrialWorld(RunWorld, Protocol):
     def interrupts(self) -> Stopping: ...
 
     def best_session(self, purpose: str) -> Machine:
-        """Return a root session if that needs no prompt, else the user's."""
+        """Return a root session if one is available without a prompt, else the user's session."""
 
     def sampling_of(self, sources: Sequence[str]) -> Sampling:
         """Return a separate sampling of only these sources."""
@@ -72,6 +72,6 @@ class TrialWorld(RunWorld, Protocol):
         """Return a file as the user sees it; None if it doesn't exist or cannot be read."""
 
     def protect(self) -> None:
-        """Let the kernel kill what is measured first when memory runs out."""
+        """Make the kernel kill the measured program first when memory runs out."""
 
     def say(self, text: str) -> None: ...

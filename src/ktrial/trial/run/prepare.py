@@ -120,7 +120,7 @@ def prepare(
 def look_over(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], *, allow_dangerous: bool
 ) -> None:
-    """Raise the errors that a trial of this protocol would meet here, as far as they show without running anything."""
+    """Raise the errors that this trial would meet here, as far as they can be found without running anything."""
     tasks = check_measured(world, file, suite, benchmarks)
     arm_plans(file, world.best_session("planning the arms"), world.catalog, allow_dangerous=allow_dangerous)
     _refuse_absent(tasks, world.executor)
@@ -129,7 +129,7 @@ def look_over(
 def check_measured(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]
 ) -> tuple[Task, ...]:
-    """Return what would be measured. Raise for outcomes, guards or parameters that it lacks."""
+    """Return the tasks to measure. Raise for outcomes, guards or parameters that these lack."""
     suite = needed_suite(file, suite, benchmarks)
     tasks = tasks_of(suite, benchmarks, world.executor.facts(), file.cpus)
     around = outcomes_around(suite, Around(world.looking_session, world.clock).counters)
@@ -182,7 +182,7 @@ def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:
 
 
 def order_of(ready: Prepared, label: str | None = None) -> Order:
-    """Return the session's frame: what every visit runs once."""
+    """Return the order of the session: the tasks that every visit runs once, and how to run them."""
     return Order(
         suite=ready.suite.name,
         tasks=ready.tasks,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks and seconds that are left; null if unknown. `stop` is the expected last block."""
+    """Blocks and seconds to the cap, and to the expected last block (`stop`); null if unknown."""
 
     cap: int | None
     stop: int | None
@@ -243,7 +243,7 @@ class TrialProgress:
 
 
 class _Pace:
-    """How far the present block is, and how long a run takes with everything around it."""
+    """Tracks the progress of the present block, and how long a run takes with everything around it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -267,7 +267,7 @@ class _Pace:
         self.runs = event.visits
 
     def ended(self) -> None:
-        """Note that a benchmark has ended; the first run shows how many there are."""
+        """Note that a benchmark has ended; the first run shows how many benchmarks a run has."""
         self._ended_here += 1
         self._benchmarks = max(self._benchmarks, self._ended_here)
 

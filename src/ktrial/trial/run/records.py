@@ -15,7 +15,7 @@ Cause = Literal["reading", "knob", "suspend"]
 
 
 def readings_event(records: Sequence[RunRecord]) -> ReadingsTaken | None:
-    """Return the readings of the first run of a visit that has any; warm-ups have none."""
+    """Return the first readings of a visit; None for warm-ups, or if no run has any."""
     for record in records:
         place = record.trial
         if place is not None and place.block is not None and (readings := readings_of(record)):
@@ -70,7 +70,7 @@ def cause_of(record: RunRecord) -> Cause:
 
 
 def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
-    """Return the events of visits that are stored but missing in the log, because ktrial was killed in between.
+    """Return events that the log lacks because ktrial was killed after it had stored their records.
 
     A visit counts if every benchmark has a record; an interrupted one is made again.
     """

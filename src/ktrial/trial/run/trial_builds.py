@@ -59,7 +59,7 @@ def builds_that_count(log: Sequence[Event]) -> dict[Visit, str]:
 
 
 def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
-    """Return findings on builds that replicate nothing, and on arms that are the same program."""
+    """Return findings on repeated builds that came out equal, and on arms that are the same program."""
     found = []
     if again := repeated(builds):
         told = ", ".join(f"{arm} ({made} in {visits} visits)" for arm, (made, visits) in again.items())
@@ -86,7 +86,7 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
 
 
 def across(builds: Mapping[Visit, str]) -> str:
-    """Return the scope, which reaches beyond the builds only if every visit had its own."""
+    """Return the scope; it extends beyond the builds only if every visit had its own."""
     number = len(set(builds.values()))
     if not repeated(builds):
         return f"across {number} builds"

@@ -32,7 +32,7 @@ _OUT_OF_TIME = "no time is left for another block"
 
 
 class Benchmarked(msgspec.Struct, frozen=True, kw_only=True):
-    """What every visit runs: benchmarks with their parameters and tool versions; `own` is for arms with parameters."""
+    """The benchmarks of every visit, with parameters and tool versions; `own` has the tasks of arms with parameters."""
 
     tasks: tuple[Task, ...]
     versions: Mapping[str, str | None]
@@ -70,7 +70,7 @@ class TrialPace:
         )
 
     def left_s(self, blocks: int, arms: int, done: int) -> float | None:
-        """Estimate how long so many blocks take if `done` runs of the first are over."""
+        """Estimate how long this many blocks take if `done` runs of the first one are over."""
         return self.visits_s(max(0.0, blocks * arms - done / self._runs))
 
 
@@ -128,7 +128,7 @@ class MachineVisits:
         self._warm_up()
 
     def can_make(self, visit: Visit) -> bool:
-        """Return whether its arm is in force, if a person sets up the arms."""
+        """Return whether the visit's arm is in force, where a person sets up the arms."""
         return self._turn is None or self._turn.has(visit.block, visit.arm)
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
