@@ -54,7 +54,7 @@ def test_every_arm_says_how_it_is_built_and_a_placebo_is_built_like_the_control(
             {"control": ArmFile(build=BuildFile(run=("make",), artefact="")), "placebo": PLACEBO},
             "the build lacks a file",
         ),
-        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER, manual="boot it")}, "is set up by hand, and it"),
+        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER, manual="boot it")}, "is set up by hand, but"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused(replicate: str, arms: dict[str, ArmFile], told: str) -> None:

@@ -226,7 +226,7 @@ def test_what_does_not_lie_around_runs_guards_nothing(name: str) -> None:
     [
         ({"primary": "speed"}, UnknownName, "unknown outcome of this benchmark: 'speed'"),
         ({"primary": "time"}, BadInput, "'time' is an outcome of several benchmarks"),
-        ({"secondary": ("tool.time",)}, Contradiction, "tool.time is primary and secondary"),
+        ({"secondary": ("tool.time",)}, Contradiction, "tool.time is both primary and secondary"),
         (
             {"primary": "stalls", "design": DesignFile(budget="quick")},
             BadInput,
@@ -323,7 +323,7 @@ def test_a_primary_that_the_profile_has_too_few_events_for_is_refused_with_the_f
     with pytest.raises(BadInput) as caught:
         judged_by(TWO, tasks, made)
     assert caught.value.message == (
-        "tool.latency-p999 is too far a percentile to decide: 1,500 events in a run, 10,000 are needed"
+        "tool.latency-p999 is too high a percentile to decide: 1,500 events in a run, 10,000 are needed"
     )
     assert caught.value.hint == "runs 6.7 times as long, or another primary: tool.latency-p50, tool.latency-p99"
     near = msgspec.structs.replace(TWO, primary="latency-p99")
@@ -412,7 +412,7 @@ def test_several_values_of_several_knobs_are_an_arm_for_each_combination() -> No
     "words, kind, said",
     [
         ([], BadInput, "nothing to try"),
-        (["vm.swappiness"], BadInput, "vm.swappiness is a knob: which value?"),
+        (["vm.swappiness"], BadInput, "vm.swappiness is a knob and needs a value"),
         (["no-such"], UnknownName, "unknown profile: 'no-such'"),
     ],
 )
@@ -460,7 +460,7 @@ def test_only_what_declared_it_is_over_and_undecided_may_be_extended() -> None:
     declared = protocol(cap=7, extend=True)
     over = [*pair_log(declared, NOISY), TrialEnd(reason="cap")]
     extendable("t", over, 12)
-    with pytest.raises(BadInput, match="t already has 7 blocks, and 7 is not more"):
+    with pytest.raises(BadInput, match="t already has 7 blocks: cannot extend it to 7"):
         extendable("t", over, 7)
     with pytest.raises(Refused, match="did not declare"):
         extendable("t", [*pair_log(protocol(cap=7), NOISY), TrialEnd(reason="cap")], 12)

@@ -255,7 +255,7 @@ def check_protocol(protocol: Protocol) -> None:
     if len(names) < 2:
         raise BadInput("a trial needs at least two arms", hint="add a placebo to measure the noise alone")
     if (primaries := len(protocol.of_role("primary"))) != 1:
-        raise BadInput(f"expected one primary outcome, got {primaries}", hint="it alone decides when to stop")
+        raise BadInput(f"expected one primary outcome, got {primaries}", hint="make one outcome primary")
     for name, rule in protocol.outcomes.items():
         if not math.isfinite(rule.margin) or rule.margin < 0:
             raise BadInput(f"margin of {name}: expected 0 or more, got {rule.margin:g}", hint='for example "2%"')
@@ -269,7 +269,7 @@ def _check_counter(protocol: Protocol) -> None:
     if protocol.cap is None or protocol.cap < FEWEST_COUNTER_BLOCKS:
         raise BadInput(
             f"{protocol.primary} is a count and needs at least {FEWEST_COUNTER_BLOCKS} blocks",
-            hint=f"--budget {FEWEST_COUNTER_BLOCKS}, or cap = {FEWEST_COUNTER_BLOCKS} in the protocol",
+            hint=f"use --budget {FEWEST_COUNTER_BLOCKS}, or cap = {FEWEST_COUNTER_BLOCKS} in the protocol",
         )
     if protocol.extend:
         raise Contradiction("cannot extend a trial whose primary outcome is a counter: it is looked at only once")

@@ -151,7 +151,7 @@ class _Bisect:
         if verdict == "not comparable":
             raise Refused(f"cannot compare {outcome}: it is zero, negative or not finite")
         raise Refused(
-            f"cannot bisect: no difference in {outcome} between good and bad is shown {boots}",
+            f"cannot bisect: good and bad show no difference in {outcome} {boots}",
             hint="allow more boots with --runs, or use a longer run or another outcome",
         )
 

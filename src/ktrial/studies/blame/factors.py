@@ -59,7 +59,7 @@ def factors_of(
         )
     if len(made) > _MOST:
         raise BadInput(
-            f"{len(made)} settings are too many (maximum {_MOST})", hint="name fewer, or part of the profile"
+            f"{len(made)} settings are too many (maximum {_MOST})", hint="name fewer, or only a part of the profile"
         )
     return tuple(made)
 

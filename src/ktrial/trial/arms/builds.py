@@ -34,7 +34,7 @@ def check_builds(trial: TrialFile) -> None:
         if built:
             raise BadInput(
                 f"arm {built[0]}: build is for trials that build for every visit",
-                hint='[design]  replicate = "build"  makes it one; build a program that is built once before the trial',
+                hint='add  [design]  replicate = "build", or build the program once, before the trial',
             )
         return
     if any(arm.manual is not None for arm in arms.values()):

@@ -149,7 +149,7 @@ def refuse_what_holds_already(extras: Mapping[str, ArmExtras], executor: Executo
             if check.passes and _failed(executor, check) is None:
                 raise Refused(
                     f"arm {arm}: the check `{check.text}` passes before any command has run",
-                    hint="the change is in force already, or the check tests something else",
+                    hint="revert the change if it is in force already, or correct the check",
                 )
 
 

@@ -88,7 +88,7 @@ def check_manual(trial: TrialFile) -> None:
         if not msgspec.structs.replace(arm, manual=None, environment={}, parameters={}).changes_nothing:
             what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would set up"
             raise Contradiction(
-                f"arm {name} is set up by hand, and it {what}",
+                f"arm {name} is set up by hand, but {what}",
                 hint="set that by hand too, for all boots of the arm (a file in /etc/sysctl.d), and remove it here",
             )
         if trial.baseline != "found":
@@ -108,7 +108,7 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
             if told is not None:
                 raise BadInput(
                     f"arm {name}: {fact} = {wanted!r}: {told}",
-                    hint="`ktrial facts` shows them; without `expect` confirm the arm: ktrial trial next --done ARM",
+                    hint="choose from `ktrial facts`, or omit `expect` and confirm with `ktrial trial next --done ARM`",
                 )
 
 

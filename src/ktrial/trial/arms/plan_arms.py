@@ -67,7 +67,7 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
     dangerous = [one for one in plan.refusals if one.kind is Why.DANGEROUS]
     if dangerous and not allow_dangerous:
         names = ", ".join(one.address for one in dangerous)
-        raise Refused(f"arm {arm}: dangerous: {names}", hint="read `ktrial explain`; --yes-dangerous tries it")
+        raise Refused(f"arm {arm}: dangerous: {names}", hint="read `ktrial explain`, then add --yes-dangerous")
     named = [one for one in plan.refusals if one.origin in asked]
     if named:
         raise BadInput(
@@ -220,7 +220,7 @@ def _state(executor: Executor, name: str) -> ServiceState:
     loaded = known.stdout.decode(errors="replace").strip()
     if known.failed is not None or known.exit_status != 0:
         said = known.failed or known.stderr.decode(errors="replace").strip().replace("\n", "; ")
-        raise BadInput(f"cannot read the state of {name}: {said}", hint="services need systemd as this machine's init")
+        raise BadInput(f"cannot read the state of {name}: {said}", hint="remove it: services need systemd as init")
     if loaded != "loaded":
         raise BadInput(f"{name} is {loaded or 'unknown'} on this machine", hint="`systemctl list-units` lists units")
     told = executor.run(Invocation(argv=("systemctl", "is-active", name), limit_s=_LIMIT_S)).raw
@@ -231,7 +231,6 @@ def _state(executor: Executor, name: str) -> ServiceState:
 
 
 def with_services(trial: TrialFile, plans: Mapping[str, Plan], found: Mapping[str, ServiceState]) -> dict[str, Plan]:
-    """Return the plans with the services that their arms start or stop."""
     arms, changed = trial.full_arms, dict(plans)
     for name, plan in plans.items():
         service = arms[name].service

@@ -115,7 +115,7 @@ def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
                 raise Refused(
                     f"the kernels of arms {first} and {name} will differ in their {what} ({usual}, {value}): an exact "
                     "guest counts instructions, not what they cost",
-                    hint='mode = "kvm" or "emulated" measures time; kernels of one compiler can be compared exactly',
+                    hint='measure time with  mode = "kvm"  or  "emulated", or compare kernels built alike',
                 )
 
 

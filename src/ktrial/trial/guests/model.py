@@ -58,7 +58,7 @@ _ELSEWHERE = ("environment", "commands", "service", "sched_ext", "build", "manua
 
 
 def check_guest_trial(trial: TrialFile) -> None:
-    """Raise BadInput if a protocol asks guests for what only machines do, or the reverse."""
+    """Raise BadInput if a trial in guests asks for what only machines can do, or a trial on a machine the reverse."""
     guest = trial.guest
     if guest is None:
         for name, arm in trial.arms.items():
@@ -66,7 +66,7 @@ def check_guest_trial(trial: TrialFile) -> None:
                 what = "boot" if arm.kernel is None else "kernel"
                 raise BadInput(
                     f"arm {name}: {what} is for trials in guests",
-                    hint='[guest]  mode = "exact"  makes it one; for this machine:  manual = "boot …"',
+                    hint='add  [guest]  mode = "exact",  or on this machine  manual = "boot …"',
                 )
         return
     _refuse_of_machines(trial)
@@ -74,7 +74,7 @@ def check_guest_trial(trial: TrialFile) -> None:
         for field in _ELSEWHERE:
             if getattr(arm, field):
                 raise Contradiction(
-                    f"arm {name}: {field} is for trials on a machine", hint="guests take kernel, boot, set and profile"
+                    f"arm {name}: {field} is for trials on a machine", hint="use kernel, boot, set and profile"
                 )
         _check_words(f"arm {name}", arm.boot)
         if isinstance(arm.kernel, KernelChange):
@@ -84,7 +84,7 @@ def check_guest_trial(trial: TrialFile) -> None:
     if isinstance(guest.kernel, KernelRecipe):
         check_kernel("[guest]", guest.kernel)
     if not 1 <= guest.workloads <= MOST_WORKLOADS:
-        raise BadInput(f"workloads = {guest.workloads}", hint=f"from 1 to {MOST_WORKLOADS}")
+        raise BadInput(f"workloads: expected 1 to {MOST_WORKLOADS}, got {guest.workloads}")
     shape_of(guest)
 
 
@@ -94,18 +94,20 @@ def _refuse_of_machines(trial: TrialFile) -> None:
         found = next((name for name, value in told.items() if value), "cpus")
         raise Contradiction(f"{found} is for trials on a machine, but there is a [guest]", hint="remove one of the two")
     if trial.design.time is not None:
-        raise Contradiction("time is for trials on a machine", hint="in guests  cap  limits the number of blocks")
+        raise Contradiction("time is for trials on a machine", hint="limit the number of blocks with  cap")
     if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:
         raise Contradiction(
             "in guests every visit is a boot, with a run for each of `workloads`",
-            hint="[guest]  workloads = 3  in place of replicate, runs_per_visit and settle",
+            hint="use  [guest]  workloads = 3  instead of replicate, runs_per_visit and settle",
         )
 
 
 def _check_words(where: str, words: tuple[str, ...]) -> None:
     for word in words:
         if not word or not word.isprintable() or word.split() != [word] or word.startswith(_PERTURBATION):
-            raise BadInput(f"{where}: {word!r} is not a word for a kernel command line", hint='boot = ["preempt=full"]')
+            raise BadInput(
+                f"{where}: {word!r} is not a word for a kernel command line", hint='such as  boot = ["preempt=full"]'
+            )
 
 
 def shape_of(guest: GuestFile) -> Shape:
@@ -119,11 +121,11 @@ def shape_of(guest: GuestFile) -> Shape:
     mode: Mode = guest.mode
     cpus = guest.cpus or (1 if mode == "exact" else 2)
     if not 1 <= cpus <= MOST_CPUS:
-        raise BadInput(f"cpus = {cpus}", hint=f"from 1 to {MOST_CPUS}")
+        raise BadInput(f"cpus: expected 1 to {MOST_CPUS}, got {cpus}")
     if mode == "exact" and cpus != 1:
         raise BadInput(
             f"cpus = {cpus}: an exact guest has one CPU",
-            hint="the emulator runs one CPU until it idles, so a comparison on several is meaningless",
+            hint="remove cpus: the emulator runs one CPU until it idles, so a comparison on several is meaningless",
         )
     return Shape(mode=mode, memory_bytes=memory_bytes, cpus=cpus)
 

@@ -124,7 +124,7 @@ def prepare_in_guests(
     _refuse_two_architectures(list(kernels.values()))
     for kernel in kernels if guest.mode == "kvm" else ():
         if (why := lab.why_no_kvm(kernel)) is not None:
-            raise KtrialError(f"no KVM here: {why}", hint='mode = "emulated" works without')
+            raise KtrialError(f"no KVM here: {why}", hint='use  mode = "emulated"')
     if guest.mode == "exact":
         _refuse_compilers(kernels)
     for place in places.values():
@@ -177,16 +177,20 @@ def _boots_alike(one: ArmFile, other: ArmFile) -> bool:
 def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
     """Raise for a benchmark that guests cannot run, or that cannot be judged by an exact guest's clock."""
     if suite.load is not None and suite.load.use != "spin":
-        raise BadInput(f"the background load of {suite.name} is a program; guests only have the agent's own loads")
+        raise BadInput(
+            f"the background load of {suite.name} is a program, which guests lack", hint="use one of the agent's loads"
+        )
     for task in tasks_of(suite, benchmarks, FactBook({}), None):
         if not (is_program(task.benchmark) or _is_own(task)):
             raise BadInput(
                 f"{task.label} is neither one of the agent's own loads nor a program that guests can have",
-                hint="agent-…, hackbench, cyclictest, schbench, stress-ng, sysbench and synthmark can be run there",
+                hint="use agent-…, hackbench, cyclictest, schbench, stress-ng, sysbench or synthmark",
             )
         why = getattr(task.benchmark, "beyond_exact", None)
         if guest.mode == "exact" and why is not None:
-            raise Refused(f"{task.label}: an exact guest cannot judge it: {why}", hint='mode = "kvm" or "emulated"')
+            raise Refused(
+                f"{task.label}: an exact guest cannot judge it: {why}", hint='use  mode = "kvm"  or  "emulated"'
+            )
 
 
 def _is_own(task: Task) -> bool:
@@ -200,7 +204,7 @@ def _refuse_two_architectures(kernels: Sequence[KernelFound]) -> None:
         if one.identity.architecture != first.identity.architecture:
             raise BadInput(
                 f"{first.name} is for {first.identity.architecture} and {one.name} for {one.identity.architecture}",
-                hint="a trial compares kernels for one kind of machine",
+                hint="compare kernels for one architecture",
             )
 
 
@@ -214,7 +218,7 @@ def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
                 raise Refused(
                     f"{found[0].name} and {one.name} differ in their {what} ({pair[0]}, {pair[1]}): an exact guest "
                     "counts instructions, not what they cost",
-                    hint='mode = "kvm" measures time; kernels of one compiler can be compared exactly',
+                    hint='measure time with  mode = "kvm", or compare kernels built alike',
                 )
 
 

@@ -39,8 +39,8 @@ def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
         raise BadInput(f"{name} is decided", hint=f"`ktrial trial show {name}`")
     if blocks <= judgement.blocks:
         raise BadInput(
-            f"{name} already has {judgement.blocks} blocks, and {blocks} is not more",
-            hint="give the number of all blocks",
+            f"{name} already has {judgement.blocks} blocks: cannot extend it to {blocks}",
+            hint="give a larger total number of blocks",
         )
 
 

@@ -85,7 +85,7 @@ def profile_of(
         )
     if trial.protocol.primary not in differences:
         raise KtrialError(
-            f"{len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
+            f"only {len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
             hint="`ktrial bench` shows why it fails; --no-profile skips the noise profile",
         )
     return NoiseProfile(

@@ -118,7 +118,7 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
         if name.rpartition(".")[0] == benchmark and rule.quantile and events >= events_needed(rule.quantile)
     ]
     raise BadInput(
-        f"{protocol.primary} is too far a percentile to decide: {events_text(events, quantile)}",
+        f"{protocol.primary} is too high a percentile to decide: {events_text(events, quantile)}",
         hint=f"{longer(events, quantile)}, or another primary: {', '.join(nearer) or 'one that is not a percentile'}",
     )
 
@@ -157,7 +157,7 @@ def _roles(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> dict[str, Rol
     for role, name in named:
         full = _find(name, found)
         if full in roles:
-            raise Contradiction(f"{full} is {roles[full]} and {role}", hint="an outcome has one role")
+            raise Contradiction(f"{full} is both {roles[full]} and {role}", hint="give each outcome one role")
         roles[full] = role
     for name in trial.margins:
         _find(name, found)
@@ -171,7 +171,7 @@ def _primary(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> str:
     if len(headlines) == 1:
         return headlines[0]
     listed = ", ".join(headlines[:8])
-    raise BadInput("the protocol names no primary outcome", hint=f"primary = one of: {listed}")
+    raise BadInput("the protocol names no primary outcome", hint=f"set primary to one of: {listed}")
 
 
 def _refuse_single(primary: str, found: Sequence[OutcomeCandidate]) -> str:
@@ -180,7 +180,7 @@ def _refuse_single(primary: str, found: Sequence[OutcomeCandidate]) -> str:
     if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
         raise BadInput(
             f"{primary} is the worst event of a run, which grows with the length of the run: it cannot decide",
-            hint="primary = a percentile; the largest may be secondary",
+            hint="use a percentile as primary; the largest may be secondary",
         )
     return primary
 

@@ -40,15 +40,15 @@ def check_trial_file(trial: TrialFile) -> None:
     """Raise BadInput for a protocol that no machine can carry out."""
     for what, name in (("a trial", trial.name), *(("an arm", name) for name in trial.arms)):
         if not _NAME.fullmatch(name):
-            raise BadInput(f"{name!r} is not a name for {what}", hint="letters, digits and . _ + -, for example wsf500")
+            raise BadInput(f"{name!r} is not a name for {what}", hint="use letters, digits and . _ + -, such as wsf500")
     if (trial.suite is None) == (not trial.command):
         what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
-        raise BadInput(what, hint='either  suite = "pagefault"  or  command = ["make", "-j4"]')
+        raise BadInput(what, hint='write either  suite = "pagefault"  or  command = ["make", "-j4"]')
     if trial.metrics and not trial.command:
-        raise BadInput("metrics read the output of a command, and a suite is measured", hint="remove metrics")
+        raise BadInput("metrics read the output of a command, but this trial measures a suite", hint="remove metrics")
     if trial.limit is not None and not trial.command:
         raise BadInput(
-            "limit is for runs of a command, and a suite is measured", hint="benchmarks have limits of their own"
+            "limit is for runs of a command, but this trial measures a suite", hint="remove it: suites have their own"
         )
     if trial.limit_s is not None and trial.limit_s <= 0:
         raise BadInput(f"limit = {trial.limit} leaves no time for a run", hint='for example  limit = "5min"')
@@ -65,7 +65,7 @@ def _check_numbers(trial: TrialFile) -> None:
     for what, blocks in (("budget", design.budget), ("cap", design.cap)):
         if isinstance(blocks, int) and blocks < _FEWEST_BLOCKS:
             raise BadInput(
-                f"{what} = {blocks}: too few blocks for any verdict", hint=f"{_FEWEST_BLOCKS} or more; quick is 9"
+                f"{what} = {blocks}: too few blocks for any verdict", hint=f"use {_FEWEST_BLOCKS} or more; quick is 9"
             )
     if not trial.detect_share > 0:
         raise BadInput(
@@ -74,9 +74,9 @@ def _check_numbers(trial: TrialFile) -> None:
     for name, value in {"margin": trial.margin or 0.0, **trial.margins, **trial.guards}.items():
         share(value, name)
     if design.runs_per_visit is not None and not 1 <= design.runs_per_visit <= _MOST_RUNS_PER_VISIT:
-        raise BadInput(f"runs_per_visit = {design.runs_per_visit}", hint=f"from 1 to {_MOST_RUNS_PER_VISIT}")
+        raise BadInput(f"runs_per_visit: expected 1 to {_MOST_RUNS_PER_VISIT}, got {design.runs_per_visit}")
     if design.seed is not None and not 0 <= design.seed < 2**63:
-        raise BadInput(f"seed = {design.seed}", hint="a whole number, 0 or larger")
+        raise BadInput(f"seed: expected 0 to 2^63 - 1, got {design.seed}")
     if (trial.settle_s or 0.0) > _LONGEST_SETTLE_S:
         raise BadInput(f"settle = {design.settle!r} is longer than an hour", hint='for example  settle = "5s"')
     if trial.time_s is not None and trial.time_s <= 0:
@@ -90,7 +90,7 @@ def _check_arms(trial: TrialFile) -> None:
             "arm", trial.control, arms, hint=f"add a table [arms.{trial.control}], or name another control"
         )
     if len(arms) < 2:
-        raise BadInput("one arm is not a trial", hint="[arms.placebo]  placebo = true  measures the noise alone")
+        raise BadInput("one arm is not a trial", hint="add  [arms.placebo]  placebo = true  to measure the noise")
     for name, arm in arms.items():
         for knob in arm.set:
             parse_address(knob)

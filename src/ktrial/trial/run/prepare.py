@@ -182,7 +182,6 @@ def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:
 
 
 def order_of(ready: Prepared, label: str | None = None) -> Order:
-    """Return the order of the session: the tasks that every visit runs once, and how to run them."""
     return Order(
         suite=ready.suite.name,
         tasks=ready.tasks,
