@@ -33,7 +33,7 @@ def exec_output(answer: Mapping[str, Any]) -> RawOutput:
 
 
 def load_output(answer: Mapping[str, Any]) -> RawOutput:
-    """Convert the reply to `load`; its JSON takes the place of a program's stdout."""
+    """Convert the reply to `load`, using its JSON as stdout."""
     return RawOutput(
         stdout=msgspec.json.encode(answer, order="sorted"),
         exit_status=0,

@@ -31,7 +31,7 @@ KERNEL_FILES = "/sys/"
 
 
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a benchmark can run here; `why` not and the `next` step are null if it can."""
+    """Whether a benchmark can run here; if not, `why`, and the `next` step."""
 
     benchmark: str
     what: str
@@ -44,17 +44,17 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_program(benchmark: Benchmark) -> bool:
-    """Return whether the benchmark needs only programs and their libraries, so that a guest can have it."""
+    """Return whether a guest can have the benchmark: it needs only programs and their libraries."""
     return bool(getattr(benchmark, "standalone", False))
 
 
 def examine(benchmarks: Iterable[Benchmark], executor: Executor) -> tuple[Availability, ...]:
-    """Check which benchmarks can run: look for their programs, and run the probes of those that have one."""
+    """Check which benchmarks can run: look for their programs and run their probes."""
     return examine_with(((benchmark, {}) for benchmark in benchmarks), executor)
 
 
 def examine_with(asked: Iterable[tuple[Benchmark, Parameters]], executor: Executor) -> tuple[Availability, ...]:
-    """Check the benchmarks as `examine` does, for runs with these parameters."""
+    """Check the benchmarks as `examine` does, with these parameters."""
     asked = list(asked)
     benchmarks = [benchmark for benchmark, _ in asked]
     wanted = [name for benchmark in benchmarks for name in benchmark.needs]
@@ -73,7 +73,7 @@ def install_command(packages: Mapping[str, str], tool: PackageTool | None) -> st
 
 
 def _answer(probe: Probe, parameters: Parameters, executor: Executor) -> str | None:
-    """Return why the probe says that it cannot work; None also if the probe cannot run, since the runs will show."""
+    """Run a probe and return why the benchmark cannot work; None if it can, or if the probe did not start."""
     try:
         raw = run_or_stop(executor, probe.invocation(parameters))
     except KtrialError:
@@ -94,7 +94,7 @@ def _examine(
 
 
 def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str | None]) -> tuple[str, str] | None:
-    """Return what a guest lacks to run a benchmark, and the next step; None if it lacks nothing."""
+    """Return why the guest cannot run a benchmark, and the next step; None if it can."""
     beyond: str | None = getattr(benchmark, "beyond_exact", None)
     if guest.exact and beyond is not None:
         return f"an exact guest cannot measure it: {beyond}", "measure it in an ordinary guest: --host guest:KERNEL"

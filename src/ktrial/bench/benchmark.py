@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a benchmark declares, what it is run with, and what one run of it gives."""
+"""The interface of a benchmark: what it declares, how to run it, and what a run returns."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ PHASES = "phases.json"
 
 
 class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What one execution left behind.
+    """The output of one execution.
 
     For the agent's own loads, `stdout` is the JSON of the reply's `ok`. `exit_status` is None if a signal ended the
-    program or it could not be started (`failed` then says why). `interrupted` means that the user ended it. The
-    resource fields cover this run alone and are None if they do not apply. `cut` means that the program printed more
-    than was captured; `unread` names a file of it that cannot be read, and why. `network` is what the agent read back
-    from the run's own network.
+    program or it did not start (`failed` then says why). `interrupted` means that the user ended it. The resource
+    fields cover this run alone and are None if they do not apply. `cut` means that ktrial captured only the beginning
+    of what the program printed; `unread` names a file that ktrial cannot read, and why. `network` describes the run's
+    own network as the agent read it back.
     """
 
     stdout: bytes = b""
@@ -77,8 +77,8 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
 class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The measurements of one run.
 
-    `tool_version` is the version that the output itself states, if any. `details` holds plain JSON values beyond the
-    outcomes, for example a merged histogram `{"histogram_ns": {"1023": 17}}`. `notes` are doubts in plain sentences.
+    `tool_version` is the version in the output, if any. `details` holds plain JSON values besides the outcomes, for
+    example a merged histogram `{"histogram_ns": {"1023": 17}}`. `notes` are sentences about doubts.
     """
 
     measurements: tuple[Measurement, ...]
@@ -90,8 +90,8 @@ class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
 class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
     """A load that the agent runs itself (request `load`).
 
-    A load with `as_root` needs a root session. `data` is a regular file, read as the user; the load works on its first
-    `parameters["bytes"]` bytes.
+    A load with `as_root` needs a root session. It works on the first `parameters["bytes"]` bytes of the regular file
+    `data`, which ktrial reads with the user's rights.
     """
 
     name: str
@@ -101,11 +101,11 @@ class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
-    """Two network namespaces with a link between them: the run at one end, its `server` at the other.
+    """Two network namespaces with a link between them: the run is in one, its `server` in the other.
 
-    `link` may hold congestion, qdisc, delay_us, loss_ppm, rate_bytes_per_s and limit_packets; the agent has a default
-    for each. The run begins once `server`, started first, listens on TCP port `port` of SERVER_ADDRESS. The server ends
-    with the run.
+    `link` may set congestion, qdisc, delay_us, loss_ppm, rate_bytes_per_s and limit_packets; the agent has a default
+    for each. The agent starts `server` first, and the run when the server listens on TCP port `port` of SERVER_ADDRESS.
+    The server ends with the run.
     """
 
     link: Mapping[str, Any] = {}
@@ -114,10 +114,10 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that must succeed before a run, in its private directory, with its environment, as the same user.
+    """A command that must succeed before a run, with the run's directory, environment and user.
 
-    A step with `ready` is a server that stays until the run has ended. What follows it begins once the command `ready`,
-    retried for up to `limit_s` seconds, exits with status 0. A server that ends early fails the run.
+    A step with `ready` is a server that stays until the run has ended. After starting it, ktrial repeats the command
+    `ready` for up to `limit_s` seconds until it exits with status 0. A server that ends early fails the run.
     """
 
     argv: tuple[str, ...]
@@ -128,19 +128,20 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run something once in a fresh private directory, the working directory unless `directory` is set.
+    """How to run something once in a fresh private directory, and in `directory` if that is set.
 
-    The first word of `argv` is an absolute path, or a bare name that is looked up in VERSIONED_FOLDERS and
-    PROGRAM_FOLDERS. `environment` is added to the pinned one; for names in `told`, that text is recorded instead of the
-    value. After `limit_s` seconds the run and all its children are killed. `cpus` pins it. `files` are names in the
+    The first word of `argv` is an absolute path, or a name to look up in VERSIONED_FOLDERS and PROGRAM_FOLDERS. The run
+    gets `environment` besides the pinned variables; the record has the text in `told` in place of a variable's value.
+    After `limit_s` seconds the agent kills the run and its children. `cpus` pins the run. `files` are names in the
     private directory to collect after the run; `*` matches anything, and missing files are skipped.
+
     An invocation with `load` has no argv. `steps` run first. The first `warm_ups` runs of a measurement are stored but
-    do not count. `in_memory` puts the private directory on a tmpfs of the user's. `realtime_priority` is the highest
-    real-time priority that the user's process may take. `once_per_boot` means that all runs within one boot would give
-    the same result, so a measurement makes only one. `network` runs argv in a network of its own. `watches` are
-    patterns of kernel files to read directly before and after the run; `parse` gets them as the file WATCHED. With
-    `records`, the machine is recorded during the run as `ktrial watch` does it: the files RECORDING, PHASES (`[[name,
-    begin_s, end_s]]`) or RECORDING_FAILED.
+    do not count. `in_memory` puts the private directory on a tmpfs. `realtime_priority` is the highest real-time
+    priority that the process may take. `once_per_boot` means that a second run in the same boot would only repeat the
+    result of the first, so a measurement makes one. `network` runs argv in a network of its own. `watches` are patterns
+    of kernel files to read directly before and after the run; `parse` gets them as the file WATCHED. With `records`,
+    ktrial records the machine during the run as `ktrial watch` does: the files RECORDING, PHASES (`[[name, begin_s,
+    end_s]]`) or RECORDING_FAILED.
     """
 
     argv: tuple[str, ...] = ()
@@ -165,13 +166,13 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_environment(invocation: Invocation, more: Mapping[str, str]) -> Invocation:
-    """Add variables that are recorded with their values."""
+    """Add variables whose values the record shows."""
     told = {name: text for name, text in invocation.told.items() if name not in more}
     return msgspec.structs.replace(invocation, environment={**invocation.environment, **more}, told=told)
 
 
 def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
-    """Pin a run and its servers to the chosen CPUs, unless it already places its tasks within them."""
+    """Pin a run and its servers to these CPUs, unless it already chooses some of them itself."""
     if cpus is None or (invocation.cpus is not None and set(invocation.cpus) <= set(cpus)):
         return invocation
     steps = tuple(msgspec.structs.replace(step, cpus=cpus) for step in invocation.steps)
@@ -179,10 +180,10 @@ def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """A short test of whether a benchmark can work here, for when having its programs is not enough.
+    """A short test whether a benchmark can work here, if its programs alone do not guarantee that.
 
-    `invocation` builds the test from all of the benchmark's parameters. `why_not` reads its output and returns the
-    reason, or None. `next` is the step that would help.
+    `invocation` makes the test from all of the benchmark's parameters. `why_not` reads its output and returns a reason,
+    or None. `next` is the step that would help.
     """
 
     invocation: Callable[[Parameters], Invocation]
@@ -191,7 +192,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Benchmark(Protocol):
-    """A tool with a parser: BENCHMARK or one of BENCHMARKS in a module `ktrial.bench.adapters.<tool>.adapter`."""
+    """A tool or load with a parser; found as BENCHMARK or BENCHMARKS in `ktrial.bench.adapters.<tool>.adapter`."""
 
     @property
     def name(self) -> str:
@@ -199,7 +200,7 @@ class Benchmark(Protocol):
 
     @property
     def what(self) -> str:
-        """One sentence: what is measured, and how."""
+        """One sentence: what the benchmark measures, and how."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -207,23 +208,23 @@ class Benchmark(Protocol):
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """Package with the programs, by package manager: apt, dnf, pacman, zypper."""
+        """Package that contains the programs, by package manager: apt, dnf, pacman, zypper."""
 
     @property
     def root_reason(self) -> str | None:
-        """Why it needs root; None if it does not. Only an agent load with `as_root` runs as root."""
+        """Why the benchmark needs root, or None. Only an agent load with `as_root` runs as root."""
 
     @property
     def user_reason(self) -> str | None:
-        """Why it cannot run as root; None if it can."""
+        """Why the benchmark cannot run as root, or None."""
 
     @property
     def least_cpus(self) -> int:
-        """The smallest number of CPUs that it can run on."""
+        """The smallest number of CPUs on which the benchmark can run."""
 
     @property
     def probe(self) -> Probe | None:
-        """Test of whether it can work here; None if having its programs is enough."""
+        """Test whether the benchmark can work here; None if having its programs is enough."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -231,23 +232,23 @@ class Benchmark(Protocol):
 
     @property
     def parameters(self) -> Parameters:
-        """Names and defaults of what a suite may set."""
+        """Names and defaults of the parameters that a suite may set."""
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run it once with all `parameters` on the machine that `facts` describes."""
+        """Return how to run the benchmark once with `parameters` on the machine that `facts` describes."""
 
     def version_invocation(self) -> Invocation | None:
-        """Return how to ask for the tool's version; None if it cannot be asked."""
+        """Return the command that prints the tool's version, or None."""
 
     def parse_version(self, raw: RawOutput) -> str | None:
-        """Return the version in the output of `version_invocation`; None if there is none."""
+        """Return the version in the output of `version_invocation`, or None."""
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """Return the measurements of a run that ended well. Raises BadRun or UnreadableOutput."""
+        """Return the measurements of a successful run. Raises BadRun or UnreadableOutput."""
 
 
 def check_exit(raw: RawOutput) -> None:
-    """Raise BadRun, quoting the output, unless the run ended by itself with status 0."""
+    """Raise BadRun, quoting the output, unless the run ended with status 0 and its output is complete."""
     if raw.interrupted:
         began = "before it began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
         raise BadRun(f"interrupted {began}")
@@ -267,7 +268,7 @@ def check_exit(raw: RawOutput) -> None:
 
 
 def why_failed(raw: RawOutput) -> str | None:
-    """Return why a command failed, or None; its output may be cut, since nobody parses it."""
+    """Return why a command failed, or None; its output may be incomplete, because nobody parses it."""
     try:
         check_exit(msgspec.structs.replace(raw, cut=False))
     except BadRun as error:
@@ -276,7 +277,7 @@ def why_failed(raw: RawOutput) -> str | None:
 
 
 def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None:
-    """Raise BadRun if there is no measurement, or one that is undeclared, repeated, not finite or implausible."""
+    """Raise BadRun if there is no measurement, or one is undeclared, repeated, not finite or implausible."""
     if not parsed.measurements:
         raise BadRun("no measurement found in the output")
     declared = {outcome.name: outcome for outcome in outcomes}
@@ -302,10 +303,10 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 
 
 def quoted(raw: RawOutput) -> str:
-    """Return what a failed run printed, for the end of a message.
+    """Return what a failed run printed, to end a message with.
 
-    The first line is included, because it names the fault if a usage text follows. Some tools report failures on stdout
-    only: its end is quoted if stderr is empty.
+    The first line names the fault if a usage text follows, so it is always included. Some tools report failures on
+    stdout: if stderr is empty, the message quotes the end of stdout.
     """
     said = raw.stderr if raw.stderr.strip() or not raw.exit_status else raw.stdout[-QUOTED_BYTES:]
     lines = [line.strip() for line in said.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
@@ -320,6 +321,6 @@ _QUOTED_CHARACTERS = 160
 
 
 def _for_message(line: str) -> str:
-    """Shorten a line to fit a message, and replace everything that could move a terminal's cursor."""
+    """Shorten a line to fit a message, and replace characters that could move a terminal's cursor."""
     cut = line if len(line) <= _QUOTED_CHARACTERS else line[:_QUOTED_CHARACTERS] + "…"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

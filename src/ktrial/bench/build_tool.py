@@ -13,14 +13,14 @@ from ktrial.kit.errors import BadInput, KtrialError
 
 
 class ToolBuilder(Protocol):
-    """A private place to build in."""
+    """Fetches and builds a tool in a private folder."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The environment of a build, without the variables that name its private folder."""
+        """The environment of a build, without variables whose values name the private folder."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
-        """Return each program's path; None if it is missing."""
+        """Return the path of each program; None for a missing one."""
 
     def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource: ...
 
@@ -36,10 +36,10 @@ class ToolBuilder(Protocol):
 
 
 class Toolbox(Protocol):
-    """Where built tools are stored."""
+    """Storage of built tools."""
 
     def install(self, receipt: Receipt, files: dict[str, Path]) -> Path:
-        """Replace the tool's last build and return the folder of the new one."""
+        """Replace the previous build of the tool and return the folder of the new one."""
 
 
 def get_tool(

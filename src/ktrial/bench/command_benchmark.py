@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any command as a benchmark: the resources that it uses, and numbers that it prints."""
+"""Any command as a benchmark: it measures the command's resources and numbers in its output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _USAGE = (
 
 
 class PrintedNumber:
-    """The output of a command: its text, and its stdout as a JSON document for metrics with a path."""
+    """The output of a command, as text and as a JSON document."""
 
     def __init__(self, raw: RawOutput) -> None:
         self._raw = raw
@@ -62,7 +62,7 @@ class PrintedNumber:
 
     @cached_property
     def document(self) -> Any:
-        """The JSON document on stdout; raises BadRun unless there is exactly one."""
+        """The JSON document on stdout. Raises BadRun unless there is exactly one."""
         if not self._raw.stdout.strip():
             raise BadRun("stdout is empty; a path needs a JSON document there")
         try:
@@ -75,10 +75,10 @@ class PrintedNumber:
 
 
 class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number that the command prints; its name's ending gives the unit.
+    """A number that the command prints; the end of its name gives the unit.
 
-    `_ms`, `_per_s`, `_bytes` and others are units; a name without one is a score. `match` is a regular expression with
-    one group, or a path (`$.jobs[0].iops`) into the JSON document on stdout.
+    `_ms`, `_per_s`, `_bytes` and others are units; without one, the number is a score. `match` is a regular expression
+    with one group, or a path (`$.jobs[0].iops`) in the JSON document on stdout.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise error
 
     def faults(self) -> Iterator[tuple[str, BadInput]]:
-        """Yield each fault with the key that it belongs to."""
+        """Yield each fault with the key that has it."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             hint = "use lower-case letters, digits and _, beginning with a letter"
             yield "name", BadInput(f"invalid metric name {self.name!r}", hint=hint)
@@ -108,7 +108,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 yield "match", BadInput(wrong, hint=_USAGE)
 
     def outcome(self) -> tuple[Outcome, float]:
-        """Return the outcome in its base unit, and the factor from the printed number to it."""
+        """Return the outcome in its base unit, and the factor from the printed unit to it."""
         suffix, unit, factor, kind = next(
             (row for row in _SUFFIXES if self.name.endswith(row[0]) and self.name != row[0]),
             ("", "score", 1.0, "score"),
@@ -131,7 +131,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found = list(re.finditer(self.match, text, re.MULTILINE))
         if len(found) != 1:
             how = "nowhere" if not found else f"{len(found)} times"
-            raise BadRun(f"the expression for {self.name} matches {how} in the output; it must match once")
+            raise BadRun(f"the expression for {self.name} matches {how} in the output, expected one match")
         number = found[0][1] or ""
         if not _NUMBER.fullmatch(number.strip()):
             raise BadRun(f"{self.name}: expected a number such as 12.5, got {number!r}")
@@ -147,7 +147,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A command from the command line or a file; implements `Benchmark`.
 
-    `limit_s` kills a run that never ends. Without `directory` the command runs in the private directory of the run.
+    ktrial kills a run after `limit_s`. Without `directory`, the command runs in the run's private directory.
     """
 
     name: str
@@ -195,7 +195,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The metrics and the resource usage; the first metric, or else the time, is the headline."""
+        """The metrics and the resource usage; the first metric is the headline, or the time if there is none."""
         metrics = tuple(metric.outcome()[0] for metric in self.metric)
         all_of = (*metrics, *_USED)
         return (msgspec.structs.replace(all_of[0], headline=True), *all_of[1:])
@@ -228,13 +228,13 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
-    """Raise BadRun unless a run ended well; a command whose output nobody reads may print any amount."""
+    """Raise BadRun if a run failed, or if its output is incomplete and has to be parsed."""
     unread = isinstance(benchmark, OwnBenchmark) and not benchmark.metric
     check_exit(msgspec.structs.replace(raw, cut=False) if unread else raw)
 
 
 def _whole(found: re.Match[str]) -> str:
-    """Return the number with the digits around it that were not matched: of `1,5` perhaps only the 1 was."""
+    """Return the number with adjacent digits outside the match: in `1,5`, an expression may have matched only 1."""
     begin, end = found.span(1)
     before, after = found.string[max(0, begin - _BESIDE) : begin], found.string[end : end + _BESIDE]
     began = (_BEGAN_OUTSIDE if begin == found.start() else _BEGAN).search(before)
@@ -254,7 +254,7 @@ def parse_metric(text: str) -> Metric:
 
 
 class ShellCommand(OwnBenchmark, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A command from the command line, with the shell's environment; `told` is recorded instead of its values."""
+    """A command from the command line with the shell's variables; records have `told` in place of their values."""
 
     told: dict[str, str] = {}
 

@@ -45,7 +45,7 @@ _READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 
 
 def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the label and text of each line; nothing for a record without readable conditions."""
+    """Yield label and text of each line about conditions; skip unreadable ones."""
     found = _convert(document.get("conditions"), Conditions)
     if found is not None:
         for name, readings in (
@@ -71,7 +71,7 @@ def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _convert(value: Any, kind: Any) -> Any:
-    """Convert the value; return None if another program wrote something else there."""
+    """Convert a value; return None if it is invalid, because another program may have written it."""
     try:
         return None if value is None else msgspec.convert(value, kind)
     except msgspec.ValidationError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doubts that the conditions of runs raise about a session or an arm, as findings that go with its results."""
+"""Doubts about a session or an arm that the conditions of its runs raise, as findings for its results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AGAINST_FIRST = frozenset(("distance", "ratio"))
 
 
 def void_finding(group: str, void: int, runs: int, last: str | None = None) -> Finding | None:
-    """Return how many runs of a group are void; None if none is. `last` is the reason of the last one."""
+    """Return a finding about the void runs of a group, with the `last` one's reason; None without void runs."""
     if not void:
         return None
     level: FindingLevel = "suspect" if void > MOST_VOID * runs else "note"
@@ -28,13 +28,13 @@ def void_finding(group: str, void: int, runs: int, last: str | None = None) -> F
 
 
 def readings_of(record: RunRecord) -> Readings:
-    """Return all readings of a run that gates judge; empty if none were taken."""
+    """Return the readings of a run that gates judge."""
     found = record.conditions
     return {} if found is None else {**found.readings_before, **found.readings_during}
 
 
 def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimits], group: str) -> tuple[Finding, ...]:
-    """Return doubts about all runs of a session that have conditions; `group` is their common name."""
+    """Return doubts about the runs of a session, which the findings call `group`."""
     runs = [one for one in records if not one.is_warm_up and not one.exit.interrupted]
     good = [one for one in runs if one.ok and one.conditions is not None]
     void = [one for one in runs if one.void]
@@ -49,7 +49,7 @@ def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimi
 
 
 def _against_first(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    """Yield how many runs began in another state than the first one, with the last of them as an example."""
+    """Yield a finding for each gate: how many runs began in another state than the first, and the last one's."""
     for gate in GATES.values():
         touched = [
             one
@@ -80,7 +80,7 @@ _SENSOR_FAULTS: Mapping[str, tuple[str, Callable[[Telemetry], Iterable[str]]]] =
 
 
 def _sensors(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    """Yield what was wrong with sensors; their columns have no values then."""
+    """Yield findings about failed or changing sensors, which have no values for these runs."""
     for kind, (what, names_in) in _SENSOR_FAULTS.items():
         names = [
             set(names_in(one.conditions.telemetry)) if one.conditions and one.conditions.telemetry else set[str]()

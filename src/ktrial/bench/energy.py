@@ -67,7 +67,7 @@ class EnergyCounter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Consumed(NamedTuple):
-    """The energy used between two readings, and the counter values that show it."""
+    """The energy used between two readings, and the counter values as text."""
 
     joules: float
     original: str
@@ -81,7 +81,7 @@ def counters(files: Look) -> tuple[EnergyCounter, ...]:
 
 
 def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) -> Consumed:
-    """Return the energy used between two readings. Raises BadRun if they do not show it."""
+    """Return the energy used between two readings. Raises BadRun if it is unknown."""
     first, last = _number(counter.path, before), _number(counter.path, after)
     if counter.kind in {"battery-energy", "battery-charge"}:
         return _discharged(counter, first, last, before, after)
@@ -100,7 +100,7 @@ def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) 
 
 
 def measurements(counter: EnergyCounter, used: Consumed, seconds: float) -> tuple[tuple[Measurement, Outcome], ...]:
-    """Return joules and mean watts of the domain, with their outcomes."""
+    """Return joules and mean watts of the domain with their outcomes."""
     energy, power = outcomes(counter.domain)
     said = f"{used.original} in {seconds:.6f} s"
     return (
@@ -136,7 +136,7 @@ def _discharged(counter: EnergyCounter, first: int, last: int, before: Look, aft
 
 
 def _rapl(files: Look) -> list[EnergyCounter]:
-    """Return the RAPL zones; memory-mapped ones repeat the same counters and come last."""
+    """Return RAPL counters, memory-mapped zones last: they repeat the counters of other zones."""
     zones = [path for path in files if path.startswith("/sys/class/powercap/") and path.endswith("/energy_uj")]
     found = []
     for path in sorted(zones, key=lambda path: "mmio" in path):
@@ -152,7 +152,7 @@ def _rapl(files: Look) -> list[EnergyCounter]:
 
 
 def _hwmon(files: Look) -> list[EnergyCounter]:
-    """Return the counters of hwmon chips, without those of single cores."""
+    """Return the energy counters of hwmon chips, except those of single cores."""
     found = []
     for path in files:
         match = re.fullmatch(r"(/sys/class/hwmon/[^/]+)/energy(\d+)_input", path)
@@ -167,7 +167,7 @@ def _hwmon(files: Look) -> list[EnergyCounter]:
 
 
 def _batteries(files: Look) -> list[EnergyCounter]:
-    """Return the machine's own batteries, not those of mice and headsets."""
+    """Return the machine's own batteries, but not those of mice and headsets."""
     found = []
     for path in files:
         folder, _, name = path.rpartition("/")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of the user's own commands: what they get from the shell, and what of it is recorded."""
+"""The environment of the user's own commands: what they get from the shell, and what the record shows of it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ _SALTED = re.compile(r"=salted:([0-9a-f]+):")
 
 
 class PassedEnvironment(NamedTuple):
-    """What a command gets from the shell; `told` is recorded instead of values, `unreadable` is left out."""
+    """The variables that a command gets from the shell, without `unreadable` ones.
+
+    Records show the texts in `told` in place of values.
+    """
 
     environment: dict[str, str]
     told: dict[str, str]
@@ -55,12 +58,12 @@ class PassedEnvironment(NamedTuple):
 
 
 def basic_variables(shell: Mapping[str, str]) -> dict[str, str]:
-    """Return a clean environment: the variables that name the user and the screen."""
+    """Return only the shell's variables that identify the user and the display."""
     return {name: shell[name] for name in KEPT_VARIABLES if name in shell}
 
 
 def passed_variables(shell: Mapping[str, str], salt: bytes) -> PassedEnvironment:
-    """Return the shell's environment without the pinned variables."""
+    """Return the shell's environment without variables that ktrial sets itself."""
     given = {name: value for name, value in shell.items() if not _PINNED.fullmatch(name)}
     unreadable = tuple(sorted(name for name, value in given.items() if not (_is_text(name) and _is_text(value))))
     given = {name: value for name, value in given.items() if name not in unreadable}
@@ -69,17 +72,17 @@ def passed_variables(shell: Mapping[str, str], salt: bytes) -> PassedEnvironment
 
 
 def as_recorded(environment: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a run with hashes in place of possible secrets."""
+    """Return the environment for the record, with hashes in place of possible secrets."""
     return {name: told.get(name, value) for name, value in environment.items()}
 
 
 def that_counts(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that make two runs differ: all but those that each terminal has of its own."""
+    """Return the variables to compare between runs, without those that differ from terminal to terminal."""
     return {name: value for name, value in environment.items() if not _OF_THE_SHELL.fullmatch(name)}
 
 
 def of_one_salt(sides: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the lists `A=1, B=2` of several sides, without hashes if they come from different secrets."""
+    """Return the lists `A=1, B=2` of several sides; drop hashes if their salts differ."""
     texts = {name: tuple(side) for name, side in sides.items()}
     salts = {salt for side in texts.values() for text in side for salt in _SALTED.findall(text)}
     if len(salts) < 2:
@@ -92,7 +95,7 @@ def of_one_salt(sides: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]
 
 
 def _salted(name: str, value: str, salt: bytes) -> str:
-    """Return a salted hash of the value; its beginning tells which secret was used."""
+    """Return a salted hash of the value; its beginning identifies the salt."""
     digest = hmac.new(salt, f"environment {name}={value}".encode(), hashlib.sha256).hexdigest()
     return f"salted:{hashlib.sha256(b'environment' + salt).hexdigest()[:4]}:{digest[:12]}"
 

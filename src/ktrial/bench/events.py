@@ -12,10 +12,9 @@ from ktrial.kit.finding import Finding
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="began"):
-    """The measurement begins; `missing` benchmarks are left out.
+    """The measurement begins, without the `missing` benchmarks.
 
-    `done` runs were made before an interruption, and the measurement continues with the others. `expected_s` is null if
-    it is unknown.
+    If it continues an interrupted one, `done` runs exist already. `expected_s` is null if unknown.
     """
 
     session: Session
@@ -28,10 +27,10 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="b
 
 
 class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
-    """A run begins: number `place` of `runs`, not counting interrupted and repeated ones.
+    """Run number `place` of `runs` begins; interrupted and repeated runs do not count.
 
-    `left_s` is the time to the end of all runs, null if unknown. `left_is_least` means that some runs of unknown length
-    are not in it.
+    `left_s` is the time to the end of all runs, null if unknown. With `left_is_least`, it excludes runs of unknown
+    length.
     """
 
     run: int
@@ -44,19 +43,19 @@ class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="waiting"):
-    """The next run waits for an idle machine; `used` is what is in use."""
+    """The next run waits for an idle machine; `used` names what somebody uses."""
 
     used: str
 
 
 class Settles(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="settling"):
-    """The next run waits for the machine to settle; `waiting` says for what, and for how long so far."""
+    """The next run waits for the machine to settle; `waiting` says why, and for how long so far."""
 
     waiting: str
 
 
 class BenchRunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
-    """A run ended and is stored as `name`; `so_far` are the benchmark's summaries up to now."""
+    """A run ended and is stored as `name`; `so_far` summarises the benchmark's runs until now."""
 
     record: RunRecord
     name: str
@@ -64,7 +63,7 @@ class BenchRunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark without results, or with some runs missing: why, and the next step if known."""
+    """A benchmark without results or with missing runs: why, and the next step if known."""
 
     benchmark: str
     why: str
@@ -72,7 +71,7 @@ class Hole(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="ended"):
-    """What was measured: `complete` of `wanted` benchmarks have all their runs, `holes` names the others.
+    """The result of a measurement: `complete` of `wanted` benchmarks have all their runs, `holes` lists the others.
 
     `findings` are doubts about the conditions during the measurement.
     """

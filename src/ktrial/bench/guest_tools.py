@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest: a kernel booted in an emulator with programs, and the result of that boot."""
+"""A guest, which is a kernel booted in an emulator: its programs, and the result of a boot."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ EXACT_SETTLE_S = 12
 
 
 class GuestTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that runs in the guest; `user` is its user and group number, None means root.
+    """A program that runs in the guest; `user` is its user and group id, None for root.
 
-    `beside` are programs that start just before it and run until it ends.
+    Programs in `beside` start just before it and run until it ends.
     """
 
     argv: tuple[str, ...]
@@ -58,9 +58,9 @@ class GuestTool(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What the first process of the guest does.
 
-    `programs` run one after the other until one fails. `disk` is the file system type of the disk in memory. With
-    `sessions`, the head opens sessions and ends the guest itself; with `script`, everything that it would say already
-    lies in the guest, word for word.
+    It runs `programs` one after the other until one fails. `disk` is the file system type of a disk in memory. With
+    `sessions`, the head opens sessions and ends the guest; with `script`, the guest already has all of the head's
+    input.
     """
 
     programs: tuple[GuestTool, ...] = ()
@@ -72,7 +72,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine that the guest sees."""
+    """The virtual machine of a guest."""
 
     mode: Mode
     memory_bytes: int
@@ -81,9 +81,9 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel, by the word that names it, and the machine that it runs on; `disk` adds a real file system.
+    """A kernel as named on the command line, and the machine on which it runs; `disk` adds a real file system.
 
-    `tools` are paths of programs of this machine that the guest gets.
+    `tools` are paths of programs of this machine to put into the guest.
     """
 
     kernel: str
@@ -95,7 +95,7 @@ class GuestPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ends(NamedTuple):
-    """The head's ends of the two pipes of a session in a guest, and the number of the session there."""
+    """The head's ends of the two pipes of a session in a guest, and the session's number there."""
 
     to_agent: int
     from_agent: int
@@ -103,9 +103,9 @@ class Ends(NamedTuple):
 
 
 class KeptProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """A guest that outlives a command, as its users see it; `tools` are the paths of its programs, by name.
+    """A guest that keeps running after the command; `tools` are the paths of its programs, by name.
 
-    `place` is what an exact guest is booted from for each answer.
+    An exact guest boots from `place` for each answer.
     """
 
     kernel: str
@@ -116,17 +116,17 @@ class KeptProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgramPast(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that an exact guest was told, frame by frame, and the lines that each session answered."""
+    """All frames sent to an exact guest, and the lines that each session answered."""
 
     script: bytes = b""
     said: Mapping[int, tuple[bytes, ...]] = {}
 
 
 class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
-    """Programs of this machine in a guest that is the host of a command.
+    """Programs of this machine in the guest in which a command runs.
 
-    `places` are their paths in the guest, by name. `found` maps each name to its path on this machine, None if it is
-    missing. `kept` names a guest that keeps running and got its programs when it was booted.
+    `places` are their paths in the guest, `found` their paths on this machine (None: missing), both by name. `kept`
+    names a guest that keeps running; it got its programs when it booted.
     """
 
     places: Mapping[str, str]
@@ -137,12 +137,12 @@ class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guest_path(path: str) -> str:
-    """Return a program's path in a guest: the same as here, unless the guest mounts something over its folder."""
+    """Return a program's path in a guest: the same as here, unless the guest mounts something over it."""
     return f"/usr/bin/{path.rpartition('/')[2]}" if path.startswith(_HIDDEN) else path
 
 
 class GuestStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What the guest reported when its first process ran; `uptime_s` is guest time since the boot began."""
+    """The guest's report when its first process ran; `uptime_s` is guest time since the boot began."""
 
     release: str
     version: str
@@ -165,7 +165,7 @@ class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One boot; `failure` says why the guest did not reach its end, None if it did.
+    """One boot; `failure` says why the guest failed before its end, if it did.
 
     `said` are the frames of sessions that a script opened.
     """
@@ -184,7 +184,7 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_status(self) -> int:
-        """The program's own status; 128 plus the signal's number, as in shells; or a status that says what failed."""
+        """The program's status, 128 plus the number of its signal as in shells, or the status for a failed guest."""
         if self.limit_passed:
             return STATUS_LIMIT
         if self.failure is not None:
@@ -193,7 +193,7 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(ended: ProgramEnded) -> int:
-    """Return the exit status that stands for how a program ended."""
+    """Return the exit status of a command that ended like the guest's program."""
     if ended.status is not None:
         return ended.status
     if ended.signal is not None:
@@ -208,7 +208,7 @@ _LONGER = f"give it more time with --limit, {_MORE}"
 
 
 class GuestFailed(KtrialError):
-    """The guest did not reach its end."""
+    """The guest failed before its end."""
 
     def __init__(self, message: str, exit_status: int, hint: str | None = None) -> None:
         super().__init__(message, hint=hint or (_LONGER if exit_status == STATUS_LIMIT else _MORE))
@@ -216,23 +216,23 @@ class GuestFailed(KtrialError):
 
 
 class GuestDiffers(KtrialError):
-    """No two runs of an exact guest were the same."""
+    """An exact guest behaved differently in every run."""
 
     exit_status = STATUS_FAILED
 
 
 class InitCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of the kernel's own start, and the microseconds that it took."""
+    """A step of the kernel's boot, and its time in microseconds."""
 
     name: str
     us: int
 
 
 class GuestBootTime(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a kernel takes to reach its first process, in guest time; `wall_s` is a whole boot on this machine.
+    """How long a kernel takes to reach its first process, in guest time; `wall_s` is the time of a whole boot here.
 
-    `told_…` and `calls` (slowest first) come from one more boot in which the kernel logged what it does, which itself
-    takes time. `cut` means that the newest lines of that log are missing.
+    `told_…` and `calls` (slowest first) come from one more boot in which the kernel logged its steps, which slows it
+    down. `cut` means that the newest lines of that log are missing.
     """
 
     schema: str = "ktrial.guest-boot-time/1"

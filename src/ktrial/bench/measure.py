@@ -39,7 +39,7 @@ def measure(
     listen: Listener,
     around: Around | None = None,
 ) -> tuple[Result, tuple[RunRecord, ...]]:
-    """Carry out the order. After an interruption, the finished runs are still stored and summarised."""
+    """Make the runs of an order. After an interruption, store and summarise those that are finished."""
     missing = _missing(order, executor)
     tasks = tuple(task for task in order.tasks if task.label not in missing)
     if not tasks:
@@ -111,7 +111,7 @@ class _Rounds:
         self._session = session_of(order, facts, executor.agent_version, store.new_name())
 
     def _take_up(self) -> bool:
-        """Continue an earlier measurement of the same plan, with the same tools in the same places."""
+        """Continue an earlier measurement of the same plan if its tools are the same; return whether there is one."""
         programs = self._executor.programs([name for task in self._tasks.values() for name in task.benchmark.needs])
         container = self._executor.container
         tools = {"programs": programs, "versions": self._versions, "container": container and container.image_id}
@@ -138,7 +138,7 @@ class _Rounds:
         return False
 
     def begin(self, missing: Mapping[str, Availability]) -> None:
-        """Obtain root if needed, ask the tools for their versions, and report the beginning."""
+        """Get root if needed, query the versions of the tools, and report the beginning."""
         reasons = {label: task.benchmark.root_reason for label, task in self._tasks.items()}
         if needy := [f"{label} ({reason})" for label, reason in reasons.items() if reason is not None]:
             self._executor.obtain_root(", ".join(needy))
@@ -171,7 +171,7 @@ class _Rounds:
         )
 
     def carry_out(self) -> None:
-        """Make the warm-ups, then all rounds; a void run is repeated after them, up to a limit."""
+        """Make the warm-ups, then all rounds; repeat void runs at the end, up to a limit."""
         void = Counter[RunPlace]()
         for done, place in enumerate(self._schedule):
             record = self._carry_out(done, place, repeats=MOST_REPEATS, returns=MOST_REPEATS - void[place])
@@ -181,15 +181,15 @@ class _Rounds:
         self._keep_state("end")
 
     def _keep_state(self, place: str) -> None:
-        """Store the machine's tunable state, so that changes during the measurement can be found later."""
+        """Store the machine's tunable settings, so that changes during the measurement are visible later."""
         state = self._around.state() if self._around is not None else None
         if state is not None:
             self._store.keep_state(self._session.session, place, state)
 
     def _carry_out(self, done: int, place: RunPlace, *, repeats: int, returns: int) -> RunRecord:
-        """Make one run, from the waiting to its record; `done` places of the schedule lie behind it.
+        """Wait for the machine, then make and store a run, after the first `done` places of the schedule.
 
-        It may be repeated `repeats` times at once, and `returns` times at the end.
+        A run disturbed by input may be repeated `repeats` times at once, a void run `returns` times at the end.
         """
         settled = None
         if self._around is not None:
@@ -246,7 +246,7 @@ class _Rounds:
             raise KeyboardInterrupt
 
     def _disturbed(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
-        """Return what was used during the run, and whether Ctrl-C was pressed; the run is stored either way."""
+        """Return what was used during the run, and whether the user pressed Ctrl-C meanwhile."""
         if self._around is None or record.exit.interrupted:
             return None, record.exit.interrupted
         try:
@@ -303,7 +303,7 @@ class _Rounds:
         return pinned(with_environment(invocation, self._order.environment), task.cpus)
 
     def _remaining_s(self, done: int) -> tuple[float | None, bool]:
-        """Return the expected seconds from run `done` on, and whether some runs of unknown length are not in it."""
+        """Return the expected seconds from run `done` on, and whether that excludes runs of unknown length."""
         labels = [place.label for place in self._schedule[done:]]
         times_s = [self._took_s.get(label, self._invocations[label].expected_s) for label in labels]
         known = [time_s for time_s in times_s if time_s is not None]
@@ -311,7 +311,7 @@ class _Rounds:
 
 
 def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:
-    """Return what all runs of this measurement share."""
+    """Return the data that all runs of this measurement share."""
     return Session(
         session=name,
         suite=order.suite,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of a column: one unit and the same number of decimals, so that their points align."""
+"""A column of numbers: one unit and the same number of decimals, so that the decimal points align."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class NumberColumn(msgspec.Struct, frozen=True):
     decimals: int
 
     def show(self, value: float | None) -> str:
-        """Return the value in that unit; a dash if there is none."""
+        """Return the value in the column's unit; a dash for None."""
         return "-" if value is None else f"{value / self.factor:.{self.decimals}f}"
 
 
 def column(values: Iterable[float], unit: Unit) -> NumberColumn:
-    """Return the unit and decimals that show the typical value with four digits."""
+    """Return the unit and decimals that show a typical value with four digits."""
     sizes = sorted(abs(value) for value in values)
     typical = sizes[len(sizes) // 2] or sizes[-1] if sizes else 0.0
     factor, name = scale_for(typical, unit)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How benchmarks declare outcomes: one sentence with `[better|worse]` words stands for both directions."""
+"""Declarations of outcomes: a sentence with `[better|worse]` words describes both directions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def outcome(  # noqa: PLR0913 (an outcome has that many properties)
     resolution: float | None = None,
     headline: bool = False,
 ) -> Outcome:
-    """Return an outcome whose plausible values lie `within` a range."""
+    """Return an outcome with a range of plausible values (`within`)."""
     return Outcome(
         name=name,
         unit=unit,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw output that a tool or a person has compressed: opened, and scrubbed inside."""
+"""Raw output that a tool or a person has compressed: how to open it, and to scrub its content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_LAYERS = 3
 
 
 def layers(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes, and those of each layer inside. Raises BadInput for a layer that cannot be opened whole."""
+    """Yield the bytes, then the content of each compressed layer. Raises BadInput for an invalid layer."""
     yield data
     for _ in range(_MOST_LAYERS):
         found = opened(data)
@@ -27,7 +27,7 @@ def layers(data: bytes) -> Iterator[bytes]:
 
 
 def scrubbed(data: bytes, scrubber: Scrubber, *, places_only: bool = False) -> bytes:
-    """Return the bytes without names, packed again the same way if something inside was replaced."""
+    """Return the bytes without names; if compressed content changed, compress it again in the same format."""
     found = opened(data)
     if found is None:
         return scrubber.raw(data, places_only=places_only)

@@ -66,10 +66,10 @@ MACHINE_FACTS = (
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
-    """What really ran, where and when, and what it left behind; `argv` has the program's path resolved.
+    """A command as executed, with its output; `argv` has the program's resolved path.
 
-    `steps` are the command lines that ran before it, up to a failure; `step_raw` is what they printed. `built` says
-    what the program was made from if ktrial built it; `container` says in which one it ran.
+    `steps` are the command lines that ran before it, up to a failure; `step_raw` is their output. `built` says from
+    what ktrial built the program, if it did; `container` is the container in which it ran.
     """
 
     argv: tuple[str, ...]
@@ -88,14 +88,14 @@ class Watch(Protocol):
     """Observes the machine around a run."""
 
     def begin(self) -> None:
-        """Begin, directly before the run."""
+        """Begin to observe, directly before the run."""
 
     def end(self) -> None:
-        """End, directly after the run; not called if the run was interrupted."""
+        """Stop, directly after the run; not called if the run was interrupted."""
 
 
 class Artefact(msgspec.Struct, frozen=True):
-    """Bytes stored beside the records under their SHA-256."""
+    """The name and size of data stored beside the records: its SHA-256 is the name."""
 
     sha256: str
     size_bytes: int
@@ -106,15 +106,16 @@ class Artefact(msgspec.Struct, frozen=True):
 
 
 def raw_parts(raw: RawOutput) -> dict[str, bytes]:
-    """Return the streams and files of a run by name, without empty ones."""
+    """Return the non-empty streams and files of a run by name."""
     parts = {"stdout": raw.stdout, "stderr": raw.stderr, **{f"files/{name}": data for name, data in raw.files.items()}}
     return {name: data for name, data in parts.items() if data}
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How the program ended: a status, a signal, or not started at all.
+    """How the program ended: with a status, by a signal, or it did not start at all.
 
-    `timed_out` means that it was killed at its limit, `interrupted` that Ctrl-C or another signal to ktrial ended it.
+    `timed_out` means that the agent killed it at its time limit, `interrupted` that Ctrl-C or another signal to ktrial
+    ended it.
     """
 
     status: int | None = None
@@ -135,7 +136,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run used; null if it does not apply."""
+    """The resources that a run used; null if not applicable."""
 
     wall_ns: int | None
     user_us: int | None
@@ -144,7 +145,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """A measurement with what its outcome declares, so that a record can be read alone."""
+    """A measurement with the unit and direction of its outcome, so that a record is complete in itself."""
 
     outcome: str
     value: float
@@ -173,7 +174,7 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One reset before a run: `result` says what it did, or why it failed."""
+    """A reset before a run: `result` describes its effect, or why it failed."""
 
     reset: Literal["sync", "swap", "caches"]
     ok: bool
@@ -181,12 +182,12 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """What all runs of one command have in common; `machine` holds facts: value, absent or unknown.
+    """The data that all runs of a command share; `machine` holds facts: value, absent or unknown.
 
-    `notes` say what is not measured or unknown here, and why. `held_off` is what ktrial inhibits while it measures
-    (`sleep`, and `idle`, which locks the screen); `disturbances` are timers that are due within the expected time.
-    `gates` are the limits by which runs are judged, `sample_period_s` the time between two samples of a run. `missing`
-    are benchmarks of the suite that are left out, and why.
+    `notes` say what ktrial does not measure or know here, and why. `held_off` is what it inhibits (`sleep`, and `idle`,
+    which includes the screen lock); `disturbances` are timers that are due within the expected time. `gates` are the
+    limits for judging runs, `sample_period_s` is the time between two samples. `missing` lists benchmarks of the suite
+    that did not run, and why.
     """
 
     session: str
@@ -208,7 +209,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in a trial a run was made: block (null for a warm-up) and arm, on which boot of which kernel."""
+    """The place of a run in a trial: block (null for a warm-up), arm, kernel and boot."""
 
     trial: str
     protocol_sha256: str
@@ -219,11 +220,12 @@ class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution of one benchmark, `ktrial.run/1`; `failure` says why there is no measurement, else null.
+    """One execution of one benchmark, `ktrial.run/1`; `failure` says why it has no measurements, if it failed.
 
-    A run of round 0 is a warm-up: stored, but in no summary. `conditions` are null if nobody read them. `findings` are
-    doubts about its start compared with the first run; `settled` says how long ktrial waited for it. `void` lists why
-    the run is void; it has failed then. A `repeated` run was void, or disturbed by input, and was made again.
+    A run of round 0 is a warm-up: stored, but not in summaries. `conditions` are null if not observed. `findings`
+    compare its start with that of the first run; `settled` says how long ktrial waited before it. `void` lists why the
+    run is void; such a run also has a `failure`. A `repeated` run was void or disturbed by input, and another run
+    replaces it.
     """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"
@@ -272,7 +274,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
-    """What an earlier measurement of the same plan left; `next_run` is the first unused run number."""
+    """The stored part of an interrupted measurement; `next_run` is the first unused run number."""
 
     session: Session
     records: tuple[RunRecord, ...]
@@ -280,7 +282,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome of one benchmark over all good runs; `cv`, the coefficient of variation, is null below two runs."""
+    """An outcome of a benchmark over all good runs; `cv`, the coefficient of variation, is null for one run."""
 
     benchmark: str
     outcome: str
@@ -295,7 +297,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str]]) -> tuple[SessionSummary, ...]:
-    """Summarise each outcome of each benchmark, in the order of `headlines`, which holds the headline outcomes."""
+    """Summarise each outcome of each benchmark in the order of `headlines`, the headline outcomes by benchmark."""
     values: dict[tuple[str, str], list[KeptMeasurement]] = {}
     for record in records:
         for kept in () if record.is_warm_up else record.measurements:
@@ -324,7 +326,7 @@ def _summary(benchmark: str, kept: Sequence[KeptMeasurement], headline: bool) ->
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """Return the sample's standard deviation over its mean; None below two values or if the mean is zero."""
+    """Return standard deviation / mean of a sample; None for fewer than two values or a mean of zero."""
     if len(values) < 2:
         return None
     mean = math.fsum(values) / len(values)

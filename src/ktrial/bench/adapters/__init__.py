@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks: one folder each, found by walking, and those of other packages.
+"""The benchmarks of ktrial, one folder per tool, and those of other packages.
 
-Each folder is a package (it has an `__init__.py`) whose module `adapter` defines BENCHMARK, or several in BENCHMARKS.
+Each folder is a package whose module `adapter` defines BENCHMARK, or several in BENCHMARKS.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MEMBERS = tuple(name for name in vars(Benchmark) if not name.startswith("_"))
 
 
 def tools() -> tuple[str, ...]:
-    """Return the sorted names of the folders with an adapter."""
+    """Return the names of the folders with an adapter, sorted."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
 
 def all_benchmarks(warn: Callable[[str], None] = lambda _: None) -> dict[str, Benchmark]:
-    """Return every benchmark by name, in order of folders; `warn` gets a sentence for each unusable foreign one."""
+    """Return all benchmarks by name, in order of folders; `warn` gets a sentence for each one that is skipped."""
     found: dict[str, Benchmark] = {}
     for tool in tools():
         for benchmark in _of(importlib.import_module(f"{__name__}.{tool}.adapter")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What adapters of the agent's own loads share."""
+"""Shared by the adapters of loads that the agent runs itself."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ _LONGER = "raise duration_s, or use a less busy machine"
 class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark that the agent runs itself.
 
-    `fixed` are the load's parameters that define this benchmark; `parameters` are those that a suite may set. `reader`
-    makes the measurements of a reply; None stands for one that needs more values than the reply has. The load is killed
-    `spare_s` after its own duration, which leaves time for preparations and for a busy machine. An `until_told` load is
-    ended by its time limit, which is the parameter `duration_s`. `expected` is for a load that may take longer than its
-    duration. `least_cpus` is how many CPUs the load needs. `beyond_exact` says why a guest whose clock counts
-    instructions cannot measure it.
+    A suite may set `parameters`; `fixed` are the other parameters of the load. `reader` converts a reply to
+    measurements; a None in its result is an outcome for which the run has too few values. The agent kills the load
+    `spare_s` after its duration. An `until_told` load runs until its time limit, which is the parameter `duration_s`.
+    `expected` estimates the time of a load that may take longer than its duration. `beyond_exact` says why a guest
+    whose clock counts instructions cannot measure it.
     """
 
     name: str
@@ -63,7 +62,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run it once; the agent refuses what its load cannot do."""
+        """Return how to run the load once; the agent checks what this does not."""
         complete = self._complete(parameters)
         for name, value in complete.items():
             if isinstance(value, int | float) and not 0 <= value < math.inf:
@@ -88,14 +87,14 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def version_invocation(self) -> Invocation | None:
-        """Return None: the agent's version is known already."""
+        """Return None: ktrial already knows the agent's version."""
         return None
 
     def parse_version(self, raw: RawOutput) -> str | None:
         return None
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """Return the measurements of a reply. Raises BadRun if the load did not do all of its work."""
+        """Return the measurements in a reply. Raises BadRun if the load did not finish its work."""
         reply = read_load(raw.stdout)
         asked = self._for_agent(self._complete(parameters))
         check_reply(reply, self.load, asked, ended="limit" if self.until_told else "done")
@@ -117,13 +116,13 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.parameters, **parameters, **self.fixed}
 
     def _for_agent(self, complete: Parameters) -> Parameters:
-        """Return the parameters for the agent; None stands for the load's own default."""
+        """Return the parameters to send, without those that leave the choice to the agent (None)."""
         own = {"duration_s"} if self.until_told else set()
         return {name: value for name, value in complete.items() if value is not None and name not in own}
 
 
 def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "done") -> None:
-    """Raise BadRun if the load did something else than it was asked for, or not all of it."""
+    """Raise BadRun if the load ended early or did something other than requested."""
     if reply.ended != ended:
         why = "reached its time limit" if reply.ended == "limit" else "ended"
         raise BadRun(f"the load {reply.load} {why} before its work was done")
@@ -134,7 +133,7 @@ def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "do
 
 
 def time_of(reply: LoadReply, outcome_name: str, name: str) -> Measurement | None:
-    """Convert a result in nanoseconds; None if it was not measured."""
+    """Convert a result in nanoseconds to a measurement; None if the load did not measure it."""
     value = reply.number(name)
     if value is None:
         return None
@@ -160,6 +159,6 @@ EVENNESS = outcome(
 
 
 def evenness(reply: LoadReply) -> Measurement:
-    """Return the work of the thread that did least, as a share of that of the one that did most."""
+    """Return the work of the slowest thread as a share of the fastest thread's."""
     least, most = reply.number("least_of_a_thread") or 0, reply.positive("most_of_a_thread")
     return Measurement(outcome=EVENNESS.name, value=least / most, original=f"{least} and {most}")

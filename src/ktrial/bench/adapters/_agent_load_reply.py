@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reply of the agent to `load`."""
+"""The agent's reply to `load`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SOURCE = "the agent's reply"
 
 
 class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a load did; `histogram` counts by nanoseconds. A None in `results` was not measured."""
+    """What a load did: `results` (None: not measured), and how often each latency in nanoseconds occurred."""
 
     load: str
     parameters: dict[str, Any]
@@ -25,7 +25,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
     histogram: dict[str, int] | None = None
 
     def number(self, name: str) -> int | None:
-        """Return a whole number; None if it was not measured. Raises UnreadableOutput."""
+        """Return a count; None if the load did not measure it. Raises UnreadableOutput."""
         if name not in self.results:
             raise UnreadableOutput(_SOURCE, None, ", ".join(self.results), f"results with {name}")
         value = self.results[name]
@@ -34,7 +34,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
     def positive(self, name: str) -> int:
-        """Return a number that was measured and is above 0. Raises UnreadableOutput."""
+        """Return a count. Raises UnreadableOutput if it is 0 or was not measured."""
         value = self.number(name)
         if not value:
             raise UnreadableOutput(_SOURCE, None, f"{name}: {value!r}", "a count above 0")
@@ -42,7 +42,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_load(data: bytes) -> LoadReply:
-    """Parse the agent's reply, which is JSON. Raises UnreadableOutput."""
+    """Parse the JSON of the reply. Raises UnreadableOutput."""
     try:
         return decode_as(data, LoadReply)
     except msgspec.DecodeError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What adapters of tools share: a benchmark as a record with two functions, and checked parameters."""
+"""Shared by the adapters of tools: a benchmark built from two functions, and checks of parameters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LEAST_OF_TIME = 0.9
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool: the programs that it `needs`, the `packages` that hold them, and how to ask for its version.
+    """The programs that a tool `needs`, the `packages` with them, and how to ask for the tool's version.
 
-    `version` is the argv that asks, empty if it cannot be asked. `version_pattern` finds the answer in either stream,
-    with one group for each program.
+    `version` is the command line that prints the version; empty if there is none. `version_pattern` matches stdout or
+    stderr, with one group for each program.
     """
 
     needs: tuple[str, ...]
@@ -36,11 +36,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark that runs a program of somebody else's.
+    """A benchmark that runs an installed tool.
 
-    `command` builds the invocation from all parameters; `reader` makes the measurements of the output. A `standalone`
-    one needs only its programs and their libraries, so guests can have it. `beyond_exact` says why a guest whose clock
-    counts instructions cannot measure it.
+    `command` builds the invocation from all parameters; `reader` converts the output to measurements. A `standalone`
+    benchmark needs only its programs and their libraries, so it can run in a guest. `beyond_exact` says why a guest
+    whose clock counts instructions cannot measure it.
     """
 
     name: str
@@ -66,7 +66,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return self.program.packages
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run it once. Raises BadInput for an unknown parameter or an impossible value."""
+        """Return how to run the tool once. Raises BadInput for an unknown parameter or an invalid value."""
         return self.command(self._complete(parameters))
 
     def version_invocation(self) -> Invocation | None:
@@ -74,7 +74,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return Invocation(argv=argv, limit_s=VERSION_LIMIT_S) if argv else None
 
     def parse_version(self, raw: RawOutput) -> str | None:
-        """Return the version from either stream, whatever the exit status."""
+        """Return the version that the tool printed, even if it exited with an error."""
         if not self.program.version_pattern:
             return None
         text = (raw.stdout + b"\n" + raw.stderr).decode("utf-8", "backslashreplace")
@@ -99,7 +99,7 @@ def one_measurement(name: str, quantity: Quantity | None) -> tuple[Measurement, 
 
 
 def whole(parameters: Parameters, name: str, low: int = 1, high: int = 1_000_000_000) -> int:
-    """Return a parameter that is a whole number from `low` to `high`."""
+    """Return the value of a parameter. Raises BadInput unless it is a whole number from `low` to `high`."""
     value = parameters[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise BadInput(f"parameter {name}: expected a whole number from {low} to {high}, got {value!r}")
@@ -128,7 +128,7 @@ def one_of(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
 
 
 def display_environment(parameters: Parameters) -> dict[str, str]:
-    """Return the variables that lead to the X server of the parameters `display` and `authority`."""
+    """Return the variables that select the X server given by the parameters `display` and `authority`."""
     display = matching(parameters, "display", r"[A-Za-z0-9.-]*:\d{1,5}(?:\.\d{1,2})?", ":0")
     authority = matching(parameters, "authority", r"(?:/\S+)?", "/run/user/1000/xauthority")
     return {"DISPLAY": display, **({"XAUTHORITY": authority} if authority else {})}
@@ -139,7 +139,7 @@ def everywhere(package: str) -> dict[str, str]:
 
 
 def command_line(parameters: Parameters, name: str = "program") -> list[str]:
-    """Return the words of a parameter that is a command line, which may be empty."""
+    """Split a parameter into words as a shell would; it may be empty."""
     text = parameters[name]
     if not isinstance(text, str):
         raise BadInput(f"parameter {name}: expected a command line, got {text!r}")
@@ -150,7 +150,7 @@ def command_line(parameters: Parameters, name: str = "program") -> list[str]:
 
 
 def collected(raw: RawOutput, name: str) -> bytes:
-    """Return a file that the tool had to write."""
+    """Return the content of a file written by the tool. Raises BadRun if there is none."""
     data = raw.files.get(name)
     if data is None:
         raise BadRun(f"ended well but did not write {name}{quoted(raw)}")
@@ -158,7 +158,7 @@ def collected(raw: RawOutput, name: str) -> bytes:
 
 
 def refusal(raw: RawOutput) -> str | None:
-    """Return the first line of what a failed tool printed, without a full stop; None if the tool ended well."""
+    """Return the first line that a failed tool printed on stderr; None if the tool succeeded."""
     try:
         check_exit(raw)
     except BadRun as error:
@@ -168,13 +168,13 @@ def refusal(raw: RawOutput) -> str | None:
 
 
 def agree(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Raise BadRun if the tool did something else than it was asked for."""
+    """Raise BadRun if the tool reports other values than requested."""
     for name, value in wanted.items():
         if found[name] != value:
             raise BadRun(f"{ANOTHER}: asked for {name} {value}, but the tool reports {found[name]}")
 
 
 def lasted(asked_s: float, found_s: float) -> None:
-    """Raise BadRun if the run, by the tool's own clock, was much shorter than requested."""
+    """Raise BadRun if the tool reports a much shorter run than requested."""
     if found_s < _LEAST_OF_TIME * asked_s:
         raise BadRun(f"{ANOTHER}: asked for {asked_s:g} s, but the tool reports {found_s:g} s")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made sure of and recorded around a run."""
+"""Preparations, checks and readings around a run."""

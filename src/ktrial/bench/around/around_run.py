@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens around each run: resets, conditions, energy, counters, and the recording with its phases."""
+"""Actions around each run: resets, conditions, energy, counters, and the recording with its phases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ktrial.tuning.state.snapshot import take_state
 def surroundings(
     world: RunWorld, suite: Suite, order: Order, *, when_idle: bool = False, settle_s: float | None = None
 ) -> Around:
-    """Return what happens around the suite's runs; obtains root if a reset needs it."""
+    """Return the actions around the suite's runs; get root if a reset needs it."""
     purpose = suite.between.needs_root
     root = world.root_session(purpose) if purpose is not None else None
     machine = world.looking_session
@@ -55,7 +55,7 @@ def surroundings(
 
 
 class RunRecording:
-    """A recording that begins and ends with a run; a failure becomes a file that says why."""
+    """A recording of one run; if it fails, a file has the reason."""
 
     def __init__(self, recorder: RunRecorder) -> None:
         self._recorder = recorder
@@ -80,20 +80,20 @@ class RunRecording:
             self._failed = error.message
 
     def close(self) -> None:
-        """Stop recording, whatever became of the run."""
+        """Stop recording, even if the run failed."""
         with suppress(KtrialError):
             self.end()
 
     @property
     def files(self) -> dict[str, bytes]:
-        """The recording and its phases, or why there is none."""
+        """The recording and its phases, or a file with the reason of a failure."""
         if self._failed is not None:
             return {RECORDING_FAILED: self._failed.encode()}
         return {} if self._data is None else {RECORDING: self._data, **_phases(self._data)}
 
 
 def _phases(data: bytes) -> dict[str, bytes]:
-    """Return the phases if the recording can be read; the benchmark reports what is wrong with it."""
+    """Return the phases, or nothing if the recording is unreadable; the benchmark then reports that."""
     try:
         recording = read_recording(data, RECORDING, is_telling)
     except KtrialError:
@@ -102,10 +102,7 @@ def _phases(data: bytes) -> dict[str, bytes]:
 
 
 class Around:
-    """Reads the machine's counters and conditions around each run.
-
-    `gates` judge the start of each run by the readings of their own watch, which also observes the run.
-    """
+    """Reads the machine's counters and conditions around each run; `gates` judge the start of each run."""
 
     def __init__(
         self,
@@ -129,12 +126,12 @@ class Around:
         self._counters, self._notes = self._energy()
 
     def begin(self, expected_s: float | None) -> Quiet:
-        """Inhibit sleep until the end of the measurement; return what is inhibited, and what may disturb it."""
+        """Inhibit sleep until `end`; return what is inhibited, what may disturb the measurement, and notes."""
         quiet = self._quieter.begin(expected_s) if self._quieter is not None else Quiet()
         return msgspec.structs.replace(quiet, notes=(*self._notes, *quiet.notes))
 
     def state(self) -> bytes | None:
-        """Return the machine's tunable state now; None if it is not recorded."""
+        """Return all tunable settings of the machine; None if this measurement does not record them."""
         return self._take_state() if self._take_state is not None else None
 
     def end(self) -> None:
@@ -142,12 +139,12 @@ class Around:
             self._quieter.end()
 
     def wait(self, tell: Callable[[str], None]) -> None:
-        """Wait for an idle machine if the user wants that; `tell` gets what is in use."""
+        """If the user asked for an idle machine, wait for it; `tell` gets what is in use."""
         if self._idle is not None:
             self._idle.wait(tell)
 
     def disturbed(self, began_ns: int) -> str | None:
-        """Return what was used since then; None if nothing was, or if nobody needs to know."""
+        """Return what was used since `began_ns`; None if nothing was, or if the user accepts a machine in use."""
         return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
 
     def prepare(self) -> tuple[PreparedRun, ...]:
@@ -175,7 +172,7 @@ class Around:
         return self.gates.judge(counts=counts) if self.gates is not None else Start()
 
     def forget_settings(self) -> None:
-        """Note that other settings are in force: those at the next run must hold during it."""
+        """Accept the settings at the next run as the ones to check from then on."""
         if self.gates is not None:
             self.gates.watch.forget_settings()
 
@@ -184,7 +181,7 @@ class Around:
         return self._counters
 
     def look(self, paths: tuple[str, ...]) -> dict[str, str | None]:
-        """Return the contents of the files; None for those that cannot be read."""
+        """Return the contents of the files; None for an unreadable one."""
         return {path: _text(reading) for path, reading in self._machine.read(paths).items()}
 
     def now_ns(self) -> int:
@@ -210,7 +207,7 @@ class Around:
 
 
 class RunWatching:
-    """The readings before and after one run, and what observes it between; implements `bench.record.Watch`."""
+    """The readings around one run, and its recording; implements `bench.record.Watch`."""
 
     def __init__(
         self, around: Around, watched: tuple[str, ...], beside: RunWatch | None, recorded: RunRecording | None = None
@@ -223,7 +220,7 @@ class RunWatching:
         self._looks: list[tuple[int, dict[str, str | None]]] = []
 
     def begin(self) -> None:
-        """Read conditions, then counters, which are nearer to the run, and start the recording last."""
+        """Read conditions, then counters, and start the recording last, closest to the run."""
         if self._beside is not None:
             self._beside.begin()
         self._look()
@@ -244,7 +241,7 @@ class RunWatching:
             self._beside.close()
 
     def conditions(self, start: Start) -> Conditions | None:
-        """Return the conditions around the run; None if nobody read them."""
+        """Return the conditions around the run; None if they were not observed."""
         return self._beside.conditions(start.readings) if self._beside is not None else None
 
     @property
@@ -253,17 +250,17 @@ class RunWatching:
 
     @property
     def misread(self) -> tuple[str, ...]:
-        """Settings of transactions that held at the first run and no longer read back."""
+        """Settings of transactions that no longer have the value of the first run."""
         return self._beside.misread if self._beside is not None else ()
 
     @property
     def parts(self) -> dict[str, bytes]:
-        """Raw parts of the run's record that do not come from the tool."""
+        """Data to store with the run besides the tool's output."""
         return self._beside.parts if self._beside is not None else {}
 
     @property
     def files(self) -> dict[str, bytes]:
-        """The counters and the recording that the benchmark asked for."""
+        """The counters and the recording that the benchmark requested."""
         recorded = self._recorded.files if self._recorded is not None else {}
         if not self._watched or len(self._looks) < 2:
             return recorded
@@ -273,7 +270,7 @@ class RunWatching:
         return {**recorded, WATCHED: msgspec.json.encode(Watched(before=before, after=after, seconds=self._seconds))}
 
     def energy(self) -> tuple[tuple[tuple[Measurement, Outcome], ...], tuple[str, ...]]:
-        """Return joules and watts of each domain, and why others have none."""
+        """Return joules and watts of each domain, and notes on unknown ones."""
         found: list[tuple[Measurement, Outcome]] = []
         notes = []
         if len(self._looks) == 2:

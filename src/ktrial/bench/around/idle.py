@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether somebody uses the machine: from logind's sessions, or else from when terminals were last read.
+"""Whether somebody uses the machine, according to logind's sessions or else the access times of terminals.
 
 `find /dev … -printf '%A@ %p'` prints when each terminal was last read from.
 """
@@ -18,7 +18,7 @@ from ktrial.machine.ports import Clock
 
 
 def read_access_times(data: bytes, source: str) -> dict[str, float]:
-    """Return seconds since 1970 by terminal. Raises UnreadableOutput."""
+    """Return the access time of each terminal in seconds since 1970. Raises UnreadableOutput."""
     found: dict[str, float] = {}
     for line_number, line in numbered(data, source):
         seconds, _, path = line.strip().partition(" ")
@@ -39,21 +39,21 @@ _TERMINALS = ("find", "/dev", "/dev/pts", "-maxdepth", "1", "-type", "c", *_CHOI
 
 
 class LastInput(NamedTuple):
-    """How long ago the last input was, and where it came from."""
+    """The source of the last input, and the seconds since then."""
 
     seconds: float
     of: str
 
 
 class IdleWatch:
-    """Watches for input, asking as the user."""
+    """Watches for input with the user's rights."""
 
     def __init__(self, executor: Executor, clock: Clock) -> None:
         self._executor = executor
         self._clock = clock
 
     def wait(self, tell: Callable[[str], None]) -> None:
-        """Wait until the machine is idle; `tell` gets what is in use, whenever that changes."""
+        """Wait until the machine is idle; call `tell` with the source of input when it changes."""
         last_told = None
         while (last := self.last_input()).seconds < IDLE_S:
             if last.of != last_told:
@@ -62,7 +62,7 @@ class IdleWatch:
             self._clock.sleep(_ASK_EACH_S)
 
     def disturbed(self, seconds: float) -> str | None:
-        """Return what was used within the last `seconds`, or why that is unknown; None if nothing was used."""
+        """Return the source of input within the last `seconds`, or why it is unknown; None if there was no input."""
         try:
             last = self.last_input()
         except Refused as error:
@@ -70,7 +70,7 @@ class IdleWatch:
         return last.of if last.seconds < seconds else None
 
     def last_input(self) -> LastInput:
-        """Return the newest input that can be seen. Raises Refused if none can."""
+        """Return the newest input. Raises Refused if ktrial cannot observe any source."""
         try:
             found = self._sessions() or self._terminals()
         except BadRun as error:

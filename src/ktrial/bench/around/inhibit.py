@@ -20,7 +20,7 @@ _TIMERS = ("systemctl", "list-timers", "--all", "--output=json")
 
 
 class Quieter:
-    """Inhibits sleep between `begin` and `end`; unless `lock_screen`, idleness and the screen lock too."""
+    """Inhibits sleep and, unless `lock_screen`, the screen lock between `begin` and `end`."""
 
     def __init__(
         self, executor: Executor, clock: Clock, *, lock_screen: bool = False, desktop: Desktop | None = None
@@ -32,7 +32,7 @@ class Quieter:
         self._held: RunningLoad | None = None
 
     def begin(self, expected_s: float | None) -> Quiet:
-        """Inhibit what can be inhibited, and return the rest as notes."""
+        """Inhibit what the system allows; return that, the timers that are due, and notes on failures."""
         programs = self._executor.programs(["systemd-inhibit", "systemctl"])
         why = self._hold() if programs["systemd-inhibit"] else "systemd-inhibit is not installed"
         deaf = self._desktop.keep_awake("measurement") if self._desktop is not None else _NOBODY
@@ -51,7 +51,7 @@ class Quieter:
         return Quiet(held_off=held, disturbances=disturbances, notes=tuple(notes))
 
     def end(self) -> None:
-        """Let the machine sleep and lock again."""
+        """Allow sleep and the screen lock again."""
         if self._desktop is not None:
             self._desktop.release()
         held, self._held = self._held, None
@@ -59,7 +59,7 @@ class Quieter:
             held.stop()
 
     def _hold(self) -> str | None:
-        """Return why it cannot be inhibited; None once the list of inhibitors shows it."""
+        """Start the inhibitor and wait until it takes effect; return why it does not, or None."""
         mark = f"measurement {self._clock.unix_ms()}"
         options = (f"--what={':'.join(self._what)}", "--mode=block", "--who=ktrial", f"--why={mark}")
         self._held = self._executor.start(

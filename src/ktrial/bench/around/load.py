@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The background load of a suite: started before each run, stopped after it, its own throughput recorded."""
+"""The background load of a suite: ktrial starts it before each run, then stops it and records its throughput."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACKAGES = {"apt": "stress-ng", "dnf": "stress-ng", "pacman": "stress-ng", "zyp
 
 
 class LoadEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """How a load ended: its record, its output, and its throughput or why there is none."""
+    """The result of a load: its record, its output, and its throughput or a failure."""
 
     record: LoadRecord
     raw: RawOutput
@@ -29,7 +29,7 @@ class LoadEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SpinResults(msgspec.Struct):
-    """The counts of `spin`: `slices` are the rounds of each whole `slice_ns` from `start_ns` (monotonic) on."""
+    """The counts of `spin`: `slices` are the rounds in each `slice_ns` from `start_ns` (monotonic) on."""
 
     rounds: int
     elapsed_ns: int
@@ -38,7 +38,7 @@ class _SpinResults(msgspec.Struct):
     slices: list[int]
 
     def rounds_until(self, moment_ns: int) -> float:
-        """Return the rounds from the start to a moment, taken as evenly spread within a slice."""
+        """Return the rounds from the start to a moment, interpolated within its slice."""
         past_ns = min(max(moment_ns - self.start_ns, 0), self.elapsed_ns)
         whole = min(past_ns // self.slice_ns, len(self.slices))
         before, from_ns = sum(self.slices[:whole]), whole * self.slice_ns
@@ -54,7 +54,7 @@ class _SpinReply(msgspec.Struct):
 
 
 class Background:
-    """One load, started as often as needed."""
+    """A load to start anew for each run."""
 
     def __init__(self, load: SuiteLoad, cpus: int, executor: Executor, clock: Clock) -> None:
         self._workers = load.workers(cpus)
@@ -64,10 +64,10 @@ class Background:
         self._argv = self._invocation.argv
 
     def check(self) -> None:
-        """Raise KtrialError if it cannot start here: without it the suite would measure something else."""
+        """Raise KtrialError if the load cannot start here."""
         if self._invocation.load is not None:
             if not self._executor.has_loads:
-                raise KtrialError("the suite's background load needs an agent that runs loads, and this one cannot")
+                raise KtrialError("the suite's background load needs an agent that runs loads")
             return
         program, *arguments = self._invocation.argv
         programs = self._executor.programs([program, "apt-get", "dnf", "pacman", "zypper"])
@@ -88,7 +88,7 @@ class Background:
         return running
 
     def finish(self, running: RunningLoad, run: Execution) -> LoadEnded:
-        """Stop it and read how much it did, during `run` alone if it can tell."""
+        """Stop the load and return its throughput: of `spin` during the run, of stress-ng over its whole time."""
         alive = running.alive()
         raw = running.stop()
         load = self._invocation.load
@@ -116,7 +116,7 @@ def _spin_rate(raw: RawOutput, run: Execution) -> Measurement:
         raise BadRun(raw.failed or f"cannot read the reply: {error}") from None
     began_ns, length_ns = run.started_monotonic_ns, run.raw.wall_ns or 0
     if spun.slice_ns <= 0 or length_ns <= 0 or began_ns < spun.start_ns:
-        raise BadRun(f"it counted from {spun.start_ns} ns on; the benchmark ran from {began_ns} ns for {length_ns} ns")
+        raise BadRun(f"counts begin at {spun.start_ns} ns, but the benchmark ran from {began_ns} ns for {length_ns} ns")
     rounds = spun.rounds_until(began_ns + length_ns) - spun.rounds_until(began_ns)
     value, original = rounds * 1e9 / length_ns, f"{rounds:.1f} rounds in the {length_ns} ns of the benchmark"
     return Measurement(outcome=LOAD_THROUGHPUT.name, value=value, original=original)

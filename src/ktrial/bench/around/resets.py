@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resets caches, swap and unwritten files to the same state before each run, as the suite says."""
+"""Resets caches, swap and unwritten files to the same state before each run, if the suite wants that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MEMINFO = "/proc/meminfo"
 
 
 class Resets:
-    """The resets of one suite; those of swap and caches need `root`, a root session."""
+    """The resets of a suite; swap and caches need the root session `root`."""
 
     def __init__(self, between: Between, executor: Executor, root: Machine | None) -> None:
         self._executor = executor
@@ -34,7 +34,7 @@ class Resets:
         self._steps = [(name, step) for wanted, name, step in steps if wanted]
 
     def carry_out(self) -> tuple[PreparedRun, ...]:
-        """Carry them out, up to the first that fails, which is the last of the result."""
+        """Carry out the resets until one fails; return their results."""
         done: list[PreparedRun] = []
         for name, step in self._steps:
             try:
@@ -49,7 +49,7 @@ class Resets:
         return "files were written back"
 
     def _swap(self) -> str:
-        """Turn swap off and on again as one transaction, so that a killed agent leaves nothing off."""
+        """Turn swap off and on again in one transaction, so that the agent restores it even after a crash."""
         root = self._as_root()
         facts = root.facts(("swap.devices", "memory.available"))
         if not facts["swap.devices"].known:
@@ -62,7 +62,7 @@ class Resets:
         wanted = sum(area["used_bytes"] for area in used)
         room = facts.value("memory.available")
         if room is None or wanted > room * _ROOM:
-            raise BadRun(f"{wanted} bytes are swapped out, but only {room} bytes of memory are available for them")
+            raise BadRun(f"{wanted} bytes are swapped out, but only {room} bytes of memory are available")
         names = ", ".join(area["name"] for area in used)
         plan = {
             "schema": "ktrial.plan/2",
@@ -91,13 +91,13 @@ class Resets:
 
 
 def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a step; areas ranked by the kernel are undone in reverse, and so keep their order."""
+    """Return a step for a swap area; without a priority of its own, an area gets its old rank back by reverting."""
     ranked = ["-p", str(area["priority"])] if area["priority"] >= 0 else []
     return {"kind": "run", "do": ["swapoff", area["name"]], "undo": ["swapon", *ranked, area["name"]]}
 
 
 def _cached(machine: Machine) -> str:
-    """Return the size of the page cache as the kernel prints it."""
+    """Return the size of the page cache as text."""
     reading = machine.read((_MEMINFO,))[_MEMINFO]
     text = (reading.text or "") if reading is not None else ""
     sizes = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Cached:")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the desktop over the session bus of D-Bus not to blank or lock the screen.
+"""Asks the desktop over D-Bus's session bus not to blank or lock the screen.
 
-GNOME and others ignore what systemd-inhibit says about idleness, but honour `org.freedesktop.ScreenSaver`. A request
-holds as long as the connection, so it ends with ktrial in any case.
+GNOME and other desktops ignore the `idle` inhibitor of systemd-inhibit, but honour `org.freedesktop.ScreenSaver`. The
+request ends with the connection, even if ktrial crashes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SCREEN_PATH = "/org/freedesktop/ScreenSaver"
 
 
 class BusError(Exception):
-    """The bus, or the service on it, cannot be reached; the message says why."""
+    """ktrial cannot reach the bus or the service on it; the message says why."""
 
 
 class SessionDesktop:
@@ -60,7 +60,7 @@ class SessionDesktop:
 
 
 def _connected(address: str) -> DBusConnection:
-    """Return a connection that waits for no reply longer than the limit. Raises BusError."""
+    """Return a connection that waits at most `_LIMIT_S` for a reply. Raises BusError."""
     from jeepney.auth import AuthenticationError
     from jeepney.bus import get_bus
     from jeepney.io.blocking import DBusConnection, prep_socket
@@ -90,7 +90,7 @@ _NONSENSE = (ValueError, KeyError, IndexError, TypeError, struct.error)
 
 
 def _called(bus: DBusConnection, member: str, signature: str, body: tuple[object, ...]) -> tuple[Any, ...]:
-    """Call a method of the screen saver. Raises BusError with the name of the error that came back."""
+    """Call a method of the screen saver. Raises BusError, with the name of the error if it returned one."""
     from jeepney import DBusAddress, HeaderFields, MessageFlag, MessageType, new_method_call
 
     screen = DBusAddress(_SCREEN_PATH, bus_name=_SCREEN, interface=_SCREEN)

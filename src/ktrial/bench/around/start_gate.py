@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The start of each run compared with the first one: wait until both are alike, and judge what is not."""
+"""Compares the start of each run with the first one: waits until both are alike, and judges what differs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Settle:
     def wait(
         self, reference: Readings, read: Callable[[], Readings], limit_s: float, tell: Callable[[str], None]
     ) -> Settled:
-        """Wait for the level of `reference`, the readings before the first run; `tell` gets the progress."""
+        """Wait until the machine is back at `reference`, the readings before the first run; `tell` gets progress."""
         began_ns = self._clock.monotonic_ns()
         while True:
             found = settling(reference, read())
@@ -46,7 +46,7 @@ OTHERS_S, _OTHERS_HOLD_S = 0.5, 10.0
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run began: the readings directly before it, and what the gates say about them."""
+    """The readings directly before a run, and what the gates find in them."""
 
     readings: Readings = {}
     findings: tuple[GateFinding, ...] = ()
@@ -55,7 +55,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 class StartGates:
     """Remembers how the first run of a session began; `settle_s` limits the wait before each other run.
 
-    `others_s` is how long to observe other programs if nothing waits before a run anyway.
+    `others_s` is how long to observe other programs if there is no wait before a run.
     """
 
     def __init__(
@@ -76,19 +76,19 @@ class StartGates:
         self._reference: Readings | None = None
 
     def take_up(self, earlier: Iterable[RunRecord]) -> None:
-        """Continue a session: its first run stays the first."""
+        """Continue a session: compare with the first of its `earlier` runs."""
         for record in earlier:
             if not record.is_warm_up and record.conditions is not None and record.conditions.readings_before:
                 self._reference = record.conditions.readings_before
                 return
 
     def rest(self, seconds: float) -> None:
-        """Wait, and observe what other programs do meanwhile."""
+        """Wait, and observe meanwhile how much CPU time other programs use."""
         self.watch.rest(lambda: self._clock.sleep(seconds))
         self._rested_ns = self._clock.monotonic_ns()
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
-        """Wait for the level of the first run: of all that can settle, or without `settle_s` of a refused heat."""
+        """Wait until the machine is as before the first run; without `settle_s`, only if heat would void the run."""
         if self._reference is None:
             return None
         if self._settle_s is not None:
@@ -101,7 +101,7 @@ class StartGates:
         return msgspec.structs.replace(waited, untold=())
 
     def judge(self, *, counts: bool) -> Start:
-        """Judge the state directly before a run; the first that `counts` is the reference, warm-ups are not judged."""
+        """Judge the state directly before a run by the first run that `counts`; do not judge warm-ups."""
         if self._others_s and not self._has_rested():
             self.rest(self._others_s)
         now = self.watch.look()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `fileio`: reads and writes of one file, in order or at random, with a cold or a warm page cache."""
+"""The agent's `fileio`: sequential and random reads and writes of one file, with a cold or a warm page cache."""
 
 from __future__ import annotations
 

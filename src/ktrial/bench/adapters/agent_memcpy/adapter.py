@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `memcpy`: how fast memory is copied."""
+"""The agent's `memcpy`: the speed of copying memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `messaging`: wall time of groups of tasks in which every sender sends to every receiver."""
+"""The agent's `messaging`: time in which groups of tasks pass messages from every sender to every receiver."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `pagefault`: how fast the kernel makes mapped memory usable."""
+"""The agent's `pagefault`: how fast the kernel provides pages of newly mapped memory."""
 
 from __future__ import annotations
 

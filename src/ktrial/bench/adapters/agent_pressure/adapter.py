@@ -53,7 +53,7 @@ _OUTCOMES = (
 
 
 def _stalls(reply: LoadReply) -> tuple[Measurement, ...]:
-    """Return the count if there is one: agents before 0.1.0 and some kernels do not count stalls."""
+    """Return the number of stalls, if counted: agents before 0.1.0 and some kernels do not."""
     stalls = reply.number("allocation_stalls") if "allocation_stalls" in reply.results else None
     if stalls is None:
         return ()
@@ -74,7 +74,7 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
 
 
 def _expected_s(parameters: Parameters, facts: FactBook) -> float | None:
-    """Return the time of all bursts: slow ones follow each other without a pause, to the last one."""
+    """Return the seconds that all bursts take if each is slow and the next follows without a pause."""
     available_bytes, burst_bytes = facts.value("memory.available"), parameters["burst_bytes"]
     known = [parameters[name] for name in ("duration_s", "bursts_per_s", "reserve_bytes")]
     if burst_bytes is None and isinstance(available_bytes, int) and isinstance(known[2], int):

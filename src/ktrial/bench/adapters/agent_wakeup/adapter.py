@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `wakeup`: how late threads run after they should have been woken, for several ways of waking."""
+"""The agent's `wakeup`: how late threads run after their wake-up is due, for several ways of waking them."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ _MICROSECONDS = {
 
 
 class BootTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """The times of one boot; `terms` are its parts by name (`kernel`, `userspace`, …), as far as there are any.
+    """The times of one boot; `terms` are its parts by name (`kernel`, `userspace`, …).
 
-    `total` is None in a container, which has no kernel of its own. `reached` is the time in userspace until the default
-    target `target` was reached; both are None if it never was.
+    `total` is None in a container, which has no kernel of its own. `reached` is the time in userspace until the boot
+    reached the default `target`; both are None if it has not.
     """
 
     terms: Mapping[str, Quantity]
@@ -43,7 +43,7 @@ class BootTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_boot_times(data: bytes, source: str = "stdout") -> BootTimes:
-    """Read the output for a finished boot; the line with its parts must appear exactly once."""
+    """Parse the times of a finished boot. Raises UnreadableOutput unless they appear exactly once."""
     terms: dict[str, Quantity] = {}
     total: Quantity | None = None
     target: tuple[str, Quantity] | None = None

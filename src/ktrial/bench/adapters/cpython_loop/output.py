@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of the program of `cpython-loop`: a JSON object with the interpreter, the results and each loop's time."""
+"""Output of the program of `cpython-loop`: JSON with the interpreter, the results and the time of each loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ktrial.kit.formats.tool_output import json_document, json_whole, unreadable
 
 
 class LoopRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run; `results` are the different results of its loops, which is one if all is well."""
+    """One run; `results` are the distinct results of the loops: more than one means that something went wrong."""
 
     implementation: str
     version: str
@@ -18,7 +18,7 @@ class LoopRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_loop_run(data: bytes, source: str = "stdout") -> LoopRun:
-    """Read the program's output, which must have all keys and at least one time."""
+    """Parse the program's output. Raises UnreadableOutput if a key or all times are missing."""
     document = json_document(data, source)
     words: dict[str, str] = {}
     for key in ("implementation", "version"):

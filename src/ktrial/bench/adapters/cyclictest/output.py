@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of cyclictest (rt-tests): its JSON file, its histogram and its plain lines per thread.
+"""Output of cyclictest (rt-tests): its JSON file, its histogram, or plain lines with one thread each.
 
-Latencies are whole microseconds. Samples beyond the histogram's length are not in its table; they count as larger than
-every bin. A run ends when its first thread has all its cycles, so threads differ in their number of samples.
+Latencies are whole microseconds. The histogram does not show latencies beyond its length; they count as larger than
+every bin. A run ends when one thread has completed its cycles, so the other threads may have fewer samples.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SUMMARY = re.compile(r"# (Total|Min Latencies|Avg Latencies|Max Latencies|Histo
 
 
 class CyclicThread(msgspec.Struct, frozen=True, kw_only=True):
-    """One measuring thread; `histogram_us` is empty if none was requested, `beyond` counts samples past its end."""
+    """One measuring thread; `histogram_us` may be empty, and `beyond` counts latencies that it is too short for."""
 
     cycles: int
     minimum: Quantity
@@ -45,7 +45,7 @@ class CyclicThread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run; `dma_latency_us` is the value held in /dev/cpu_dma_latency, None if the output does not say."""
+    """One run; `dma_latency_us` is the value that cyclictest set in /dev/cpu_dma_latency, None if not printed."""
 
     threads: tuple[CyclicThread, ...]
     version: str | None = None
@@ -63,12 +63,12 @@ class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def beyond(self) -> int:
-        """Samples beyond the histogram's end, of all threads."""
+        """Number of all threads' latencies that are beyond the histogram."""
         return sum(thread.beyond for thread in self.threads)
 
 
 def read_cyclictest(data: bytes, source: str) -> CyclictestRun:
-    """Read any of its outputs: JSON begins with `{`, a histogram has its header, the rest are thread lines."""
+    """Parse JSON (begins with `{`), a histogram (has a header) or else plain lines."""
     text = decode_output(data, source)
     if text.lstrip().startswith("{"):
         return read_json(data, source)
@@ -78,7 +78,7 @@ def read_cyclictest(data: bytes, source: str) -> CyclictestRun:
 
 
 def read_json(data: bytes, source: str) -> CyclictestRun:
-    """Read the file of `--json`; two of its keys have their colon inside the key."""
+    """Parse the file of `--json`, in which two keys have a colon inside their quotes."""
     document = json_document(data, source)
     if "thread" not in document:
         raise unreadable(source, None, "the document", "output of cyclictest: it has no 'thread'")
@@ -122,7 +122,7 @@ def _json_thread(name: str, value: object, source: str) -> CyclicThread:
 
 
 def read_plain(data: bytes, source: str) -> CyclictestRun:
-    """Read the lines `T: 0 (…) P: … Max: …` of a quiet run; the last line of each thread counts."""
+    """Parse lines `T: 0 (…) P: … Max: …`; the last line of each thread counts."""
     threads: dict[int, CyclicThread] = {}
     held: int | None = None
     for line, text in numbered(data, source):
@@ -143,7 +143,7 @@ def read_plain(data: bytes, source: str) -> CyclictestRun:
 
 
 def read_histogram(data: bytes, source: str) -> CyclictestRun:
-    """Read the table of `-h` (one column per thread) or `-H` (with a column of sums, which is skipped)."""
+    """Parse the table of `-h` (one column per thread) or `-H` (which adds a column of sums)."""
     rows: dict[int, list[int]] = {}
     summary: dict[str, list[int]] = {}
     held: int | None = None

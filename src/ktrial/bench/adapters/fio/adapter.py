@@ -100,7 +100,7 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
 
 
 def _agree_options(pattern: str, parameters: Parameters, printed: Mapping[str, str]) -> None:
-    """Raise BadRun if the job's options, as far as fio prints them, differ from the command's."""
+    """Raise BadRun if an option that fio prints differs from the command line."""
     options = (word.removeprefix("--").partition("=") for word in _command(pattern, parameters).argv)
     agree({name: value for name, _, value in options if name in _IDENTITY and name in printed}, printed)
 
@@ -111,7 +111,7 @@ def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tupl
         raise BadRun(f"expected one job of fio, got {len(run.jobs)}")
     job = run.jobs[0]
     if job.error:
-        raise BadRun(f"fio's job ended with error {job.error}", hint="28 means that no space is left for the file")
+        raise BadRun(f"fio's job ended with error {job.error}", hint="if it is 28 (no space left), free some space")
     missing = [direction for direction in directions if direction not in job.directions]
     if missing:
         raise BadRun(f"fio ended well but did no {' and no '.join(missing)}")
@@ -139,11 +139,11 @@ def _measurements_of(prefix: str, found: FioDirection) -> tuple[Measurement, ...
 
 
 def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tuple[str, ...]:
-    """Return notes on doubtful sources of the data. Raises BadRun for a throughput that only memory reaches."""
+    """Return notes on data that may come from memory. Raises BadRun for a throughput above `ceiling`."""
     ceiling = whole(parameters, "ceiling", 1, 10**13)
     if found.throughput.value > ceiling:
         raise BadRun(
-            f"{found.throughput.original} of {direction} is above the plausible {ceiling} B/s: the page cache answered",
+            f"{direction} {found.throughput.original} is above the plausible {ceiling} B/s: the page cache answered",
             hint="use direct = true and a file larger than memory, or raise `ceiling` for an array of disks",
         )
     notes: tuple[str, ...] = ()

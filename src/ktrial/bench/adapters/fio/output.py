@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON of fio (`--output-format=json` or `json+`): throughput, operations and completion latencies per direction.
 
-`bw` is in KiB per second and not used: `bw_bytes` is in bytes per second. With json+ the bins (nanoseconds -> count)
-are kept, because they can be merged and percentiles cannot.
+ktrial reads `bw_bytes` (bytes per second) and not `bw` (KiB per second). It stores the bins of json+ (nanoseconds ->
+count), because bins can be merged and percentiles cannot.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ DIRECTIONS = ("read", "write", "trim")
 
 
 class FioDirection(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job did in one direction; `runtime_ms` is the time that counts, latencies are completion latencies.
+    """What one job did in one direction during `runtime_ms`; latencies are completion latencies.
 
-    `operations` is None if fio does not print it. `percentiles` are keyed as fio writes them ("99.000000"); empty if it
-    printed none.
+    `operations` is None if fio does not print it. Keys of `percentiles` are those of fio ("99.000000").
     """
 
     io_bytes: int
@@ -45,7 +44,7 @@ class FioDirection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FioJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job (or group of jobs with group reporting); `directions` are those in which it did anything."""
+    """One job (or group of jobs with group reporting), with the directions in which it transferred data."""
 
     name: str
     error: int
@@ -54,9 +53,9 @@ class FioJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FioRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of fio, which ended at `timestamp_ms` (since 1970); `preamble` are warnings before the JSON.
+    """One run, which ended at `timestamp_ms` (since 1970); `preamble` are warnings before the JSON.
 
-    `left_out` is the number of lines after it, in which fio prints the same for people.
+    `left_out` counts the lines after the JSON, in which fio repeats the results as text.
     """
 
     version: str
@@ -67,7 +66,7 @@ class FioRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_fio(data: bytes, source: str = "out.json") -> FioRun:
-    """Read fio's JSON, from its file or from stdout with warnings before it, including jobs with errors."""
+    """Parse fio's file, or its stdout with warnings before the JSON; also return jobs that failed."""
     text = decode_output(data, source)
     begin = 0 if text.startswith("{") else text.find("\n{") + 1
     if not begin and not text.startswith("{"):

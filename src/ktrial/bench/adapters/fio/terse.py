@@ -29,7 +29,7 @@ def is_fio_terse(head: bytes) -> bool:
 
 
 def read_fio_terse(data: bytes, source: str = "out.terse") -> FioRun:
-    """Read every terse line as a job of one run; skip other lines of `--output-format=terse,normal` and warnings."""
+    """Parse every terse line as a job of one run, skipping warnings and normal output."""
     lines = decode_output(data, source).split("\n")
     found = [(number, line) for number, line in enumerate(lines, 1) if _LINE.match(line)]
     if not found:
@@ -66,7 +66,7 @@ def _job(fields: Sequence[str], source: str, line: int) -> FioJob:
 
 
 def _direction(fields: Sequence[str], source: str, line: int) -> FioDirection:
-    """Read size, bandwidth, rate, time, four fields each of submission and completion latency, and percentiles."""
+    """Parse a block: size, bandwidth, rate, time, submission and completion latencies (4 fields each), percentiles."""
     return FioDirection(
         io_bytes=whole(fields[0], source, line, "KiB") * _KIB,
         operations=None,
@@ -81,7 +81,7 @@ def _direction(fields: Sequence[str], source: str, line: int) -> FioDirection:
 
 
 def _latency(text: str, source: str, line: int) -> Quantity | None:
-    """Return a latency; None for 0, which stands for no sample as well as for less than a microsecond."""
+    """Return a latency; None for 0, which means no sample or less than a microsecond."""
     found = quantity(text, "us", source, line, "microseconds")
     return found if found.value else None
 

@@ -126,7 +126,7 @@ def _read(raw: RawOutput, parameters: Parameters, *, by_software: bool) -> Parse
 
 
 def _check_scenes(run: Glmark2Run, wanted: tuple[str, ...]) -> None:
-    """Raise BadRun for other scenes: glmark2 skips those it does not know, or draws its default list, with status 0."""
+    """Raise BadRun if glmark2 drew other scenes: it ignores unknown ones or draws its default list, with status 0."""
     drawn = [(scene.name, set(scene.options.split(":"))) for scene in run.scenes]
     asked = [(scene.split(":")[0], set(scene.split(":")[1:])) for scene in wanted]
     if len(drawn) != len(asked) or any(
@@ -135,7 +135,7 @@ def _check_scenes(run: Glmark2Run, wanted: tuple[str, ...]) -> None:
         shown = ", ".join(f"{scene.name}:{scene.options}" for scene in run.scenes)[:300]
         raise BadRun(
             f"asked for {len(asked)} scenes ({', '.join(wanted)}), but glmark2 drew {len(drawn)}: {shown}",
-            hint="see what this version knows with `glmark2 --list-scenes`",
+            hint="list the scenes of this version with `glmark2 --list-scenes`",
         )
 
 

@@ -14,7 +14,7 @@ _EACH = re.compile(r"Each sender will pass (\S+) messages of (\S+) bytes")
 
 
 class HackbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run; `mode` is "process" or "threaded", `time` the wall time of all messages, sizes are as printed."""
+    """One run; `mode` is "process" or "threaded", `time` the wall time of all messages."""
 
     mode: str
     groups: int
@@ -25,7 +25,7 @@ class HackbenchRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_hackbench(data: bytes, source: str = "stdout") -> HackbenchRun:
-    """Read hackbench's stdout, which must have its three lines, with the time once."""
+    """Parse hackbench's stdout. Raises UnreadableOutput unless it has each of its three lines, and one time."""
     head: tuple[str, int, int] | None = None
     each: tuple[int, int] | None = None
     time: Quantity | None = None

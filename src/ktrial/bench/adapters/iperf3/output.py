@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of iperf3 (`-J`, TCP): the request, what arrived, what was sent again, each end's congestion control."""
+"""JSON of iperf3 (`-J`, TCP): request, received data, retransmits, and each end's congestion control."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
-    """Read the JSON. Raises BadRun with iperf3's message if it reports a failure, which it may do with status 0."""
+    """Parse the JSON. Raises BadRun if iperf3 reports a failure, which it may do with status 0."""
     document = json_document(data, source, _REPEATED)
     said = document.get("error")
     if said is not None:

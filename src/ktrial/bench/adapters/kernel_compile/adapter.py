@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel builds: the time of `make` for a given tree and configuration, out of tree and in memory."""
+"""Kernel builds: the time of `make` for a given tree and configuration, out of tree and on a tmpfs."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ _OUTCOMES = (
 
 
 class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
-    """A kernel build; jobs and image default to what suits the machine."""
+    """A kernel build; by default, it makes the usual image of this architecture with one job per CPU."""
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to build once. Raises BadInput without a tree."""
+        """Return how to build once. Raises BadInput if no tree is given."""
         given = {**self.parameters, **parameters}
         machine = facts.value("cpu.architecture")
         folder, image = _IMAGES.get(machine, ("", ""))
@@ -83,7 +83,7 @@ class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
 def _command(parameters: Parameters, *, llvm: bool) -> Invocation:
     if not parameters["tree"]:
         raise BadInput(
-            "kernel-compile needs kernel sources", hint="name a clean tree: -p tree=/usr/src/linux-source-6.12"
+            "kernel-compile needs kernel sources", hint="name a clean tree, such as -p tree=/usr/src/linux-source-6.12"
         )
     tree = matching(parameters, "tree", r"/[^\s:]*", "/usr/src/linux (an absolute path without spaces and colons)")
     make = ("make", "-s", "-C", tree, f"O={DIRECTORY}/{_BUILD}", *(("LLVM=1",) if llvm else ()))
@@ -111,7 +111,7 @@ def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
     data = collected(raw, _CONFIG)
     config = read_kernel_config(data, _CONFIG)
     if not any(_MADE_IT.match(text) for name, text in raw.files.items() if name.endswith(".cmd")):
-        raise BadRun("make ended well but left no image")
+        raise BadRun("make succeeded but wrote no image")
     digest = hashlib.sha256(data).hexdigest()
     used = (("time", raw.wall_ns, 1e9, "ns"), ("user", raw.user_us, 1e6, "us"), ("system", raw.system_us, 1e6, "us"))
     return ParsedRun(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of a program that runs unattended, logged by MangoHud, so that a suite or a trial can repeat it."""
+"""Frames of a program that needs no player, logged by MangoHud, so that suites and trials can repeat it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIMIT_S = 4 * 3600.0
 def _command(parameters: Parameters) -> Invocation:
     words, seconds = command_line(parameters), whole(parameters, "seconds", 0, 3600)
     if not words:
-        raise BadInput("parameter program is empty", hint="-p program='vkcube --c 3000'")
+        raise BadInput("parameter program is empty", hint="name a program, such as -p program='vkcube --c 3000'")
     below_rate(parameters["below_fps"], "parameter below_fps")
     ends = seconds + _GRACE_S if seconds else 0
     directory = matching(parameters, "directory", r"(?:/[^\x00-\x1f]*)?", "/games/one")
@@ -52,7 +52,7 @@ def _environment(parameters: Parameters) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in given if isinstance(given, list | tuple) else (given,):
         if not isinstance(word, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[^\x00]*", word):
-            hint = "-p environment=DISPLAY=:0"
+            hint = "write for example -p environment=DISPLAY=:0"
             raise BadInput(f"parameter environment: expected NAME=VALUE, got {word!r}", hint=hint)
         name, _, value = word.partition("=")
         found[name] = value
@@ -81,7 +81,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 def _choose_capture(raw: RawOutput) -> tuple[str, MangoHudLog, tuple[str, ...]]:
-    """Return the readable capture with the most frames, and the names of the others: launchers have one too."""
+    """Return the capture with the most frames and the names of the others, such as a launcher's."""
     captures = {name: data for name, data in raw.files.items() if not name.endswith(_SUMMARY)}
     if not captures:
         raise BadRun(

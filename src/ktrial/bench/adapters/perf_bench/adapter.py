@@ -109,7 +109,7 @@ def _read_cross(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if _PINNED not in raw.files:
         raise BadRun("cannot move the second task to the other CPU", hint="check that both CPUs are online and allowed")
     if collected(raw, _PINNED).strip() == _OVER:
-        raise BadRun("the run ended before its second task was moved to the other CPU: raise loops")
+        raise BadRun("the run ended before its second task moved to the other CPU: raise loops")
     wanted = f"{whole(parameters, 'cpu', 0, 65535)} {whole(parameters, 'other_cpu', 0, 65535)}"
     agree({"CPUs": wanted}, {"CPUs": collected(raw, _PINNED).decode("ascii", "replace").strip()})
     return _read_pipe(raw, parameters)

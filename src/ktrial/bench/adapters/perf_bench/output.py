@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of `perf bench` in its default format: sched pipe, sched messaging, mem memcpy, futex hash, futex wake.
 
-The simple format is refused: it prints numbers without their unit (seconds for some, bytes per second for others).
+ktrial refuses the simple format, whose numbers have no unit: some are seconds, others bytes per second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BYTE_UNITS: Mapping[str, str] = {"bytes": "B/s", "kb": "KiB/s", "mb": "MiB/s", 
 
 
 class PipeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`sched/pipe`: time per operation and operations per second; an operation is a round trip (two wake-ups)."""
+    """`sched/pipe`: time per operation, operations per second. An operation is a round trip with two wake-ups."""
 
     operations: int
     total: Quantity
@@ -45,9 +45,9 @@ class MessagingRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`mem/memcpy` and `mem/memset`: throughput by the name of the implementation, in the order printed.
+    """`mem/memcpy` and `mem/memset`: throughput of each implementation, in the order printed.
 
-    `sizes` are the sizes as printed; empty if this version prints none.
+    Some versions print no `sizes`.
     """
 
     name: str
@@ -56,10 +56,7 @@ class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FutexHashRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`futex/hash`: operations per second, as the mean over the threads, and for each thread if printed.
-
-    `count` is the number of threads, None if it is not printed.
-    """
+    """`futex/hash`: operations per second: the mean over `count` threads, and of each thread if printed."""
 
     average: Quantity
     spread_percent: float
@@ -69,7 +66,7 @@ class FutexHashRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FutexWakeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`futex/wake`: time to wake all threads, the mean of the tool's own repetitions."""
+    """`futex/wake`: time to wake all threads, a mean over the tool's own repetitions."""
 
     woken: int
     threads: int
@@ -112,7 +109,7 @@ def read_messaging(data: bytes, source: str = "stdout") -> MessagingRun:
 
 
 def read_memory(data: bytes, source: str = "stdout") -> MemoryRun:
-    """Read `perf bench mem memcpy` (or memset), which prints a block for each implementation."""
+    """Parse the output of `perf bench mem memcpy` (or memset), with a block for each implementation."""
     name = ""
     function: str | None = None
     throughput: dict[str, Quantity] = {}
@@ -173,7 +170,7 @@ def read_futex_wake(data: bytes, source: str = "stdout") -> FutexWakeRun:
 
 
 def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines from the banner on. Raises UnreadableOutput for another benchmark's banner, or none."""
+    """Yield the lines from the banner on. Raises UnreadableOutput if it is missing or another benchmark's."""
     first: str | None = None
     opened = False
     for line, text in ended_lines(data, source):

@@ -132,7 +132,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
-    """Return the known latencies, and notes on the others: a skipped transaction would have passed the limit."""
+    """Return the known latencies, and notes on those that skipped transactions make unknown."""
     measurements: tuple[Measurement, ...] = ()
     unknown: list[str] = []
     few: list[str] = []
@@ -160,7 +160,7 @@ def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[M
 
 
 def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
-    """Return the sum of all threads' logs. Raises BadRun if it differs from the report."""
+    """Merge the logs of all threads. Raises BadRun if the totals differ from the report."""
     logs = [read_log(data, name) for name, data in sorted(raw.files.items()) if name.startswith(_LOG) and data]
     if not logs:
         raise UnreadableOutput(f"{_LOG}*", None, "no such file", "a log of pgbench")
@@ -171,12 +171,12 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
     whole_log = PgbenchLog(histogram_us=histogram, skipped=sum(log.skipped for log in logs))
     reported, logged = (run.transactions, run.skipped or 0), (sum(histogram.values()), whole_log.skipped)
     if reported != logged:
-        raise BadRun(f"transactions and skipped ones are {reported} in the report, {logged} in the log")
+        raise BadRun(f"report and log differ in (transactions, skipped transactions): {reported} and {logged}")
     return whole_log
 
 
 def _doubts(run: PgbenchRun, parameters: Parameters) -> tuple[str, ...]:
-    """Return notes on a rate that was not reached; the run counts, because it shows how bad it was."""
+    """Return notes on a rate that the server did not reach, and on missing fsync; the run counts anyway."""
     rate, seconds = whole(parameters, "rate"), whole(parameters, "seconds")
     notes: tuple[str, ...] = ()
     expected = rate * seconds

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of pgbench (PostgreSQL): its report, and the log with one line per transaction.
 
-At a fixed rate, the latencies of both count from the moment at which a transaction was due, so they include the wait
-for a free client. A transaction that is skipped because it is too late already has the word `skipped` as its latency.
+At a fixed rate, a latency begins when the transaction is due, so it includes the wait for a free client. In the log,
+`skipped` replaces the latency of a transaction that pgbench skipped because it was late.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LATENCY_FIELD = 2
 
 
 class PgbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of one run; None is what it does not print: lag without a rate, skipped and late without a limit."""
+    """The report of one run. None is not printed: lag without a rate, `skipped` and `late` without a limit."""
 
     version: str | None
     script: str | None
@@ -49,7 +49,7 @@ class PgbenchRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PgbenchLog(msgspec.Struct, frozen=True, kw_only=True):
-    """The transactions of a log by latency in microseconds, and the number of skipped ones."""
+    """How often each latency in microseconds occurred in a log, and the number of skipped transactions."""
 
     histogram_us: Mapping[int, int]
     skipped: int
@@ -129,7 +129,7 @@ def _run(version: str | None, fields: Mapping[str, tuple[int, str]], rate: Quant
 
 
 def read_log(data: bytes, source: str) -> PgbenchLog:
-    """Read a log of `--log` at a fixed rate: one line per transaction."""
+    """Parse a log of `--log` at a fixed rate: one line per transaction."""
     histogram: dict[int, int] = {}
     skipped = 0
     for line, text in ended_lines(data, source):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of schbench in each of its layouts: text of 2016, 2021 and since 2023, JSON of May 2025 and later.
 
-Text goes to stderr, as cumulative blocks at each interval: the last block of a label is the result. `99.0th:` appears
-in several blocks, so it is read under its label only; the star marks the percentile that the tool watches (99 for
-latencies, 50 for requests per second) and is not part of the value. A block of 0 samples prints zeros, which are no
-result.
+Text goes to stderr: at each interval, schbench prints a block for each label over the whole time until then, so the
+last block of a label is the result. `99.0th:` appears in several blocks. The star marks the percentile that schbench
+watches (99 for latencies, 50 for requests per second) and is not part of the value. A block of 0 samples prints zeros,
+which are not results.
 
-Complete text ends with a line end; since 2023 a line about the whole run follows the last block. Before that the last
-block is the end, and text that is cut off after an earlier block looks like a shorter run.
+Complete text ends with a newline. Since 2023, a line about the whole run follows the last block. Older text ends with
+the last block; if it is cut off after an earlier one, it looks like a shorter run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BLOCKS = {"wakeup_latency": ("wakeup", "us"), "request_latency": ("request", "u
 
 
 class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """The last block of one label; `percentiles` are keyed by number ("99.0"), `samples` is None if not printed."""
+    """The last block of a label; keys of `percentiles` are like "99.0", `samples` is None if not printed."""
 
     percentiles: Mapping[str, Quantity]
     minimum: Quantity | None
@@ -53,17 +53,17 @@ class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was sampled: 0 samples, or a maximum of 0 if their number is not printed."""
+        """Whether there was no sample: their number is 0 or, if it is not printed, the maximum is."""
         if self.samples is not None:
             return self.samples == 0
         return self.maximum is not None and self.maximum.value == 0
 
 
 class SchbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run; `blocks` by label (wakeup, request, rps), `layout` says which generation of output it is.
+    """One run; keys of `blocks` are wakeup, request and rps; `layout` names the version of the output format.
 
-    `average_rps` includes the warm-up; `runtime_s` is None if it is not printed. JSON contains the kernel's release in
-    place of the tool's version.
+    `average_rps` includes the warm-up; `runtime_s` is None if not printed. JSON has the kernel's release but not the
+    version of schbench.
     """
 
     layout: str
@@ -150,7 +150,7 @@ def _finished(block: _OpenSection, label: str, source: str) -> SchbenchBlock:
 
 
 def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
-    """Read the file of `-j`, in the flat layout or the nested one of early May 2025."""
+    """Parse the file of `-j`, in the flat layout or in the nested one of early May 2025."""
     document = json_document(data, source)
     if "int" in document:
         flat = json_table(document["int"], source, "'int'")
@@ -180,7 +180,7 @@ def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
 
 
 def _flattened(info: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return the nested layout with the keys of the flat one."""
+    """Convert the nested layout to the flat one."""
     flat: dict[str, Any] = {}
     for name in _BLOCKS:
         if name in info:

@@ -71,7 +71,7 @@ def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 def _check_workers(entry: Stressor, seconds: int) -> None:
-    """Raise BadRun if the run lost workers: stress-ng calls it successful and adds up what is left."""
+    """Raise BadRun if instances were killed: stress-ng reports success and adds up the others."""
     lost = sum(instance.value == 0 for instance in entry.instances)
     if lost:
         raise BadRun(f"{lost} of {len(entry.instances)} instances of {entry.name} have no time: were they killed?")
@@ -80,7 +80,7 @@ def _check_workers(entry: Stressor, seconds: int) -> None:
 
 
 def _does_nothing(stressor: str, raw: RawOutput) -> str | None:
-    """Return why a stressor cannot work here: stress-ng reports success even without one operation."""
+    """Return why a stressor cannot work here; stress-ng reports success even if it did nothing."""
     try:
         check_exit(raw)
         run = read_stress_ng(collected(raw, _FILE), _FILE)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The YAML file of stress-ng: a fixed layout of one list, read line by line.
+"""The YAML file of stress-ng: a list in a fixed layout, parsed line by line.
 
-Since 0.22 an entry has an indented list of its instances, whose times are kept beside the sum. Bogo operations are
-comparable only within one version of stress-ng: what an operation does changes between releases.
+Since 0.22 an entry also lists its instances with their times. Compare bogo operations only within one version of
+stress-ng: their meaning changes between releases.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _KNOWN = {*_REQUIRED, "stressor", "bogo-ops", "cpu-usage-per-instance", "max-rss
 
 
 class Stressor(msgspec.Struct, frozen=True, kw_only=True):
-    """One stressor's metrics over all its instances; `extra` is what only this stressor prints, as printed.
+    """The metrics of one stressor over all its instances; `extra` are those that only this stressor prints.
 
-    `instances` are the wall times of the instances, 0 for a killed one; empty if this version prints none.
+    `instances` are wall times, 0 for a killed instance; empty if this version prints none.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Stressor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Entry(msgspec.Struct, kw_only=True):
-    """A list entry that is being read; `column` is that of its keys."""
+    """An incomplete list entry; its keys begin at `column`."""
 
     line: int
     column: int
@@ -52,14 +52,14 @@ class _Entry(msgspec.Struct, kw_only=True):
 
 
 class StressNgRun(msgspec.Struct, frozen=True, kw_only=True):
-    """All stressors of a run, and the version of stress-ng, which defines what its numbers mean."""
+    """All stressors of a run; results of different versions of stress-ng are not comparable."""
 
     version: str
     stressors: tuple[Stressor, ...]
 
 
 def read_stress_ng(data: bytes, source: str = "out.yaml") -> StressNgRun:
-    """Read the YAML file, which must end with `...` and have at least one stressor."""
+    """Parse the YAML file. Raises UnreadableOutput if it has no stressor or does not end with `...`."""
     section = ""
     system: dict[str, str] = {}
     entries: list[_Entry] = []

@@ -20,9 +20,9 @@ _BIN = re.compile(r"\s*(\d+),\s*(\S+),\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+)\s*")
 
 
 class SynthmarkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run; `results` are the printed values by key, `settings` those of the head.
+    """One run: printed `results` by key, and the `settings` printed before them.
 
-    `wakeups` and `renders` are JitterMark's counts by the lower edge of the bin, in the milliseconds printed.
+    `wakeups` and `renders` are JitterMark's counts; their keys are the lower edges of the bins in milliseconds.
     """
 
     version: str
@@ -34,7 +34,7 @@ class SynthmarkRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
-    """Read SynthMark's stdout. Raises BadRun if SynthMark calls its own result invalid."""
+    """Parse SynthMark's stdout. Raises BadRun if SynthMark calls its own result invalid."""
     version: str | None = None
     head: dict[str, str] = {}
     results: dict[str, str] = {}
@@ -67,7 +67,7 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
 
 
 def _keep(pairs: dict[str, str], key: str, value: str, source: str, line: int) -> None:
-    """Store the first value of a key: the results are followed by settings that repeat the head."""
+    """Store the first value of a key; SynthMark prints its settings again after the results."""
     if not value:
         raise unreadable(source, line, key, "a key with a value")
     pairs.setdefault(key, value)

@@ -113,7 +113,7 @@ def _mutex(parameters: Parameters) -> Invocation:
 
 
 def _expected_settings(parameters: Parameters) -> dict[str, str]:
-    """Return the settings that sysbench prints, as it prints them."""
+    """Return the settings in the words that sysbench prints."""
     settings = {}
     if "max_prime" in parameters:
         settings["Prime numbers limit"] = str(parameters["max_prime"])
@@ -136,14 +136,14 @@ def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
 
 
 def _rate(run: SysbenchRun) -> Quantity:
-    """Return events per second, computed from total events and time if this test does not print them."""
+    """Return events per second, or compute them if this test does not print them."""
     if run.events_per_second is not None:
         return run.events_per_second
     return Quantity(run.events / run.total_time.value, f"{run.events} events / {run.total_time.original}")
 
 
 def _latencies(run: SysbenchRun) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
-    """Return percentile and maximum if they are above the printed resolution, and notes on those that are not."""
+    """Return 95th percentile and maximum, and notes on values below the printed resolution."""
     found: tuple[Measurement, ...] = ()
     notes: tuple[str, ...] = ()
     percentile = run.percentile_latency if run.percentile == 95 else None

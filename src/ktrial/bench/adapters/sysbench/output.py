@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of sysbench 1.0 and 1.1: the tests threads, cpu, memory and mutex.
 
-The latency percentile lies on a logarithmic grid with steps of 1.8 %: a value that repeats from run to run shows the
-grid, not stability.
+sysbench rounds the latency percentile to steps of 1.8 %, so runs with the same value are not necessarily equal.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _SETTING = re.compile(r"\s*(Prime numbers limit|block size|operation): (\S+)\s*"
 
 
 class SysbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run; `events_per_second` and the memory fields are None if the test prints none.
+    """One run; `settings` are as sysbench prints them.
 
-    Latencies are of one event; `percentile` says which one `percentile_latency` is; both are None if disabled.
-    `settings` are as sysbench prints them.
+    `events_per_second` and the memory fields are None if the test prints none. `percentile_latency` is the latency of
+    an event at `percentile`; both are None if disabled.
     """
 
     version: str | None
@@ -46,7 +45,7 @@ class SysbenchRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
-    """Read sysbench's stdout, which must have totals and latencies."""
+    """Parse sysbench's stdout. Raises UnreadableOutput if totals or latencies are missing."""
     found: dict[str, Quantity] = {}
     counts: dict[str, int] = {}
     settings: dict[str, str] = {}

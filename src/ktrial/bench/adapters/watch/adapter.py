@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session recorded as `ktrial watch` does it: of a program of the user's, or of the machine for a time."""
+"""A session of a program, or of the machine for a given time, recorded like those of `ktrial watch`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _loop_arguments(loop: object, seconds: int) -> tuple[str, str]:
 
 
 def _pattern(parameters: Parameters) -> FramePattern | None:
-    """Return the pattern for frames that the program prints, if any; it must find when a frame ended."""
+    """Return the pattern of printed frames, if any. Raises BadInput unless it finds when frames ended."""
     text = LINES if parameters["frame_loop"] else parameters["pattern"]
     if not text:
         return None
@@ -87,7 +87,7 @@ def _pattern(parameters: Parameters) -> FramePattern | None:
     if not pattern.tells_end:
         raise BadInput(
             f"parameter pattern {text!r} has no group `at`",
-            hint=r"let it match when a frame ended, in seconds of CLOCK_MONOTONIC: frame (?P<at>[\d.]+) (?P<ms>[\d.]+)",
+            hint=r"match the time of CLOCK_MONOTONIC in seconds: frame (?P<at>[\d.]+) (?P<ms>[\d.]+)",
         )
     return pattern
 
@@ -103,7 +103,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if RECORDING_FAILED in raw.files:
         raise BadRun(f"the recording failed: {raw.files[RECORDING_FAILED].decode('utf-8', 'replace')}")
     if RECORDING not in raw.files:
-        raise BadRun("nothing was recorded beside the run")
+        raise BadRun("the run was not recorded")
     recording = read_recording(raw.files[RECORDING], RECORDING, wanted_series)
     if recording.ended != "whole":
         raise BadRun(f"the recording is incomplete: {'; '.join(recording.notes) or 'it was cut off'}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""X-Plane: frames per second in its own frame rate test, of a movie or of a replayed flight."""
+"""X-Plane: frames per second in its own frame rate test, with a movie or a replayed flight."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 """Log.txt of X-Plane after `--fps_test=N`: the result of each stage of its own frame rate test.
 
 `FRAMERATE TEST: time=30.0, frames=1500, fps=50.00`, followed by `GPU LOAD: time=…, wait=…, load=…%` on the same or the
-next line. A replay of a flight recorder file (.fdr) has one stage; a movie (.smo) and the built-in situation have three
-of 30 seconds: with panel, without it, paused.
+next line. A replay of a flight recorder file (.fdr) has one stage. A movie (.smo) and the built-in test have three of
+30 seconds: with panel, without it, and paused.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def is_xplane(data: bytes) -> bool:
 
 
 def read_xplane(data: bytes, source: str = "Log.txt") -> XPlaneLog:
-    """Read the stages. Raises BadRun for a log without any."""
+    """Parse the stages. Raises BadRun if there is none."""
     version: str | None = None
     stages: list[XPlaneStage] = []
     for line, text in numbered(data, source):

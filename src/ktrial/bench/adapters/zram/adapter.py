@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `zram`: how well and how fast the kernel's algorithms compress memory, on a device made for the run."""
+"""The agent's `zram`: how well and how fast the kernel's algorithms compress memory, on a temporary device."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _OUTCOMES = (
 def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     data, compressed = reply.positive("data_bytes"), reply.number("compressed_bytes")
     if not compressed:
-        raise BadRun("nothing was compressed: the data consists of pages of one repeated word")
+        raise BadRun("nothing was compressed: each page of the data repeats one word")
     for moved in ("stored_bytes", "written_bytes", "read_bytes"):
         if reply.number(moved) != data:
             raise BadRun(f"the data has {data} bytes, but {moved} is {reply.number(moved)}")
@@ -82,13 +82,13 @@ def _unknown(algorithm: str, raw: RawOutput) -> str | None:
 
 
 class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
-    """A load of the root session; its parameter `data` is `generated` or a file."""
+    """A load that runs as root; the parameter `data` is `generated` or a file."""
 
     root_reason: ClassVar[str | None] = "it creates, fills and removes a zram device"
 
     @property
     def probe(self) -> Probe | None:
-        """A test for the benchmark's own algorithm; one that a parameter names is simply tried."""
+        """A test whether the kernel has the benchmark's algorithm; None if a parameter names the algorithm."""
         algorithm = self.fixed.get("algorithm")
         if algorithm is None:
             return None
@@ -100,7 +100,7 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
         )
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run it once; the agent checks the other values."""
+        """Return how to run the load once; the agent checks the other values."""
         invocation = super().invocation(parameters, facts)
         complete = self._complete(parameters)
         for name in ("bytes", "seed"):
