@@ -64,7 +64,7 @@ def get_tool(
         raise KtrialError(
             f"commit {recipe.commit} of {source.place} has unexpected files: "
             f"expected digest {recipe.tree_sha256}, got {tree_sha256}",
-            hint="nothing was built; the recipe is wrong, or two commits share this SHA-1",
+            hint="check tree_sha256 in the recipe, or whether two commits share this SHA-1",
         )
     compilers = workshop.versions(recipe.compilers)
     workshop.build(recipe.steps)

@@ -274,7 +274,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored part of an interrupted measurement; `next_run` is the first unused run number."""
+    """The records of an earlier measurement of the same plan; `next_run` is the first unused run number."""
 
     session: Session
     records: tuple[RunRecord, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of a measurement, their order, and how an interrupted one is recognised."""
+"""The runs of a measurement and their order, and how ktrial recognises an interrupted measurement."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ktrial.machine.gates import GateLimits
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure: every task once in each round.
+    """What to measure: each task once in each round.
 
-    With `drawn`, the seed is random, and that of an earlier measurement may be used instead; with `fresh`, no earlier
-    one is continued. `gates` judge the runs; those not named have their defaults. `sample_period_s` is the time between
-    two samples during a run; None takes no samples. `unplaced` are benchmarks of the suite that cannot run on the
-    chosen CPUs: label -> error. `environment` is added to that of every run.
+    With `drawn`, the seed is random; to continue an earlier measurement, its seed replaces this one. With `fresh`, do
+    not continue an earlier measurement. `gates` are limits for judging runs, with defaults for the others.
+    `sample_period_s` is the time between two samples during a run; None takes no samples. `unplaced` are benchmarks
+    that cannot run on the chosen CPUs, with the error of each. All runs get `environment` in addition to their own.
     """
 
     suite: str
@@ -47,7 +47,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPlace(NamedTuple):
-    """One run in the schedule."""
+    """The place of a run in the schedule."""
 
     label: str
     round: int
@@ -55,7 +55,7 @@ class RunPlace(NamedTuple):
 
 
 def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[str, object]) -> str:
-    """Return a hash that two orders share if one can continue the other: the same runs, tools and boot."""
+    """Return a hash of runs, tools and boot; an order can only continue a measurement with the same hash."""
     plan = {
         "suite": order.suite,
         "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
@@ -79,7 +79,7 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
 
 
 def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[RunPlace, ...]:
-    """Return all runs in order, with the warm-ups first as round 0."""
+    """Return the places of all runs in order; warm-ups come first, as round 0."""
     warm_ups = [label for label, one in invocations.items() for _ in range(one.warm_ups)]
     once = {label for label, one in invocations.items() if one.once_per_boot}
     return tuple(
@@ -90,7 +90,7 @@ def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tup
 
 
 def places_done(records: Iterable[RunRecord]) -> frozenset[RunPlace]:
-    """Return the places whose run was completed, without those interrupted or to be repeated."""
+    """Return the places of completed runs; interrupted runs and those to repeat do not count."""
     return frozenset(
         RunPlace(record.benchmark, record.round, record.position)
         for record in records

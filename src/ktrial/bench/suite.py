@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suites: benchmarks with parameters, the background load under which they run, and the order of their runs."""
+"""Suites: benchmarks with parameters, a background load for their runs, and the order of the runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SIZED = re.compile(r"cpus(?:/([1-9][0-9]{0,3}))?")
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One benchmark of a suite; `name` distinguishes two uses of the same one and defaults to its own name.
+    """A use of a benchmark in a suite; a `name` is needed if the suite uses the benchmark twice.
 
-    A parameter that is a whole number may be `cpus` or `cpus/2`.
+    The value of a whole-number parameter may be `cpus` or `cpus/2`: the number of CPUs, or half of it.
     """
 
     use: str
@@ -45,9 +45,9 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A background load: one worker for each CPU of that `share` of the CPUs, at least one.
+    """A background load: one worker for each CPU in `share` (0.5: half of the CPUs), at least one.
 
-    `use` is `stress-ng` (with its `stressor`, and `method` if that is `cpu`) or `spin`, the agent's own load.
+    `use` is `stress-ng` (with a `stressor`; `method` is for the stressor `cpu`) or `spin`, a load of the agent.
     """
 
     use: Literal["stress-ng", "spin"] = "stress-ng"
@@ -59,7 +59,7 @@ class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return max(1, int(cpus * self.share))
 
     def invocation(self, cpus: int) -> Invocation:
-        """Return how to start it; it runs until it is told to end, and then reports its throughput."""
+        """Return how to start the load, which runs until stopped and then reports its throughput."""
         workers = self.workers(cpus)
         if self.use == "spin":
             return Invocation(load=AgentLoad(name="spin", parameters={"threads": workers}), limit_s=LOAD_LIMIT_S)
@@ -70,7 +70,7 @@ class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is reset to the same state before each run, in this order."""
+    """The resets before each run, in this order."""
 
     sync: bool = False
     reset_swap: bool = False
@@ -78,7 +78,7 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def needs_root(self) -> str | None:
-        """What needs root, for the prompt; None if nothing does."""
+        """The resets that need root, as text for the prompt; None if there are none."""
         swap = "resetting swap" if self.reset_swap else ""
         caches = "dropping caches" if self.drop_caches else ""
         named = " and ".join(part for part in (swap, caches) if part)
@@ -86,7 +86,7 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a suite file; `gates` are limits by gate, as `machine.gates.parse_gates` reads them."""
+    """The content of a suite file; `machine.gates.parse_gates` reads `gates`."""
 
     name: str
     summary: str
@@ -98,12 +98,12 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sample_period_s(self) -> float | None:
-        """Seconds between two samples during a run; None takes no samples. Raises BadInput."""
+        """Seconds between two samples during a run; None without samples. Raises BadInput."""
         return parse_sample_period(self.sample_period)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One benchmark as a suite runs it, with all its parameters."""
+    """A benchmark of a suite with all its parameters."""
 
     label: str
     benchmark: Benchmark
@@ -129,7 +129,7 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
     for name, value in entry.parameters.items():
         if name not in benchmark.parameters:
             known = ", ".join(sorted(benchmark.parameters)) or "none"
-            raise BadInput(f"{entry.use} has no parameter {name!r}", hint=f"its parameters: {known}")
+            raise BadInput(f"{entry.use} has no parameter {name!r}", hint=f"choose from its parameters: {known}")
         default = benchmark.parameters[name]
         if isinstance(value, float) and not math.isfinite(value):
             raise BadInput(f"{entry.use}: {name} = {value!r} is not a finite number")
@@ -138,7 +138,7 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
-    """Return the parameters with numbers for those that grow with the CPUs. Raises BadInput if `cpus` is None."""
+    """Replace values such as `cpus/2` with numbers. Raises BadInput if `cpus` is None."""
     return {
         name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
     }
@@ -167,7 +167,7 @@ def _same_kind(value: Any, default: Any) -> bool:
 
 
 def orders(labels: Sequence[str], rounds: int, seed: int) -> tuple[tuple[str, ...], ...]:
-    """Return the order of the benchmarks in each round: random, but the same for the same seed on any Python."""
+    """Return the order of the benchmarks in each round: random, but determined by the seed."""
 
     def rank(number: int, label: str) -> bytes:
         return hashlib.sha256(f"{seed}/{number}/{label}".encode()).digest()
@@ -176,11 +176,14 @@ def orders(labels: Sequence[str], rounds: int, seed: int) -> tuple[tuple[str, ..
 
 
 def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = None) -> tuple[int, ...]:
-    """Parse `0,2-3` to (0, 2, 3); also `little` and `big` if `kinds` gives the CPUs of that kind."""
+    """Parse `0,2-3` to (0, 2, 3), or look up `little` or `big` in `kinds`."""
     if kinds is not None and text in kinds:
         found = kinds[text]
         if not found:
-            raise BadInput(f"this machine has no {text} cores", hint="all its CPUs are of one kind; give their numbers")
+            raise BadInput(
+                f"this machine has no {text} cores",
+                hint="give the numbers of CPUs instead; all CPUs here are of one kind",
+            )
         return tuple(found)
     cpus: set[int] = set()
     for part in text.split(","):

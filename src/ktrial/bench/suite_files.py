@@ -20,7 +20,7 @@ _STRESSORS = ("cpu", "matrix", "vm", "pipe", "context", "switch", "mutex", "fute
 
 
 class Faulty(msgspec.Struct, frozen=True):
-    """A file that cannot be used, and the name of its suite or benchmark."""
+    """An unusable file, with the name of its suite or benchmark."""
 
     name: str
     error: BadInput
@@ -31,7 +31,7 @@ def load_benchmarks(
 ) -> dict[str, Benchmark]:
     """Return `known` and the users' own benchmarks of `benchmarks/*.toml` in each folder, one per file.
 
-    What is wrong with a file is added to `faults`, and the others are still read; without `faults` it is raised.
+    Add each unusable file to `faults` and continue; without `faults`, raise the error.
     """
     found = dict(known)
     for path in _files("benchmarks", folders):
@@ -77,7 +77,7 @@ def _own_benchmark(path: Path, found: Mapping[str, Benchmark]) -> OwnBenchmark:
 
 
 def _located(path: Path, where: str, error: KtrialError) -> BadInput:
-    """Return the error with the line and column of a key such as `$.name`."""
+    """Return the error with line and column of a key such as `$.name`."""
     line, column = locate(path.read_text(encoding="utf-8"), where, "")
     return BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint)
 
@@ -89,7 +89,7 @@ def _note(path: Path, error: BadInput, faults: list[Faulty] | None) -> None:
 
 
 def _declared_name(path: Path) -> str:
-    """Return the name in the file; the file's own name if that cannot be read."""
+    """Return the name stated in the file, or the file's own name if the file is invalid."""
     try:
         name = read_listed(path, dict).get("name")
     except BadInput:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the words of a command line into what is to be measured."""
+"""Converts command line arguments to a list of benchmarks to measure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": Fa
 
 
 def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """Return the suite with that name, or one made of the single benchmark with that name."""
+    """Return the suite with this name, or a suite of the one benchmark with this name."""
     if name in suites:
         return suites[name]
     if name in benchmarks:
@@ -27,7 +27,7 @@ def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, 
 
 
 def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Sequence[str]) -> Suite:
-    """Return the suite with `NAME=VALUE`, or `BENCHMARK:NAME=VALUE` if it has several benchmarks, applied."""
+    """Set parameters of a suite: `NAME=VALUE`, or `BENCHMARK:NAME=VALUE` if it has several benchmarks."""
     entries = {entry.label: entry for entry in suite.benchmark}
     for text in given:
         left, equals, value = text.partition("=")
@@ -38,12 +38,12 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
             raise BadInput(f"-p {text!r} does not name its benchmark", hint=f"-p {next(iter(entries))}:{text}")
         label = label if colon else next(iter(entries))
         if label not in entries:
-            raise UnknownName(f"benchmark of {suite.name}", label, entries, hint=f"it has {', '.join(entries)}")
+            raise UnknownName(f"benchmark of {suite.name}", label, entries, hint=f"use one of {', '.join(entries)}")
         entry = entries[label]
         known = benchmarks[entry.use].parameters
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
-            raise UnknownName(f"parameter of {label}", name, known, hint=f"its parameters: {listed}")
+            raise UnknownName(f"parameter of {label}", name, known, hint=f"choose from its parameters: {listed}")
         parameters = {**entry.parameters, name: _parse_as(value, known[name], f"-p {text!r}")}
         entries[label] = msgspec.structs.replace(entry, parameters=parameters)
         check_entry(entries[label], benchmarks[entry.use])
@@ -51,7 +51,7 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
 
 
 def _parse_as(text: str, default: Any, where: str) -> Any:
-    """Return the value in its default's type; without a default, as a number if it looks like one."""
+    """Convert a value to the type of the default; without a default, to a number if possible."""
     if isinstance(default, bool):
         if text.lower() not in _WORDS:
             raise BadInput(f"{where}: expected true or false, got {text!r}")
@@ -80,9 +80,9 @@ def tasks_of(
     cpus: str | None,
     unplaced: dict[str, BadInput] | None = None,
 ) -> tuple[Task, ...]:
-    """Return the suite's benchmarks with all their parameters; `cpus` pins all of them, whatever the suite says.
+    """Return the suite's benchmarks with all parameters; `cpus` overrides the CPUs that the suite chooses.
 
-    What cannot run on these CPUs is added to `unplaced`, unless nothing can run; without `unplaced` it is raised.
+    Add benchmarks that cannot run on these CPUs to `unplaced`; raise the error if none can run, or without `unplaced`.
     """
     kinds = {"little": facts.value("cpu.efficiency_cores"), "big": facts.value("cpu.performance_cores")}
     online = facts.value("cpu.online")
@@ -109,7 +109,7 @@ def tasks_of(
 def _with_chosen_cpus(
     entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None
 ) -> dict[str, Any]:
-    """Return all parameters; those that place tasks on CPUs name the first of the chosen CPUs."""
+    """Return all parameters; assign the first chosen CPUs to those that place tasks on CPUs."""
     parameters = {**benchmark.parameters, **entry.parameters}
     places = [name for name in CPU_PARAMETERS if name in parameters]
     if chosen is None:
@@ -145,8 +145,10 @@ def _too_few(least: int, chosen: Sequence[int], said: str | None) -> BadInput:
 
 
 def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None) -> None:
-    """Raise BadInput for a CPU that is offline: the kernel would silently use the others."""
+    """Raise BadInput for a CPU that is offline, because the kernel would silently ignore it."""
     absent = sorted(set(chosen or ()) - set(online or ())) if online is not None else []
     if absent:
         there = ",".join(str(cpu) for cpu in (online or ())[:16])
-        raise BadInput(f"{said!r} names CPU {absent[0]}, which is not online", hint=f"online CPUs: {there}")
+        raise BadInput(
+            f"{said!r} names CPU {absent[0]}, which is not online", hint=f"choose from the online CPUs: {there}"
+        )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements as text: the line of a run, the table at the end, the list of benchmarks."""
+"""Text about measurements: the line of a run, the table of results, the list of benchmarks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 def scale_for(value: float, unit: str) -> tuple[float, str]:
-    """Return factor and name of the unit in which to show such a value; 0 gets the plain unit."""
+    """Return factor and name of a suitable unit for a value; for 0, the base unit."""
     scales = _SCALES[unit]
     if value == 0:
         return next((scale for scale in scales if scale[0] == 1), scales[0])
@@ -33,7 +33,7 @@ def scale_for(value: float, unit: str) -> tuple[float, str]:
 
 
 def number(value: float, scale: tuple[float, str]) -> str:
-    """Return the value in that unit with four significant digits; from 1000 on, as a whole number."""
+    """Return the value in a unit, with four significant digits, or as a whole number from 1000 on."""
     shown = value / scale[0]
     return f"{shown:.0f}" if abs(shown) >= 1000 else f"{shown:.4g}"
 
@@ -63,7 +63,7 @@ def duration(seconds: float) -> str:
 
 
 def circumstances(session: Session, *, width: int) -> str:
-    """Return what is not measured or unknown, and which timers may disturb."""
+    """Return the notes of a session, and timers that may disturb it."""
     lines = [paragraph(note, width=width) for note in session.notes]
     for one in session.disturbances:
         due = "now" if one.due_s < 1 else f"in {duration(one.due_s)}"
@@ -72,13 +72,13 @@ def circumstances(session: Session, *, width: int) -> str:
 
 
 def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, least: bool = False) -> str:
-    """Return the first half of a run's line: what runs, and the time left (`least`: some runs are not in it)."""
+    """Return the first half of a run's line: the benchmark and the time left, a minimum with `least`."""
     left = "" if left_s is None else f" ({'more than ' if least else ''}{duration(left_s)} left)"
     return f"[{run:>{len(str(runs))}}/{runs}] {benchmark}{left}:"
 
 
 def run_ends(record: RunRecord, so_far: Sequence[SessionSummary]) -> str:
-    """Return the second half of a run's line: the last values, and the spread so far."""
+    """Return the second half of a run's line: its values, and their spread over the runs so far."""
     if record.exit.interrupted:
         return f" {record.failure}"
     if record.void:
@@ -99,7 +99,7 @@ def run_ends(record: RunRecord, so_far: Sequence[SessionSummary]) -> str:
 
 
 def _conditions(conditions: Conditions | None) -> str:
-    """Return `; 48 to 63 C, 3.1 GHz`: before and after the run, or once if both look the same."""
+    """Return `; 48 to 63 C, 3.1 GHz`: the values before and after the run, or one if they look the same."""
     if conditions is None:
         return ""
     shown = []
@@ -115,7 +115,7 @@ def _conditions(conditions: Conditions | None) -> str:
 
 
 def summary_text(summaries: Sequence[SessionSummary], *, width: int) -> str:
-    """Return n, median, minimum, maximum and variation of each outcome; headline outcomes have a star."""
+    """Return a table with n, median, minimum, maximum and variation of each outcome; `*` marks headlines."""
     rows = []
     last = None
     for summary in summaries:
@@ -138,13 +138,13 @@ def summary_text(summaries: Sequence[SessionSummary], *, width: int) -> str:
 
 
 def findings_text(findings: Sequence[Finding], *, width: int) -> str:
-    """Return one line for each doubt, the gravest first."""
+    """Return a line for each doubt, the gravest first."""
     ordered = sorted(findings, key=lambda one: ("refuse", "suspect", "note").index(one.level))
     return "".join(f"{paragraph(f'{one.level}: {one.sentence}', width=width)}\n" for one in ordered)
 
 
 def holes_text(wanted: int, complete: int, holes: Sequence[tuple[str, str, str | None]], *, width: int) -> str:
-    """Return `partial 3/4`, and why each missing benchmark is missing, with the next step; empty if none is."""
+    """Return `partial 3/4`, then why each other benchmark is incomplete, with the next step."""
     if not holes:
         return ""
     lines = [f"partial {complete}/{wanted}"]
@@ -160,7 +160,7 @@ def list_text(
     *,
     width: int,
 ) -> str:
-    """Return all benchmarks (name, what, why not, next step) and suites, and which can run here."""
+    """Return tables of all benchmarks and suites, with what can run here, why others cannot, and next steps."""
     rows = [(name, "ready" if why is None else "missing", what) for name, what, why, _ in available]
     parts = [table(("benchmark", "here", "what it measures"), rows, width=width)] if rows else []
     reasons: dict[tuple[str, str | None], list[str]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmark tools that ktrial builds from source on request: recipes, and the receipts of builds."""
+"""Benchmark tools that ktrial can build from source: recipes, and receipts of builds."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SHORT = 12
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How to build a tool; `commit` pins the source in the git repository `upstream`.
 
-    `tree_sha256` is the digest of that commit's files, as a receipt shows it, if somebody has recorded it. `steps` are
-    argv lists, run in order in the source's folder without a shell. `programs` says where the build leaves each one.
-    `needs` are the programs that the build uses; `compilers` are those whose version is part of the result; `packages`
-    hold them, by package manager.
+    `tree_sha256` is the digest of that commit's files, if recorded. The build runs the argv lists in `steps` in the
+    source's folder without a shell. `programs` are the paths where the build leaves each program. The build uses the
+    programs in `needs`; the versions of `compilers` are part of the result. `packages` contain these programs, by
+    package manager.
     """
 
     name: str
@@ -53,18 +53,18 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if self.tree_sha256 is not None:
             check_sha256(self.tree_sha256, "tree_sha256")
         if not self.steps or not all(self.steps):
-            raise BadInput("steps must have at least one command, and none may be empty")
+            raise BadInput("steps: expected at least one command, and no empty one")
         if not self.programs:
-            raise BadInput("programs must name at least one program that the build makes")
+            raise BadInput("programs: expected at least one program")
         for name, place in self.programs.items():
             if "/" in name or not name or place.startswith("/") or ".." in place.split("/"):
-                raise BadInput(f"program {name!r} = {place!r}: give a bare name and a path below the source")
+                raise BadInput(f"program {name!r} = {place!r}: expected a bare name and a path below the source")
         if not set(self.compilers) <= set(self.needs):
             raise BadInput("every program in compilers must also be in needs")
 
 
 class ToolSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the files of a build came from, and how they were verified."""
+    """The origin of the files for a build, and how ktrial verified them."""
 
     kind: SourceKind
     place: str
@@ -74,10 +74,10 @@ class ToolSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was built, `ktrial.tool/1`: everything that the programs depend on.
+    """The receipt of a build, `ktrial.tool/1`: everything that its programs depend on.
 
-    `tree_sha256` is the SHA-256 of all source files in the NAR serialisation. `compilers` and `programs` give each
-    compiler's version line and each program's SHA-256.
+    `tree_sha256` is the SHA-256 of all source files in the NAR serialisation. `compilers` holds the version line of
+    each compiler, `programs` the SHA-256 of each program.
     """
 
     schema: Literal["ktrial.tool/1"] = "ktrial.tool/1"
@@ -99,12 +99,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """Short digest of everything that the programs depend on, except the folder of the build."""
+        """Short digest of everything that the programs depend on, except the build folder."""
         parts = (self.tree_sha256, self.steps, self.environment, self.compilers)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:_SHORT]
 
     def version(self, told: str | None = None) -> str:
-        """Return the version for run records; `told` is what the tool says of itself."""
+        """Return the version for run records; `told` is the version that the tool prints."""
         origin = f"commit {self.source.commit[:_SHORT]}" if self.source.commit else f"tree {self.tree_sha256[:_SHORT]}"
         return ", ".join(part for part in (told, origin, f"built {self.identity}") if part)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes of tools, read from `tools/*.toml`."""
+"""Loads recipes of tools from `tools/*.toml`."""
 
 from __future__ import annotations
 
@@ -27,5 +27,4 @@ def load_recipes(folder: Path = BUILT_IN) -> dict[str, Recipe]:
 
 
 def recipe_for(programs: list[str]) -> Recipe | None:
-    """Return the recipe that builds all these programs."""
     return next((recipe for recipe in load_recipes().values() if set(programs) <= set(recipe.programs)), None)

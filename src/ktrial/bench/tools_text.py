@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tools built from source, as text."""
+"""Text about tools built from source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOOTNOTES = {
 def list_text(
     recipes: Mapping[str, Recipe], receipts: Mapping[str, Receipt], broken: Mapping[str, str], *, width: int
 ) -> str:
-    """Return all tools: their builds, sources and how these are verified; `broken` says why of a receipt."""
+    """Return a table of all tools; `broken` holds the error of each unreadable receipt."""
     rows = []
     for name in dict.fromkeys((*recipes, *receipts, *broken)):
         recipe, receipt = recipes.get(name), receipts.get(name)
@@ -40,14 +40,13 @@ def list_text(
 
 
 def _checked(recipe: Recipe | None, receipt: Receipt | None) -> str:
-    """Return how a source is verified: that of the build, or that of the recipe."""
+    """Return how the source of the build was verified, or how the recipe's would be."""
     if receipt is not None:
         return _CHECKED[receipt.source.verified]
     return "commit" if recipe is not None and recipe.tree_sha256 is not None else "UNVERIFIED"
 
 
 def built_text(receipt: Receipt, folder: str, *, width: int) -> str:
-    """Return what was built, from what, and where it is."""
     source = receipt.source
     compilers = ", ".join(receipt.compilers.values())
     lines = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of the kernel before and after a run, for a benchmark that watches them."""
+"""Kernel counters before and after a run, for benchmarks that need them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.kit.json_strict import decode_as
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """The files' texts before and after, `seconds` apart; a file that could not be read is left out."""
+    """The contents of files before and after a run, `seconds` apart, without unreadable files."""
 
     before: dict[str, str]
     after: dict[str, str]

@@ -213,8 +213,8 @@ def test_what_cannot_be_got(home: Path, words: tuple[str, ...], status: int, mes
     "makefile, message",
     [
         ("schbench:\n\tfalse\n", "make schbench: make ended with status 2; it said"),
-        ("schbench:\n\ttrue\n", "made no program schbench"),
-        ("schbench:\n\tln -s /bin/true schbench\n", "made no program schbench"),
+        ("schbench:\n\ttrue\n", "wrote no program schbench"),
+        ("schbench:\n\tln -s /bin/true schbench\n", "wrote no program schbench"),
         (
             "schbench:\n\t@echo 'a.c:1:1: error: no such type' >&2; for i in 1 2 3 4 5; do echo $$i >&2; done; false\n",
             "it said: a.c:1:1: error: no such type\n",

@@ -175,7 +175,7 @@ def test_a_file_of_ones_own_is_handed_over() -> None:
 
 def test_a_connection_that_broke_is_no_measurement() -> None:
     stream, requests = BENCHMARKS["agent-tcp-stream"], BENCHMARKS["agent-tcp-request"]
-    with pytest.raises(BadRun, match="before the time was up"):
+    with pytest.raises(BadRun, match="before the end of the run"):
         parse(stream, reply(stream, results={**RESULTS["tcp"], "window_ns": 9_000_000_000}))
     with pytest.raises(BadRun, match="expected 2000 answers, got 1999"):
         parse(requests, reply(requests, results={**RESULTS["tcp"], "count": 1999}))

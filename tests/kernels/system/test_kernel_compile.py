@@ -79,7 +79,7 @@ def test_another_configuration_is_another_benchmark(memory: Path, tree: Path, tm
         (None, ["config=/nowhere/config"], "its step install ended with status 1"),
         (None, ["tree=/nowhere"], "*** /nowhere: No such file or directory"),
         (None, ["tree=linux"], "parameter tree: expected a value like /usr/src/linux (an absolute path"),
-        (None, ["target=vmlinux"], "make ended well but left no image"),
+        (None, ["target=vmlinux"], "make succeeded but wrote no image"),
         ("main.c", [], "main.c:1:"),
     ],
 )

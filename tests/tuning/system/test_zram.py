@@ -189,7 +189,7 @@ def test_it_agrees_with_a_device_made_by_hand(home: Path, state: Path) -> None:
 
 @pytest.mark.parametrize(
     "what,said",
-    [("zeros", "pages of one repeated word"), ("short", "bytes"), ("absent", "No such file"), ("folder", "Is a dir")],
+    [("zeros", "one repeated word"), ("short", "bytes"), ("absent", "No such file"), ("folder", "Is a dir")],
 )
 def test_data_that_cannot_be_measured_fails_the_run(home: Path, state: Path, what: str, said: str) -> None:
     data = home / "data"

@@ -92,7 +92,6 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_measurement(name: str, quantity: Quantity | None) -> tuple[Measurement, ...]:
-    """Return the measurement, or nothing if the tool printed none."""
     if quantity is None:
         return ()
     return (Measurement(outcome=name, value=quantity.value, original=quantity.original),)

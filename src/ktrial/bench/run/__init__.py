@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making one run, on this machine or in a guest."""
+"""How ktrial makes one run, on this machine or in a guest."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that the user's builds write: their content, and whether they were written again."""
+"""Files that the user's builds write: their digests, and whether a build has replaced them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 
 def look(path: str) -> SeenFile | None:
-    """Return the file as it is now; None if it is missing or unreadable."""
+    """Return the present state of a file; None if it is missing or unreadable."""
     try:
         with Path(path).open("rb") as file:
             about = os.fstat(file.fileno())
@@ -22,7 +22,7 @@ def look(path: str) -> SeenFile | None:
 
 
 class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it was seen; `written` differs once it is written or replaced."""
+    """The state of a file; `written` changes whenever the file is written or replaced."""
 
     sha256: str
     written: tuple[int, int, int]

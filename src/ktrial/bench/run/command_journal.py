@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of arms that began and must be undone: `FOLDER/commands.jsonl`, on disk before each command."""
+"""Journal of arms' commands that are not undone: `FOLDER/commands.jsonl`, on disk before each command starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DECODER: msgspec.json.Decoder[_Entry] = msgspec.json.Decoder(_Entry)
 
 
 class CommandJournalFile:
-    """The journal, used under the measuring lock; the file exists only while something is left to undo."""
+    """The journal. Use it with the measuring lock; the file exists only while a command is not undone."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "commands.jsonl"
@@ -51,7 +51,7 @@ class CommandJournalFile:
             self._path.unlink()
 
     def left(self) -> tuple[OpenCommand, ...]:
-        """Return what is left to undo, the newest first. Raises KtrialError if the file is not such a journal."""
+        """Return the commands to undo, newest first. Raises KtrialError if the file is not a valid journal."""
         found: dict[int, OpenCommand] = {}
         for entry in self._entries():
             if isinstance(entry, _Begun):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs of a container's image through an agent inside the container.
+"""Runs programs in a container of an image, through an agent inside the container.
 
-One container lives as long as the measurement. Its first process is an agent that waits for the end of its input, so it
-ends with the head in any case. Each session is one more agent inside. They see the work folder under its own path, and
-measure, limit and kill as they do outside. The agent's own loads and all facts stay outside.
+One container lives as long as the measurement. Its first process is an agent that exits when its input ends, so the
+container ends even if ktrial crashes. Each session is another agent inside. The agents see the work folder under its
+usual path; they measure, limit and kill like agents outside. Loads of the agent itself and all facts come from an agent
+outside.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Runtimes:
         self._find = find or (lambda name: shutil.which(name, path=":".join(PROGRAM_FOLDERS)))
 
     def program(self, wanted: Runtime | None) -> tuple[Runtime, str]:
-        """Return name and path of the wanted runtime, or of podman or docker."""
+        """Return name and path of the wanted runtime, or of the first one of podman and docker that is installed."""
         choices: tuple[Runtime, ...] = (wanted,) if wanted is not None else ("podman", "docker")
         for name in choices:
             path = self._find(name)
@@ -63,7 +64,7 @@ class Runtimes:
         )
 
     def answer(self, argv: Sequence[str], failure: str, hint: str) -> str:
-        """Return what a command of the runtime prints. Raises KtrialError with its last line if it fails."""
+        """Return the output of a runtime's command. Raises KtrialError with its last line if it fails."""
         status, out, err = self._ask(argv)
         if status != 0:
             said = (err.strip().splitlines() or [f"{argv[0]} ended with status {status}"])[-1]
@@ -102,7 +103,7 @@ class Runtimes:
         )
 
     def build(self, wanted: Runtime | None, text: str) -> str:
-        """Build the image of the tools, with the runtime's output on stderr, and return its id."""
+        """Build the image with the tools and return its id; the runtime's output goes to stderr."""
         runtime, path = self.program(wanted)
         try:
             done = subprocess.run(
@@ -120,7 +121,7 @@ class Runtimes:
         )
 
     def _version(self, runtime: Runtime, path: str) -> str:
-        """Return the version of the runtime; docker's is that of its daemon, which must be running."""
+        """Return the version of the runtime; for docker, that of its daemon, which must be running."""
         if runtime != "docker":
             return self.answer([path, "--version"], f"cannot use {path}", f"try  {runtime} --version")
         question = [path, "version", "--format", "{{.Server.Version}}"]
@@ -128,7 +129,7 @@ class Runtimes:
         return f"docker version {self.answer(question, 'cannot use docker', hint)}"
 
     def _user(self, runtime: Runtime, path: str) -> list[str]:
-        """Return the options that make the container's user the one who runs ktrial."""
+        """Return the options that give the container's user the id of the user who runs ktrial."""
         if os.geteuid() == 0:
             return []
         if runtime == "podman":
@@ -137,7 +138,7 @@ class Runtimes:
         return [] if "rootless" in options else [f"--user={os.geteuid()}:{os.getegid()}"]
 
     def _distrobox(self, name: str, path: str, version: str, agent: Path) -> Box:
-        """Return an existing distrobox, which is left unchanged."""
+        """Return the commands for an existing distrobox, which they do not change."""
         below, manager = self.program(None)
         format_ = "{{.Id}} {{.Image}} {{.Config.Image}}"
         ids = self.answer(
@@ -162,7 +163,7 @@ class Runtimes:
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """A container as commands: `hold` starts it and ends it with its input, `enter` starts an agent inside."""
+    """The commands for a container: `hold` runs it until its input ends, `enter` starts an agent inside."""
 
     container: Container
     hold: tuple[str, ...]
@@ -171,7 +172,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerExecutor:
-    """Implements `bench.run.ports.Executor`: programs run inside the container, loads and facts `outside`."""
+    """Implements `bench.run.ports.Executor`: programs run in the container, loads and facts use `outside`."""
 
     #: Benchmarks that need root are left out: the container has none, and loads of root would not measure it.
     has_root = False
@@ -196,7 +197,7 @@ class ContainerExecutor:
         return self._outside.has_loads
 
     def obtain_root(self, purpose: str) -> None:
-        """Refuse: root could do nothing here."""
+        """Raise PrivilegeMissing: programs in the container cannot be root."""
         raise PrivilegeMissing(f"{purpose} needs root, which --tools does not provide", hint="leave out --tools")
 
     @property
@@ -235,7 +236,7 @@ class ContainerExecutor:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Report an agent that is not reached as the container's fault, not as one of ktrial's setup."""
+        """Report an unreachable agent as a fault of the container, not of ktrial's installation."""
         try:
             yield
         except AgentError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs benchmarks through the agent: fresh private directories, a pinned environment, programs from fixed folders."""
+"""Runs benchmarks through the agent, in fresh private directories with a pinned environment."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class AgentExecutor:
     """Implements `bench.run.ports.Executor` with agents of its own.
 
     `connect` starts one as the user, detached. `root` opens the root session, given its purpose; None if root is not
-    available. Programs of `tools`, which ktrial built for this user, take precedence over those of the fixed folders.
-    Waiting for a run honours `interrupts`. `guest` returns the programs of the guest that the agents are in.
+    available. Programs of `tools`, which ktrial built for this user, take precedence over those in the fixed folders.
+    `interrupts` can end the wait for a run. If the agents are in a guest, `guest` returns its programs.
     """
 
     container: None = None
@@ -152,7 +152,7 @@ class AgentExecutor:
         )
 
     def _built_places(self, name: str) -> tuple[str, ...]:
-        """Return where ktrial built the program, or where the guest has it; nothing for others."""
+        """Return the path of a program that ktrial built or that the guest has; nothing for other programs."""
         if self._guest is not None:
             place = self._guest().places.get(name)
             return (place,) if place is not None else ()
@@ -160,14 +160,14 @@ class AgentExecutor:
         return (str(built[0]),) if built is not None else ()
 
     def _receipt(self, invocation: Invocation) -> Receipt | None:
-        """Return what the program was built from, if ktrial built it."""
+        """Return the receipt of the program if ktrial built it."""
         if self._tools is None or invocation.load is not None or "/" in invocation.argv[0]:
             return None
         built = self._tools.find(invocation.argv[0])
         return built[1] if built is not None else None
 
     def _prepare(self, invocation: Invocation, folder: Path, course: Course) -> str | None:
-        """Carry the steps out; return why one failed, or None."""
+        """Carry out the steps; return why one failed, or None."""
         for step in invocation.steps:
             own = Invocation(
                 argv=step.argv,
@@ -211,7 +211,7 @@ class AgentExecutor:
         return Running(transport, session, own_load=invocation.load is not None)
 
     def close(self) -> None:
-        """End the user's sessions; the root session belongs to whoever opened it."""
+        """End the user's sessions, but not the root session, which belongs to the caller."""
         self._rights.close()
         if self._session is not None:
             self._session.close()
@@ -223,7 +223,7 @@ class AgentExecutor:
         return self._session
 
     def _cut_short(self, invocation: Invocation | None) -> RawOutput:
-        """End what runs; return what `invocation` had printed by then, or nothing for None."""
+        """End all that runs; return what `invocation` printed until now, or nothing if it is None."""
         raw = RawOutput()
         try:
             if invocation is not None and self._asked is not None:
@@ -282,7 +282,7 @@ class AgentExecutor:
         }
 
     def _resolved(self, argv: tuple[str, ...], folder: Path) -> list[str]:
-        """Return a command line with the program's path and the run's directory filled in."""
+        """Return a command line with the full path of the program and the path of the run's directory."""
         place = self.programs([argv[0]])[argv[0]] or f"{PROGRAM_FOLDERS[0]}/{argv[0]}"
         return [place, *(word.replace(DIRECTORY, str(folder)) for word in argv[1:])]
 
@@ -299,7 +299,7 @@ class AgentExecutor:
 
 
 class RunningAgentLoad:
-    """A background load in an agent of its own; implements `bench.run.ports.RunningLoad`."""
+    """A background load with its own agent; implements `bench.run.ports.RunningLoad`."""
 
     def __init__(self, running: Running, folders: RunFolders, folder: Path, invocation: Invocation) -> None:
         self._running = running

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private directory of a run, here or in a guest: made before it, read and removed after it."""
+"""The private directory of a run, here or in a guest: ktrial makes it before the run and removes it after."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class RunFolders(Protocol):
     """Makes, reads and removes the private directories of runs."""
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a fresh one; the agent's own loads need none, since files of theirs have no name."""
+        """Return a fresh directory; the agent's own loads need none, because their files have no names."""
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
-        """Return the output with the files that were left there; `*` in a name matches anything."""
+        """Return the output with the files that the run left; `*` in a name matches anything."""
 
     def remove(self, folder: Path) -> None: ...
 
 
 class FoldersHere:
-    """Directories on this machine, in `work` or on a tmpfs of the user's."""
+    """Directories on this machine, in `work` or on a tmpfs."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -87,9 +87,9 @@ class FoldersHere:
 
 
 class FoldersInGuest:
-    """Directories in a guest, which three programs there make, read and remove; `session` is the user's.
+    """Directories in a guest; three programs there make, read and remove them in the user's `session`.
 
-    In an exact guest, where each answer is a boot, they stay: the guest ends with the command.
+    An exact guest boots anew for each answer, so directories stay in it until the end.
     """
 
     def __init__(self, session: Callable[[], AgentSession], guest: Callable[[], GuestTools]) -> None:
@@ -97,7 +97,7 @@ class FoldersInGuest:
         self._guest = guest
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a fresh one. Raises KtrialError if the guest lacks the program that makes it."""
+        """Return a fresh directory. Raises KtrialError if the guest cannot make one."""
         place = _GUEST_MEMORY if in_memory else _GUEST_DISK
         if not for_program:
             return Path(place)
@@ -129,7 +129,7 @@ class FoldersInGuest:
         return msgspec.structs.replace(raw, files=files, cut=cut, unread=unread)
 
     def remove(self, folder: Path) -> None:
-        """Remove it; what remains goes with the guest."""
+        """Remove the directory if possible; the guest's memory vanishes with it anyway."""
         if folder.name.startswith("run-") and not self._guest().exact:
             with contextlib.suppress(AgentError):
                 self._ask("rm", "-rf", str(folder))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the user's program in place: in the same folder, terminal, session and streams."""
+"""Runs the user's program like a shell: in the same folder and session, on the same terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COARSE_MS = 20
 
 
 class AttachedLauncher:
-    """Implements `bench.run.ports.Launcher`: the program stays in our process group, on our terminal."""
+    """Implements `bench.run.ports.Launcher`: the program shares ktrial's process group and terminal."""
 
     @staticmethod
     def run(argv: Sequence[str], environment: Mapping[str, str], *, quiet: bool) -> Exit:
@@ -56,7 +56,7 @@ class AttachedLauncher:
 
 
 def _wait(child: int, awaited: Iterable[signal.Signals]) -> int:
-    """Wait for the child, passing on the signals that ktrial gets."""
+    """Wait for the child, and pass on signals that ktrial receives."""
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -67,7 +67,7 @@ def _wait(child: int, awaited: Iterable[signal.Signals]) -> int:
 
 
 class Captures:
-    """A fresh private folder for captures, and other folders in which only new files count.
+    """A fresh private folder for captures, and `others`, in which only new files count.
 
     Implements `bench.run.ports.CaptureFolder`.
     """
@@ -89,7 +89,7 @@ class Captures:
         return str(self._folder)
 
     def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
-        """Return the captures made since the start, by path, without those that existed before or are older."""
+        """Return the captures written since the start, sorted by path."""
         own = _csv(self._folder)
         others = [path for folder in self._others for path in _csv(folder) if self._is_new(path, started_unix_ms)]
         return tuple(Capture(path.name, _read(path)) for path in sorted([*own, *others]))
@@ -102,7 +102,7 @@ class Captures:
 
 
 class FreshLog:
-    """A log that a program rewrites at each start; its present content does not count.
+    """A log that a program rewrites at each start; its old content does not count.
 
     Implements `bench.run.ports.WrittenLog`.
     """
@@ -123,7 +123,7 @@ def _csv(folder: Path) -> list[Path]:
 
 
 def _changed_ns(path: Path) -> int:
-    """Return the time of the last change of a regular file; -1 if there is none."""
+    """Return when a regular file last changed; -1 if it does not exist."""
     try:
         status = path.lstat()
     except OSError:

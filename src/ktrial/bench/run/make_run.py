@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes one run and its record: what comes before the run, the run itself, and what its output says."""
+"""Makes one run and its record: the preparations, the run itself, and the measurements in its output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RESETS = {"sync": "cannot write files back", "swap": "cannot reset swap", "cach
 
 
 class RunRequest(NamedTuple):
-    """A run to make; `tool_version` is the tool's own answer, `settled` how the machine settled before it."""
+    """A run to make; `tool_version` is what the tool printed, `settled` how ktrial waited before the run."""
 
     number: int
     place: RunPlace
@@ -49,7 +49,7 @@ class RunRequest(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """The course of a run up to its end."""
+    """What happened in a run, and before it."""
 
     prepared: tuple[PreparedRun, ...]
     start: Start
@@ -158,7 +158,7 @@ class RunMaker:
         return record, parts
 
     def _unmade(self, invocation: Invocation) -> Execution:
-        """Return a run that did not begin."""
+        """Return the execution of a run that did not start."""
         return Execution(
             argv=invocation.argv,
             environment={},
@@ -183,7 +183,7 @@ class RunMaker:
 def _collect_outcomes(
     task: Task, parsed: ParsedRun, ended: LoadEnded | None, watching: RunWatching | None
 ) -> tuple[tuple[KeptMeasurement, ...], tuple[str, ...]]:
-    """Return the measurements of tool, load and energy counters, and why some of them are missing."""
+    """Return the measurements of tool, load and energy counters, and notes on missing ones."""
     outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
     kept = [KeptMeasurement.of(one, outcomes[one.outcome]) for one in parsed.measurements]
     if ended is not None and ended.throughput is not None:

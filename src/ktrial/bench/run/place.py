@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock that allows one measurement per user at a time, and the folder in which its runs work."""
+"""The lock that allows one measurement per user at a time, and the folder for its runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.tuning.state.lock import MachineLock
 
 
 class MeasuringPlace:
-    """`FOLDER/lock`, held during a measurement, `FOLDER/work`, the journal of commands, and the machine's lock."""
+    """The lock `FOLDER/lock`, the folder `FOLDER/work`, the journal of commands, and the machine's lock."""
 
     def __init__(self, folder: Path, machine: MachineLock) -> None:
         self._folder = folder
@@ -32,11 +32,11 @@ class MeasuringPlace:
 
     @property
     def machine(self) -> MachineLock:
-        """The lock shared by trials and builds on this machine."""
+        """The lock that trials and builds on this machine share."""
         return self._machine
 
     def lock(self) -> None:
-        """Keep out other measurements of this user, which would disturb this one, until `close`."""
+        """Prevent other measurements of this user until `close`, because they would disturb this one."""
         if self._lock is not None:
             return
         path = self._folder / "lock"

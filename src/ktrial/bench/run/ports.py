@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces through which services reach the world."""
+"""Interfaces through which measurements reach the machine, its programs and the user's files."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ if TYPE_CHECKING:
 
 
 class RunningLoad(Protocol):
-    """A background load that runs."""
+    """A background load in progress."""
 
     def alive(self) -> bool: ...
 
     def stop(self) -> RawOutput:
-        """End it and return what it printed and wrote."""
+        """End the load and return its output."""
 
 
 class Desktop(Protocol):
     """The user's desktop."""
 
     def keep_awake(self, why: str) -> str | None:
-        """Ask it not to blank or lock the screen; return None, or why it will not."""
+        """Ask the desktop not to blank or lock the screen; return why it refuses, or None."""
 
     def release(self) -> None:
-        """Let it blank and lock again."""
+        """Allow the desktop to blank and lock the screen again."""
 
 
 class Watching(Protocol):
-    """Watches a machine for a long time."""
+    """Watches a machine over a long time."""
 
     def watch(
         self, fields: dict[str, Any], begun: Callable[[], None]
     ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
-        """Begin, call `begun`, yield what is seen and recorded, and at last how it ended. Raises AgentError."""
+        """Begin, call `begun`, then yield views and recorded blocks, and the end at last. Raises AgentError."""
 
 
 class RunRecorder(Protocol):
-    """Records the machine during a run, above all the processes that the run starts."""
+    """Records the machine during a run, especially the processes of the run."""
 
     def start(self) -> None:
-        """Begin; returns once the recording has begun. Raises AgentError."""
+        """Start to record; return once the recording has begun. Raises AgentError."""
 
     def stop(self) -> bytes:
-        """End and return the recording. Raises AgentError."""
+        """Stop and return the recording. Raises AgentError."""
 
 
 class Executor(Protocol):
@@ -73,34 +73,34 @@ class Executor(Protocol):
 
     @property
     def has_root(self) -> bool:
-        """Whether root is available: ktrial is root, or may ask through sudo or the like."""
+        """Whether root is available: ktrial is root, or can use sudo or the like."""
 
     def obtain_root(self, purpose: str) -> None:
-        """Ask for root now, if somebody has to be asked, and say what for."""
+        """Get root now, before any run; a prompt for it shows the purpose."""
 
     @property
     def container(self) -> Container | None:
-        """The container in which programs run; None on the machine itself."""
+        """The container in which programs run, if any."""
 
     @property
     def has_loads(self) -> bool:
-        """Whether the agent runs loads itself."""
+        """Whether the agent has loads of its own."""
 
     @property
     def guest(self) -> GuestTools | None:
-        """The programs of the guest that is the host; None on a machine."""
+        """The programs of the guest in which this runs; None on a real machine."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
-        """Return each program's path, or None: bare names are looked up in the fixed folders."""
+        """Return the path of each program, or None; look up bare names in the fixed folders."""
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
-        """Run it until it ends, reaches its limit or is interrupted by Ctrl-C, which the output says.
+        """Run a program or load until it ends, reaches its limit, or Ctrl-C interrupts it (see the output).
 
-        Any interruption also ends the run's children. `watch` observes directly before and after it.
+        Every interruption also ends the children of the run. `watch` observes directly before and after it.
         """
 
     def start(self, invocation: Invocation) -> RunningLoad:
-        """Start a background load, which runs until it is stopped."""
+        """Start a background load, which runs until `stop`."""
 
 
 def run_or_stop(executor: Executor, invocation: Invocation) -> RawOutput:
@@ -117,48 +117,48 @@ class RunStore(Protocol):
     def new_name(self) -> str: ...
 
     def where(self, session: str) -> str:
-        """Return where the runs of a session are, for people."""
+        """Return where the runs of a session are, as text."""
 
     def earlier(self, plan: str) -> Earlier | None:
-        """Return what the newest measurement of the same plan left; None if there is none."""
+        """Return the newest measurement of the same plan, if there is one."""
 
     def begin(self, session: Session, plan: str) -> None: ...
 
     def keep_state(self, session: str, place: str, state: bytes) -> None:
-        """Store the machine's tunable state at a place of a session."""
+        """Store the machine's tunable settings; `place` says at which point of the session."""
 
     def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
-        """Note that a run begins, so that it is known even if the writer dies."""
+        """Store that a run begins, so that it is known even if ktrial crashes."""
 
     def give_up(self, session: str, run: int) -> None:
-        """Note that a run was interrupted and left nothing to record."""
+        """Store that a run was interrupted before it had a record."""
 
     def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
-        """Store the record and raw output of a run, both or neither; return its name for `ktrial show`."""
+        """Store the record and raw output of a run, both or neither; return the run's name for `ktrial show`."""
 
 
 class Launcher(Protocol):
-    """Runs the user's program where the user is."""
+    """Runs the user's program in the user's folder and terminal."""
 
     def run(self, argv: Sequence[str], environment: Mapping[str, str], *, quiet: bool) -> Exit:
-        """Run it to its end and pass signals on; `quiet` sends its standard output to standard error."""
+        """Run a program to its end and pass signals on; `quiet` sends its stdout to stderr."""
 
 
 class CaptureFolder(Protocol):
-    """Finds logs of frames."""
+    """Finds logs of frame times."""
 
     @property
     def folder(self) -> str: ...
 
     def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
-        """Return the logs made since the start, never older ones."""
+        """Return the logs written since the start."""
 
 
 class WrittenLog(Protocol):
     """A log that a program rewrites at each start."""
 
     def read(self, started_unix_ms: int) -> bytes | None:
-        """Return what it holds since the start; None if it was not written since."""
+        """Return the log if the program has rewritten it since the start; otherwise None."""
 
 
 class TrialExecutor(Executor, Protocol):
@@ -168,7 +168,7 @@ class TrialExecutor(Executor, Protocol):
 
 
 class WorkPlace(Protocol):
-    """Where runs work."""
+    """The places that runs use."""
 
     @property
     def work(self) -> PurePath: ...
@@ -182,7 +182,7 @@ class RunClock(Clock, SleepClock, Protocol):
 
 
 class RunWorld(Protocol):
-    """What observing the machine around runs needs."""
+    """Everything that ktrial needs to observe the machine around runs."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -198,7 +198,7 @@ class RunWorld(Protocol):
 
     @property
     def looking_session(self) -> Machine:
-        """Session that reads the machine during a measurement."""
+        """The session that reads the machine during a measurement."""
 
     @property
     def desktop(self) -> Desktop | None:
@@ -213,19 +213,19 @@ class RunWorld(Protocol):
     def pack_samples(self, samples: Samples) -> bytes: ...
 
     def root_session(self, purpose: str) -> Machine:
-        """Return the root session; asks at most once, and says what for."""
+        """Return the root session; prompt at most once, showing the purpose."""
 
 
 class CommandJournal(Protocol):
-    """Remembers which commands began and were not undone, whatever became of their process."""
+    """Remembers commands that are not undone, even if their process is gone."""
 
     @property
     def where(self) -> str: ...
 
     def begin(self, trial: str, arm: str, command: ArmCommand) -> int:
-        """Write down what is about to run and return its number; it is on disk when this returns."""
+        """Write a command to disk before it runs, and return its number."""
 
     def end(self, number: int) -> None: ...
 
     def left(self) -> tuple[OpenCommand, ...]:
-        """Return what is left to undo, the newest first."""
+        """Return the commands to undo, newest first."""

@@ -17,9 +17,9 @@ _END_S = 60.0
 
 
 class AgentRunRecorder:
-    """Implements `bench.run.ports.RunRecorder`; `connect` opens the session when it is first needed.
+    """Implements `bench.run.ports.RunRecorder`; `connect` opens the session at the first recording.
 
-    `process` is the one whose threads are watched, with those of everything that it starts from then on.
+    The agent watches the threads of `process` and of all processes that it starts afterwards.
     """
 
     def __init__(self, connect: Callable[[], AgentSession], process: Callable[[], int]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run needs from root: a right that root lends to the user's process, or a load that root runs itself."""
+"""The rights that a run needs from root: a real-time priority for its process, or a load that runs as root."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OpenRoot = Callable[[str], AgentSession]
 
 
 class Rights:
-    """Finds the session that may carry out what an invocation asks for.
+    """Finds the session with the rights that an invocation needs.
 
     `open_root` opens the root session, given its purpose; None if root is not available. `connect` starts an agent as
     the user.
@@ -38,13 +38,13 @@ class Rights:
         return self._open_root is not None
 
     def obtain(self, purpose: str, ordinary: AgentSession) -> None:
-        """Open the root session now, if somebody may have to be asked."""
+        """Open the root session now, so that a prompt comes before the runs."""
         self._purpose = purpose
         if not _is_root(ordinary):
             self._root_session()
 
     def session_for(self, invocation: Invocation, ordinary: AgentSession) -> AgentSession:
-        """Return the session to ask: `ordinary` if nothing needs root."""
+        """Return the session for an invocation: `ordinary` if it does not need root."""
         load, priority = invocation.load, invocation.realtime_priority
         if load is not None and load.as_root:
             session = self._root_session()
@@ -55,7 +55,7 @@ class Rights:
         return self._realtime_session(priority)
 
     def abandon(self) -> None:
-        """End whatever runs; what root has made goes with its session."""
+        """End everything that runs; the end of the root session removes what root has made."""
         if self._realtime is not None:
             self._realtime[0].finish()
             self._realtime = None
@@ -63,11 +63,11 @@ class Rights:
             self._root.close()
 
     def forget(self) -> None:
-        """Start over with the next run, because the user's session was lost."""
+        """Use a new session from the next run on, because the old one was lost."""
         self._realtime = None
 
     def close(self) -> None:
-        """End the user's session; the root session belongs to whoever opened it."""
+        """End the session with real-time rights, but not the root session, which belongs to the caller."""
         if self._realtime is not None:
             self._realtime[1].close()
 
@@ -79,7 +79,7 @@ class Rights:
         return self._root
 
     def _realtime_session(self, priority: int) -> AgentSession:
-        """Return a session of the user's, apart from the ordinary one, that may take real-time priorities."""
+        """Return a separate session of the user that may take real-time priorities."""
         if self._realtime is None:
             transport = self._connect()
             self._realtime = transport, AgentSession(transport)
@@ -93,7 +93,7 @@ def _is_root(session: AgentSession) -> bool:
 
 
 def _hand_over(session: AgentSession, load: AgentLoad) -> None:
-    """Send the data to work on to a session. Raises BadInput for a file that the user may not read."""
+    """Send a load's data to the session. Raises BadInput for a file that the user may not read."""
     if load.data is None:
         return
     from base64 import b64encode

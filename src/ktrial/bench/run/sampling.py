@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples the machine's sensors during a run with an agent of its own."""
+"""Samples the machine's sensors during a run, with an agent for that purpose."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LIMIT_S = 86_400.0
 
 
 class AgentSampling:
-    """Implements `machine.ports.Sampling`; `connect` starts an agent, and no `sources` means all of them.
+    """Implements `machine.ports.Sampling`; `connect` starts an agent, and empty `sources` means all.
 
-    An agent that has sampled once is kept, so that none needs to start when a run begins.
+    The agent stays between samples, so that no agent has to start directly before a run.
     """
 
     def __init__(self, connect: Connect, sources: Sequence[str] = ()) -> None:
@@ -40,7 +40,7 @@ class AgentSampling:
             raise
 
     def start(self, period_s: float = 1.0) -> None:
-        """Begin with a sample at once, then take one each period; returns after the first one."""
+        """Take a sample now and return; then take one each period."""
         if self._goes_on:
             raise RuntimeError("sampling is running already")
         session = self._opened()
@@ -53,7 +53,7 @@ class AgentSampling:
         self._goes_on = True
 
     def stop(self) -> Samples:
-        """End with a last sample. Raises AgentError if the agent was lost, and with it the samples."""
+        """Take a last sample and return all. Raises AgentError if the agent was lost with its samples."""
         if not self._goes_on or self._agent is None:
             raise RuntimeError("sampling is not running")
         self._goes_on = False
@@ -82,7 +82,6 @@ class AgentSampling:
 
 
 def read_samples(answer: Mapping[str, Any]) -> Samples:
-    """Convert the reply to `sample`. Raises AgentError."""
     try:
         return msgspec.convert(answer, Samples)
     except msgspec.ValidationError as error:

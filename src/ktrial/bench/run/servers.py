@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs beside a run: loads and servers, each with its own agent, and the steps before the run."""
+"""Loads and servers that run beside a run, each with its own agent, and the steps before the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASK_EACH_S = 0.05
 
 
 class Running:
-    """Something that runs until it is stopped."""
+    """A load or server in progress."""
 
     def __init__(self, transport: Detached, session: AgentSession, *, own_load: bool) -> None:
         self._transport = transport
@@ -30,7 +30,7 @@ class Running:
         return self._ended is None and not self._transport.answered()
 
     def stop(self) -> RawOutput:
-        """End it with all its children, and return what it printed."""
+        """End the program and its children, and return the output."""
         if self._ended is None:
             try:
                 self._transport.hang_up()
@@ -42,7 +42,7 @@ class Running:
         return self._ended
 
     def wait(self, limit_s: float, clock: SystemClock, ask: Callable[[], RawOutput]) -> str | None:
-        """Wait until `ask` succeeds; return why it never did, or None."""
+        """Repeat `ask` until it succeeds; return None, or why it never did."""
         end_ns = clock.monotonic_ns() + int(limit_s * 1e9)
         while True:
             said = why_failed(ask())
@@ -56,7 +56,7 @@ class Running:
 
 
 class Course:
-    """The steps of one run as they happened; it stops all servers when it ends."""
+    """Keeps the steps of one run and their output; at its end, it stops all servers."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[str, ...]] = []
@@ -79,7 +79,7 @@ class Course:
         return running
 
     def end(self) -> None:
-        """Stop the servers, the last one first."""
+        """Stop the servers in reverse order."""
         while self._servers:
             number, argv, running = self._servers.pop()
             alive = running.alive()
@@ -101,5 +101,4 @@ class Course:
 
 
 def output_of(session: AgentSession, *, own_load: bool) -> RawOutput:
-    """Return what the agent answers to its last request."""
     return load_output(session.receive("load")) if own_load else exec_output(session.receive("exec"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that are written to a file or pipe, each with the moment at which it was seen."""
+"""Lines written to a file or pipe, each with the time at which ktrial saw it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READ_BYTES = 1 << 16
 
 
 class LineTail:
-    """Follows a file from its end on, or a named pipe, in a thread of its own until `stop`."""
+    """Follows a named pipe, or a file from its end, in its own thread until `stop`."""
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises BadInput if it cannot be read."""
@@ -45,7 +45,6 @@ class LineTail:
         self._thread.start()
 
     def take(self) -> list[FrameLine]:
-        """Return the lines since the last call."""
         with self._lock:
             taken, self._lines = self._lines, []
         return taken

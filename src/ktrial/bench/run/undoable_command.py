@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of an arm, resolved: the paths of programs, where they run, and what must hold meanwhile."""
+"""Commands of an arm, resolved: the full paths of programs, with directories and environments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EJECTED = "the arm was lost"
 
 
 class ArmCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command and the one that undoes it, with the whole environment that both get."""
+    """A command and the command that undoes it, with the complete environment of both."""
 
     run: tuple[str, ...]
     undo: tuple[str, ...]
@@ -30,7 +30,7 @@ class ArmCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A check before and after each run; `passes` says whether its status must be 0."""
+    """A check before and after each run; it must exit with status 0 if `passes`, else with another status."""
 
     argv: tuple[str, ...]
     passes: bool = True
@@ -43,7 +43,7 @@ class ArmCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmScheduler(msgspec.Struct, frozen=True, kw_only=True):
-    """A sched_ext scheduler: its program, and the beginning of the name that the kernel shows for it."""
+    """A sched_ext scheduler: its program, and how the kernel's name for it begins."""
 
     argv: tuple[str, ...]
     ops: str
@@ -52,7 +52,7 @@ class ArmScheduler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmBuild(msgspec.Struct, frozen=True, kw_only=True):
-    """The command that builds an arm's program again, and the file that it writes."""
+    """A command that builds an arm's program anew, and the file that the build writes."""
 
     argv: tuple[str, ...]
     artefact: str
@@ -65,7 +65,7 @@ class ArmBuild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmExtras(msgspec.Struct, frozen=True, kw_only=True):
-    """What an arm has besides its plan."""
+    """The parts of an arm besides its plan."""
 
     commands: tuple[ArmCommand, ...] = ()
     checks: tuple[ArmCheck, ...] = ()
@@ -74,7 +74,7 @@ class ArmExtras(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that began and is not undone yet."""
+    """A command that started and is not undone yet."""
 
     number: int
     trial: str

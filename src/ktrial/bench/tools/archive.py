@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digest of a folder, and safe unpacking of foreign archives.
+"""Digest of a folder, and safe unpacking of archives.
 
 The digest is the SHA-256 of the folder in the NAR serialisation, which covers names, contents, links and the executable
-bit, but neither owners nor times: `nix hash path --base16 FOLDER` prints the same.
+bit, but not owners and times. `nix hash path --base16 FOLDER` prints the same digest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAR_MAGIC = b"nix-archive-1"
 
 
 def tree_sha256(folder: Path) -> str:
-    """Return the digest of all files below `folder`. Raises KtrialError for special files and links that lead out."""
+    """Return the digest of all files in `folder`. Raises KtrialError for special files and links that lead out."""
     digest = hashlib.sha256()
     _put(digest.update, _NAR_MAGIC)
     _put_node(digest.update, folder, folder.resolve())
@@ -38,9 +38,9 @@ def file_sha256(path: Path) -> str:
 
 
 def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
-    """Unpack a tar archive below `into` and return the folder of its files: its only top folder, if it has one.
+    """Unpack a tar archive into the new folder `into`; return that, or the only folder inside.
 
-    Errors call it `place`, the user's name for it.
+    Errors show `place`, where the user got the archive.
     """
     shown = place or str(archive)
     into.mkdir()
@@ -74,7 +74,7 @@ def check_size(folder: Path) -> None:
 
 
 def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
-    """Unpack a folder, file or link within the archive; refuse all else. Python 3.11.2 has no filter for it."""
+    """Unpack a folder, a file or a link within the archive; refuse others. Python 3.11.2 has no such filter."""
     target = into / member.name
     _check_way(shown, target, into)
     if member.isdir():
@@ -103,7 +103,7 @@ def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, in
 
 
 def _check_way(shown: str, target: Path, into: Path) -> None:
-    """Raise KtrialError if the path goes through a link: nothing is written or read through one."""
+    """Raise KtrialError if the path goes through a link, which could lead outside."""
     for parent in target.parents:
         if parent == into:
             return
@@ -117,7 +117,7 @@ def _check_name(shown: str, name: str, link: str = "") -> None:
 
 
 def _distrusted(shown: str, why: str) -> KtrialError:
-    return KtrialError(f"{shown} cannot be trusted: {why}", hint="nothing was built or stored")
+    return KtrialError(f"{shown} cannot be trusted: {why}", hint="get the source elsewhere; nothing was built")
 
 
 def _put(write: Callable[[bytes], object], data: bytes) -> None:

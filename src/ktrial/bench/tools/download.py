@@ -38,7 +38,7 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
 
 
 def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> None:
-    """Download an https address to a new file; proxies and SSL_CERT_FILE of the environment are honoured."""
+    """Download an https address to a new file, with the proxies and SSL_CERT_FILE of the environment."""
     if not address.startswith("https://"):
         raise BadInput(f"{address} is not an https address", hint="download it yourself and give the file's path")
     opener = urllib.request.build_opener(_HttpsOnly)
@@ -51,7 +51,8 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
                 left -= len(chunk)
                 if left < 0:
                     raise KtrialError(
-                        f"{address} is larger than {most_bytes} bytes", hint="no tool's source is that large"
+                        f"{address} is larger than {most_bytes} bytes",
+                        hint="check the address; sources of tools are smaller",
                     )
                 if time.monotonic() > deadline:
                     raise KtrialError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools that were built for this user: `FOLDER/NAME/BUILD/{bin/PROGRAM,tool.json}` and `FOLDER/NAME/current`."""
+"""The tools built for this user: `FOLDER/NAME/BUILD/{bin/PROGRAM,tool.json}` and `FOLDER/NAME/current`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _RECEIPT = "tool.json"
 
 
 class UserToolbox:
-    """Finds, installs and removes built tools; each tool has one build at a time."""
+    """Finds, installs and removes built tools; there is one build of each tool."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def find(self, program: str) -> tuple[Path, Receipt] | None:
-        """Return the program of a built tool, with its receipt. Raises KtrialError if the program was changed."""
+        """Return the path of a built program, and its receipt. Raises KtrialError if the program was changed."""
         for name in self.names():
             build = (self._folder / name / _CURRENT).resolve()
             path = build / "bin" / program
@@ -90,7 +90,7 @@ def _remove(path: Path) -> None:
 
 
 def _check_owner(path: Path) -> None:
-    """Refuse, as root, to run a program that somebody else could have put there."""
+    """Raise Refused if ktrial is root and another user could have replaced the program."""
     if os.geteuid() != 0:
         return
     for place in (path, *path.parents):
@@ -98,6 +98,6 @@ def _check_owner(path: Path) -> None:
         shared = status.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not status.st_mode & stat.S_ISVTX
         if status.st_uid != 0 or shared:
             raise Refused(
-                f"cannot run {path.name} as root: {place} can be changed by others",
+                f"cannot run {path.name} as root: other users can change {place}",
                 hint="run ktrial as the user who built the tool, or build it as root",
             )

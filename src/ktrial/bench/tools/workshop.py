@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds tools in one private folder of the user, one build at a time, without a shell."""
+"""Builds tools without a shell in a private folder of the user, one build at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GIT = ("git", "-c", "protocol.version=2", "-c", "fetch.fsckObjects=true", "-c",
 
 
 class Workshop:
-    """Implements `bench.build_tool.ToolBuilder` in `folder`; as a context, it deletes what it made at the end."""
+    """Implements `bench.build_tool.ToolBuilder` in `folder`; leaving the context deletes all but the log."""
 
     environment: Mapping[str, str] = ENVIRONMENT
 
@@ -59,7 +59,7 @@ class Workshop:
         return {name: shutil.which(name, path=ENVIRONMENT["PATH"]) for name in names}
 
     def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource:
-        """Fetch the source: the pinned commit, or what `place` (a path or https address) holds."""
+        """Fetch the pinned commit, or the source at `place` (a path or https address)."""
         place = place or recipe.upstream
         if "://" in place:
             if not place.startswith("https://"):
@@ -84,7 +84,7 @@ class Workshop:
         return tree_sha256(self._source)
 
     def versions(self, compilers: Iterable[str]) -> dict[str, str]:
-        """Return the line in which each compiler prints its version."""
+        """Return the first line of each compiler's `--version`."""
         return {name: self._run([name, "--version"]).split("\n", 1)[0].strip() for name in compilers}
 
     def build(self, steps: Iterable[Sequence[str]]) -> None:
@@ -95,7 +95,7 @@ class Workshop:
         found = {name: self._source / place for name, place in programs.items()}
         for path in found.values():
             if path.is_symlink() or not path.is_file() or not os.access(path, os.X_OK):
-                raise KtrialError(f"the build succeeded but made no program {path.relative_to(self._source)}")
+                raise KtrialError(f"the build succeeded but wrote no program {path.relative_to(self._source)}")
         return found
 
     @staticmethod
@@ -103,7 +103,7 @@ class Workshop:
         return file_sha256(path)
 
     def _fetch_commit(self, place: str, commit: str, recipe: Recipe) -> ToolSource:
-        """Fetch a commit's files; git checks them against the commit's id, which is a digest of them all."""
+        """Fetch the files of a commit; git verifies them against the commit's id, which is a digest."""
         remote = place if "://" in place else f"file://{place}"
         self._source.mkdir()
         git = (*_GIT, "-C", str(self._source))
@@ -127,7 +127,7 @@ class Workshop:
         if found != accepted_sha256:
             raise KtrialError(
                 f"cannot verify {place}: expected SHA-256 {accepted_sha256}, got {found}",
-                hint="nothing was unpacked; download it again, or find out who changed it",
+                hint="download it again, or find out who changed it; nothing was unpacked",
             )
         unpack(archive, self._folder / "unpacked", place).rename(self._source)
         return ToolSource(kind="archive", place=place, archive_sha256=found, verified="sha256")
@@ -173,7 +173,7 @@ class Workshop:
         what: str | None = None,
         next_step: str | None = None,
     ) -> str:
-        """Run a program, log all output and return its stdout; `what` begins the message of a failure."""
+        """Run a program, log its output and return its stdout; `what` begins the message of a failure."""
         program = argv[0] if argv[0].startswith("/") else self.programs([argv[0]])[argv[0]]
         if program is None:
             raise KtrialError(f"{argv[0]} is not installed")
@@ -201,12 +201,12 @@ class Workshop:
             log.write(printed)
         if status != 0:
             message = f"{what or ' '.join(argv)}: {argv[0]} ended with status {status}{quoted(said)}"
-            where = f"the whole output is in {self._log}"
+            where = f"read the whole output in {self._log}"
             raise KtrialError(message, hint=f"{next_step}; {where}" if next_step else where)
         return printed.decode("utf-8", "replace")
 
     def _clear(self, *more: Path) -> None:
-        """Delete what a build made; its log stays until the next one."""
+        """Delete the files of a build, but not its log, which stays until the next build."""
         for name in ("source", "unpacked", "home"):
             shutil.rmtree(self._folder / name, ignore_errors=True)
         for path in (self._folder / "archive", self._folder / "output", *more):
@@ -214,12 +214,12 @@ class Workshop:
 
 
 def _wait(process: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
-    """Return the exit status; whatever interrupts the wait also kills the command with its children."""
+    """Return the exit status; if the wait is interrupted, kill the command and its children."""
     try:
         return process.wait(LIMIT_S)
     except BaseException as error:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise KtrialError(f"{' '.join(argv)}: still ran after {LIMIT_S:g} s and was killed") from None
+            raise KtrialError(f"{' '.join(argv)}: exceeded its limit of {LIMIT_S:g} s and was killed") from None
         raise

@@ -180,7 +180,6 @@ def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
 
 
 def _flattened(info: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Convert the nested layout to the flat one."""
     flat: dict[str, Any] = {}
     for name in _BLOCKS:
         if name in info:

@@ -103,7 +103,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if RECORDING_FAILED in raw.files:
         raise BadRun(f"the recording failed: {raw.files[RECORDING_FAILED].decode('utf-8', 'replace')}")
     if RECORDING not in raw.files:
-        raise BadRun("the run was not recorded")
+        raise BadRun("nothing was recorded during the run")
     recording = read_recording(raw.files[RECORDING], RECORDING, wanted_series)
     if recording.ended != "whole":
         raise BadRun(f"the recording is incomplete: {'; '.join(recording.notes) or 'it was cut off'}")
