@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine at hand: its facts, sensors and gates, and what happens during a run."""
+"""The machine: its facts, sensors and gates, and what happens during a run."""

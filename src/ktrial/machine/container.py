@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container that runs benchmark programs, as named on the command line and as recorded."""
+"""The container that runs benchmark programs, as in `--tools` and as in records."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _USAGE = "write container, container=IMAGE, container=docker:IMAGE or container=
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
-    """The environment in which the programs of a run ran, apart from the kernel; part of a run's identity.
+    """The environment of a run's programs apart from the kernel; it is part of a run's identity.
 
-    `image_id` is the image's content address (SHA-256). `argv` is the command that started the container. A distrobox
-    contains that image and everything changed in the box `box_id` since; no digest covers those changes.
+    `image_id` is the SHA-256 of the image's content. `argv` is the command that started the container. The distrobox
+    `box_id` contains that image and later changes, which no digest covers.
     """
 
     runtime: Runtime
@@ -38,7 +38,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerRequest(msgspec.Struct, frozen=True):
-    """The image or distrobox in `--tools`. Without a runtime ktrial uses the first one installed."""
+    """The image or distrobox in `--tools`. Without a runtime, ktrial uses the first installed one."""
 
     runtime: Runtime | None
     name: str

@@ -11,13 +11,13 @@ _SYSTEM = Path("/sys")
 
 
 def disk_of(folder: Path, system: Path = _SYSTEM) -> str | None:
-    """Return the kernel's name of the whole disk behind a folder; None if there is no block device."""
+    """Return the kernel's name of the whole disk that holds a folder; None without a block device."""
     device = _device(folder, system)
     return None if device is None else _whole(device).name
 
 
 def disks_of(path: Path, system: Path = _SYSTEM) -> frozenset[str]:
-    """Return all physical disks behind a folder, file or block device: those below an encrypted or striped one."""
+    """Return all physical disks that hold a folder, file or block device, even if encrypted or striped."""
     device = _device(path, system)
     return frozenset() if device is None else _below(_whole(device))
 

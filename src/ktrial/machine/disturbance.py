@@ -18,7 +18,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
-    """A systemd timer and the unit that it starts; `next_unix_us` is None if it is not scheduled."""
+    """A systemd timer and the unit that it starts; `next_unix_us` is None if it has no next time."""
 
     unit: str
     activates: str
@@ -48,7 +48,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quiet(msgspec.Struct, frozen=True, kw_only=True):
-    """What ktrial inhibits while it measures (`sleep`, `idle`), jobs due meanwhile, and what it could not find out."""
+    """What ktrial inhibits while it measures (`sleep`, `idle`), jobs due meanwhile, and notes on failures."""
 
     held_off: tuple[str, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()

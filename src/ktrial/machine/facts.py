@@ -10,7 +10,7 @@ import msgspec
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One fact. Exactly one of the three is set; a `null` value in JSON never stands for "no"."""
+    """One fact: either a value, or why it is absent, or why it is unknown. JSON `null` never means "no"."""
 
     value: Any = None
     absent: str | None = None
@@ -22,7 +22,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def why_missing(self) -> str:
-        """Why there is no value; empty if there is one."""
+        """Why the fact has no value; empty if it has one."""
         return self.absent or self.unknown or ""
 
 
@@ -57,7 +57,7 @@ class FactBook(Mapping[str, Fact]):
         return fact.value if fact is not None and fact.known else None
 
     def records(self, name: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the records of a fact that is a list of tables; empty if it is missing."""
+        """Return the rows of a fact that is a list of tables; empty if the fact is missing."""
         value = self.value(name)
         if not isinstance(value, list | tuple):
             return ()
@@ -67,7 +67,7 @@ class FactBook(Mapping[str, Fact]):
         return next((record for record in self.records(name) if record.get("name") == label), None)
 
     def with_device(self, kinds: Mapping[str, FactKind], source: str, label: str) -> FactBook:
-        """Return the facts plus the `device.*` facts from one record of `source`."""
+        """Add the `device.*` facts of the row `label` in the fact `source`."""
         record = self.record(source, label)
         extra: dict[str, Fact] = {}
         for kind in kinds.values():
@@ -81,6 +81,6 @@ class FactBook(Mapping[str, Fact]):
 
 
 def machine_of(facts: FactBook) -> str:
-    """Return what distinguishes this machine in speed from others, for noise profiles."""
+    """Return text that identifies machines of the same speed, for noise profiles."""
     names = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind")
     return ", ".join(f"{name.partition('.')[2]} {facts.value(name)}" for name in names)

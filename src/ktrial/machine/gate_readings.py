@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derives the readings that gates judge from samples and facts.
+"""Readings that gates judge, derived from samples and facts.
 
-None stands for a reading that failed, ABSENT for something that this machine is known not to have.
+None means that a reading failed, ABSENT that this machine does not have the thing to read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CPU_TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "ste
 
 
 class Thermometers(msgspec.Struct, frozen=True, kw_only=True):
-    """The sensors that the first look of a session could read, and the hottest of them."""
+    """The temperature sensors that worked at the first look of a session, and the hottest one."""
 
     known: frozenset[str]
     hottest: str | None
@@ -46,9 +46,9 @@ def readings_at(
     thermometers: Thermometers | None = None,
     others: Reading = ABSENT,
 ) -> dict[str, Reading]:
-    """Return the readings of one moment from the last sample and the facts; `folder` is where runs work.
+    """Return the readings of one moment from the last sample and the facts; runs use the disk of `folder`.
 
-    `others` is the CPU time that other programs used while ktrial only waited.
+    `others` is the share of CPU time that other programs used while ktrial waited.
     """
     return {
         **({} if samples is None else _sampled(samples, thermometers)),
@@ -85,7 +85,7 @@ def _sampled(samples: Samples, thermometers: Thermometers | None) -> dict[str, R
 
 
 def _temperature(samples: Samples, thermometers: Thermometers | None) -> Reading:
-    """Return the hottest of the compared sensors; None if the one that was hottest at first is silent."""
+    """Return the highest temperature; None if the sensor that was hottest at first has no value now."""
     if "temperature" in samples.absent:
         return ABSENT
     shown = _temperatures(samples)
@@ -116,7 +116,7 @@ def _swap(samples: Samples) -> Reading:
 
 
 def _zram(samples: Samples) -> Reading:
-    """Return how full the fullest zram device is; a device without a size is not in use."""
+    """Return how full the fullest zram device is; a device of size 0 is not in use."""
     if "zram" in samples.absent:
         return ABSENT
     sized = (name for name in samples.columns if name.startswith("zram.") and name.endswith(".disk"))
@@ -133,7 +133,7 @@ def _zram(samples: Samples) -> Reading:
 
 
 def others_share(before: Samples | None, after: Samples | None) -> Reading:
-    """Return the share of CPU time used between two samples in which ktrial only waits; steal does not count."""
+    """Return the share of CPU time used between two samples while ktrial waits, without steal time."""
     if before is None or after is None:
         return None
     grown: dict[str, float] = {}
@@ -172,7 +172,7 @@ def _pressure(samples: Samples | None, columns: Mapping[str, Summary], what: str
 
 
 def _throttled(samples: Samples) -> Reading:
-    """Return the share of sampling intervals in which heat slowed a CPU down."""
+    """Return the share of sampling intervals in which a CPU slowed down because of heat."""
     if "throttle" in samples.absent:
         return ABSENT
     columns = [values for name, values in samples.columns.items() if name.startswith("throttle.")]
@@ -200,7 +200,7 @@ def _fact(facts: FactBook, name: str) -> Reading:
 
 
 def _fullness(facts: FactBook, folder: str) -> Reading:
-    """Return how full the disk below the folder is; ABSENT for file systems without a disk."""
+    """Return how full the disk of a folder is; ABSENT for a file system without a disk."""
     fact = facts.get("filesystems")
     if fact is None or not fact.known:
         return ABSENT if fact is not None and fact.absent is not None else None

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gates: rules on the conditions under which groups of runs were measured, with the results pass, suspect or refuse.
+"""Gates: rules that judge the conditions under which groups of runs were measured.
 
-A gate checks one reading. A pass gives no finding; a reading that failed gives one of its own.
+A gate checks one reading, with the result pass, suspect or refuse. A pass gives no finding; a failed reading gives a
+finding of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _DIGITS = 9
 
 
 class GateFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A doubt about a comparison or a run. `limit` is the limit as configured; `values` are by group."""
+    """A doubt about a comparison or a run; `limit` is the configured limit, and `values` are by group."""
 
     gate: str
     level: Level
@@ -46,7 +47,7 @@ class GateFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GateLimits(msgspec.Struct, frozen=True):
-    """The limits above which a gate suspects or refuses; None for never. `same` gates only have a level."""
+    """The limits above which a gate suspects or refuses; None for never. `same` is the level of a `same` gate."""
 
     suspect: float | None = None
     refuse: float | None = None
@@ -58,10 +59,10 @@ class GateLimits(msgspec.Struct, frozen=True):
 
 
 class Gate(NamedTuple):
-    """One rule.
+    """A rule about one reading.
 
-    `distance` and `ratio` compare the medians of groups, `same` their texts; `above` checks each run by itself, and
-    `share` counts the affected runs.
+    `distance` and `ratio` compare the medians of groups, and `same` compares their texts. `above` checks each run by
+    itself, and `share` counts the affected runs.
     """
 
     name: str
@@ -123,7 +124,7 @@ DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES
 
 
 def parse_gates(table: Mapping[str, Any]) -> dict[str, GateLimits]:
-    """Return the `[gates]` table of a protocol, merged over the defaults. Raise BadInput."""
+    """Return the default limits with those in the `[gates]` table of a protocol. Raise BadInput."""
     limits = dict(DEFAULTS)
     for name, value in table.items():
         if name not in GATES:
@@ -184,7 +185,7 @@ def _bad(gate: Gate, value: Any) -> BadInput:
 
 
 def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) -> tuple[GateFinding, ...]:
-    """Return the findings of all gates, in the order of GATES; the order of groups does not matter."""
+    """Return the findings of all gates, in the order of GATES; the order of groups has no effect."""
     ordered = {name: groups[name] for name in sorted(groups)}
     found: list[GateFinding] = []
     for gate in GATES.values():
@@ -202,7 +203,7 @@ def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) ->
 def judge_start(
     reference: Readings, now: Readings, limits: Mapping[str, GateLimits] = DEFAULTS
 ) -> tuple[GateFinding, ...]:
-    """Return findings about a run before it starts, compared with the first run. A refusal makes the run void."""
+    """Compare the readings before a run with those before the first run; level refuse makes the run void."""
     at_start = {name: GateLimits() if name in OF_THE_RUN else limits.get(name, DEFAULTS[name]) for name in GATES}
     alone = {name for name in GATES if GATES[name].rule == "above"}
     against = {name: GateLimits() if name in alone else limit for name, limit in at_start.items()}
@@ -216,12 +217,13 @@ def judge_start(
 def why_void(
     before: Iterable[GateFinding] = (), *, suspended_s: float = 0.0, misread: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return why a run is void; these are the only reasons.
+    """Return why a run is void; no other reasons exist.
 
-    `before`: findings of gates that were read before the run. `misread`: knobs that no longer read back as set.
+    `before` are findings of gates from before the run, `misread` are knobs that no longer have the value that ktrial
+    set.
     """
     if not math.isfinite(suspended_s) or suspended_s < 0:
-        raise BadInput(f"{suspended_s} is not a duration of sleep")
+        raise BadInput(f"expected seconds of suspend, 0 or more, got {suspended_s}")
     reasons = [one.sentence for one in before if one.level == "refuse"]
     if suspended_s > 0:
         reasons.append(f"the machine slept for {show_seconds(suspended_s)} during the run")
@@ -280,7 +282,7 @@ def _apart(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
 
 
 def _presence(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """Report groups that have something which others are known to lack."""
+    """Report that some groups have a thing which others lack."""
     without = {name for name, column in columns.items() if ABSENT in column}
     having = {name for name, column in columns.items() if _numbers(gate, column)}
     if not without or not having:
@@ -318,7 +320,7 @@ def _above(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
 
 
 def _touched(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """Count the affected runs of each group. The arm may be the cause, so this never voids a run."""
+    """Compare the numbers of affected runs. Never void runs for this, because the arm may be the cause."""
     shares: dict[str, float] = {}
     details = []
     for name, column in columns.items():
@@ -360,7 +362,7 @@ def _level(value: float, limit: GateLimits) -> Literal["suspect", "refuse"] | No
 
 
 def limit_text(gate: Gate, limit: GateLimits, level: Level | None = None) -> str:
-    """Return the limit that was exceeded; without a level, the first one."""
+    """Return the limit of a level as text; without a level, the lower limit."""
     if limit.same is not None:
         return SAME
     first = limit.suspect if limit.suspect is not None else limit.refuse
@@ -397,26 +399,26 @@ def finding_of(found: GateFinding) -> Finding:
 
 
 def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
-    """Return what all gates find in groups of runs: the only way from readings to doubts."""
+    """Return the findings of all gates about groups of runs; other code must not judge readings itself."""
     return tuple(finding_of(one) for one in judge_groups(groups, limits))
 
 
 def gates_text(limits: Mapping[str, GateLimits], level: Level) -> str:
-    """Return all gates of one level with their limits: `on_ac same, start_temperature 8.0 °C`."""
+    """Return the gates of a level with their limits: `on_ac same, start_temperature 8.0 °C`."""
     return ", ".join(
         f"{name} {limit_text(GATES[name], one, level)}" for name, one in limits.items() if _has(one, level)
     )
 
 
 def unread_gates(limits: Mapping[str, GateLimits], now: Readings) -> tuple[str, ...]:
-    """Return the enabled gates that have nothing to read on this machine before a run."""
+    """Return the enabled gates without a reading on this machine before a run."""
     return tuple(
         name for name, limit in limits.items() if not limit.is_off and name not in OF_THE_RUN and _is_silent(name, now)
     )
 
 
 def idle_gates(limits: Mapping[str, GateLimits], rows: Sequence[Readings]) -> tuple[str, ...]:
-    """Return the enabled gates that had nothing to read in any run: the machine lacks what they check."""
+    """Return the enabled gates whose reading was ABSENT in all runs."""
     return tuple(
         name
         for name, limit in limits.items()
@@ -428,7 +430,7 @@ def idle_gates(limits: Mapping[str, GateLimits], rows: Sequence[Readings]) -> tu
 
 
 def _is_silent(name: str, now: Readings) -> bool:
-    """Return whether a gate has no reading. Without swap none is in use, so such a gate is not silent."""
+    """Return whether a gate has no reading; for `above` gates such as swap, ABSENT counts as a reading."""
     reading = now.get(GATES[name].reading)
     return reading is None or (reading == ABSENT and GATES[name].rule != "above")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""What the kernel logged between two moments, and which lines may explain a measurement.
+r"""Lines that the kernel logged between two moments, and which of them may explain a measurement.
 
-Lines of `/dev/kmsg` are `PRIORITY,NUMBER,MICROSECONDS,FLAGS[,…];TEXT`, followed by lines ` KEY=VALUE` of the same
-record. The lower three bits of the priority are the severity. Bytes other than printable ASCII appear as `\xNN`.
+A record of `/dev/kmsg` is `PRIORITY,NUMBER,MICROSECONDS,FLAGS[,…];TEXT`, then lines ` KEY=VALUE`. The lower three bits
+of the priority are the severity. Bytes other than printable ASCII appear as `\xNN`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ERROR, _WARNING = 3, 4
 
 
 class KernelRecord(msgspec.Struct, frozen=True):
-    """One record of the kernel's log; `at_us` is its own clock, which stops while the machine sleeps."""
+    """A record of the kernel's log; `at_us` is the log's clock, which stops while the machine sleeps."""
 
     number: int
     level: int
@@ -53,7 +53,7 @@ class KernelRecord(msgspec.Struct, frozen=True):
 
 
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A look at the log: its oldest and newest record number, the requested records, or why it is unreadable."""
+    """The log at one moment: oldest and newest record numbers, requested records, or why it is unreadable."""
 
     oldest: int | None = None
     newest: int | None = None
@@ -63,7 +63,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPattern(msgspec.Struct, frozen=True):
-    """Matches lines of a kind, or (`kind` None) lines that don't affect a measurement; `why` explains that."""
+    """Matches lines of a `kind`; with kind None, lines that do not affect a measurement, and `why`."""
 
     pattern: str
     kind: Kind | None = None
@@ -71,7 +71,7 @@ class LogPattern(msgspec.Struct, frozen=True):
 
 
 class KernelLine(msgspec.Struct, frozen=True):
-    """A new line that matters."""
+    """A new line that may explain a measurement."""
 
     kind: Kind
     number: int
@@ -80,7 +80,7 @@ class KernelLine(msgspec.Struct, frozen=True):
 
 
 class KernelLogDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """New lines that matter, the number of ignored ones, and why there may have been more."""
+    """New lines that may explain a measurement, the number of others, and why lines may be missing."""
 
     lines: tuple[KernelLine, ...] = ()
     passed_over: int = 0
@@ -88,7 +88,7 @@ class KernelLogDelta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_lines(before: KernelLog, after: KernelLog, patterns: Sequence[LogPattern]) -> KernelLogDelta:
-    """Return what was logged between two looks. `after` holds the records newer than the newest of `before`."""
+    """Classify the new lines between two looks; `after` has the records newer than the newest of `before`."""
     unreadable = before.unreadable or after.unreadable
     if unreadable is not None:
         return KernelLogDelta(could_not_tell=f"cannot read the kernel's log: {unreadable}")
@@ -107,7 +107,7 @@ def new_lines(before: KernelLog, after: KernelLog, patterns: Sequence[LogPattern
 
 
 def _judge_line(record: KernelRecord, patterns: Iterable[LogPattern]) -> KernelLine | None:
-    """Classify a line by the first matching pattern, or else by its severity."""
+    """Classify a line by the first matching pattern; without a match, by its severity."""
     for pattern in patterns:
         if re.search(pattern.pattern, record.text):
             return None if pattern.kind is None else _line(pattern.kind, record)

@@ -17,8 +17,8 @@ _LAST_US = 1 << 63
 class LoginSession(msgspec.Struct, frozen=True, kw_only=True):
     """A user's login session.
 
-    In a text session `since_unix_us` is when its terminal was last read from. In a graphical one it is when the desktop
-    last changed its state between `idle` and not idle. None if unknown.
+    For a text session, `since_unix_us` is when its terminal was last read from; for a graphical one, when the desktop
+    last changed `idle`. None if unknown.
     """
 
     id: str
@@ -45,7 +45,7 @@ def read_session_ids(data: bytes, source: str) -> tuple[str, ...]:
 
 
 def read_sessions(data: bytes, source: str) -> tuple[LoginSession, ...]:
-    """Return users' sessions, without greeters, services and closing sessions. Raise UnreadableOutput."""
+    """Return users' sessions, but not greeters, services and closing sessions. Raise UnreadableOutput."""
     text = decode_output(data, source)
     sessions = [_fields(block, source) for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
     if not sessions:

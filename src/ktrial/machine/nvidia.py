@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA graphics cards, read through the driver's library, which needs no privileges."""
+"""NVIDIA graphics cards, read without privileges through the driver's library."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MHZ = 1_000_000
 
 
 class NvmlAbsent(Exception):
-    """There is nothing to read on this machine; the message says why."""
+    """The machine has no readable card; the message says why."""
 
 
 class NvmlFailed(Exception):
-    """The library cannot read a card; the message says why."""
+    """The library failed; the message says why."""
 
 
 class _Load(ctypes.Structure):
@@ -33,11 +33,11 @@ class _Memory(ctypes.Structure):
 
 
 class _NotSupported(Exception):
-    """A card does not support this reading."""
+    """The card does not support this reading."""
 
 
 class Nvml:
-    """All cards; `columns` describes the values of `read`, in order."""
+    """Reads all cards; `columns` describes the values that `read` returns, in order."""
 
     def __init__(self, library: str = LIBRARY) -> None:
         """Open the library. Raise NvmlAbsent, NvmlFailed."""
@@ -91,7 +91,7 @@ class Nvml:
         return text.value.decode("utf-8", "replace")
 
     def _add(self, name: str, card: ctypes.c_void_p) -> list[str]:
-        """Add a column for each reading that the card supports, and return the names of the others."""
+        """Add a column for each reading that the card supports; return the names of unsupported ones."""
         share = Sensor(unit="", per_unit=100, kind="level")
         size = Sensor(unit="B", per_unit=1, kind="level")
         watts = Sensor(unit="W", per_unit=1000, kind="level")
@@ -149,7 +149,7 @@ class Nvml:
 
 
 def _or_missing(read: Callable[[], tuple[int, ...]], count: int) -> Callable[[], tuple[int, ...]]:
-    """Wrap a reading so that a card may stop supporting it and go on with the rest."""
+    """Wrap a reading so that it returns MISSING once the card no longer supports it."""
 
     def found() -> tuple[int, ...]:
         try:

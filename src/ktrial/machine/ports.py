@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The head's interfaces to a machine."""
+"""Interfaces of the head to a machine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Machine(Protocol):
         """Whether this session reads and writes as root."""
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Return the facts in `only` and below (`cpu` includes `cpu.model`); all if it is empty."""
+        """Return the facts named in `only` and those below (`cpu` includes `cpu.model`); all if it is empty."""
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]: ...
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
-        """Return the content of each file; None if there is no such file."""
+        """Return the content of each file; None for a missing file."""
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send another request of the agent's protocol, and return the content of its `ok`."""
+        """Send a request of the agent's protocol, and return the content of its `ok`."""
 
 
 class Sampling(Protocol):
@@ -37,26 +37,26 @@ class Sampling(Protocol):
     def once(self) -> Samples: ...
 
     def start(self, period_s: float = 1.0) -> None:
-        """Start sampling: one sample at once, then one per period (0.1 to 60 seconds)."""
+        """Take a sample now and return, then take one per period (0.1 to 60 seconds)."""
 
     def stop(self) -> Samples:
-        """Take a last sample and return all. Raise AgentError if the samples were lost."""
+        """Take a last sample and return all samples. Raise AgentError if they were lost."""
 
 
 class Clock(Protocol):
     """The head's clocks."""
 
     def monotonic_ns(self) -> int:
-        """Return nanoseconds of a clock that never steps."""
+        """Return nanoseconds of a clock that never jumps."""
 
     def unix_ms(self) -> int:
-        """Return milliseconds since 1970; this clock may step."""
+        """Return milliseconds since 1970; this clock may jump."""
 
     def sleep(self, seconds: float) -> None: ...
 
 
 class SleepClock(Protocol):
-    """Measures suspends of the machine."""
+    """A clock for suspends of the machine."""
 
     def slept_s(self) -> float:
-        """Return the seconds that the machine was suspended since boot."""
+        """Return for how many seconds the machine has been suspended since boot."""

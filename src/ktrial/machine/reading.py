@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a knob's files on one machine."""
+"""The content of a knob's files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The content of a file, or why there is none. `unreadable` files exist, `invalid` ones refuse every read.
+    """The content of a file, or why it has none: it is `unreadable`, or reading it fails always (`invalid`).
 
     `locked` marks an invalid file that the system withholds even from root.
     """
@@ -24,7 +24,7 @@ class Reading(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str | None:
-        """The text, without white space at its ends; None if the file could not be read."""
+        """The stripped text; None if the file could not be read."""
         return None if self.data is None else self.data.decode(errors="replace").strip()
 
     @property
@@ -40,9 +40,9 @@ class Barred(msgspec.Struct, frozen=True):
 
 
 class InstanceState(msgspec.Struct, frozen=True):
-    """One instance of a knob: its label ("" if the knob has no instances), its file, and the file's content.
+    """One instance of a knob: its label (empty if the knob has no instances), its file and the file's content.
 
-    `read_only` is the read-only mount that contains the file, `barred` why the agent would not write it as root.
+    `read_only` is the read-only mount that contains the file; `barred` says why the agent would not write the file.
     """
 
     label: str
@@ -57,8 +57,8 @@ class InstanceState(msgspec.Struct, frozen=True):
 class KnobState(msgspec.Struct, frozen=True):
     """All instances of a knob on this machine.
 
-    `blocked` says why a file that the kernel would offer is invisible (lockdown, debugfs not mounted, needs root);
-    `possible` marks a zram device that could be created.
+    `blocked` says why a file of the kernel is invisible: lockdown, unmounted debugfs or missing root. `possible` means
+    that ktrial could create the zram device.
     """
 
     knob: str

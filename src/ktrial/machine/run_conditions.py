@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of a run: sensors and the kernel's log before, during and after it."""
+"""The conditions of a run: sensors and the kernel's log before, during and after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLOCKS = "frequency."
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading; `of` names its source."""
+    """A condition at one moment; `of` names its source."""
 
     name: str
     value: float
@@ -28,7 +28,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run was sampled, and the cost; the fields are those of `Samples`. `columns` summarises each column."""
+    """How a run was sampled, and the cost: fields of `Samples`, with a summary of each column."""
 
     period_s: float
     taken: int
@@ -50,10 +50,10 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """The conditions around one run; `before` and `after` lack what could not be read.
+    """The conditions around one run; `before` and `after` lack unreadable ones.
 
-    The readings are those of gates, by their names: `readings_before` decided whether the run was void,
-    `readings_during` are only known after it. `lost` says why a sampled run has no samples.
+    The readings are for gates: `readings_before` decided whether the run was void, `readings_during` became known after
+    it. `lost` says why the samples of the run are missing.
     """
 
     before: tuple[Condition, ...]
@@ -67,7 +67,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown_at(samples: Samples, place: int) -> tuple[Condition, ...]:
-    """Return the hottest sensor and the mean clock of one sample (0 is the first, -1 the last)."""
+    """Return the hottest sensor and the mean clock at sample `place` (0 is the first, -1 the last)."""
     return tuple(one for one in (hottest(samples, place), mean_frequency(samples, place)) if one is not None)
 
 

@@ -14,7 +14,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Sensor(msgspec.Struct, frozen=True, kw_only=True):
-    """The format of a column: its integers divided by `per_unit` are in `unit`. A counter wraps after `bits`."""
+    """The format of a column: an integer divided by `per_unit` is a value in `unit`; a counter has `bits`."""
 
     unit: str
     per_unit: Annotated[int, msgspec.Meta(ge=1)]
@@ -24,14 +24,14 @@ class Sensor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that vanished during sampling: when, and the kernel's error."""
+    """When a file vanished during sampling, and the kernel's error."""
 
     at_ns: int
     why: str
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of sampling: CPU time per sample, and the time from a sample's first to its last read."""
+    """The cost of sampling: CPU time per sample, and the time to read all files of a sample."""
 
     cpu_ns_per_sample: Count
     read_ns_p50: Count
@@ -42,9 +42,9 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
     """The samples in order of time; None for a value that was absent, unreadable or impossible.
 
-    `absent`: source to reason. `unopened`: files that were unreadable from the start. `lies` and `failures`: how often
-    a column showed an impossible value, and how often a file could not be read. `appeared`: columns that appeared
-    during sampling; they were not read. Of every `kept_of` samples taken one was kept.
+    `absent`: reasons by source. `unopened`: files that were unreadable from the start. `lies` and `failures`: numbers
+    of impossible values and failed reads. `appeared`: columns that appeared during sampling and were not read. Of every
+    `kept_of` samples taken, one was kept.
     """
 
     times_ns: tuple[int, ...]
@@ -80,10 +80,10 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The summary of a column, in its unit; None if nothing was read.
+    """The summary of a column, in its unit; None if there was no value.
 
-    For a counter, `difference` is its growth, and `minimum`, `maximum` and `mean` are growth per second. `fell`: it
-    decreased without wrapping (a device was reset), so its growth is unknown.
+    For a counter, `difference` is its growth, and `minimum`, `maximum` and `mean` are growth per second. `fell` means
+    that the counter decreased without wrapping (a device was reset), so its growth is unknown.
     """
 
     unit: str
@@ -133,7 +133,7 @@ def _growth(summary: Summary, sensor: Sensor, known: Sequence[tuple[int, int]]) 
 
 
 def _steps(known: Sequence[tuple[int, int]], bits: int | None) -> Iterator[tuple[int | None, float]]:
-    """Yield the growth from each value to the next, None if it fell, and the seconds between them."""
+    """Yield the growth between neighbouring values (None: the counter fell) and the seconds between them."""
     for (before_ns, before), (after_ns, after) in pairwise(known):
         step: int | None = after - before
         if after < before:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a machine is back at the temperature and load of the first run."""
+"""Decides whether a machine is back at the temperature and load of the first run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOAD = "load"
 
 
 class _Aim(NamedTuple):
-    """A reading that must fall to its level at the first run, within `tolerance`."""
+    """A reading that must fall to its value at the first run plus `tolerance`."""
 
     reading: str
     what: str
@@ -34,7 +34,7 @@ AIMS = (
 
 
 class Settling(msgspec.Struct, frozen=True, kw_only=True):
-    """`waiting` names what is still above its level; `untold` what has no reading and so cannot be waited for."""
+    """`waiting` names what is still too high, `untold` what is unknown and does not delay the run."""
 
     waiting: tuple[str, ...]
     untold: tuple[str, ...]
@@ -45,7 +45,7 @@ class Settling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """How a wait ended: `left` is what was still too high at the limit, `untold` what had no reading."""
+    """How a wait ended: `left` names what was still too high at the limit, `untold` what was unknown."""
 
     waited_s: float
     left: tuple[str, ...]
@@ -57,7 +57,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settling(reference: Readings, now: Readings) -> Settling:
-    """Return what is above its level at the first run. Gates judge what is below it, as waiting would not help."""
+    """Find readings above those of the first run; waiting would not help lower ones, which gates judge."""
     waiting, untold = [], []
     for aim in AIMS:
         level, value = _number(reference, aim), _number(now, aim)

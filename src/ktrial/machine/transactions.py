@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes the agent's replies about transactions, and lists what needs a decision by the user."""
+"""The agent's replies about transactions, and the list of those that need a decision by the user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_FORCE = frozenset(("accepted", "clamped"))
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What a step of a plan would do."""
+    """The effect that a step of a plan would have."""
 
     step: int
     path: str
@@ -30,13 +30,13 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class PlanReply(msgspec.Struct, frozen=True):
-    """What a plan would do if it were applied."""
+    """The effects that a plan would have."""
 
     steps: tuple[Checked, ...]
 
 
 class AppliedStep(msgspec.Struct, frozen=True):
-    """The result of a step; `now` was read back after the write, or after the old value was restored."""
+    """The result of a step; `now` is the value in effect after the write or the rollback."""
 
     step: int
     path: str
@@ -47,7 +47,7 @@ class AppliedStep(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The result of a plan. `unfinished` says why it is unfinished, and what to do."""
+    """The result of a plan; `unfinished` says what is missing, and what to do."""
 
     transaction: int
     state: State
@@ -75,7 +75,7 @@ class Reverted(msgspec.Struct, frozen=True):
 
 
 class RevertReply(msgspec.Struct, frozen=True):
-    """The result of a revert or recovery. `traces` are remains of dead agents that it cleaned up."""
+    """The result of a revert or recovery; `traces` are remains of dead agents that it removed."""
 
     transactions: tuple[Reverted, ...]
     traces: tuple[str, ...] = ()
@@ -92,20 +92,20 @@ class StepCheck(msgspec.Struct, frozen=True):
 
 
 class TransactionCheck(msgspec.Struct, frozen=True):
-    """The current state of the steps in a transaction, without skipped ones."""
+    """The current state of the steps in a transaction; skipped steps are not included."""
 
     transaction: int
     steps: tuple[StepCheck, ...]
 
 
 class VerifyReply(msgspec.Struct, frozen=True):
-    """Whether transactions are still in force as applied."""
+    """Which steps of transactions are still in force."""
 
     transactions: tuple[TransactionCheck, ...]
 
 
 class JournaledStep(msgspec.Struct, frozen=True):
-    """The change of a step, according to the journal."""
+    """A step's old and new value in the journal."""
 
     step: int
     path: str
@@ -122,7 +122,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Journaled(msgspec.Struct, frozen=True):
-    """A transaction according to its journal. The title is null if it is lost.
+    """A transaction in the journal; the title is null if it is lost.
 
     `left_alone` are paths that a revert did not restore because somebody else had changed them.
     """
@@ -172,7 +172,7 @@ def verify(machine: Machine, transaction: int | None = None) -> tuple[Transactio
 
 
 def checked(machine: Machine, plan: Mapping[str, Any]) -> tuple[Checked, ...]:
-    """Return what the steps of a plan would do, without doing it."""
+    """Return the effects of a plan without applying it."""
     return decode_reply("plan", machine.request("plan", plan=plan), PlanReply).steps
 
 
@@ -205,7 +205,7 @@ def left_alone(transaction: Journaled) -> str:
 
 
 def unsettled(journals: Status) -> Iterator[str]:
-    """Yield unfinished transactions, what reverts left alone, damaged lines, and files that are not journals."""
+    """Yield texts on unfinished transactions, unrestored paths, damaged lines, and files that are not journals."""
     yield from (unfinished(one) for one in journals.transactions if one.state == UNFINISHED)
     yield from (left_alone(one) for one in journals.transactions if one.left_alone)
     damaged: dict[str, list[str]] = {}

@@ -33,7 +33,7 @@ def log_patterns() -> tuple[LogPattern, ...]:
 
 
 class KernelLogWatch:
-    """The two looks around one run."""
+    """Reads the log before and after a run, and finds new lines."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -48,7 +48,7 @@ class KernelLogWatch:
 
 
 def look(machine: Machine, start: int | None = None) -> KernelLog:
-    """Return the log, with the text of the records from number `start` on."""
+    """Return the log with the records from number `start` on; without `start`, only its record numbers."""
     answer = machine.request("kernel_log", **({} if start is None else {"from": start}))
     if "unreadable" in answer:
         return KernelLog(unreadable=answer["unreadable"])

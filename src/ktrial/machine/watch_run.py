@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches the conditions of runs: readings before and after, samples and the kernel's log during each."""
+"""Observes the conditions of runs: readings before and after, samples and the kernel's log during each."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SHORTEST_S = 0.1
 
 
 def suspended_s(before_s: float, after_s: float) -> float:
-    """Return the seconds of sleep between two readings of `slept_s`; 0 if they only differ by the time to read."""
+    """Return the suspend time between two readings of `slept_s`; differences below SHORTEST_S count as 0."""
     slept = after_s - before_s
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
-            f"the time asleep went from {before_s} s to {after_s} s", hint="give two readings of the same boot in order"
+            f"time in suspend went from {before_s} s to {after_s} s", hint="give two readings of the same boot in order"
         )
     return slept if slept >= SHORTEST_S else 0.0
 
@@ -36,9 +36,9 @@ TELEMETRY = "telemetry.parquet"
 
 
 class ConditionWatch:
-    """Looks at the machine. `folder` is where runs work; `pack` converts samples to a file.
+    """Reads the conditions of a machine; runs use `folder`, and `pack` converts samples to a file.
 
-    If `period_s` is None, runs are not sampled.
+    With `period_s` None, it takes no samples during runs.
     """
 
     def __init__(
@@ -64,26 +64,26 @@ class ConditionWatch:
         return self.readings(self.once())
 
     def rest(self, wait: Callable[[], None]) -> None:
-        """Wait, and measure meanwhile what other programs use, for the runs that follow."""
+        """Wait, and measure meanwhile the CPU time of other programs, for the next readings."""
         before = self.once()
         wait()
         self._others = others_share(before, self.once())
 
     def once(self) -> Samples | None:
-        """Return one sample; None if the agent that takes it was lost."""
+        """Return one sample; None if the agent was lost."""
         try:
             return self.sampling.once()
         except AgentError:
             return None
 
     def readings(self, samples: Samples | None) -> Readings:
-        """Return the readings from the last sample and the facts. The first call decides which sensors to compare."""
+        """Return readings from a sample and the facts; the first call chooses the sensors to compare."""
         if self._thermometers is None and samples is not None:
             self._thermometers = Thermometers.of(samples)
         return readings_at(samples, self.machine.facts(FACTS), self._folder, self._thermometers, self._others)
 
     def misread(self) -> tuple[str, ...]:
-        """Return paths that were in force at the first look and no longer read back as set."""
+        """Return paths of transactions whose value was in force at the first call and no longer is."""
         try:
             verified = verify(self.machine)
         except AgentError as error:
@@ -98,7 +98,7 @@ class ConditionWatch:
         return tuple(sorted(self._in_force - now))
 
     def forget_settings(self) -> None:
-        """Make the next look the reference for what must stay in force."""
+        """Make the settings at the next call of `misread` the ones to compare with."""
         self._in_force = None
 
     def beside(self) -> RunWatch:
@@ -106,7 +106,7 @@ class ConditionWatch:
 
 
 class RunWatch:
-    """Watches from just before a run to just after it."""
+    """Observes one run from just before it to just after it."""
 
     def __init__(self, watch: ConditionWatch) -> None:
         self._watch = watch
@@ -151,12 +151,12 @@ class RunWatch:
 
     @property
     def parts(self) -> dict[str, bytes]:
-        """The samples as a file, to store with the run."""
+        """The samples as a file to store with the run."""
         sampled = self._ended and self._watch.period_s is not None
         return {TELEMETRY: self._watch.pack(self._samples)} if sampled and self._samples is not None else {}
 
     def conditions(self, before: Readings) -> Conditions:
-        """Return all observed conditions; `before` are the readings that decided whether to start the run."""
+        """Return all observed conditions; `before` are the readings that allowed the run to start."""
         if not self._ended:
             return Conditions(before=(), after=(), readings_before=before, lost=self._lost)
         samples, sampled = self._samples, self._watch.period_s is not None

@@ -26,7 +26,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Truth(Enum):
-    """The result of a condition."""
+    """The result of evaluating a condition."""
 
     YES = "yes"
     NO = "no"
@@ -52,7 +52,7 @@ def facts_of(condition: Condition) -> tuple[str, ...]:
 
 
 def evaluate(condition: Condition, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple[Truth, str]:
-    """Return whether the condition holds, and why not or why that is unknown."""
+    """Return whether the condition holds; if it does not or is unknown, also why."""
     if isinstance(condition, str):
         return _compare(condition, facts, kinds)
     answers = [evaluate(part, facts, kinds) for part in _parts(condition)]
