@@ -22,7 +22,7 @@ from ktrial.machine.gates import GateLimits
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure: each task once in each round.
 
-    With `drawn`, the seed is random; to continue an earlier measurement, its seed replaces this one. With `fresh`, do
+    With `drawn`, the seed is random; a continued measurement keeps its own. With `fresh`, do
     not continue an earlier measurement. `gates` are limits for judging runs, with defaults for the others.
     `sample_period_s` is the time between two samples during a run; None takes no samples. `unplaced` are benchmarks
     that cannot run on the chosen CPUs, with the error of each. All runs get `environment` in addition to their own.

@@ -144,7 +144,7 @@ def findings_text(findings: Sequence[Finding], *, width: int) -> str:
 
 
 def holes_text(wanted: int, complete: int, holes: Sequence[tuple[str, str, str | None]], *, width: int) -> str:
-    """Return `partial 3/4`, then why each other benchmark is incomplete, with the next step."""
+    """Return `partial 3/4`, then the reason and next step for each incomplete benchmark."""
     if not holes:
         return ""
     lines = [f"partial {complete}/{wanted}"]

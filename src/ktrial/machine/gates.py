@@ -203,7 +203,7 @@ def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) ->
 def judge_start(
     reference: Readings, now: Readings, limits: Mapping[str, GateLimits] = DEFAULTS
 ) -> tuple[GateFinding, ...]:
-    """Compare the readings before a run with those before the first run; level refuse makes the run void."""
+    """Judge the readings before a run, most of them against the first run's; a refusal makes the run void."""
     at_start = {name: GateLimits() if name in OF_THE_RUN else limits.get(name, DEFAULTS[name]) for name in GATES}
     alone = {name for name in GATES if GATES[name].rule == "above"}
     against = {name: GateLimits() if name in alone else limit for name, limit in at_start.items()}

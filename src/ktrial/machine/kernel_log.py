@@ -63,7 +63,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPattern(msgspec.Struct, frozen=True):
-    """Matches lines of a `kind`; with kind None, lines that do not affect a measurement, and `why`."""
+    """Matches lines of one `kind`; if that is None, lines that do not affect a measurement, with `why`."""
 
     pattern: str
     kind: Kind | None = None

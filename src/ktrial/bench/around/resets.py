@@ -91,7 +91,7 @@ class Resets:
 
 
 def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a step for a swap area; without a priority of its own, an area gets its old rank back by reverting."""
+    """Return a step for a swap area; undoing steps in reverse order restores the ranks that the kernel gave."""
     ranked = ["-p", str(area["priority"])] if area["priority"] >= 0 else []
     return {"kind": "run", "do": ["swapoff", area["name"]], "undo": ["swapon", *ranked, area["name"]]}
 

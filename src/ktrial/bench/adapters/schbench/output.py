@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of schbench in each of its layouts: text of 2016, 2021 and since 2023, JSON of May 2025 and later.
 
-Text goes to stderr: at each interval, schbench prints a block for each label over the whole time until then, so the
-last block of a label is the result. `99.0th:` appears in several blocks. The star marks the percentile that schbench
-watches (99 for latencies, 50 for requests per second) and is not part of the value. A block of 0 samples prints zeros,
-which are not results.
+Text goes to stderr. At each interval, schbench prints a cumulative block for each label; the last block of a label is
+the result. `99.0th:` appears in several blocks. The star marks the percentile that schbench watches (99 for latencies,
+50 for requests per second) and is not part of the value. A block of 0 samples prints zeros, which are not results.
 
 Complete text ends with a newline. Since 2023, a line about the whole run follows the last block. Older text ends with
 the last block; if it is cut off after an earlier one, it looks like a shorter run.
