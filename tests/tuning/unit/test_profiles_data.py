@@ -433,7 +433,7 @@ def test_ktweak_2021_has_figures_of_whole_branches_and_none_of_a_value() -> None
     assert any("regressions" in doubt for doubt in source.doubts)
     claims = [one for knob in catalog.knobs.values() for one in knob.evidence if one.source == source.key]
     assert len(claims) >= 30
-    assert {one.conditions for one in claims} == {"OnePlus 7 Pro; whole branches were measured, never this value"}
+    assert {one.conditions for one in claims} == {"OnePlus 7 Pro; the source measured whole branches, never this value"}
 
 
 def test_the_governor_is_credited_to_the_script_and_not_to_the_readme() -> None:

@@ -23,7 +23,7 @@ FILES = {
     "/sys/module/zswap/parameters/max_pool_percent": "20\n",
     "/sys/module/zswap/parameters/enabled": "N\n",
 }
-NO_SWAP = "it decides what goes to swap, and this machine has no swap"
+NO_SWAP = "it controls swapping, and this machine has no swap"
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ SYMPTOMS = {
     ),
     "device-latency": Symptom(
         id="device-latency",
-        name="a slow block device",
+        name="slow block device",
         what="",
         happening=(Happening(events=("block-io",), least_s=0.005),),
         no_remedy="none",
