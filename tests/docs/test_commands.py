@@ -34,7 +34,7 @@ def test_it_can_be_typed(one: Documented, tmp_path: Path, monkeypatch: pytest.Mo
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir() if word.endswith("/") else path.touch()
     try:
-        context = context_of(tuple(word for word in one.words if word not in {"…", "VERB"}))
+        context = context_of(tuple(word for word in one.words if word not in {"…", "COMMAND"}))
         suite = context.params.get("suite")
         assert suite is None or not one.whole or suite in SUITES, f"{one.place}: unknown suite or benchmark: {suite}"
     except (click.MissingParameter, click.BadOptionUsage, click.exceptions.NoArgsIsHelpError) as error:

@@ -59,7 +59,7 @@ def test_a_plan_says_so_and_not_of_what_the_same_plan_makes_matter(catalog: Cata
     plan, facts = make_plan(machine(), catalog, ("vm.swappiness=10", "vm.dirty_ratio=10"))
     assert [change.inert for change in plan.changes] == [NO_SWAP, None]
     assert plan_json(plan)["inert"] == [{"knob": "vm.swappiness", "why": NO_SWAP}]
-    assert "inert here: it decides" in plan_text(plan, catalog.knobs, facts, width=200)
+    assert "inert here: it controls" in plan_text(plan, catalog.knobs, facts, width=200)
     words = ("zswap:enabled=true", "zswap:max_pool_percent=10")
     plan, _ = make_plan(machine(swap__total=1 << 30, zswap__enabled=False), catalog, words)
     assert [change.inert for change in plan.changes] == [None, None]
