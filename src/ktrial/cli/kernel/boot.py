@@ -55,7 +55,7 @@ def command(
     ktrial kernel boot running
     ktrial kernel boot linux-image-6.12.117+deb12-amd64.deb -- hackbench -l 100
     ktrial kernel boot ./bzImage --mode exact -- cyclictest -l 1000 -q
-    ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab VERB
+    ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab COMMAND
 
     KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one
     kernel. The guest has no disk and no network. With --mode exact its clock counts instructions; ktrial boots it
