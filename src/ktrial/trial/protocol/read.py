@@ -74,9 +74,10 @@ def _check_numbers(trial: TrialFile) -> None:
     for name, value in {"margin": trial.margin or 0.0, **trial.margins, **trial.guards}.items():
         share(value, name)
     if design.runs_per_visit is not None and not 1 <= design.runs_per_visit <= _MOST_RUNS_PER_VISIT:
-        raise BadInput(f"runs_per_visit: expected 1 to {_MOST_RUNS_PER_VISIT}, got {design.runs_per_visit}")
+        expected = f"expected 1 to {_MOST_RUNS_PER_VISIT}, got {design.runs_per_visit}"
+        raise BadInput(f"runs_per_visit: {expected}", hint="for example  runs_per_visit = 3")
     if design.seed is not None and not 0 <= design.seed < 2**63:
-        raise BadInput(f"seed: expected 0 to 2^63 - 1, got {design.seed}")
+        raise BadInput(f"seed: expected 0 to 2^63 - 1, got {design.seed}", hint="leave it out to draw one")
     if (trial.settle_s or 0.0) > _LONGEST_SETTLE_S:
         raise BadInput(f"settle = {design.settle!r} is longer than an hour", hint='for example  settle = "5s"')
     if trial.time_s is not None and trial.time_s <= 0:
