@@ -16,12 +16,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from ktrial.kit.plug_ins import BENCHMARK, CHART, EXPORTER, IMPORTER, Contract, faults
+from ktrial.kit.plug_ins import BENCHMARK, CHART, EXPORTER, IMPORTER, TARGET, Contract, faults
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = {
     "ktrial.results.importers": IMPORTER,
     "ktrial.results.exporters": EXPORTER,
+    "ktrial.tuning.exporters": TARGET,
     "ktrial.reports.charts": CHART,
     "ktrial.bench.adapters": BENCHMARK,
 }

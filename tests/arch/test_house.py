@@ -25,7 +25,7 @@ ORDER = (
 )
 #: Modules that compute and touch nothing: readers, writers of text, models, and all that is judged.
 PURE = re.compile(
-    r"judge/|reports/|(?:kit|tuning/origin)/formats/|recordings/(?!atop_program)|results/(?:importers|exporters)/"
+    r"judge/|reports/|(?:kit|tuning/origin)/formats/|recordings/(?!atop_program)|results/(?:importers|exporters)/|tuning/exporters/"
     r"|bench/adapters/|.*(?:^|/|_)(?:text|(?<!catalog/)model|output)\.py$"
 )
 

@@ -79,6 +79,10 @@ result_names = _completer_or_files(_labels_and_sessions)
 #: Profiles, and knobs followed by `=`.
 setting_words = _completer_or_files(lambda app: (*app.catalog.profiles, *(f"{knob}=" for knob in app.catalog.knobs)))
 
+lasting_words = _completer_or_files(
+    lambda app: (*app.catalog.profiles, *_trials(app), *(f"{knob}=" for knob in app.catalog.knobs))
+)
+
 
 def tool_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from ktrial.bench.tool_files import load_recipes

@@ -42,6 +42,10 @@ IMPORTER = Contract(
 )
 EXPORTER = Contract(kind="exporter", has={"NAME": str, "WHAT": str, "write": 1})
 CHART = Contract(kind="chart", has={"PLACE": int}, one_of={"of_comparison": 2, "of_outcome": 3})
+TARGET = Contract(
+    kind="target",
+    has={"NAME": str, "WHAT": str, "FORMS": frozenset, "NEXT": str, "refusal": 1, "write": 1},
+)
 BENCHMARK = Contract(kind="benchmark", one_of={"BENCHMARK": object, "BENCHMARKS": tuple})
 
 

@@ -60,6 +60,21 @@ def measured_lines(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> l
     return lines
 
 
+def verdict_line(entry: LedgerEntry) -> str:
+    """Return verdict, effect, scope and date of a trial in one line."""
+    effect = entry.effect
+    change, interval = _change(entry)
+    if effect is not None and interval != "-":
+        change += f" ({100 * effect.confidence:g} % interval {interval})"
+    where = f"kernel {entry.kernel or '?'}, {entry.scope}, against {entry.control}"
+    doubt = f"; {'refuted' if entry.refuted else 'superseded'} by {entry.superseded_by}" if entry.superseded_by else ""
+    return (
+        f"{entry.verdict or 'open'} in {entry.outcome} ({entry.workload.partition(' ')[0]}):"
+        f" {'no estimate' if change == '-' else change}, n = {entry.blocks} blocks"
+        f" [{_date(entry)}, {entry.trial}/{entry.arm}; {where}{doubt}]"
+    )
+
+
 def _doubts(entry: LedgerEntry, now: Now) -> list[str]:
     found = []
     if entry.superseded_by is not None:

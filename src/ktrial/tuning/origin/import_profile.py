@@ -19,6 +19,7 @@ from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
 from ktrial.tuning.knobs.profile import Profile, Setting
 from ktrial.tuning.knobs.value import kernel_text
+from ktrial.tuning.lasting.model import device_shape
 from ktrial.tuning.origin.formats.command_line import same_name
 from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Unread
 from ktrial.tuning.origin.formats.sniff import Format, Sniffed, read
@@ -29,9 +30,12 @@ _PLAIN_BOOT = re.compile(
 )
 
 _MOST_SPANS = 20
-_EXPRESSED = re.compile(r"(?:unless )?(?:ACTION|SUBSYSTEM|KERNEL|ATTR\{queue/rotational\})[=!]=")
+_EXPRESSED = re.compile(
+    r"(?:unless )?(?:(?:ACTION|SUBSYSTEM|KERNEL|DEVPATH|TEST|ATTR\{queue/rotational\})[=!]=|ENV\{DEVTYPE\}==\"disk\")"
+)
 """Conditions of udev rules that a setting's selector and `when` express."""
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_QUEUE = re.compile(r'DEVPATH=="\*/net/([^"/]+)/queues/\*"')
 _CONDITION = re.compile(r'(?P<key>KERNEL|SUBSYSTEM|ATTR\{queue/rotational\})(?P<operator>==|!=)"(?P<value>[^"]*)"')
 _ALIASES = (
     (re.compile(r"^/sys/devices/system/cpu/cpu([^/]*)/cpufreq/"), r"/sys/devices/system/cpu/cpufreq/policy\1/"),
@@ -39,7 +43,11 @@ _ALIASES = (
     (re.compile(r"^/sys/class/block/([^/]+)/"), r"/sys/block/\1/"),
     (re.compile(r"^/sys/devices/(?:.*/)?nvme/(nvme\d+|nvme\*)/"), r"/sys/class/nvme/\1/"),
 )
-_ZRAM = {"zram-size": "zram:disksize", "compression-algorithm": "zram:comp_algorithm"}
+_ZRAM = {
+    "zram-size": "zram:disksize",
+    "compression-algorithm": "zram:comp_algorithm",
+    "zram-resident-limit": "zram:mem_limit",
+}
 _ZRAM_SHARE = re.compile(r"ram\s*(?:/\s*(?P<part>\d+(?:\.\d+)?)|\*\s*(?P<factor>\d+(?:\.\d+)?))?")
 
 
@@ -297,7 +305,8 @@ def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | N
     for prefix in ("boot:", "module:") if item.kind == "boot" else ("module:",):
         for knob in knobs.values():
             if knob.id.startswith(prefix) and same_name(knob.short_name, item.name):
-                return MeantTarget(knob, None, True if item.value is None and knob.kind == "boot" else item.value)
+                bare = "on" if "on" in knob.value.choices else True
+                return MeantTarget(knob, None, bare if item.value is None and knob.kind == "boot" else item.value)
     module, dot, parameter = item.name.partition(".")
     if module == "sysctl":
         return _by_path("/proc/sys/" + parameter.replace(".", "/"), item.value, knobs)
@@ -340,11 +349,12 @@ def _selector(place: str, path: str) -> str | None:
 
 def _attribute(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget | UnknownSetting]:
     """Yield the targets of an attribute that a udev rule sets on the devices that it matches."""
-    conditions = [found for text in item.conditions if (found := _CONDITION.fullmatch(text)) is not None]
+    conditions = [parts for text in item.conditions if (parts := _CONDITION.fullmatch(text)) is not None]
     subsystem = next((c["value"] for c in conditions if c["key"] == "SUBSYSTEM" and c["operator"] == "=="), None)
-    knob = _knob_of_attribute(item.name, subsystem, knobs)
-    if knob is None:
+    found = _knob_of_attribute(item.name, subsystem, knobs)
+    if found is None:
         return
+    knob, labels = found
     when = None
     kernels = "*"
     for condition in conditions:
@@ -356,16 +366,38 @@ def _attribute(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTar
             return
         elif condition["key"] == "KERNEL":
             kernels = condition["value"]
+    queue = next((path[1] for text in item.conditions if (path := _QUEUE.fullmatch(text))), "*")
     for kernel in kernels.split("|"):
-        yield MeantTarget(knob, None if kernel == "*" else kernel, item.value, when)
+        names = [queue, kernel] if subsystem == "queues" else [kernel, *labels]
+        yield MeantTarget(knob, _selector_of(knob, names), item.value, when)
 
 
-def _knob_of_attribute(attribute: str, subsystem: str | None, knobs: Mapping[str, Knob]) -> Knob | None:
+def _selector_of(knob: Knob, parts: Sequence[str]) -> str | None:
+    """Return the selector for the devices and the parts of attributes that a rule names; None for all."""
+    names = [f"{name}*" for name in knob.placeholders]
+    labels = ["*" if part in ("*", name) else part for part, name in zip(parts, names, strict=False)]
+    if "policy" in knob.placeholders:
+        labels = ["*" if label == "cpu*" else label.replace("cpu", "policy", 1) for label in labels]
+    return None if all(label == "*" for label in labels) else "/".join(labels)
+
+
+def _knob_of_attribute(
+    attribute: str, subsystem: str | None, knobs: Mapping[str, Knob]
+) -> tuple[Knob, tuple[str, ...]] | None:
+    """Return the knob of a file below a device, and what its name has for further placeholders."""
     for knob in knobs.values():
         for place in knob.files:
             folder, _, tail = place.partition("}/")
             if tail == attribute and (subsystem is None or subsystem in folder.split("/")):
-                return knob
+                return knob, ()
+    for knob in knobs.values():
+        for place in knob.files:
+            shape = device_shape(place)
+            if shape is None or subsystem not in (None, shape[0]):
+                continue
+            found = re.fullmatch(_PLACEHOLDER.sub("([^/]+)", re.sub(r"[.]", r"\\.", shape[1])), attribute)
+            if found is not None:
+                return knob, found.groups()
     return None
 
 
@@ -378,6 +410,8 @@ def _zram(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | UnknownS
         return MeantTarget(knob, item.instance, item.value.split()[0])
     if re.fullmatch(r"\d+", item.value):
         return MeantTarget(knob, item.instance, int(item.value) << 20)
+    if in_bytes := re.fullmatch(r"(\d{1,19})\s*/\s*1048576", item.value.strip()):
+        return MeantTarget(knob, item.instance, int(in_bytes[1]))
     share = _ZRAM_SHARE.fullmatch(item.value.strip())
     if share is None or (share["part"] and float(share["part"]) == 0):
         return UnknownSetting(f"a profile cannot express the size {item.value!r}: only a share of ram, or MB")

@@ -23,6 +23,8 @@ from ktrial.tuning.origin.formats.lines import (
 )
 
 _GRUB = re.compile(r"\s*(?:export\s+)?GRUB_CMDLINE_LINUX(?:_DEFAULT|_RECOVERY)?\+?=(.*)")
+#: What a drop-in of GRUB appends to.
+_SELF = re.compile(r"\$\{?GRUB_CMDLINE_LINUX(?:_DEFAULT|_RECOVERY)?\}?")
 _NAME = re.compile(r"[A-Za-z0-9_.,:/@+*\[\]-]+")
 
 
@@ -60,6 +62,8 @@ def parse_line(text: str, file: str, number: int) -> tuple[list[Assignment], lis
     for word in split_words(text):
         if word == "--":
             break
+        if _SELF.fullmatch(word):
+            continue
         name, equals, value = word.partition("=")
         if not is_name(name):
             unread.append(unread_line(file, number, word, f"{name!r} is not the name of a kernel parameter"))

@@ -195,6 +195,11 @@ def _matches(tokens: list[_Token]) -> tuple[Match, ...]:
     )
 
 
+def _substituted(value: str) -> str:
+    """Return a value as udev writes it, if it substitutes no name: `%%` and `$$` stand for one character."""
+    return re.sub(r"%%|\$\$", lambda found: found[0][0], value)
+
+
 def _rule(logical: _Logical, tokens: list[_Token], file: str, unless: tuple[str, ...]) -> tuple[UdevRule, list[Unread]]:
     """Return the rule's assignments, each with all of the rule's conditions."""
     matches = _matches(tokens)
@@ -215,7 +220,7 @@ def _rule(logical: _Logical, tokens: list[_Token], file: str, unless: tuple[str,
             Assignment(
                 kind="sysctl" if is_sysctl else "attribute",
                 name=sysctl_d.canonical(token.attribute) if is_sysctl else token.attribute,
-                value=token.value,
+                value=_substituted(token.value),
                 file=file,
                 line_number=token.line_number,
                 text=logical.text.strip(),

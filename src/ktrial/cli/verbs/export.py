@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial export`: write settings in the formats of other tools."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.cli.completion import lasting_words
+from ktrial.cli.options import json_option, write_json
+from ktrial.kit.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from ktrial.cli.shared.lasting import Lasting
+    from ktrial.tuning.exporters import ExportTarget
+
+
+def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from ktrial.tuning.exporters import targets
+
+    return [name for name in targets() if name.startswith(incomplete)]
+
+
+@click.command(short_help="Write settings as sysctl.d, udev, kernel arguments, ….")
+@click.argument("words", nargs=-1, shell_complete=lasting_words, metavar="PROFILE|TRIAL|TRANSACTION|KNOB=VALUE…")
+@click.option(
+    "--to",
+    "chosen",
+    multiple=True,
+    shell_complete=_targets,
+    metavar="TARGET",
+    help="Format to write. Each setting goes to the first one that can express it. Repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the files below DIR instead of to stdout.",
+)
+@click.option("--name", metavar="NAME", help="Name in the files' names.  [made from the words]")
+@click.option("--force", is_flag=True, help="Overwrite files that have other content.")
+@click.option("--list", "list_", is_flag=True, help="List the targets and what each can express.")
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    words: tuple[str, ...],
+    chosen: tuple[str, ...],
+    output: Path | None,
+    name: str | None,
+    force: bool,
+    list_: bool,
+    as_json: bool,
+) -> int:
+    """Write settings as files that make them last: sysctl.d, udev rules, kernel arguments, TuneD, Ansible, NixOS, ….
+
+    ktrial writes text only and changes nothing on this machine. Each file says why each setting is there: the verdict
+    of a trial, or "not tested on this machine". A setting that no chosen target can express is an error that names
+    the targets that can. A trial with several arms is TRIAL/ARM.
+
+    \b
+    ktrial export --list
+    ktrial export vm.swappiness=10 --to sysctl.d
+    ktrial export micro-stutter-nvme-queue --to udev -o .
+    ktrial export swappiness-3fa9c1 --to sysctl.d --to udev --to tmpfiles.d -o /tmp/image
+    """
+    from ktrial.cli.shared.lasting import lasting_profile
+    from ktrial.tuning.exporters import export, targets
+
+    known = targets(app.say)
+    if list_:
+        return _list(known, as_json=as_json)
+    unknown = next((one for one in chosen if one not in known), None)
+    if unknown is not None:
+        raise UnknownName("target", unknown, known, hint="`ktrial export --list` lists them")
+    if not chosen:
+        raise BadInput("no target given", hint="add --to TARGET; `ktrial export --list` lists them")
+    if name is not None and _unfit(name):
+        raise BadInput(f"--name {name}: not a name for files", hint="use lower case letters, digits and -")
+    lasting = lasting_profile(app, words, name)
+    made = export(lasting.profile, [known[one] for one in dict.fromkeys(chosen)], known.values())
+    files = {path: text for one in made.values() for path, text in one.items()}
+    for left in lasting.left_out:
+        app.say(f"left out {left.what}: {left.reason}")
+    if output is not None:
+        _write(output, files, force=force)
+        app.say(f"{output}: {len(files)} file{'s'[: len(files) != 1]}")
+    if as_json:
+        _write_document(lasting, made)
+    elif output is None:
+        _print(files)
+    for target in made if output is not None else ():
+        app.say(f"{target.name}: {target.next}")
+    return 0
+
+
+def _unfit(name: str) -> bool:
+    import re
+
+    return re.fullmatch(r"[a-z0-9]+(?:-[a-z0-9]+)*", name) is None or len(name) > 60
+
+
+def _list(known: Mapping[str, ExportTarget], *, as_json: bool) -> int:
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.lasting.targets_text import targets_json, targets_text
+
+    if as_json:
+        write_json(targets_json(known.values()))
+    else:
+        sys.stdout.write(targets_text(known.values(), width=columns()))
+    return 0
+
+
+def _print(files: Mapping[str, str]) -> None:
+    """Print one file as it is, and several under their names."""
+    if len(files) == 1:
+        sys.stdout.write(*files.values())
+    else:
+        sys.stdout.write("\n".join(f"==> {path} <==\n{text}" for path, text in files.items()))
+
+
+def _write(folder: Path, files: Mapping[str, str], *, force: bool) -> None:
+    from ktrial.compare.files import write_file
+
+    for path, text in files.items():
+        place = folder / path
+        if place.exists() and not force and (not place.is_file() or place.read_bytes() != text.encode()):
+            raise BadInput(f"{place}: file exists with other content", hint="choose another folder, or add --force")
+    for path, text in files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_file(place, text.encode())
+        if text.startswith("#!"):
+            place.chmod(0o755)
+
+
+def _write_document(lasting: Lasting, made: Mapping[ExportTarget, Mapping[str, str]]) -> None:
+    settings = [
+        {"setting": one.address, "value": one.text, "form": one.form, "reasons": one.reasons}
+        for one in lasting.profile.settings
+    ]
+    files = [
+        {"target": target.name, "path": path, "text": text}
+        for target, one in made.items()
+        for path, text in one.items()
+    ]
+    left = [{"setting": one.what, "reason": one.reason} for one in lasting.left_out]
+    write_json({"schema": "ktrial.export/1", "settings": settings, "files": files, "left_out": left})

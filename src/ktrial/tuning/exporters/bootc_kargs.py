@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bootc: a file of kargs.d in an image."""
+
+from __future__ import annotations
+
+from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.lasting.text import boot_words, comment, heading, joined, word_refusal
+
+NAME = "bootc-kargs"
+WHAT = "A file for /usr/lib/bootc/kargs.d of a bootc image."
+FORMS: frozenset[Form] = frozenset({"boot", "module"})
+NEXT = "copy it into the image while it is built; `bootc upgrade` brings it to machines"
+
+
+def refusal(setting: LastingSetting) -> str | None:
+    return word_refusal(setting)
+
+
+def write(profile: LastingProfile) -> dict[str, str]:
+    reasons = [line for setting in profile.settings for line in comment(setting)]
+    words = ", ".join(f'"{word}"' for word in boot_words(profile.settings))
+    lines = [*heading(profile), *reasons, f"kargs = [{words}]"]
+    return {f"usr/lib/bootc/kargs.d/90-ktrial-{profile.name}.toml": joined(lines)}

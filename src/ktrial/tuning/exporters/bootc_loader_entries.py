@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bootc: kernel arguments of this machine that belong to a named source."""
+
+from __future__ import annotations
+
+from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.lasting.text import boot_words, loader_script, shell_quoted, word_refusal
+
+NAME = "bootc-loader-entries"
+WHAT = "A script for bootc: kernel arguments of one machine, kept apart by their source."
+FORMS: frozenset[Form] = frozenset({"boot", "module"})
+NEXT = "run it as root: `sh FILE add`, and `sh FILE remove` to undo; it counts from the next boot"
+
+
+def refusal(setting: LastingSetting) -> str | None:
+    return word_refusal(setting)
+
+
+def write(profile: LastingProfile) -> dict[str, str]:
+    words = shell_quoted(" ".join(boot_words(profile.settings)))
+    command = f"bootc loader-entries set-options-for-source --source ktrial-{profile.name}"
+    return loader_script(NAME, profile, [f"{command} --options {words}"], [command])

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GRUB: a drop-in of /etc/default/grub.d that appends kernel arguments."""
+
+from __future__ import annotations
+
+from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.lasting.text import boot_words, comment, heading, joined, word_refusal
+
+NAME = "grub"
+WHAT = "A drop-in for /etc/default/grub.d: kernel arguments where grub-mkconfig reads it (Debian, Ubuntu)."
+FORMS: frozenset[Form] = frozenset({"boot", "module"})
+NEXT = "copy it to /etc/default/grub.d and run `update-grub`"
+
+
+def refusal(setting: LastingSetting) -> str | None:
+    return word_refusal(setting)
+
+
+def write(profile: LastingProfile) -> dict[str, str]:
+    reasons = [line for setting in profile.settings for line in comment(setting)]
+    words = " ".join(boot_words(profile.settings))
+    lines = [*heading(profile), *reasons, f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {words}"']
+    return {f"etc/default/grub.d/90-ktrial-{profile.name}.cfg": joined(lines)}

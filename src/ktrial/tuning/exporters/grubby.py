@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""grubby: kernel arguments in the Boot Loader Specification's entries of Fedora and its relatives."""
+
+from __future__ import annotations
+
+from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.lasting.text import boot_words, loader_script, shell_quoted, word_refusal
+
+NAME = "grubby"
+WHAT = "A script for grubby: kernel arguments in all BLS entries (Fedora, RHEL)."
+FORMS: frozenset[Form] = frozenset({"boot", "module"})
+NEXT = "run it as root: `sh FILE add`, and `sh FILE remove` to undo"
+
+
+def refusal(setting: LastingSetting) -> str | None:
+    return word_refusal(setting)
+
+
+def write(profile: LastingProfile) -> dict[str, str]:
+    words = shell_quoted(" ".join(boot_words(profile.settings)))
+    add, remove = (f"grubby --update-kernel=ALL --{option}={words}" for option in ("args", "remove-args"))
+    return loader_script(NAME, profile, [add], [remove])

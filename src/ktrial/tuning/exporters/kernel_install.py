@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kernel-install: words of /etc/kernel/cmdline, which entries and unified kernel images are made with."""
+
+from __future__ import annotations
+
+from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.lasting.text import boot_words, loader_script, shell_quoted, word_refusal
+
+NAME = "kernel-install"
+WHAT = "A script for kernel-install: adds words to /etc/kernel/cmdline and makes all entries again."
+FORMS: frozenset[Form] = frozenset({"boot", "module"})
+NEXT = "run it as root: `sh FILE add`, and `sh FILE remove` to undo"
+
+
+def refusal(setting: LastingSetting) -> str | None:
+    return word_refusal(setting)
+
+
+def write(profile: LastingProfile) -> dict[str, str]:
+    words = " ".join(map(shell_quoted, boot_words(profile.settings)))
+    file = "${KTRIAL_CMDLINE:-/etc/kernel/cmdline}"
+    head = [
+        f"file={file}",
+        'if [ ! -e "$file" ]; then echo "no $file: write your command line to it first" >&2; exit 1; fi',
+        "line=\" $(tr -s '[:space:]' ' ' < \"$file\") \"",
+        f"for word in {words}; do",
+    ]
+    without = ['case "$line" in *" $word "*) line="${line%%" $word "*} ${line#*" $word "}" ;; esac']
+    tail = ["done", "line=${line# }", 'printf \'%s\\n\' "${line% }" > "$file.new"', 'mv "$file.new" "$file"']
+    tail.append("kernel-install add-all")
+    add = [*head, *(f"    {one}" for one in without), '    line="$line$word "', *tail]
+    remove = [*head, *(f"    {one}" for one in without), *tail]
+    return loader_script(NAME, profile, add, remove)

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""limine: a drop-in of limine-entry-tool that appends kernel arguments."""
+
+from __future__ import annotations
+
+from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.lasting.text import boot_words, comment, heading, joined, word_refusal
+
+NAME = "limine"
+WHAT = "A drop-in for /etc/limine-entry-tool.d: kernel arguments (limine on Arch and CachyOS)."
+FORMS: frozenset[Form] = frozenset({"boot", "module"})
+NEXT = "copy it to /etc/limine-entry-tool.d and run `limine-mkinitcpio` or `limine-update`"
+
+
+def refusal(setting: LastingSetting) -> str | None:
+    return word_refusal(setting)
+
+
+def write(profile: LastingProfile) -> dict[str, str]:
+    reasons = [line for setting in profile.settings for line in comment(setting)]
+    words = " ".join(boot_words(profile.settings))
+    lines = [*heading(profile, "/etc/default/limine overrides this file."), *reasons]
+    lines.append(f'KERNEL_CMDLINE[default]+=" {words}"')
+    return {f"etc/limine-entry-tool.d/90-ktrial-{profile.name}.conf": joined(lines)}

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sysctl.d: `key = value` lines; a key with slashes may contain dots in its names."""
+
+from __future__ import annotations
+
+import re
+
+from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.lasting.text import comment, heading, joined, path_refusal, unwritable
+
+NAME = "sysctl.d"
+WHAT = "A file for /etc/sysctl.d, read by systemd-sysctl and sysctl --system."
+FORMS: frozenset[Form] = frozenset({"sysctl"})
+NEXT = "copy it to /etc/sysctl.d and run `sysctl --system`"
+
+
+def refusal(setting: LastingSetting) -> str | None:
+    if re.search(r"\s[#;]", setting.text):
+        return "a # or ; after white space reads like a comment, but is none there"
+    if "=" in setting.path:
+        return "a key cannot contain ="
+    return unwritable(setting.text) or path_refusal(setting)
+
+
+def write(profile: LastingProfile) -> dict[str, str]:
+    lines = heading(profile)
+    for setting in profile.settings:
+        lines += [*comment(setting), f"{setting.sysctl_key} = {setting.text}", ""]
+    return {f"etc/sysctl.d/90-ktrial-{profile.name}.conf": joined(lines)}

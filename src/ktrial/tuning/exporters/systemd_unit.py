@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A systemd unit that writes the values once at boot, for what has no place of its own."""
+
+from __future__ import annotations
+
+from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.lasting.text import at_once, comment, heading, joined, path_refusal, unwritable, without_rotational
+
+NAME = "systemd-unit"
+WHAT = "A oneshot unit for /etc/systemd/system: writes any file of the kernel once at boot."
+FORMS: frozenset[Form] = frozenset({"sysctl", "sysfs", "device", "cgroup", "debugfs", "module"})
+NEXT = "copy it to /etc/systemd/system, run `systemctl daemon-reload` and `systemctl enable --now` it"
+#: Arguments are pairs of a pattern and a value. Later pairs are written although an earlier one failed.
+_PROGRAM = (
+    'failed=0; while [ "$#" -gt 1 ]; do for file in $1; do'
+    ' [ -e "$file" ] || case $1 in *[*?[]*) continue;; esac;'
+    ' printf "%s\\n" "$2" > "$file" || { echo "cannot set $file to $2" >&2; failed=1; };'
+    ' done; shift 2; done; exit "$failed"'
+)
+
+
+def refusal(setting: LastingSetting) -> str | None:
+    return unwritable(setting.text) or path_refusal(setting) or without_rotational(setting) or at_once(setting)
+
+
+def write(profile: LastingProfile) -> dict[str, str]:
+    program = _PROGRAM.replace("\\", "\\\\").replace("$", "$$").replace("%", "%%")
+    pairs: list[str] = []
+    for setting in profile.settings:
+        pairs += [*comment(setting, indent="    "), f"    {_quoted(setting.path)} {_quoted(setting.text)} \\"]
+    pairs[-1] = pairs[-1].removesuffix(" \\")
+    mounts = ["After=sys-kernel-debug.mount"] if any(one.form == "debugfs" for one in profile.settings) else []
+    lines = [
+        *heading(profile),
+        "[Unit]",
+        f"Description=Kernel settings of ktrial: {profile.name}",
+        "After=systemd-sysctl.service systemd-udev-settle.service systemd-tmpfiles-setup.service",
+        *mounts,
+        "",
+        "[Service]",
+        "Type=oneshot",
+        "RemainAfterExit=yes",
+        f"ExecStart=/bin/sh -c '{program}' ktrial \\",
+        *pairs,
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return {f"etc/systemd/system/ktrial-{profile.name}.service": joined(lines)}
+
+
+def _quoted(text: str) -> str:
+    """Return a quoted argument of ExecStart=, without specifiers and variables."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'

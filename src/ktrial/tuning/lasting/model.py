@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lasting setting: a knob, the devices that it is for, its value as the kernel takes it, and why it is there."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, get_args
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
+
+Form = Literal["sysctl", "sysfs", "device", "cgroup", "debugfs", "module", "zram", "boot", "kconfig", "build", "patch"]
+"""What decides where a setting can be written: `device` is a file of a device that udev knows, `sysfs` any other."""
+
+FORMS: tuple[Form, ...] = get_args(Form)
+#: Beginning of a place -> udev's subsystem, and what comes before the rest of the place in the attribute's name.
+_SUBSYSTEMS = (
+    ("/sys/block/{block}/", "block", ""),
+    ("/sys/class/nvme/{nvme}/", "nvme", ""),
+    ("/sys/class/net/{interface}/queues/{queue}/", "queues", ""),
+    ("/sys/class/net/{interface}/", "net", ""),
+    ("/sys/class/scsi_host/{host}/", "scsi_host", ""),
+    ("/sys/bus/pci/devices/{device}/", "pci", ""),
+    ("/sys/bus/usb/devices/{device}/", "usb", ""),
+    ("/sys/devices/system/cpu/cpufreq/{policy}/", "cpu", "cpufreq/"),
+    ("/sys/devices/system/cpu/{cpu}/", "cpu", ""),
+    ("/sys/devices/system/node/{node}/", "node", ""),
+)
+_CGROUPS = ("/sys/fs/cgroup/", "/dev/stune/", "/dev/cpuctl/")
+_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_GLOB = re.compile(r"[*?\[]")
+#: Placeholders whose instances all begin with the placeholder's own name: `{cpu}` is `cpu0`.
+_SELF_NAMED = frozenset(name for name, (pattern, _) in PLACEHOLDERS.items() if pattern.startswith(name))
+#: Boolean words of the command line that the kernel knows with `=1` and `=0` only, as it does parameters of modules.
+_WITH_VALUE = frozenset({"boot:psi"})
+#: Modules that are always a part of the kernel.
+_PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "workqueue", "pcie_aspm"})
+
+
+class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting. `place` is a place of the knob; `pattern` selects instances by name, all of them if None.
+
+    With `rotational` only disks that rotate, or that do not, are meant. `reasons` are lines of text.
+    """
+
+    knob: Knob
+    text: str
+    place: str | None = None
+    pattern: str | None = None
+    rotational: bool | None = None
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """The knob with its pattern, as a person would write it."""
+        if not self.knob.placeholders:
+            return self.knob.id
+        which = f"[rotational={str(self.rotational).lower()}]" if self.rotational is not None else None
+        return f"{self.knob.id}@{self.pattern or which or '*'}"
+
+    @property
+    def form(self) -> Form:
+        kind = self.knob.kind
+        if kind in {"zram", "boot", "kconfig", "build", "patch"}:
+            return kind
+        place = self.file
+        if place.startswith("/proc/sys/"):
+            return "sysctl"
+        if place.startswith("/sys/kernel/debug/"):
+            return "debugfs"
+        if place.startswith(_CGROUPS):
+            return "cgroup"
+        if place.startswith("/sys/module/"):
+            return "module"
+        return "device" if any(place.startswith(start) for start, _, _ in _SUBSYSTEMS) else "sysfs"
+
+    @property
+    def file(self) -> str:
+        """The place, with placeholders."""
+        return self.place if self.place is not None else self.knob.files[0]
+
+    @property
+    def path(self) -> str:
+        """The file, with a shell pattern for each placeholder."""
+        parts = iter(self.parts)
+        return _PLACEHOLDER.sub(lambda found: next(parts), self.file)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """A pattern for each placeholder of the place. Raises BadInput for one that spans several."""
+        names = _PLACEHOLDER.findall(self.file)
+        whole = ("*",) * len(names)
+        labels: tuple[str, ...]
+        pattern = self.pattern or "*"
+        if len(names) < 2:
+            labels = (pattern,) if names else ()
+        elif pattern == "*":
+            labels = whole
+        elif "/" in pattern:
+            labels = tuple(pattern.split("/", len(names) - 1))
+        elif pattern.startswith("*"):
+            raise BadInput(
+                f"{self.address}: a pattern that begins with * may mean several parts of a path",
+                hint=f"name each part: {self.knob.id}@{'/'.join(whole)}",
+            )
+        else:
+            labels = (pattern, *whole[1:])
+        if len(labels) != len(names):
+            raise BadInput(f"{self.address}: expected {len(names)} names with / between them")
+        return tuple(map(_component, names, labels))
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether its path may stand for several files."""
+        return _GLOB.search(self.path) is not None
+
+    @property
+    def module(self) -> tuple[str, str]:
+        """Module and parameter."""
+        _, _, _, module, _, parameter = self.file.split("/", 5)
+        return module, parameter
+
+    @property
+    def is_part_of_the_kernel(self) -> bool:
+        """Whether its module can't be loaded, because it is always built into the kernel."""
+        return self.module[0] in _PARTS_OF_THE_KERNEL
+
+    @property
+    def device(self) -> tuple[str, str, str]:
+        """Subsystem, pattern of names, and attribute, as udev calls them."""
+        start, subsystem, before = next(one for one in _SUBSYSTEMS if self.file.startswith(one[0]))
+        used = len(_PLACEHOLDER.findall(start))
+        rest = iter(self.parts[used:])
+        attribute = before + _PLACEHOLDER.sub(lambda found: next(rest), self.file.removeprefix(start))
+        name = self.parts[used - 1]
+        return subsystem, name.replace("policy", "cpu", 1) if before else name, attribute
+
+    @property
+    def sysctl_key(self) -> str:
+        """The key of a sysctl, with slashes if a name in it contains a dot."""
+        name = self.path.removeprefix("/proc/sys/")
+        return name if "." in name else name.replace("/", ".")
+
+
+class LastingProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that go together. `name` is part of file names: lower case letters, digits and `-`."""
+
+    name: str
+    title: str
+    settings: tuple[LastingSetting, ...]
+
+
+def device_shape(place: str) -> tuple[str, str] | None:
+    """Return udev's subsystem for a place, and its attribute with the remaining placeholders."""
+    for start, subsystem, before in _SUBSYSTEMS:
+        if place.startswith(start):
+            return subsystem, before + place.removeprefix(start)
+    return None
+
+
+def _component(name: str, label: str) -> str:
+    if label == "*":
+        return f"{name}*" if name in _SELF_NAMED else "*"
+    return label.removeprefix(PLACEHOLDERS[name][1])
+
+
+def boot_word(setting: LastingSetting) -> str | None:
+    """Return the word of the kernel command line; None for a flag that can only be left out."""
+    if setting.form == "module":
+        return f"{'.'.join(setting.module)}={setting.text}"
+    knob, name = setting.knob, setting.knob.short_name
+    if knob.value.type == "bool" and "." not in name and knob.id not in _WITH_VALUE:
+        return name if setting.text == "1" else None
+    if knob.value.type == "choice" and setting.text == "on" and "off" not in knob.value.choices:
+        return name
+    return f"{name}={setting.text}"

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What exporters share: comments, quoting, and reasons why a text cannot be written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ktrial.kit.tables import clean
+from ktrial.tuning.lasting.model import LastingProfile, LastingSetting, boot_word
+
+#: Words of these characters mean the same to every boot loader, shell and unit.
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_.,:/@+=%^~-]+")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_.,:@+=%~/*?\[\]!^-]+")
+
+
+def heading(profile: LastingProfile, *lines: str, mark: str = "#") -> list[str]:
+    """Return the comment at the head of a file."""
+    return [f"{mark} {_one_line(line)}" for line in (f"Written by ktrial export: {profile.title}.", *lines)] + [""]
+
+
+def comment(setting: LastingSetting, *, mark: str = "#", indent: str = "") -> list[str]:
+    """Return the reasons of a setting as comment lines."""
+    first = f"{setting.address} = {setting.text}"
+    return [f"{indent}{mark} {_one_line(line)}" for line in (first, *(f"  {reason}" for reason in setting.reasons))]
+
+
+def _one_line(text: str) -> str:
+    """Return text without control characters; a trailing backslash would continue the comment in some formats."""
+    plain = "".join(" " if not character.isprintable() else character for character in clean(text))
+    return plain.rstrip().rstrip("\\").encode("utf-8", "replace").decode()
+
+
+def joined(lines: Iterable[str]) -> str:
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def unwritable(text: str) -> str | None:
+    """Return why no line of text can hold this value."""
+    if not text.strip():
+        return "the value is empty"
+    if text != text.strip():
+        return "white space at the ends of a value would be lost"
+    if not all(character.isprintable() for character in text):
+        return "the value contains control characters"
+    return None
+
+
+def path_refusal(setting: LastingSetting) -> str | None:
+    """Return why the path of a setting cannot be a word of a shell or of a line."""
+    path = setting.path
+    if any(part in {"", ".", ".."} for part in path.split("/")[1:]):
+        return f"{path!r} is not a plain path"
+    if not _PLAIN_PATH.fullmatch(path):
+        return f"the name in {path!r} contains characters with a meaning of their own"
+    return None
+
+
+def without_rotational(setting: LastingSetting) -> str | None:
+    """Return why a target that selects devices by name alone cannot express the setting."""
+    if setting.rotational is None:
+        return None
+    return "it selects devices by name only, not by whether they rotate"
+
+
+def at_once(setting: LastingSetting) -> str | None:
+    """Return why writing to the parameter of a loaded module comes too late."""
+    if setting.form == "module" and setting.knob.takes_effect != "now":
+        return "the parameter counts when the module is loaded or a device appears, not when it is written later"
+    return None
+
+
+def word_refusal(setting: LastingSetting) -> str | None:
+    """Return why the setting cannot be a word of the kernel command line."""
+    word = boot_word(setting)
+    if word is None:
+        return f"{setting.knob.short_name} is there or not: leave it out to switch it off"
+    if not _PLAIN_WORD.fullmatch(word):
+        return "boot loaders treat some of its characters in their own way"
+    return None
+
+
+def boot_words(settings: Iterable[LastingSetting]) -> tuple[str, ...]:
+    return tuple(word for setting in settings if (word := boot_word(setting)) is not None)
+
+
+def shell_quoted(text: str) -> str:
+    """Return a word of a POSIX shell that stands for exactly this text."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def loader_script(
+    target: str, profile: LastingProfile, add: Sequence[str], remove: Sequence[str], *lines: str
+) -> dict[str, str]:
+    """Return a script that adds kernel arguments with a boot loader's own commands, or removes them."""
+    name = f"ktrial-{profile.name}-{target}.sh"
+    reasons = [line for setting in profile.settings for line in comment(setting)]
+    body = [
+        *("set -eu", 'case "${1-}" in', "add)", *(f"    {line}" for line in add), "    ;;"),
+        *("remove)", *(f"    {line}" for line in remove), "    ;;"),
+        *("*)", f"    echo 'usage: sh {name} add|remove' >&2", "    exit 2", "    ;;", "esac"),
+    ]
+    return {name: joined(["#!/bin/sh", *heading(profile, *lines), *reasons, "", *body])}
