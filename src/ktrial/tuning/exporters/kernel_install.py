@@ -22,7 +22,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
     head = [
         f"file={file}",
         'if [ ! -e "$file" ]; then echo "no $file: write your command line to it first" >&2; exit 1; fi',
-        "line=\" $(tr -s '[:space:]' ' ' < \"$file\") \"",
+        "line=\" $(tr -s '[:space:]' ' ' < \"$file\" | sed 's/^ //; s/ $//') \"",
         f"for word in {words}; do",
     ]
     without = ['case "$line" in *" $word "*) line="${line%%" $word "*} ${line#*" $word "}" ;; esac']

@@ -33,8 +33,8 @@ def refusal(setting: LastingSetting) -> str | None:
         return "TuneD writes below /sys only"
     if re.search(r"[=:]", setting.path):
         return f"TuneD would end the name of {setting.path} at = or :"
-    if setting.text[:1] in "<>=\"'" or re.search(r"[#$\\]", setting.text):
-        return "TuneD reads # $ \\, and < > = and quotes at the beginning, in its own way"
+    if setting.text[:1] in "<>=\"'" or re.search(r"[#$\\{}]", setting.text):
+        return "TuneD reads # $ { } \\, and < > = and quotes at the beginning, in its own way"
     return unwritable(setting.text) or path_refusal(setting) or without_rotational(setting) or at_once(setting)
 
 

@@ -23,7 +23,7 @@ case "${1-}" in
 add)
     file=${KTRIAL_CMDLINE:-/etc/kernel/cmdline}
     if [ ! -e "$file" ]; then echo "no $file: write your command line to it first" >&2; exit 1; fi
-    line=" $(tr -s '[:space:]' ' ' < "$file") "
+    line=" $(tr -s '[:space:]' ' ' < "$file" | sed 's/^ //; s/ $//') "
     for word in 'zswap.max_pool_percent=20' 'nvme_core.io_timeout=30' 'iwlwifi.power_save=0' 'preempt=full' 'nowatchdog' 'nosmt' 'psi=1' 'isolcpus=domain,2-5'; do
         case "$line" in *" $word "*) line="${line%%" $word "*} ${line#*" $word "}" ;; esac
         line="$line$word "
@@ -36,7 +36,7 @@ add)
 remove)
     file=${KTRIAL_CMDLINE:-/etc/kernel/cmdline}
     if [ ! -e "$file" ]; then echo "no $file: write your command line to it first" >&2; exit 1; fi
-    line=" $(tr -s '[:space:]' ' ' < "$file") "
+    line=" $(tr -s '[:space:]' ' ' < "$file" | sed 's/^ //; s/ $//') "
     for word in 'zswap.max_pool_percent=20' 'nvme_core.io_timeout=30' 'iwlwifi.power_save=0' 'preempt=full' 'nowatchdog' 'nosmt' 'psi=1' 'isolcpus=domain,2-5'; do
         case "$line" in *" $word "*) line="${line%%" $word "*} ${line#*" $word "}" ;; esac
     done
