@@ -85,7 +85,7 @@ def test_what_a_target_cannot_express_is_refused_with_those_that_can() -> None:
 
 
 def test_a_patch_is_refused_by_all() -> None:
-    with pytest.raises(BadInput, match="no target can; `ktrial kernel build` applies patches"):
+    with pytest.raises(BadInput, match=r"no target can; `ktrial kernel build` applies patches"):
         export(profile([lasting("patch:bore=6.6.3")]), [TARGETS["kconfig"]], TARGETS.values())
 
 

@@ -65,7 +65,7 @@ def verdict_line(entry: LedgerEntry) -> str:
     effect = entry.effect
     change, interval = _change(entry)
     if effect is not None and interval != "-":
-        change += f" ({100 * effect.confidence:g} % interval {interval})"
+        change += f" ({100 * effect.confidence:.3g} % interval {interval})"
     where = f"kernel {entry.kernel or '?'}, {entry.scope}, against {entry.control}"
     doubt = f"; {'refuted' if entry.refuted else 'superseded'} by {entry.superseded_by}" if entry.superseded_by else ""
     return (

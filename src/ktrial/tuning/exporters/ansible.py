@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.tuning.exporters import modprobe_d, sysctl_d, systemd_unit, tmpfiles_d, udev, zram_generator
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import heading, joined
+from ktrial.tuning.lasting.text import file_text, heading
 
 NAME = "ansible"
 WHAT = "An Ansible role that installs sysctl.d, udev, tmpfiles.d, modprobe.d, zram-generator files and a unit."
@@ -49,7 +49,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
             files[f"{role}/files/{path}"] = text
             tasks += _copy(path, native.NAME)
             handlers += _handlers(path, native.NAME)
-    return {f"{role}/tasks/main.yml": joined(tasks), f"{role}/handlers/main.yml": joined(handlers), **files}
+    return {f"{role}/tasks/main.yml": file_text(tasks), f"{role}/handlers/main.yml": file_text(handlers), **files}
 
 
 def _native(setting: LastingSetting) -> ModuleType:

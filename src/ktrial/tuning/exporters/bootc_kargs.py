@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import boot_words, comment, heading, joined, word_refusal
+from ktrial.tuning.lasting.text import boot_words, comment, file_text, heading, word_refusal
 
 NAME = "bootc-kargs"
 WHAT = "A file for /usr/lib/bootc/kargs.d of a bootc image."
@@ -20,4 +20,4 @@ def write(profile: LastingProfile) -> dict[str, str]:
     reasons = [line for setting in profile.settings for line in comment(setting)]
     words = ", ".join(f'"{word}"' for word in boot_words(profile.settings))
     lines = [*heading(profile), *reasons, f"kargs = [{words}]"]
-    return {f"usr/lib/bootc/kargs.d/90-ktrial-{profile.name}.toml": joined(lines)}
+    return {f"usr/lib/bootc/kargs.d/90-ktrial-{profile.name}.toml": file_text(lines)}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, heading, joined, shell_quoted, unwritable
+from ktrial.tuning.lasting.text import comment, file_text, heading, shell_quoted, unwritable
 
 NAME = "build-flags"
 WHAT = "Variables for a kernel build: KCFLAGS, KCPPFLAGS, LLVM, as a file for the shell."
@@ -38,4 +38,4 @@ def write(profile: LastingProfile) -> dict[str, str]:
         flag = "-O3" if name == "O3" else _COMPILER.get(name, "") + setting.text
         variables.setdefault(name if name in _VARIABLES else "KCFLAGS", []).append(flag)
     lines = [f"export {name}={shell_quoted(' '.join(flags))}" for name, flags in variables.items()]
-    return {f"ktrial-{profile.name}.flags": joined([*heading(profile), *reasons, *lines])}
+    return {f"ktrial-{profile.name}.flags": file_text([*heading(profile), *reasons, *lines])}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import boot_words, comment, heading, joined, word_refusal
+from ktrial.tuning.lasting.text import boot_words, comment, file_text, heading, word_refusal
 
 NAME = "grub"
 WHAT = "A drop-in for /etc/default/grub.d: kernel arguments where grub-mkconfig reads it (Debian, Ubuntu)."
@@ -20,4 +20,4 @@ def write(profile: LastingProfile) -> dict[str, str]:
     reasons = [line for setting in profile.settings for line in comment(setting)]
     words = " ".join(boot_words(profile.settings))
     lines = [*heading(profile), *reasons, f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {words}"']
-    return {f"etc/default/grub.d/90-ktrial-{profile.name}.cfg": joined(lines)}
+    return {f"etc/default/grub.d/90-ktrial-{profile.name}.cfg": file_text(lines)}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, heading, joined, unwritable
+from ktrial.tuning.lasting.text import comment, file_text, heading, unwritable
 
 NAME = "kconfig"
 WHAT = "A fragment of a kernel's configuration, for merge_config.sh and ktrial kernel config."
@@ -32,7 +32,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
     lines = heading(profile)
     for setting in profile.settings:
         lines += [*comment(setting), *(_line(setting, *one) for one in options_of(setting).items()), ""]
-    return {f"ktrial-{profile.name}.config": joined(lines)}
+    return {f"ktrial-{profile.name}.config": file_text(lines)}
 
 
 def _line(setting: LastingSetting, name: str, value: str) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import boot_words, comment, heading, joined, word_refusal
+from ktrial.tuning.lasting.text import boot_words, comment, file_text, heading, word_refusal
 
 NAME = "limine"
 WHAT = "A drop-in for /etc/limine-entry-tool.d: kernel arguments (limine on Arch and CachyOS)."
@@ -21,4 +21,4 @@ def write(profile: LastingProfile) -> dict[str, str]:
     words = " ".join(boot_words(profile.settings))
     lines = [*heading(profile, "/etc/default/limine overrides this file."), *reasons]
     lines.append(f'KERNEL_CMDLINE[default]+=" {words}"')
-    return {f"etc/limine-entry-tool.d/90-ktrial-{profile.name}.conf": joined(lines)}
+    return {f"etc/limine-entry-tool.d/90-ktrial-{profile.name}.conf": file_text(lines)}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, heading, joined, unwritable
+from ktrial.tuning.lasting.text import comment, file_text, heading, unwritable
 
 NAME = "modprobe.d"
 WHAT = "A file for /etc/modprobe.d: parameters of modules, from when they are loaded."
@@ -31,4 +31,4 @@ def write(profile: LastingProfile) -> dict[str, str]:
         module, parameter = setting.module
         text = f'"{setting.text}"' if re.search(r"\s", setting.text) else setting.text
         lines += [*comment(setting), f"options {module} {parameter}={text}", ""]
-    return {f"etc/modprobe.d/90-ktrial-{profile.name}.conf": joined(lines)}
+    return {f"etc/modprobe.d/90-ktrial-{profile.name}.conf": file_text(lines)}

@@ -13,8 +13,8 @@ from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
 from ktrial.tuning.lasting.text import (
     boot_words,
     comment,
+    file_text,
     heading,
-    joined,
     path_refusal,
     shell_quoted,
     unwritable,
@@ -58,7 +58,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
     for place, settings in places.items():
         reasons = [line for setting in settings for line in comment(setting, indent="  ")]
         lines += [*reasons, *_WRITERS[place](profile, settings), ""]
-    return {f"ktrial-{profile.name}.nix": joined([*"\n".join(lines).rstrip().split("\n"), "}"])}
+    return {f"ktrial-{profile.name}.nix": file_text([*"\n".join(lines).rstrip().split("\n"), "}"])}
 
 
 def _place(setting: LastingSetting) -> str:

@@ -7,8 +7,8 @@ from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
 from ktrial.tuning.lasting.text import (
     at_once,
     comment,
+    file_text,
     heading,
-    joined,
     path_refusal,
     shell_quoted,
     unwritable,
@@ -31,7 +31,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
         call = f"    set_value {shell_quoted(setting.text)} {shell_quoted(setting.path)}"
         calls += [*comment(setting, indent="    "), call]
     text = _TEMPLATE.replace("@NAME@", profile.name).replace("@HEADING@", "\n".join(heading(profile)).rstrip())
-    return {f"ktrial-{profile.name}.sh": joined([text.replace("@CALLS@", "\n".join(calls))])}
+    return {f"ktrial-{profile.name}.sh": file_text([text.replace("@CALLS@", "\n".join(calls))])}
 
 
 #: /run is root's own and is empty after a boot, as saved values must be.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, heading, joined, path_refusal, unwritable
+from ktrial.tuning.lasting.text import comment, file_text, heading, path_refusal, unwritable
 
 NAME = "sysctl.d"
 WHAT = "A file for /etc/sysctl.d, read by systemd-sysctl and sysctl --system."
@@ -26,4 +26,4 @@ def write(profile: LastingProfile) -> dict[str, str]:
     lines = heading(profile)
     for setting in profile.settings:
         lines += [*comment(setting), f"{setting.sysctl_key} = {setting.text}", ""]
-    return {f"etc/sysctl.d/90-ktrial-{profile.name}.conf": joined(lines)}
+    return {f"etc/sysctl.d/90-ktrial-{profile.name}.conf": file_text(lines)}

@@ -4,7 +4,15 @@
 from __future__ import annotations
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import at_once, comment, heading, joined, path_refusal, unwritable, without_rotational
+from ktrial.tuning.lasting.text import (
+    at_once,
+    comment,
+    file_text,
+    heading,
+    path_refusal,
+    unwritable,
+    without_rotational,
+)
 
 NAME = "systemd-unit"
 WHAT = "A oneshot unit for /etc/systemd/system: writes any file of the kernel once at boot."
@@ -46,7 +54,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
         "[Install]",
         "WantedBy=multi-user.target",
     ]
-    return {f"etc/systemd/system/ktrial-{profile.name}.service": joined(lines)}
+    return {f"etc/systemd/system/ktrial-{profile.name}.service": file_text(lines)}
 
 
 def _quoted(text: str) -> str:

@@ -6,7 +6,15 @@ from __future__ import annotations
 import re
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import at_once, comment, heading, joined, path_refusal, unwritable, without_rotational
+from ktrial.tuning.lasting.text import (
+    at_once,
+    comment,
+    file_text,
+    heading,
+    path_refusal,
+    unwritable,
+    without_rotational,
+)
 
 NAME = "tmpfiles.d"
 WHAT = "A file for /etc/tmpfiles.d: writes files of sysfs once at boot."
@@ -22,7 +30,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
     lines = heading(profile, "Devices that appear after boot are not set: udev rules are for those.")
     for setting in profile.settings:
         lines += [*comment(setting), f"w! {setting.path.replace('%', '%%')} - - - - {_argument(setting.text)}", ""]
-    return {f"etc/tmpfiles.d/90-ktrial-{profile.name}.conf": joined(lines)}
+    return {f"etc/tmpfiles.d/90-ktrial-{profile.name}.conf": file_text(lines)}
 
 
 def _argument(text: str) -> str:

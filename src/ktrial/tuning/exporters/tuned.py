@@ -10,8 +10,8 @@ from ktrial.tuning.lasting.text import (
     at_once,
     boot_words,
     comment,
+    file_text,
     heading,
-    joined,
     path_refusal,
     unwritable,
     without_rotational,
@@ -54,7 +54,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
     lines = [*heading(profile), "[main]", f"summary=Settings of ktrial: {profile.name}", ""]
     for name, body in sections.items():
         lines += [f"[{name}]", *body, ""] if body else []
-    return {f"etc/tuned/profiles/ktrial-{profile.name}/tuned.conf": joined(lines)}
+    return {f"etc/tuned/profiles/ktrial-{profile.name}/tuned.conf": file_text(lines)}
 
 
 def _key(setting: LastingSetting) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, heading, joined, path_refusal, unwritable
+from ktrial.tuning.lasting.text import comment, file_text, heading, path_refusal, unwritable
 
 NAME = "udev"
 WHAT = "Rules for /etc/udev/rules.d: set files of devices, also of those that appear later."
@@ -35,7 +35,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
     lines = heading(profile)
     for setting in profile.settings:
         lines += [*comment(setting), _rule(setting), ""]
-    return {f"etc/udev/rules.d/90-ktrial-{profile.name}.rules": joined(lines)}
+    return {f"etc/udev/rules.d/90-ktrial-{profile.name}.rules": file_text(lines)}
 
 
 def _rule(setting: LastingSetting) -> str:

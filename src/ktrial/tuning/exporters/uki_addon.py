@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import boot_words, comment, heading, joined, word_refusal
+from ktrial.tuning.lasting.text import boot_words, comment, file_text, heading, word_refusal
 
 NAME = "uki-addon"
 WHAT = "A configuration for ukify: an add-on with kernel arguments for unified kernel images."
@@ -24,4 +24,4 @@ def write(profile: LastingProfile) -> dict[str, str]:
     words = " ".join(boot_words(profile.settings))
     told = "Under Secure Boot a unified kernel image ignores other arguments than its own and those of signed add-ons."
     lines = [*heading(profile, told), *reasons, "[UKI]", f"Cmdline={words}"]
-    return {f"ktrial-{profile.name}.addon.conf": joined(lines)}
+    return {f"ktrial-{profile.name}.addon.conf": file_text(lines)}

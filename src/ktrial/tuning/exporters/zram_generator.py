@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, heading, joined, unwritable
+from ktrial.tuning.lasting.text import comment, file_text, heading, unwritable
 
 NAME = "zram-generator"
 WHAT = "A drop-in for systemd's zram-generator: a zram swap device at boot."
@@ -45,7 +45,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
         for setting in own:
             lines += [*comment(setting), f"{_KEYS[setting.knob.id]} = {_size(setting)}"]
         lines.append("")
-    return {f"etc/systemd/zram-generator.conf.d/90-ktrial-{profile.name}.conf": joined(lines)}
+    return {f"etc/systemd/zram-generator.conf.d/90-ktrial-{profile.name}.conf": file_text(lines)}
 
 
 def _size(setting: LastingSetting) -> str:

@@ -31,7 +31,7 @@ def _one_line(text: str) -> str:
     return plain.rstrip().rstrip("\\").encode("utf-8", "replace").decode()
 
 
-def joined(lines: Iterable[str]) -> str:
+def file_text(lines: Iterable[str]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -100,4 +100,4 @@ def loader_script(
         *("remove)", *(f"    {line}" for line in remove), "    ;;"),
         *("*)", f"    echo 'usage: sh {name} add|remove' >&2", "    exit 2", "    ;;", "esac"),
     ]
-    return {name: joined(["#!/bin/sh", *heading(profile, *lines), *reasons, "", *body])}
+    return {name: file_text(["#!/bin/sh", *heading(profile, *lines), *reasons, "", *body])}
