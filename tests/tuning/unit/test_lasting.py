@@ -13,7 +13,7 @@ from ktrial.machine.reading import InstanceState, KnobState, Reading
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.lasting.model import boot_word
-from ktrial.tuning.lasting.resolve import OmittedSetting, WantedSetting, lasting_settings
+from ktrial.tuning.lasting.resolve import Omission, WantedSetting, lasting_settings
 from ktrial.tuning.plans.model import Context
 from tests.support.lasting import lasting
 
@@ -99,7 +99,7 @@ def here(knob: str, shown: str) -> dict[str, KnobState]:
 
 def resolved(
     states: dict[str, KnobState], *settings: Setting, **facts: Any
-) -> tuple[list[tuple[str, str]], list[OmittedSetting]]:
+) -> tuple[list[tuple[str, str]], list[Omission]]:
     book = FactBook({name.replace("__", "."): Fact(value=value) for name, value in facts.items()})
     context = Context(CATALOG.knobs, CATALOG.kinds, book, states)
     found, left = lasting_settings(map(WantedSetting, settings), context)
@@ -122,9 +122,7 @@ def test_other_conditions_are_resolved_for_the_devices_of_this_machine() -> None
     computed = Setting(knob="queue:scheduler@nvme*", value={"compute": "first-offered", "of": ["bfq", "kyber"]})
     assert resolved(states, computed, block__devices=DISKS) == ([("queue:scheduler@nvme0n1", "kyber")], [])
     (left,) = resolved({}, sata)[1]
-    assert left == OmittedSetting(
-        "queue:scheduler@[transport=sata]", "it depends on the devices, and no device here fits"
-    )
+    assert left == Omission("queue:scheduler@[transport=sata]", "it depends on the devices, and no device here fits")
 
 
 def test_what_the_machine_rules_out_is_left_out_with_the_reason() -> None:

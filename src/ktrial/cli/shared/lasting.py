@@ -13,7 +13,7 @@ from ktrial.tuning.knobs.address import is_assignment, parse_assignment
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.profile import Setting, flatten
 from ktrial.tuning.lasting.model import LastingProfile, LastingSetting
-from ktrial.tuning.lasting.resolve import OmittedSetting, WantedSetting, lasting_settings
+from ktrial.tuning.lasting.resolve import Omission, WantedSetting, lasting_settings
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -29,7 +29,7 @@ class Lasting(NamedTuple):
     """Settings to make last, and what is left out of them."""
 
     profile: LastingProfile
-    left_out: tuple[OmittedSetting, ...]
+    left_out: tuple[Omission, ...]
 
 
 def lasting_profile(app: App, words: Sequence[str], name: str | None) -> Lasting:
@@ -44,7 +44,7 @@ def lasting_profile(app: App, words: Sequence[str], name: str | None) -> Lasting
         )
     catalog, names = app.catalog_for(words)
     wanted: list[WantedSetting] = []
-    left: list[OmittedSetting] = []
+    left: list[Omission] = []
     for word in names:
         wanted += _settings_of(app, catalog, word, left)
     machine = app.user_session
@@ -79,7 +79,7 @@ def _slug(names: Sequence[str]) -> str:
     return re.sub(r"[^a-z0-9]+", "-", first.lower()).strip("-")[:60].rstrip("-") or "settings"
 
 
-def _settings_of(app: App, catalog: Catalog, word: str, left: list[OmittedSetting]) -> list[WantedSetting]:
+def _settings_of(app: App, catalog: Catalog, word: str, left: list[Omission]) -> list[WantedSetting]:
     if is_assignment(word):
         address, value = parse_assignment(word)
         find_knob(address.knob, catalog.knobs)
@@ -114,7 +114,7 @@ def _of_profile(app: App, catalog: Catalog, name: str) -> list[WantedSetting]:
     ]
 
 
-def _of_transaction(app: App, catalog: Catalog, number: int, left: list[OmittedSetting]) -> list[WantedSetting]:
+def _of_transaction(app: App, catalog: Catalog, number: int, left: list[Omission]) -> list[WantedSetting]:
     from ktrial.machine.transactions import status
 
     told = status(app.root_session(f"reading transaction {number}"))
@@ -127,7 +127,7 @@ def _of_transaction(app: App, catalog: Catalog, number: int, left: list[OmittedS
     for step in found.steps:
         setting = _of_step(step, catalog)
         if setting is None:
-            left.append(OmittedSetting(step.knob or step.path, "it is not a value of a knob"))
+            left.append(Omission(step.knob or step.path, "it is not a value of a knob"))
         else:
             wanted.append(WantedSetting(setting, (f"transaction {number} ({found.state}): {found.title or ''}",)))
     return wanted
@@ -149,7 +149,7 @@ def _of_step(step: JournaledStep, catalog: Catalog) -> Setting | None:
     return Setting(knob=address, value=step.new.strip())
 
 
-def _of_trial(app: App, catalog: Catalog, word: str, left: list[OmittedSetting]) -> list[WantedSetting]:
+def _of_trial(app: App, catalog: Catalog, word: str, left: list[Omission]) -> list[WantedSetting]:
     from ktrial.studies.ledger.text import verdict_line
 
     name, _, arm = word.partition("/")
@@ -170,7 +170,7 @@ def _of_trial(app: App, catalog: Catalog, word: str, left: list[OmittedSetting])
         if f"boot:{knob}" in catalog.knobs:
             changes[f"boot:{knob}"] = value if equals else "1"
         else:
-            left.append(OmittedSetting(text, "no knob of the catalog has this kernel argument"))
+            left.append(Omission(text, "no knob of the catalog has this kernel argument"))
     left += _without_knobs(stored, arm)
     return [
         WantedSetting(Setting(knob=address, value=value), reasons, judged=True) for address, value in changes.items()
@@ -185,16 +185,12 @@ def _only_arm(stored: StoredTrial) -> str:
     return arms[0]
 
 
-def _without_knobs(stored: StoredTrial, arm: str) -> list[OmittedSetting]:
+def _without_knobs(stored: StoredTrial, arm: str) -> list[Omission]:
     """Return the parts of an arm that are no settings, and its settings that were in force before."""
     file = stored.file.arms[arm]
     parts = ("environment", "parameters", "commands", "service", "sched_ext", "build", "manual", "kernel")
-    found = [
-        OmittedSetting(f"{stored.trial}/{arm}: {part}", "it is not a setting") for part in parts if getattr(file, part)
-    ]
+    found = [Omission(f"{stored.trial}/{arm}: {part}", "it is not a setting") for part in parts if getattr(file, part)]
     same = stored.arms[arm].same
     if same:
-        found.append(
-            OmittedSetting(", ".join(same), "it was in force before the trial, so the trial says nothing about it")
-        )
+        found.append(Omission(", ".join(same), "it was in force before the trial, so the trial says nothing about it"))
     return found

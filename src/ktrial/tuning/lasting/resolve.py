@@ -34,7 +34,7 @@ class WantedSetting(msgspec.Struct, frozen=True):
     judged: bool = False
 
 
-class OmittedSetting(msgspec.Struct, frozen=True):
+class Omission(msgspec.Struct, frozen=True):
     """A setting that does not last, and why."""
 
     what: str
@@ -46,13 +46,13 @@ Reasons = Callable[[LastingSetting], tuple[str, ...]]
 
 def lasting_settings(
     wanted: Iterable[WantedSetting], context: Context, more: Reasons = lambda _: ()
-) -> tuple[tuple[LastingSetting, ...], tuple[OmittedSetting, ...]]:
+) -> tuple[tuple[LastingSetting, ...], tuple[Omission, ...]]:
     """Return the settings in the order in which they must be written, and those that this machine rules out.
 
     `more` returns further reasons for a setting without a verdict. Raises Contradiction for one knob with two values.
     """
     found: dict[str, LastingSetting] = {}
-    left: list[OmittedSetting] = []
+    left: list[Omission] = []
     for one in wanted:
         for setting in _settings(one.setting, context, left):
             before = found.get(setting.address)
@@ -66,7 +66,7 @@ def lasting_settings(
     return tuple(_ordered(list(found.values()))), tuple(left)
 
 
-def _settings(setting: Setting, context: Context, left: list[OmittedSetting]) -> list[LastingSetting]:
+def _settings(setting: Setting, context: Context, left: list[Omission]) -> list[LastingSetting]:
     """Return what a setting stands for: itself for devices by name, or one for each device here that fits."""
     knob = find_knob(setting.knob, context.knobs)
     selector = parse_address(setting.knob).selector
@@ -76,7 +76,7 @@ def _settings(setting: Setting, context: Context, left: list[OmittedSetting]) ->
         if not per_device:
             truth, why = evaluate(setting.when, context.facts, context.kinds)
             if truth is not Truth.YES:
-                left.append(OmittedSetting(setting.knob, why))
+                left.append(Omission(setting.knob, why))
                 return []
     else:
         per_device = False
@@ -96,45 +96,43 @@ def _settings(setting: Setting, context: Context, left: list[OmittedSetting]) ->
         shown = instance.reading.text if instance is not None else None
         value, why_not = computed_value(knob, value, shown, context.facts, instance)
         if why_not is not None:
-            left.append(OmittedSetting(setting.knob, why_not))
+            left.append(Omission(setting.knob, why_not))
             return []
     text = kernel_text(knob, value)
     return [LastingSetting(knob=knob, text=text, place=_place(knob, state), pattern=pattern, rotational=rotational)]
 
 
 def _here(
-    knob: Knob, setting: Setting, state: KnobState | None, context: Context, left: list[OmittedSetting]
+    knob: Knob, setting: Setting, state: KnobState | None, context: Context, left: list[Omission]
 ) -> list[LastingSetting]:
     """Return one setting for each device of this machine that is meant."""
     instances = state.instances if state is not None else ()
     selector = parse_address(setting.knob).selector or "*"
     chosen = meant_instances(knob, selector, instances, context.facts) if instances else []
     if not chosen:
-        left.append(OmittedSetting(setting.knob, "it depends on the devices, and no device here fits"))
+        left.append(Omission(setting.knob, "it depends on the devices, and no device here fits"))
     found = []
     for instance in chosen:
         outcome = _of_instance(knob, setting, instance, context)
-        if isinstance(outcome, OmittedSetting):
+        if isinstance(outcome, Omission):
             left.append(outcome)
         else:
             found.append(msgspec.structs.replace(outcome, place=_place(knob, state)))
     return found
 
 
-def _of_instance(
-    knob: Knob, setting: Setting, instance: InstanceState, context: Context
-) -> LastingSetting | OmittedSetting:
+def _of_instance(knob: Knob, setting: Setting, instance: InstanceState, context: Context) -> LastingSetting | Omission:
     address = f"{knob.id}@{instance.label}"
     facts = _device_facts(knob, instance, context)
     if setting.when is not None:
         truth, why = evaluate(setting.when, facts, context.kinds)
         if truth is not Truth.YES:
-            return OmittedSetting(address, why)
+            return Omission(address, why)
     value = setting.value
     if isinstance(value, dict):
         value, why_not = computed_value(knob, value, instance.reading.text, facts, instance)
         if why_not is not None:
-            return OmittedSetting(address, why_not)
+            return Omission(address, why_not)
     return LastingSetting(knob=knob, text=kernel_text(knob, value), pattern=instance.label)
 
 
