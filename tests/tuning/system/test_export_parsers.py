@@ -173,7 +173,8 @@ def test_modprobe_reads_the_parameters(texts: list[str], tmp_path_factory: pytes
 def words_of(line: str) -> list[str]:
     """The words of a command line as systemd shows it, with the variables and specifiers that it will expand later."""
     shown = re.findall(r'"(?:\\.|[^"\\])*"|\S+', line)
-    plain = (re.sub(r"\\(.)", r"\1", word[1:-1]) if word.startswith('"') else word for word in shown)
+    plain = [re.sub(r"\\(.)", r"\1", word[1:-1]) if word.startswith('"') else word for word in shown]
+    assert not [word for word in plain if "$" in word.replace("$$", "")], "systemd would expand a variable"
     return [word.replace("$$", "$") for word in plain]
 
 

@@ -196,3 +196,14 @@ def test_reasons_never_leave_their_comment(setting: LastingSetting) -> None:
             for path, text in with_reason.items():
                 added = set(text.split("\n")) - set(without[path].split("\n"))
                 assert all(line.lstrip().startswith("#") and not line.endswith("\\") for line in added), path
+
+
+@pytest.mark.parametrize("reason", ["a\\", "a\\ ", "a\n-b = 1", "a\x85b", "\udcff", "a\u2028b"])
+def test_a_reason_is_one_line_that_continues_no_other(reason: str) -> None:
+    setting = lasting("module:nvme_core.io_timeout=30", reasons=(reason,))
+    for name in ("modprobe.d", "grub", "ansible"):
+        for text in files_of(TARGETS[name], setting).values():
+            assert text.encode().decode() == text
+            lines = [line for line in text.splitlines() if line.startswith("#   ")]
+            assert not [line for line in lines if line.endswith("\\")]
+            assert "-b = 1" not in text.splitlines()
