@@ -21,7 +21,12 @@ REASON = (
 SAMPLES = (
     *("vm.swappiness=10", "net.ipv4.tcp_rmem=4096 131072 6291456", "thp:enabled=madvise", "irq:smp_affinity@irq7=3"),
     *("queue:scheduler@nvme*=none", "queue:wbt_lat_usec@sda=0", "nvme:pm_qos_latency_tolerance_us@*=0"),
-    *("net:tx_queue_len@eth0=1000", "net:rps_cpus@eth0/rx-0=f", "power:runtime_pm@0000:00:1f.2=auto"),
+    *(
+        "net:tx_queue_len@eth0=1000",
+        "net:rps_cpus@eth0/rx-0=f",
+        "net:rps_flow_cnt@*/rx-*=4096",
+        "power:runtime_pm@0000:00:1f.2=auto",
+    ),
     *("power:usb_control@1-1=on", "power:sata_link_power@*=max_performance", "cpu:energy_perf_bias@cpu3=0"),
     *("cpufreq:scaling_governor@*=performance", "cpuidle:state_disable@cpu0/state2=1"),
     *("cgroup:cpu.weight@user.slice/user-1000.slice=200", "feature:NEXT_BUDDY=on", "sched:base_slice_ns=3000000"),

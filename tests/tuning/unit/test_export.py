@@ -25,7 +25,7 @@ from ktrial.tuning.origin.formats import modprobe_d, shell, sysctl_d, tmpfiles_d
 from ktrial.tuning.origin.formats.lines import Assignment
 from ktrial.tuning.origin.import_profile import import_profile
 from ktrial.tuning.plans.model import Context
-from tests.support.lasting import SETTINGS, hostile_settings, hostile_words, lasting, profile
+from tests.support.lasting import NASTY, PLACES, SETTINGS, hostile_settings, hostile_words, lasting, own_knob, profile
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "exports"
 TARGETS = targets()
@@ -106,7 +106,8 @@ def test_each_setting_goes_to_the_first_target_that_can_express_it() -> None:
     [
         ("modprobe.d", "zswap:enabled=1", "zswap is a part of the kernel"),
         ("tmpfiles.d", "module:nvme_core.io_timeout=30", "counts when the module is loaded"),
-        ("udev", "net:rps_cpus@eth0/*=f", None),
+        ("udev", "net:rps_cpus@*/*=f", None),
+        ("udev", "net:rps_cpus@eth0/*=f", "only to its first match"),
         ("udev", "cpuidle:state_disable@cpu0/*=1", "only to its first match"),
         ("tuned", "irq:smp_affinity@irq7=3", "TuneD writes below /sys only"),
         ("grub", "boot:nowatchdog=off", "leave it out"),
@@ -170,8 +171,19 @@ PARSERS = {
 }
 
 
+@pytest.mark.parametrize("text", NASTY)
+def test_nasty_values_are_read_back_as_they_are_or_refused(text: str) -> None:
+    for place in PLACES:
+        kind = "sysctl" if place.startswith("/proc") else "module" if place.startswith("/sys/module") else "sysfs"
+        read_back(LastingSetting(knob=own_knob("own", place, kind), text=text, place=place, pattern="eth0.100"))
+
+
 @given(setting=hostile_settings())
 def test_hostile_values_are_read_back_as_they_are_or_refused(setting: LastingSetting) -> None:
+    read_back(setting)
+
+
+def read_back(setting: LastingSetting) -> None:
     for name, read in PARSERS.items():
         target = TARGETS[name]
         if setting.form in target.forms and target.objection(setting) is None:

@@ -53,7 +53,8 @@ def test_a_pattern_that_spans_parts_is_refused() -> None:
     [
         ("queue:scheduler@nvme*=none", ("block", "nvme*", "queue/scheduler")),
         ("cpufreq:scaling_governor@policy3=schedutil", ("cpu", "cpu3", "cpufreq/scaling_governor")),
-        ("net:rps_cpus@eth0/rx-1=f", ("queues", "rx-1", "rps_cpus")),
+        ("net:rps_cpus@eth0/rx-1=f", ("net", "eth0", "queues/rx-1/rps_cpus")),
+        ("net:rps_cpus@*/rx-*=f", ("queues", "rx-*", "rps_cpus")),
         ("cpuidle:state_disable@cpu0/state2=1", ("cpu", "cpu0", "cpuidle/state2/disable")),
     ],
 )

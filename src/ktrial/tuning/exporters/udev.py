@@ -15,7 +15,7 @@ NEXT = "copy it to /etc/udev/rules.d, run `udevadm control --reload` and `udevad
 #: udev cuts off longer values.
 _LONGEST_BYTES = 500
 #: Interfaces are renamed after they appear, which is an event of its own.
-_ACTIONS = {"net": "add|change|move", "queues": "add|change|move"}
+_ACTIONS = {"net": "add|change|move"}
 
 
 def refusal(setting: LastingSetting) -> str | None:
@@ -45,8 +45,6 @@ def _rule(setting: LastingSetting) -> str:
         matches.append('ENV{DEVTYPE}=="disk"')
     if name != "*":
         matches.append(f'KERNEL=="{name}"')
-    if subsystem == "queues" and setting.parts[0] != "*":
-        matches.append(f'DEVPATH=="*/net/{setting.parts[0]}/queues/*"')
     if setting.rotational is not None:
         matches.append(f'ATTR{{queue/rotational}}=="{int(setting.rotational)}"')
     matches.append(f'TEST=="{attribute}"')

@@ -130,7 +130,9 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def device(self) -> tuple[str, str, str]:
         """Subsystem, pattern of names, and attribute, as udev calls them."""
-        start, subsystem, before = next(one for one in _SUBSYSTEMS if self.file.startswith(one[0]))
+        fitting = [one for one in _SUBSYSTEMS if self.file.startswith(one[0])]
+        # A queue keeps the path that it had before its interface was renamed; only the interface has an event then.
+        start, subsystem, before = fitting[-1] if self.parts[0] != "*" else fitting[0]
         used = len(_PLACEHOLDER.findall(start))
         rest = iter(self.parts[used:])
         attribute = before + _PLACEHOLDER.sub(lambda found: next(rest), self.file.removeprefix(start))
@@ -152,12 +154,13 @@ class LastingProfile(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[LastingSetting, ...]
 
 
-def device_shape(place: str) -> tuple[str, str] | None:
-    """Return udev's subsystem for a place, and its attribute with the remaining placeholders."""
-    for start, subsystem, before in _SUBSYSTEMS:
-        if place.startswith(start):
-            return subsystem, before + place.removeprefix(start)
-    return None
+def device_shapes(place: str) -> tuple[tuple[str, str], ...]:
+    """Return udev's subsystems for a place, each with its attribute and the remaining placeholders."""
+    return tuple(
+        (subsystem, before + place.removeprefix(start))
+        for start, subsystem, before in _SUBSYSTEMS
+        if place.startswith(start)
+    )
 
 
 def _component(name: str, label: str) -> str:

@@ -19,7 +19,7 @@ from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
 from ktrial.tuning.knobs.profile import Profile, Setting
 from ktrial.tuning.knobs.value import kernel_text
-from ktrial.tuning.lasting.model import device_shape
+from ktrial.tuning.lasting.model import device_shapes
 from ktrial.tuning.origin.formats.command_line import same_name
 from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Unread
 from ktrial.tuning.origin.formats.sniff import Format, Sniffed, read
@@ -31,11 +31,10 @@ _PLAIN_BOOT = re.compile(
 
 _MOST_SPANS = 20
 _EXPRESSED = re.compile(
-    r"(?:unless )?(?:(?:ACTION|SUBSYSTEM|KERNEL|DEVPATH|TEST|ATTR\{queue/rotational\})[=!]=|ENV\{DEVTYPE\}==\"disk\")"
+    r"(?:unless )?(?:(?:ACTION|SUBSYSTEM|KERNEL|TEST|ATTR\{queue/rotational\})[=!]=|ENV\{DEVTYPE\}==\"disk\")"
 )
 """Conditions of udev rules that a setting's selector and `when` express."""
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
-_QUEUE = re.compile(r'DEVPATH=="\*/net/([^"/]+)/queues/\*"')
 _CONDITION = re.compile(r'(?P<key>KERNEL|SUBSYSTEM|ATTR\{queue/rotational\})(?P<operator>==|!=)"(?P<value>[^"]*)"')
 _ALIASES = (
     (re.compile(r"^/sys/devices/system/cpu/cpu([^/]*)/cpufreq/"), r"/sys/devices/system/cpu/cpufreq/policy\1/"),
@@ -366,9 +365,8 @@ def _attribute(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTar
             return
         elif condition["key"] == "KERNEL":
             kernels = condition["value"]
-    queue = next((path[1] for text in item.conditions if (path := _QUEUE.fullmatch(text))), "*")
     for kernel in kernels.split("|"):
-        names = [queue, kernel] if subsystem == "queues" else [kernel, *labels]
+        names = ["*", kernel] if subsystem == "queues" else [kernel, *labels]
         yield MeantTarget(knob, _selector_of(knob, names), item.value, when)
 
 
@@ -392,12 +390,10 @@ def _knob_of_attribute(
                 return knob, ()
     for knob in knobs.values():
         for place in knob.files:
-            shape = device_shape(place)
-            if shape is None or subsystem not in (None, shape[0]):
-                continue
-            found = re.fullmatch(_PLACEHOLDER.sub("([^/]+)", re.sub(r"[.]", r"\\.", shape[1])), attribute)
-            if found is not None:
-                return knob, found.groups()
+            for own, tail in device_shapes(place):
+                found = re.fullmatch(_PLACEHOLDER.sub("([^/]+)", tail.replace(".", r"\.")), attribute)
+                if found is not None and subsystem in (None, own):
+                    return knob, found.groups()
     return None
 
 

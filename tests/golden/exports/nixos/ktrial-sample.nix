@@ -32,6 +32,8 @@
   #   better in time (wakeups): -12 % (95 % interval -15 % to -9 %), n = 12 blocks [2026-11-21, swappiness-3fa9c1/10]
   # net:rps_cpus@eth0/rx-0 = f
   #   better in time (wakeups): -12 % (95 % interval -15 % to -9 %), n = 12 blocks [2026-11-21, swappiness-3fa9c1/10]
+  # net:rps_flow_cnt@*/rx-* = 4096
+  #   better in time (wakeups): -12 % (95 % interval -15 % to -9 %), n = 12 blocks [2026-11-21, swappiness-3fa9c1/10]
   # power:runtime_pm@0000:00:1f.2 = auto
   #   better in time (wakeups): -12 % (95 % interval -15 % to -9 %), n = 12 blocks [2026-11-21, swappiness-3fa9c1/10]
   # power:usb_control@1-1 = on
@@ -52,7 +54,8 @@
     "ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\", KERNEL==\"sda\", TEST==\"queue/wbt_lat_usec\", ATTR{queue/wbt_lat_usec}=\"0\""
     "ACTION==\"add|change\", SUBSYSTEM==\"nvme\", KERNEL==\"nvme*\", TEST==\"power/pm_qos_latency_tolerance_us\", ATTR{power/pm_qos_latency_tolerance_us}=\"0\""
     "ACTION==\"add|change|move\", SUBSYSTEM==\"net\", KERNEL==\"eth0\", TEST==\"tx_queue_len\", ATTR{tx_queue_len}=\"1000\""
-    "ACTION==\"add|change|move\", SUBSYSTEM==\"queues\", KERNEL==\"rx-0\", DEVPATH==\"*/net/eth0/queues/*\", TEST==\"rps_cpus\", ATTR{rps_cpus}=\"f\""
+    "ACTION==\"add|change|move\", SUBSYSTEM==\"net\", KERNEL==\"eth0\", TEST==\"queues/rx-0/rps_cpus\", ATTR{queues/rx-0/rps_cpus}=\"f\""
+    "ACTION==\"add|change\", SUBSYSTEM==\"queues\", KERNEL==\"rx-*\", TEST==\"rps_flow_cnt\", ATTR{rps_flow_cnt}=\"4096\""
     "ACTION==\"add|change\", SUBSYSTEM==\"pci\", KERNEL==\"0000:00:1f.2\", TEST==\"power/control\", ATTR{power/control}=\"auto\""
     "ACTION==\"add|change\", SUBSYSTEM==\"usb\", KERNEL==\"1-1\", TEST==\"power/control\", ATTR{power/control}=\"on\""
     "ACTION==\"add|change\", SUBSYSTEM==\"scsi_host\", KERNEL==\"host*\", TEST==\"link_power_management_policy\", ATTR{link_power_management_policy}=\"max_performance\""
