@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -161,7 +161,7 @@ def plain(one: LastingSetting) -> tuple[str, str, str, bool | None]:
     return one.knob.id, path, one.text, one.rotational
 
 
-PARSERS = {
+PARSERS: Mapping[str, Callable[[str], Iterable[Assignment]]] = {
     "sysctl.d": lambda text: sysctl_d.parse(text, "x").assignments,
     "tmpfiles.d": lambda text: tmpfiles_d.parse(text, "x").assignments,
     "udev": lambda text: udev.parse(text, "x").reading().assignments,

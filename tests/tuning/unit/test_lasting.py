@@ -18,7 +18,7 @@ from ktrial.tuning.plans.model import Context
 from tests.support.lasting import lasting
 
 CATALOG = load_catalog()
-DISKS = [
+DISKS: list[dict[str, Any]] = [
     {"name": "nvme0n1", "rotational": False, "transport": "nvme", "size_bytes": 1 << 40},
     {"name": "sda", "rotational": True, "transport": "sata", "size_bytes": 1 << 30},
 ]

@@ -64,7 +64,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
 def _place(setting: LastingSetting) -> str:
     if setting.form in _WRITERS:
         return setting.form
-    return next(one for one in _files_of(setting) if one.refusal(setting) is None).NAME
+    return str(next(one for one in _files_of(setting) if one.refusal(setting) is None).NAME)
 
 
 def nix_string(text: str) -> str:
