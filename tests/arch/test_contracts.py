@@ -101,6 +101,20 @@ def write(sessions):
 
     return Exported(data=b"%d" % len(sessions), left_out=())
 """
+TARGET_FILE = """
+NAME = "shouted"
+WHAT = "The values, in capitals."
+FORMS = frozenset({"sysctl"})
+NEXT = "read it"
+
+
+def refusal(setting):
+    return None
+
+
+def write(profile):
+    return {"shout": "".join(f"{one.text.upper()}\\n" for one in profile.settings)}
+"""
 VERB = '''
 import click
 
@@ -146,6 +160,13 @@ def test_an_exporter_is_one_file(tree: Path) -> None:
     code = "from ktrial.results.exporters import run_exporters; print(run_exporters()['counted'][1]([1, 2]).data)"
     done = python(code, path=tree)
     assert (done.stdout, done.stderr) == ("b'2'\n", "")
+
+
+def test_a_target_is_one_file(tree: Path) -> None:
+    (tree / "ktrial/tuning/exporters/shouted.py").write_text(TARGET_FILE)
+    (tree.parent / ".setup").symlink_to(ROOT / ".setup")  # the agent
+    assert ktrial(tree, "export", "net.ipv4.tcp_congestion_control=bbr", "--to", "shouted").stdout == "BBR\n"
+    assert "shouted" in ktrial(tree, "export", "--list").stdout
 
 
 def test_a_verb_is_one_file(tree: Path) -> None:

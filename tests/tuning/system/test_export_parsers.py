@@ -201,6 +201,12 @@ def test_systemd_accepts_the_unit_and_reads_the_values(
     assert words[:2] == ["/bin/sh", "-c"]
     assert words[4::2] == [f"/sys/block/{label}/queue/scheduler" for label in chosen]
     assert words[5::2] == [one.text for one in chosen.values()]
+    sys = {f"block/{label}/queue/scheduler": "before\n" for label in chosen}
+    missing = ["/sys/block/none/queue/x/y", "1", "/sys/block/none*/queue/scheduler", "1"]
+    script = f'root=/sys/block; last=queue/scheduler; "$@" 2> /dev/null; printf "status\\0%s\\0" "$?"{PRINT}'
+    found = contents(in_namespace(tmp_path / "root", sys, {}, script, *words[:4], *missing, *words[4:]))
+    assert found.pop("status") == "1", "a file that is missing is a failure"
+    assert found == {f"/sys/block/{label}/queue/scheduler": one.text for label, one in chosen.items()}
 
 
 @pytest.mark.root
