@@ -121,7 +121,7 @@ def _of_transaction(app: App, catalog: Catalog, number: int, left: list[Omission
     found = next((one for one in told.transactions if one.transaction == number), None)
     if found is None:
         raise NoSuchTransaction(
-            "no-such-transaction", f"there is no transaction {number}", hint="`ktrial status` lists the active ones"
+            "no-such-transaction", f"no such transaction: {number}", hint="`ktrial status` lists the active ones"
         )
     wanted = []
     for step in found.steps:
