@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ktrial.tuning.exporters import export, targets
-from ktrial.tuning.lasting.model import LastingSetting
-from tests.support.lasting import NASTY, SETTINGS, own_knob, profile
+from ktrial.tuning.exports.model import LastingSetting
+from tests.support.exports import NASTY, SETTINGS, own_knob, profile
 
 TARGETS = targets()
 MIRROR = "http://deb.debian.org/debian"

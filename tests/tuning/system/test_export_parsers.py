@@ -20,8 +20,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ktrial.tuning.exporters import export, targets
-from ktrial.tuning.lasting.model import LastingSetting
-from tests.support.lasting import NASTY, SETTINGS, lasting, own_knob, profile, values
+from ktrial.tuning.exports.model import LastingSetting
+from tests.support.exports import NASTY, SETTINGS, lasting, own_knob, profile, values
 
 TARGETS = targets()
 GENERATOR = Path("/usr/lib/systemd/system-generators/zram-generator")

@@ -19,13 +19,13 @@ from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import FactBook
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.exporters import ExportTarget, export, target_names, targets
-from ktrial.tuning.lasting.model import FORMS, LastingSetting
-from ktrial.tuning.lasting.resolve import WantedSetting, lasting_settings
+from ktrial.tuning.exports.model import FORMS, LastingSetting
+from ktrial.tuning.exports.resolve import WantedSetting, lasting_settings
 from ktrial.tuning.origin.formats import modprobe_d, shell, sysctl_d, tmpfiles_d, tuned, udev
 from ktrial.tuning.origin.formats.lines import Assignment
 from ktrial.tuning.origin.import_profile import import_profile
 from ktrial.tuning.plans.model import Context
-from tests.support.lasting import NASTY, PLACES, SETTINGS, hostile_settings, hostile_words, lasting, own_knob, profile
+from tests.support.exports import NASTY, PLACES, SETTINGS, hostile_settings, hostile_words, lasting, own_knob, profile
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "exports"
 TARGETS = targets()

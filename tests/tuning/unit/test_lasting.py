@@ -11,11 +11,11 @@ from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.reading import InstanceState, KnobState, Reading
 from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.exports.model import boot_word
+from ktrial.tuning.exports.resolve import Omission, WantedSetting, lasting_settings
 from ktrial.tuning.knobs.profile import Setting
-from ktrial.tuning.lasting.model import boot_word
-from ktrial.tuning.lasting.resolve import Omission, WantedSetting, lasting_settings
 from ktrial.tuning.plans.model import Context
-from tests.support.lasting import lasting
+from tests.support.exports import lasting
 
 CATALOG = load_catalog()
 DISKS: list[dict[str, Any]] = [

@@ -16,7 +16,7 @@ from ktrial.cli.options import json_option, write_json
 from ktrial.kit.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
-    from ktrial.cli.shared.lasting import Lasting
+    from ktrial.cli.shared.exports import Lasting
     from ktrial.tuning.exporters import ExportTarget
 
 
@@ -70,7 +70,7 @@ def command(
     ktrial export micro-stutter-nvme-queue --to udev -o .
     ktrial export swappiness-3fa9c1 --to sysctl.d --to udev --to tmpfiles.d -o /tmp/image
     """
-    from ktrial.cli.shared.lasting import lasting_profile
+    from ktrial.cli.shared.exports import lasting_profile
     from ktrial.tuning.exporters import export, targets
 
     known = targets(app.say)
@@ -108,7 +108,7 @@ def _unfit(name: str) -> bool:
 
 def _list(known: Mapping[str, ExportTarget], *, as_json: bool) -> int:
     from ktrial.kit.tables import columns
-    from ktrial.tuning.lasting.targets_text import targets_json, targets_text
+    from ktrial.tuning.exports.targets_text import targets_json, targets_text
 
     if as_json:
         write_json(targets_json(known.values()))

@@ -15,7 +15,7 @@ import msgspec
 
 from ktrial.kit.errors import BadInput
 from ktrial.kit.plug_ins import TARGET, guarded, of_others
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
 
 
 class ExportTarget(msgspec.Struct, frozen=True):

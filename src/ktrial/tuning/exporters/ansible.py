@@ -9,8 +9,8 @@ from types import ModuleType
 import msgspec
 
 from ktrial.tuning.exporters import modprobe_d, sysctl_d, systemd_unit, tmpfiles_d, udev, zram_generator
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import file_text, heading
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import file_text, heading
 
 NAME = "ansible"
 WHAT = "An Ansible role that installs sysctl.d, udev, tmpfiles.d, modprobe.d, zram-generator files and a unit."

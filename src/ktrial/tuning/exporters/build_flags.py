@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, file_text, heading, shell_quoted, unwritable
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import comment, file_text, heading, shell_quoted, unwritable
 
 NAME = "build-flags"
 WHAT = "Variables for a kernel build: KCFLAGS, KCPPFLAGS, LLVM, as a file for the shell."

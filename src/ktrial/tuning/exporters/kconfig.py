@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, file_text, heading, unwritable
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import comment, file_text, heading, unwritable
 
 NAME = "kconfig"
 WHAT = "A fragment of a kernel's configuration, for merge_config.sh and ktrial kernel config."

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import boot_words, comment, file_text, heading, word_refusal
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import boot_words, comment, file_text, heading, word_refusal
 
 NAME = "limine"
 WHAT = "A drop-in for /etc/limine-entry-tool.d: kernel arguments (limine on Arch and CachyOS)."

@@ -9,8 +9,8 @@ from types import ModuleType
 import msgspec
 
 from ktrial.tuning.exporters import kconfig, modprobe_d, systemd_unit, tmpfiles_d, udev, zram_generator
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import (
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import (
     boot_words,
     comment,
     file_text,

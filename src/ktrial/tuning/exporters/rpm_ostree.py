@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import boot_words, loader_script, shell_quoted, word_refusal
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import boot_words, loader_script, shell_quoted, word_refusal
 
 NAME = "rpm-ostree"
 WHAT = "A script for rpm-ostree: kernel arguments in a new deployment (Fedora Atomic)."

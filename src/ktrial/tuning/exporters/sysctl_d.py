@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, file_text, heading, path_refusal, unwritable
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import comment, file_text, heading, path_refusal, unwritable
 
 NAME = "sysctl.d"
 WHAT = "A file for /etc/sysctl.d, read by systemd-sysctl and sysctl --system."

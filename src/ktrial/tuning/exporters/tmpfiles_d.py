@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import (
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import (
     at_once,
     comment,
     file_text,

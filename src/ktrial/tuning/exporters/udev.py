@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, file_text, heading, path_refusal, unwritable
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import comment, file_text, heading, path_refusal, unwritable
 
 NAME = "udev"
 WHAT = "Rules for /etc/udev/rules.d: set files of devices, also of those that appear later."

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from ktrial.tuning.lasting.model import Form, LastingProfile, LastingSetting
-from ktrial.tuning.lasting.text import comment, file_text, heading, unwritable
+from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.text import comment, file_text, heading, unwritable
 
 NAME = "zram-generator"
 WHAT = "A drop-in for systemd's zram-generator: a zram swap device at boot."

@@ -15,11 +15,11 @@ from ktrial.kit.toml import quoted
 from ktrial.kit.toml_files import parse_toml
 from ktrial.tuning.catalog.loader import check_profile
 from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.exports.model import device_shapes
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
 from ktrial.tuning.knobs.profile import Profile, Setting
 from ktrial.tuning.knobs.value import kernel_text
-from ktrial.tuning.lasting.model import device_shapes
 from ktrial.tuning.origin.formats.command_line import same_name
 from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Unread
 from ktrial.tuning.origin.formats.sniff import Format, Sniffed, read

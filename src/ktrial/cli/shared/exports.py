@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ktrial.cli.shared.ledger import kept_ledger, ledger_of
 from ktrial.kit.errors import BadInput, NoSuchTransaction, UnknownName
+from ktrial.tuning.exports.model import LastingProfile, LastingSetting
+from ktrial.tuning.exports.resolve import Omission, WantedSetting, lasting_settings
 from ktrial.tuning.knobs.address import is_assignment, parse_assignment
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.profile import Setting, flatten
-from ktrial.tuning.lasting.model import LastingProfile, LastingSetting
-from ktrial.tuning.lasting.resolve import Omission, WantedSetting, lasting_settings
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App

@@ -12,13 +12,13 @@ from ktrial.kit.errors import Contradiction
 from ktrial.machine.facts import FactBook
 from ktrial.machine.reading import InstanceState, KnobState
 from ktrial.machine.when import Truth, evaluate
+from ktrial.tuning.exports.model import LastingSetting
 from ktrial.tuning.knobs.address import parse_address, selector_conditions
 from ktrial.tuning.knobs.computed import computed_value
 from ktrial.tuning.knobs.find import find_knob, meant_instances
 from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob, instance_of
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.value import kernel_text
-from ktrial.tuning.lasting.model import LastingSetting
 from ktrial.tuning.plans.model import Context
 
 _ROTATIONAL = re.compile(r"\s*device\.rotational\s*(==|!=)\s*(true|false)\s*")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ktrial.kit.tables import table
-from ktrial.tuning.lasting.model import FORMS
+from ktrial.tuning.exports.model import FORMS
 
 if TYPE_CHECKING:
     from ktrial.tuning.exporters import ExportTarget

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.exports.model import LastingProfile, LastingSetting
 from ktrial.tuning.knobs.address import parse_assignment
 from ktrial.tuning.knobs.knob import Knob, ValueSpec
 from ktrial.tuning.knobs.value import kernel_text
-from ktrial.tuning.lasting.model import LastingProfile, LastingSetting
 
 KNOBS = load_catalog().knobs
 REASON = (

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ktrial.kit.tables import clean
-from ktrial.tuning.lasting.model import LastingProfile, LastingSetting, boot_word
+from ktrial.tuning.exports.model import LastingProfile, LastingSetting, boot_word
 
 #: Words of these characters mean the same to every boot loader, shell and unit.
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_.,:/@+=%^~-]+")
