@@ -133,6 +133,13 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
         _ => {}
     }
     let now = present(root, &step.path).map_err(|refusal| (refusal, None))?;
+    let is_empty = |expect: &Bytes| expect.is_empty() && now.is_none();
+    if let Some(expect) = step.expect.as_ref().filter(|expect| !is_empty(expect)) {
+        if now.as_ref().is_none_or(|now| now.bytes != *expect) {
+            let message = format!("{}: unexpected content", step.path);
+            return Ok((Outcome::Stale, now.map(|content| content.bytes), message));
+        }
+    }
     if let Some(form) = &step.holds {
         reach(root, &step.path, form).map_err(|refusal| (refusal, None))?;
     }
@@ -245,6 +252,7 @@ pub fn refuse(checks: &[Check], plan: &Plan) -> Result<()> {
     let details = stale.iter().map(|check| {
         let expect = match &plan.steps[check.step] {
             Step::Write(write) => write.expect.clone(),
+            Step::File(file) => file.expect.clone(),
             _ => None,
         };
         json!({"step": check.step, "path": check.path, "expect": expect, "now": check.now, "message": check.message})
@@ -342,6 +350,30 @@ mod tests {
             refusal.message
         );
         assert!(refusal.message.contains("core_pattern"), "{}", refusal.message);
+    }
+
+    #[test]
+    fn a_file_that_is_not_what_the_plan_expects_is_stale() {
+        let (folder, root) = with_swappiness();
+        let path = folder.path().join("etc/sysctl.d/ktrial.conf");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let outcome = |expect: Option<&str>| {
+            let step = serde_json::json!({"kind": "file", "path": "/etc/sysctl.d/ktrial.conf", "expect": expect,
+                "holds": {"sysctl.d": [{"path": "/proc/sys/vm/swappiness", "value": "10"}]}});
+            let steps = serde_json::json!({"schema": crate::transact::plan::SCHEMA, "steps": [step]});
+            let plan = Plan::from_value(steps).unwrap();
+            let checks = super::plan(&root, &plan, true);
+            assert_eq!(refuse(&checks, &plan).is_err(), checks[0].outcome == Outcome::Stale);
+            checks[0].outcome
+        };
+        assert_eq!(outcome(None), Outcome::Ready);
+        assert_eq!(outcome(Some("")), Outcome::Ready);
+        assert_eq!(outcome(Some("# own\n")), Outcome::Stale);
+        std::fs::write(&path, "# own\n").unwrap();
+        assert_eq!(outcome(None), Outcome::Ready);
+        assert_eq!(outcome(Some("")), Outcome::Stale);
+        assert_eq!(outcome(Some("# own\n")), Outcome::Ready);
+        assert_eq!(outcome(Some("# other\n")), Outcome::Stale);
     }
 
     #[test]

@@ -5,7 +5,11 @@
 use crate::transact::allow::Purpose;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+
+mod device;
+mod notes;
+
+pub use device::is_zram;
 
 /// Longest value; udev ignores lines longer than 16 KiB.
 const VALUE_BYTES: usize = 1024;
@@ -47,6 +51,9 @@ pub struct Setting {
     pub path: String,
     /// The value.
     pub value: String,
+    /// Why it is there: each line becomes a comment above it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub note: Vec<String>,
 }
 
 /// A module parameter.
@@ -59,6 +66,9 @@ pub struct Parameter {
     pub parameter: String,
     /// The value.
     pub value: String,
+    /// Why it is there: each line becomes a comment above it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub note: Vec<String>,
 }
 
 /// Attributes for matching devices.
@@ -70,6 +80,9 @@ pub struct Rule {
     pub matches: BTreeMap<String, String>,
     /// Attributes to set, in order.
     pub set: Vec<Attribute>,
+    /// Why it is there: each line becomes a comment above it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub note: Vec<String>,
 }
 
 /// A file in a device's folder.
@@ -103,6 +116,9 @@ pub struct Device {
     /// The most memory in MiB that the device may use, as an expression of `ram`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zram_resident_limit: Option<String>,
+    /// Why it is there: each line becomes a comment above it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub note: Vec<String>,
 }
 
 /// A write or read that a file causes. Which of the places it touches depends on the device.
@@ -187,6 +203,7 @@ impl Form {
             Self::Udev(rules) => all(rules, Rule::check),
             Self::ZramGenerator(devices) => all(devices, Device::check),
         }?;
+        self.notes().into_iter().try_for_each(notes::check)?;
         self.check_once()?;
         let text = self.render();
         if text.len() > FILE_BYTES {
@@ -233,17 +250,29 @@ impl Form {
         }
     }
 
-    /// Renders the file.
+    /// Returns the note of each entry, in order.
+    fn notes(&self) -> Vec<&[String]> {
+        match self {
+            Self::Sysctl(settings) | Self::Tmpfiles(settings) => {
+                settings.iter().map(|one| one.note.as_slice()).collect()
+            }
+            Self::Modprobe(parameters) => parameters.iter().map(|one| one.note.as_slice()).collect(),
+            Self::Udev(rules) => rules.iter().map(|one| one.note.as_slice()).collect(),
+            Self::ZramGenerator(devices) => devices.iter().map(|one| one.note.as_slice()).collect(),
+        }
+    }
+
+    /// Renders the file. Without notes it contains only the entries, as in older journals.
     #[must_use]
     pub fn render(&self) -> String {
-        let lines: Vec<String> = match self {
+        let entries: Vec<String> = match self {
             Self::Sysctl(settings) => settings.iter().map(Setting::sysctl).collect(),
             Self::Tmpfiles(settings) => settings.iter().map(Setting::tmpfiles).collect(),
             Self::Modprobe(parameters) => parameters.iter().map(Parameter::line).collect(),
             Self::Udev(rules) => rules.iter().map(Rule::line).collect(),
             Self::ZramGenerator(devices) => devices.iter().map(Device::section).collect(),
         };
-        lines.concat()
+        notes::above(&self.notes(), &entries)
     }
 }
 
@@ -438,59 +467,6 @@ impl Rule {
             .map(|one| format!("ATTR{{{}}}=\"{}\"", one.attribute, one.value));
         matches.chain(set).collect::<Vec<_>>().join(", ") + "\n"
     }
-}
-
-impl Device {
-    fn check(&self) -> Checked {
-        if !is_zram(&self.device) {
-            return Err(format!("{:?}: expected zram and a number", self.device));
-        }
-        for (key, value) in self.keys() {
-            let more = if key == "compression-algorithm" {
-                "_-"
-            } else {
-                " .+-*/(),"
-            };
-            check_value(key, &value, more)?;
-        }
-        match self.swap_priority {
-            Some(priority) if !(-1..=32_767).contains(&priority) => {
-                Err("swap-priority: expected -1 to 32767".to_owned())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn keys(&self) -> Vec<(&'static str, String)> {
-        let priority = self.swap_priority.map(|priority| priority.to_string());
-        let keys = [
-            ("zram-size", &self.zram_size),
-            ("compression-algorithm", &self.compression_algorithm),
-            ("swap-priority", &priority),
-            ("host-memory-limit", &self.host_memory_limit),
-            ("zram-resident-limit", &self.zram_resident_limit),
-        ];
-        let present = keys
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value.clone()?)));
-        present.collect()
-    }
-
-    fn section(&self) -> String {
-        let mut section = format!("[{}]\n", self.device);
-        for (key, value) in self.keys() {
-            let _ = writeln!(section, "{key} = {value}");
-        }
-        section
-    }
-}
-
-/// Whether this is the name of a zram device.
-#[must_use]
-pub fn is_zram(name: &str) -> bool {
-    name.strip_prefix("zram").is_some_and(|number| {
-        !number.is_empty() && number.len() <= 4 && number.bytes().all(|digit| digit.is_ascii_digit())
-    })
 }
 
 #[cfg(test)]

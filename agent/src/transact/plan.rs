@@ -99,6 +99,9 @@ pub struct Write {
 pub struct FileStep {
     /// File to put or remove.
     pub path: String,
+    /// Required content before the step; empty: there must be no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Bytes>,
     /// Its content; none removes the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<Form>,

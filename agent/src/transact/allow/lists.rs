@@ -207,7 +207,9 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/etc/os-release",
     "/etc/sysctl.conf",
     "/etc/tuned/",
+    "/run/systemd/system",
     "/usr/lib/os-release",
+    "/usr/lib/systemd/system-generators/zram-generator",
     "/usr/lib/tuned/",
 ];
 
