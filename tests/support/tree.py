@@ -23,6 +23,8 @@ FILES = {
     "/proc/sys/vm/dirty_bytes": "0\n",
     "/proc/sys/vm/stat_interval": "1\n",
     "/proc/sys/net/ipv4/tcp_syncookies": "1\n",
+    "/run/systemd/system/README": "",
+    "/etc/sysctl.d/README": "",
     "/proc/meminfo": "MemTotal:       32000000 kB\nMemAvailable:   12000000 kB\n",
 }
 

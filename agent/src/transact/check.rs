@@ -136,7 +136,7 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
     let is_empty = |expect: &Bytes| expect.is_empty() && now.is_none();
     if let Some(expect) = step.expect.as_ref().filter(|expect| !is_empty(expect)) {
         if now.as_ref().is_none_or(|now| now.bytes != *expect) {
-            let message = format!("{}: unexpected content", step.path);
+            let message = format!("{} is not as the plan expects", step.path);
             return Ok((Outcome::Stale, now.map(|content| content.bytes), message));
         }
     }

@@ -1,145 +1,348 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lasting settings: their paths, devices and words, and how settings of profiles become such."""
+"""Which file makes which setting last, what the files say, and who wins."""
 
 from __future__ import annotations
 
+import string
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ktrial.kit.errors import BadInput, Contradiction
-from ktrial.machine.facts import Fact, FactBook
-from ktrial.machine.reading import InstanceState, KnobState, Reading
-from ktrial.tuning.catalog.loader import load_catalog
-from ktrial.tuning.exports.model import boot_word
-from ktrial.tuning.exports.resolve import Omission, WantedSetting, lasting_settings
-from ktrial.tuning.knobs.profile import Setting
-from ktrial.tuning.plans.model import Context
-from tests.support.exports import lasting
+from ktrial.machine.transactions import Journaled, JournaledStep, Lease, Status
+from ktrial.tuning.lasting.keep_plan import plan_keep, wire_keep, without
+from ktrial.tuning.lasting.kept_files import is_kept, kept_transactions
+from ktrial.tuning.lasting.kept_text import HEADER, note_of, read_kept, render
+from ktrial.tuning.lasting.model import FORMS, PLACES, Form, KeptFile, LastingEntry, Proof, Rival, Unkept
+from ktrial.tuning.lasting.places import Grounds, place_change, place_zram, unkept_of
+from ktrial.tuning.lasting.rivals import rivals_of
+from ktrial.tuning.origin.configured import Claims, ConfiguredValue
+from ktrial.tuning.origin.formats import modprobe_d, sysctl_d, tmpfiles_d, udev
+from ktrial.tuning.plans.model import Change, Plan, Refusal, Why, ZramStep
+from ktrial.tuning.plans.transaction_text import status_text
+from tests.support.knobs import DIRTY_BYTES, DIRTY_RATIO, SCHEDULER, SWAPPINESS, knob
 
-CATALOG = load_catalog()
-DISKS: list[dict[str, Any]] = [
-    {"name": "nvme0n1", "rotational": False, "transport": "nvme", "size_bytes": 1 << 40},
-    {"name": "sda", "rotational": True, "transport": "sata", "size_bytes": 1 << 30},
-]
-
-
-@pytest.mark.parametrize(
-    "word, form, path",
-    [
-        ("vm.swappiness=1", "sysctl", "/proc/sys/vm/swappiness"),
-        ("queue:scheduler@nvme*=none", "device", "/sys/block/nvme*/queue/scheduler"),
-        ("queue:scheduler@*=none", "device", "/sys/block/*/queue/scheduler"),
-        ("cpufreq:scaling_governor@*=schedutil", "device", "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"),
-        ("irq:smp_affinity@irq7=3", "sysfs", "/proc/irq/7/smp_affinity"),
-        ("cpuidle:state_disable@cpu0=1", "device", "/sys/devices/system/cpu/cpu0/cpuidle/state*/disable"),
-        ("cgroup:cpu.weight@a.slice/b.slice=9", "cgroup", "/sys/fs/cgroup/a.slice/b.slice/cpu.weight"),
-        ("feature:NEXT_BUDDY=on", "debugfs", "/sys/kernel/debug/sched/features"),
-        ("zswap:enabled=on", "module", "/sys/module/zswap/parameters/enabled"),
-    ],
-)
-def test_form_and_path(word: str, form: str, path: str) -> None:
-    setting = lasting(word)
-    assert (setting.form, setting.path) == (form, path)
+KNOBS = {one.id: one for one in (SWAPPINESS, DIRTY_BYTES, DIRTY_RATIO, SCHEDULER)}
+SWAP_PATH = "/proc/sys/vm/swappiness"
 
 
-def test_a_pattern_that_spans_parts_is_refused() -> None:
-    with pytest.raises(BadInput, match="may mean several parts"):
-        _ = lasting("cpuidle:state_disable@*state2=1").path
-
-
-@pytest.mark.parametrize(
-    "word, device",
-    [
-        ("queue:scheduler@nvme*=none", ("block", "nvme*", "queue/scheduler")),
-        ("cpufreq:scaling_governor@policy3=schedutil", ("cpu", "cpu3", "cpufreq/scaling_governor")),
-        ("net:rps_cpus@eth0/rx-1=f", ("net", "eth0", "queues/rx-1/rps_cpus")),
-        ("net:rps_cpus@*/rx-*=f", ("queues", "rx-*", "rps_cpus")),
-        ("cpuidle:state_disable@cpu0/state2=1", ("cpu", "cpu0", "cpuidle/state2/disable")),
-    ],
-)
-def test_udevs_name_of_a_file(word: str, device: tuple[str, str, str]) -> None:
-    assert lasting(word).device == device
-
-
-@pytest.mark.parametrize(
-    "word, told",
-    [
-        ("boot:preempt=full", "preempt=full"),
-        ("boot:nowatchdog=on", "nowatchdog"),
-        ("boot:nowatchdog=off", None),
-        ("boot:psi=off", "psi=0"),
-        ("boot:rcutree.enable_rcu_lazy=on", "rcutree.enable_rcu_lazy=1"),
-        ("boot:nosmt=on", "nosmt"),
-        ("boot:nosmt=force", "nosmt=force"),
-        ("boot:printk.devkmsg=on", "printk.devkmsg=on"),
-        ("module:nvme_core.io_timeout=30", "nvme_core.io_timeout=30"),
-    ],
-)
-def test_words_of_the_kernel_command_line(word: str, told: str | None) -> None:
-    assert boot_word(lasting(word)) == told
-
-
-def test_a_sysctl_with_a_dot_in_a_name_has_slashes() -> None:
-    place = "/proc/sys/net/ipv4/conf/{interface}/rp_filter"
-    setting = lasting("queue:scheduler@eth0.100=none", place=place)
-    assert setting.sysctl_key == "net/ipv4/conf/eth0.100/rp_filter"
-    assert lasting("queue:scheduler@eth0=none", place=place).sysctl_key == "net.ipv4.conf.eth0.rp_filter"
-
-
-def here(knob: str, shown: str) -> dict[str, KnobState]:
-    """The state of a knob of both disks."""
-    instances = tuple(
-        InstanceState(
-            label=disk["name"], path=f"/sys/block/{disk['name']}/queue/scheduler", reading=Reading(shown.encode())
-        )
-        for disk in DISKS
+def change(address: str, path: str, new: str, old: str | None = "60", **more: Any) -> Change:
+    fields = {"couples": (), "effective": None, "why": None, "origin": f"setting {address}={new}", "risk": "safe"}
+    return Change(
+        knob=address.partition("@")[0],
+        address=address,
+        path=path,
+        rule="integer",
+        new_text=new,
+        old_text=old,
+        old=None if old is None else f"{old}\n".encode(),
+        **{**fields, **more},
     )
-    return {knob: KnobState(knob=knob, instances=instances)}
 
 
-def resolved(
-    states: dict[str, KnobState], *settings: Setting, **facts: Any
-) -> tuple[list[tuple[str, str]], list[Omission]]:
-    book = FactBook({name.replace("__", "."): Fact(value=value) for name, value in facts.items()})
-    context = Context(CATALOG.knobs, CATALOG.kinds, book, states)
-    found, left = lasting_settings(map(WantedSetting, settings), context)
-    return [(one.address, one.text) for one in found], list(left)
+def swappiness(value: str = "10", **more: Any) -> Change:
+    return change("vm.swappiness", SWAP_PATH, value, **more)
 
 
-def test_devices_are_meant_by_name_where_a_name_says_it() -> None:
-    setting = Setting(knob="queue:scheduler@[transport=nvme]", value="none")
-    assert resolved({}, setting) == ([("queue:scheduler@nvme*", "none")], [])
-    rotating = Setting(knob="queue:scheduler@[rotational=true]", value="bfq")
-    assert resolved({}, rotating) == ([("queue:scheduler@[rotational=true]", "bfq")], [])
-    when = Setting(knob="queue:scheduler@*", value="bfq", when="device.rotational != true")
-    assert resolved({}, when)[0] == [("queue:scheduler@*", "bfq")]
+def plan_of(*changes: Change, **more: Any) -> Plan:
+    wanted = tuple(one for one in changes if not one.already)
+    return Plan("x", wanted, tuple(one for one in changes if one.already), more.pop("refusals", ()), **more)
 
 
-def test_other_conditions_are_resolved_for_the_devices_of_this_machine() -> None:
-    states = here("queue:scheduler", "[none] kyber")
-    sata = Setting(knob="queue:scheduler@[transport=sata]", value="none")
-    assert resolved(states, sata, block__devices=DISKS) == ([("queue:scheduler@sda", "none")], [])
-    computed = Setting(knob="queue:scheduler@nvme*", value={"compute": "first-offered", "of": ["bfq", "kyber"]})
-    assert resolved(states, computed, block__devices=DISKS) == ([("queue:scheduler@nvme0n1", "kyber")], [])
-    (left,) = resolved({}, sata)[1]
-    assert left == Omission("queue:scheduler@[transport=sata]", "it depends on the devices, and no device here fits")
+def keep(*changes: Change, kept: dict[Form, KeptFile] | None = None, proofs: Any = None, **more: Any) -> Any:
+    named = more.pop("named", ())
+    return plan_keep(plan_of(*changes, **more), kept or {}, proofs or {}, Grounds(), KNOBS, named)
 
 
-def test_what_the_machine_rules_out_is_left_out_with_the_reason() -> None:
-    large = Setting(knob="vm.swappiness", value=1, when='memory.total >= "8GiB"')
-    found, left = resolved({}, large, memory__total=1 << 30)
-    assert found == []
-    assert [one.what for one in left] == ["vm.swappiness"]
-    assert "memory.total" in left[0].reason
-    assert resolved({}, large, memory__total=1 << 34) == ([("vm.swappiness", "1")], [])
+def kept_file(*changes: Change) -> dict[Form, KeptFile]:
+    return {one.form: KeptFile(one.form, one.after, one.after) for one in keep(*changes).files}
 
 
-def test_a_knob_with_two_values_is_a_contradiction() -> None:
-    with pytest.raises(Contradiction, match=r"vm\.swappiness is set twice: 1 and 2"):
-        resolved({}, Setting(knob="vm.swappiness", value=1), Setting(knob="vm.swappiness", value=2))
+@pytest.mark.parametrize(
+    "path, form, holds",
+    [
+        (SWAP_PATH, "sysctl.d", {"path": SWAP_PATH, "value": "1"}),
+        ("/proc/sys/net/ipv4/conf/eth0.1/x", "sysctl.d", {"path": "/proc/sys/net/ipv4/conf/eth0.1/x", "value": "1"}),
+        ("/sys/kernel/mm/ksm/run", "tmpfiles.d", {"path": "/sys/kernel/mm/ksm/run", "value": "1"}),
+        ("/sys/module/zswap/parameters/a", "tmpfiles.d", {"path": "/sys/module/zswap/parameters/a", "value": "1"}),
+        ("/sys/module/nvme_core/parameters/a", "modprobe.d", {"module": "nvme_core", "parameter": "a", "value": "1"}),
+        (
+            "/sys/block/sda/queue/nr_requests",
+            "udev",
+            {
+                "match": {"ACTION": "add|change", "SUBSYSTEM": "block", "KERNEL": "sda"},
+                "set": [{"attribute": "queue/nr_requests", "value": "1"}],
+            },
+        ),
+        (
+            "/sys/class/nvme/nvme0/power/pm_qos_latency_tolerance_us",
+            "udev",
+            {
+                "match": {"ACTION": "add|change", "SUBSYSTEM": "nvme", "KERNEL": "nvme0"},
+                "set": [{"attribute": "power/pm_qos_latency_tolerance_us", "value": "1"}],
+            },
+        ),
+        (
+            "/sys/bus/workqueue/devices/writeback/cpumask",
+            "udev",
+            {
+                "match": {"ACTION": "add|change", "SUBSYSTEM": "workqueue", "KERNEL": "writeback"},
+                "set": [{"attribute": "cpumask", "value": "1"}],
+            },
+        ),
+        (
+            "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor",
+            "tmpfiles.d",
+            {"path": "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "value": "1"},
+        ),
+    ],
+)
+def test_a_setting_lasts_in_the_file_that_its_place_asks_for(path: str, form: Form, holds: dict[str, Any]) -> None:
+    found = place_change(change("x", path, "1"), Grounds(modules=["nvme_core"]))
+    assert isinstance(found, LastingEntry)
+    assert (found.form, dict(found.holds), dict(found.values)) == (form, holds, {"x": "1"})
 
 
-def test_settings_are_in_the_order_in_which_they_must_be_written() -> None:
-    late, early = Setting(knob="queue:wbt_lat_usec@sda", value=0), Setting(knob="queue:scheduler@sda", value="none")
-    assert [address for address, _ in resolved({}, late, early)[0]] == ["queue:scheduler@sda", "queue:wbt_lat_usec@sda"]
+@pytest.mark.parametrize(
+    "path, value, why",
+    [
+        ("/sys/kernel/debug/sched/features", "NO_X", "debugfs"),
+        ("/sys/fs/cgroup/user.slice/memory.high", "1", "systemd makes control groups"),
+        ("/proc/irq/9/smp_affinity", "1", "numbers interrupts anew"),
+        ("/dev/cpuctl/top-app/cpu.shares", "1", "Android"),
+        (SWAP_PATH, "1\n2", "cannot hold"),
+        (SWAP_PATH, "$(id)", "cannot hold"),
+        ("/sys/kernel/mm/ksm/run", "-", "cannot hold"),
+        ("/sys/module/nvme_core/parameters/a", "1 b=2", "cannot hold"),
+    ],
+)
+def test_what_has_no_native_place_is_refused_by_name(path: str, value: str, why: str) -> None:
+    found = place_change(change("x", path, value), Grounds(modules=["nvme_core"]))
+    assert isinstance(found, Unkept)
+    assert (found.address, found.value) == ("x", value)
+    assert why in found.reason
+
+
+def test_a_kernel_argument_is_not_kept() -> None:
+    refusal = Refusal("boot:x", "boot:x", Why.AT_BOOT, "a boot parameter", "1", "setting boot:x=1", "add  x=1")
+    found = unkept_of(refusal)
+    assert "boot loaders" in found.reason
+    assert found.hint == "add  x=1"
+    assert keep(refusals=(refusal,)).unkept == (found,)
+
+
+def test_zram_lasts_by_its_generator_alone() -> None:
+    step = ZramStep(device=None, size_bytes=2**30 + 1, algorithm="zstd", priority=100, origin="profile x")
+    assert isinstance(place_zram(step, Grounds()), Unkept)
+    found = place_zram(step, Grounds(has_zram_generator=True))
+    assert isinstance(found, LastingEntry)
+    assert found.holds["zram-size"] == "1025"
+    assert found.values == {"zram:disksize@zram0": str(1025 * 2**20), "zram:comp_algorithm@zram0": "zstd"}
+
+
+def test_a_file_says_why_each_setting_is_there() -> None:
+    proof = Proof(trial="t-1", verdict="better", text="better: time -4 % (-6 to -2 %), trial t-1, 2026-11-20")
+    found = keep(
+        swappiness(), change("vm.dirty_ratio", "/proc/sys/vm/dirty_ratio", "5"), proofs={("vm.swappiness", "10"): proof}
+    )
+    (file,) = found.files
+    assert file.after == (
+        f"{HEADER}# vm.swappiness: better: time -4 % (-6 to -2 %), trial t-1, 2026-11-20\n"
+        "vm.swappiness = 10\n"
+        "# vm.dirty_ratio: not tested on this machine; asked for by name\n"
+        "vm.dirty_ratio = 5\n"
+    )
+    assert file.path == PLACES["sysctl.d"]
+
+
+@pytest.mark.parametrize("verdict", ["worse", "equivalent", "inconclusive"])
+def test_what_is_not_better_is_kept_only_if_it_is_named(verdict: str) -> None:
+    proofs = {("vm.swappiness", "10"): Proof(trial="t", verdict=verdict, text=f"{verdict}: …")}
+    of_profile = swappiness(origin="profile x")
+    found = keep(of_profile, proofs=proofs)
+    assert (found.files, found.live.changes) == ((), ())
+    (left,) = found.unkept
+    assert left.reason.startswith(verdict)
+    assert "vm.swappiness=10" in str(left.hint)
+    named = keep(swappiness(), proofs=proofs, named=["setting vm.swappiness=10"])
+    assert named.unkept == ()
+    assert f"# vm.swappiness: {verdict}: ?" in named.files[0].after
+
+
+def test_another_value_replaces_the_kept_one_and_only_what_differs_is_written() -> None:
+    scheduler = change("queue:scheduler@sda", "/sys/block/sda/queue/scheduler", "kyber")
+    ratio = change("vm.dirty_ratio", "/proc/sys/vm/dirty_ratio", "5")
+    kept = kept_file(swappiness(), ratio, scheduler)
+    assert set(kept) == {"sysctl.d", "udev"}
+    assert [one.form for one in keep(swappiness(old="10"), kept=kept).files] == []
+    assert [one.form for one in keep(swappiness("20"), kept=kept).files] == ["sysctl.d"]
+    text = str(keep(swappiness("20"), kept=kept).files[0].after)
+    assert "vm.swappiness = 20\n" in text
+    assert "vm.swappiness = 10" not in text
+    assert "vm.dirty_ratio = 5\n" in text
+    step = wire_keep(keep(swappiness("20"), kept=kept), next_boot=True)["steps"]
+    assert [one["kind"] for one in step] == ["file"]
+    assert step[0]["expect"] == kept["sysctl.d"].text
+
+
+def test_the_partner_that_the_kernel_clears_leaves_the_file() -> None:
+    kept = kept_file(change("vm.dirty_ratio", "/proc/sys/vm/dirty_ratio", "5"), swappiness())
+    found = keep(change("vm.dirty_bytes", "/proc/sys/vm/dirty_bytes", "4096"), kept=kept)
+    assert "dirty_ratio" not in found.files[0].after
+    assert "vm.swappiness = 10\n" in found.files[0].after
+
+
+def test_a_verdict_stays_when_the_same_value_is_kept_again_without_one() -> None:
+    proofs = {("vm.swappiness", "10"): Proof(trial="t", verdict="better", text="better: …")}
+    (file,) = keep(swappiness(), proofs=proofs).files
+    kept: dict[Form, KeptFile] = {"sysctl.d": KeptFile("sysctl.d", file.after, file.after)}
+    assert keep(swappiness(old="10"), kept=kept).files == ()
+    assert keep(swappiness(old="10"), kept=kept_file(swappiness()), proofs=proofs).files[0].after == file.after
+
+
+def test_single_settings_leave_their_files() -> None:
+    kept = kept_file(swappiness(), change("vm.dirty_ratio", "/proc/sys/vm/dirty_ratio", "5"))
+    (less,) = without(kept, {"vm.swappiness"})
+    assert "swappiness" not in str(less.after)
+    (none,) = without(kept, {"vm.swappiness", "vm.dirty_ratio"})
+    assert none.after is None
+    assert without(kept, {"vm.other"}) == ()
+
+
+WORDS = st.text(string.ascii_letters + string.digits + " _.,:/+=-", min_size=1, max_size=12).map(str.strip)
+VALUES = WORDS.filter(lambda text: text not in {"", "-"})
+PARAMETERS = VALUES.map(lambda text: text.replace(" ", "_").replace("=", "_"))
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+REASONS = st.text(min_size=1, max_size=300).map(lambda text: f"why {text}")
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[Change]:
+    found = {}
+    for _ in range(draw(st.integers(1, 6))):
+        name = draw(NAMES)
+        path, value = draw(
+            st.sampled_from(
+                [
+                    (f"/proc/sys/vm/{name}", draw(VALUES)),
+                    (f"/proc/sys/net/ipv4/conf/{name}.1/{name}", draw(VALUES)),
+                    (f"/sys/kernel/mm/{name}", draw(VALUES)),
+                    (f"/sys/module/own/parameters/{name}", draw(PARAMETERS)),
+                    (f"/sys/block/{name}/queue/{name}", draw(VALUES)),
+                ]
+            )
+        )
+        found[path] = change(f"knob:{name}@{path.replace('/', '')}", path, value, None, why=draw(REASONS))
+    return list(found.values())
+
+
+@given(changes())
+def test_what_is_rendered_is_read_back_and_says_the_same_to_readers_of_others(wanted: list[Change]) -> None:
+    found = plan_keep(plan_of(*wanted), {}, {}, Grounds(modules=["own"]), {})
+    assert not found.unkept
+    for file in found.files:
+        text = str(file.after)
+        assert text.isascii()
+        assert render(read_kept(file.form, text)) == text
+        back = {address: value for entry in read_kept(file.form, text) for address, value in entry.values.items()}
+        own = [entry for entry in found.entries if entry.form == file.form]
+        assert back == {address: value for entry in own for address, value in entry.values.items()}
+        readers: dict[str, Any] = {
+            "sysctl.d": sysctl_d.parse,
+            "tmpfiles.d": tmpfiles_d.parse,
+            "modprobe.d": modprobe_d.parse,
+            "udev": lambda text, name: udev.parse(text, name).reading(),
+        }
+        told = readers[file.form](text, file.path)
+        assert not told.unread
+        assert [one.value for one in told.assignments] == [value for entry in own for value in entry.values.values()]
+
+
+@given(st.dictionaries(NAMES, REASONS, min_size=1, max_size=3))
+def test_a_note_is_what_the_agent_takes(reasons: dict[str, str]) -> None:
+    entry = LastingEntry(form="sysctl.d", holds={}, values={}, reasons=reasons)
+    lines = note_of(entry)
+    assert 1 <= len(lines) <= 8
+    assert all(1 <= len(line) <= 240 and all(" " <= one <= "~" and one != "\\" for one in line) for line in lines)
+
+
+def test_zram_is_read_back() -> None:
+    step = ZramStep(device="zram1", size_bytes=2**30, algorithm="zstd", priority=5, origin="x")
+    found = plan_keep(plan_of(zram=step), {}, {}, Grounds(has_zram_generator=True), {})
+    (file,) = found.files
+    (entry,) = read_kept("zram-generator", str(file.after))
+    assert entry == found.entries[0]
+    assert render([entry]) == file.after
+
+
+def claims(sysctl: dict[str, str] | None = None, *others: ConfiguredValue) -> Claims:
+    merged = sysctl_d.merge(list((sysctl or {}).items()))
+    return Claims(sysctl=merged, others=others, unread=(), untold=())
+
+
+def rivals(found: Claims, *services: str, value: str = "10") -> list[Rival]:
+    return list(rivals_of(swappiness(value), "sysctl.d", SWAPPINESS, found, services))
+
+
+@pytest.mark.parametrize(
+    "file, wins",
+    [
+        ("/etc/sysctl.d/10-a.conf", False),
+        ("/etc/sysctl.d/99-z.conf", False),
+        ("/etc/sysctl.d/99-sysctl.conf", False),
+        ("/usr/lib/sysctl.d/50-default.conf", False),
+        ("/etc/sysctl.d/zz.conf", True),
+        ("/run/sysctl.d/own.conf", True),
+        ("/etc/sysctl.conf", False),
+    ],
+)
+def test_the_kept_file_wins_over_every_numbered_one(file: str, wins: bool) -> None:
+    (found,) = rivals(claims({file: "vm.swappiness = 60\n", PLACES["sysctl.d"]: "vm.swappiness = 10\n"}))
+    assert (found.place, found.value, found.wins) == (f"{file}:1", "60", wins)
+
+
+def test_a_later_line_with_the_same_value_does_not_matter() -> None:
+    assert [one.wins for one in rivals(claims({"/etc/sysctl.d/zz.conf": "vm.swappiness = 10\n"}))] == [False]
+
+
+def test_a_later_glob_does_not_win_over_a_line_of_its_own() -> None:
+    assert [one.wins for one in rivals(claims({"/etc/sysctl.d/zz.conf": "vm.swapp* = 60\n"}))] == [False]
+
+
+def test_a_rule_of_udev_and_tuned_act_after_sysctl_d() -> None:
+    (rule,) = udev.parse('KERNEL=="zram0", SYSCTL{vm.swappiness}="150"\n', "/usr/lib/udev/rules.d/30-zram.rules").rules
+    found = rivals(claims(None, ConfiguredValue(source="udev", assignment=rule.assignments[0], rule=rule)))
+    assert [(one.wins, one.when) for one in found] == [(True, 'later if KERNEL=="zram0"')]
+
+
+def test_a_service_that_writes_the_knob_is_named() -> None:
+    governor = knob("cpufreq:scaling_governor", kind="sysfs", places=["/sys/devices/system/cpu/cpufreq/{policy}/x"])
+    path = "/sys/devices/system/cpu/cpufreq/policy0/x"
+    one = change("cpufreq:scaling_governor@policy0", path, "performance")
+    services = ["tlp", "irqbalance"]
+    (found,) = rivals_of(one, "tmpfiles.d", governor, claims(), services)
+    assert (found.place, found.wins) == ("the service tlp", True)
+    assert rivals(claims(), "tlp", "power-profiles-daemon") == []
+
+
+def journaled(number: int, *paths: str, state: Any = "applied") -> Journaled:
+    steps = tuple(JournaledStep(at, path, None, "x") for at, path in enumerate(paths))
+    return Journaled(number, "title", state, Lease("keep"), 0, True, steps)
+
+
+def test_status_tells_kept_from_applied() -> None:
+    applied = journaled(1, SWAP_PATH)
+    kept = journaled(2, SWAP_PATH, PLACES["sysctl.d"])
+    over = journaled(3, PLACES["udev"], state="reverted")
+    others = journaled(4, "/etc/sysctl.d/90-ktrial.conf")
+    found = Status((applied, kept, over, others))
+    assert [is_kept(one) for one in found.transactions] == [False, True, False, False]
+    assert kept_transactions(found) == (kept,)
+    text = status_text(found, width=100)
+    assert "kept" in text
+    assert text.count("until `ktrial keep --undo`") == 1
+
+
+def test_each_form_has_a_place() -> None:
+    assert set(PLACES) == set(FORMS)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Size limits of rendered files.
+//! Notes, and size limits of rendered files.
 
-use super::tests::{rendered, setting};
+use super::notes::{HEADER, NOTE_BYTES, NOTE_LINES};
+use super::tests::{form, rendered, sda, setting};
 use super::*;
 use serde_json::{json, Value};
 
@@ -71,4 +72,69 @@ fn what_is_as_long_as_it_may_be_is_taken() {
     assert!(file_of(FILE_BYTES + 1)
         .unwrap_err()
         .contains("the file would exceed"));
+}
+
+/// One entry of each kind.
+fn entries() -> Vec<(&'static str, Value)> {
+    vec![
+        ("sysctl.d", setting("/proc/sys/vm/swappiness", "10")),
+        ("tmpfiles.d", setting("/sys/module/zswap/parameters/enabled", "Y")),
+        (
+            "modprobe.d",
+            json!([{"module": "zram", "parameter": "num_devices", "value": "1"}]),
+        ),
+        ("udev", sda("queue/scheduler", "none")),
+        ("zram-generator", json!([{"device": "zram0"}])),
+    ]
+}
+
+#[test]
+fn a_note_is_rendered_above_its_entry() {
+    for (kind, entries) in entries() {
+        let bare = rendered(kind, &entries).unwrap();
+        let mut noted = entries.clone();
+        noted[0]["note"] = json!(["why $(id) \"x\" %k", "since 2026"]);
+        assert_eq!(
+            rendered(kind, &noted).unwrap(),
+            format!("{HEADER}# why $(id) \"x\" %k\n# since 2026\n{bare}"),
+            "{kind}"
+        );
+        let form = form(kind, &noted).unwrap();
+        assert_eq!(
+            form,
+            serde_json::from_value(serde_json::to_value(&form).unwrap()).unwrap()
+        );
+        let mut empty = entries.clone();
+        empty[0]["note"] = json!([]);
+        assert_eq!(rendered(kind, &empty).unwrap(), bare);
+    }
+    let two = json!([{"path": "/proc/sys/vm/swappiness", "value": "10"},
+        {"path": "/proc/sys/vm/page-cluster", "value": "0", "note": ["why"]}]);
+    assert_eq!(
+        rendered("sysctl.d", &two).unwrap(),
+        format!("{HEADER}vm.swappiness = 10\n# why\nvm.page-cluster = 0\n")
+    );
+}
+
+#[test]
+fn no_note_is_more_than_comments() {
+    let long = "x".repeat(NOTE_BYTES + 1);
+    let hostile = [
+        "", "a\nb", "a\r", "\0", "a\\", "\\", "a\\b", "\t", "\u{7f}", "é", "\u{2028}", &long,
+    ];
+    for (kind, entries) in entries() {
+        for line in hostile {
+            let mut noted = entries.clone();
+            noted[0]["note"] = json!(["fine", line]);
+            assert!(rendered(kind, &noted).is_err(), "{kind}: {line:?}");
+        }
+        for (lines, taken) in [(NOTE_LINES, true), (NOTE_LINES + 1, false)] {
+            let mut noted = entries.clone();
+            noted[0]["note"] = json!(vec!["x".repeat(NOTE_BYTES); lines]);
+            assert_eq!(rendered(kind, &noted).is_ok(), taken, "{kind}: {lines}");
+        }
+        let mut noted = entries.clone();
+        noted[0]["note"] = json!("text");
+        assert!(rendered(kind, &noted).is_err(), "{kind}");
+    }
 }

@@ -111,6 +111,17 @@ def _effect_words(change: str, interval: str) -> str:
     return "no estimate" if change == "-" else f"{change} ({interval})" if interval != "-" else change
 
 
+def verdict_sentence(entry: LedgerEntry) -> str:
+    """Return the verdict with its effect, scope, kernel, trial and date in one line: the reason to keep a setting."""
+    kernel = f", Linux {entry.kernel}" if entry.kernel is not None else ""
+    alone = len(entry.changes) + len(entry.environment) == 1
+    others = "" if alone else f", together with {len(entry.changes) + len(entry.environment) - 1} more"
+    return (
+        f"{entry.verdict or 'undecided'}{others}: {entry.outcome} {_effect_words(*_change(entry))},"
+        f" {entry.scope}{kernel}, trial {entry.trial}, {_date(entry)}"
+    )
+
+
 def _date(entry: LedgerEntry) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(entry.started_unix_ms / 1000))
 

@@ -140,7 +140,8 @@ def _modprobe(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
 
 def _tmpfiles(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
     found = _all(files, "tmpfiles.d", ".conf", tmpfiles_d.parse, unread, b"/sys/")
-    return _last_of_each("tmpfiles.d", found)
+    # systemd-tmpfiles takes the first line for a path, and reports the others.
+    return _last_of_each("tmpfiles.d", reversed(found))
 
 
 def _zram(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:

@@ -122,7 +122,7 @@ def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
     for state in observe(machine, knobs).values():
         knob = catalog.knobs[state.knob]
         for instance in state.instances:
-            words = [claim.assignment for claim in _about(knob, instance, claims)]
+            words = [claim.assignment for claim in claims_about(knob, instance, claims)]
             value = _as_taken(knob, words[-1].value) if words else None
             if value is not None:
                 address = f"{knob.id}@{instance.label}" if instance.label else knob.id
@@ -217,7 +217,7 @@ def _without_file(knob: Knob, state: KnobState | None, claims: Claims, facts: Fa
 
 def _words(knob: Knob, instance: InstanceState, claims: Claims, value: str | None) -> list[Word]:
     words: list[Word] = []
-    for claim in _about(knob, instance, claims):
+    for claim in claims_about(knob, instance, claims):
         last = claim.assignment
         words += [_word(claim.source, item, in_force=False) for item in claim.overrode]
         words.append(_word(claim.source, last, in_force=_is_in_force(knob, claim, value)))
@@ -244,7 +244,7 @@ def _word(source: Source, item: Assignment, *, in_force: bool) -> Word:
     )
 
 
-def _about(knob: Knob, instance: InstanceState, claims: Claims) -> list[ConfiguredValue]:
+def claims_about(knob: Knob, instance: InstanceState, claims: Claims) -> list[ConfiguredValue]:
     """Return the claims that name the instance, in the order in which their sources act."""
     found = [claim for claim in claims.others if _names(claim, instance)]
     if instance.path.startswith("/proc/sys/"):

@@ -18,7 +18,7 @@ from ktrial.tuning.knobs.computed import default_value
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.knob import Knob, clear_each_other
 from ktrial.tuning.knobs.observe import observe, with_couples
-from ktrial.tuning.knobs.profile import Profile, Setting, flatten, requirements
+from ktrial.tuning.knobs.profile import Setting, flatten, requirements
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.plans.model import Context, Plan, Request
 from ktrial.tuning.plans.plan import resolve
@@ -61,9 +61,15 @@ def make_plan(
 ) -> tuple[Plan, FactBook]:
     """Resolve the profiles and settings named in `words` on this machine."""
     facts = machine.facts()
-    _check_requirements(words, catalog, facts)
-    requests = tuple(_generated(request, machine, catalog, facts) for request in requests_from(words, catalog))
-    names = [setting.knob for request in requests for setting in request.settings if not isinstance(setting, Profile)]
+    requests = requests_on(machine, catalog, words, facts)
+    context = context_for(machine, catalog, requests, facts)
+    found = resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous, later_wins=later_wins)
+    return found, facts
+
+
+def context_for(machine: Machine, catalog: Catalog, requests: Sequence[Request], facts: FactBook) -> Context:
+    """Return what these requests are resolved with on this machine."""
+    names = [setting.knob for request in requests for setting in request.settings]
     knobs = [find_knob(name, catalog.knobs) for name in names]
     meant = [parse_address(name).selector for name in names]
     states = observe(machine, with_couples(knobs, catalog.knobs), meant)
@@ -71,9 +77,13 @@ def make_plan(
         from ktrial.tuning.plans.added_knobs import with_barred
 
         states = with_barred(machine, states, catalog.own)
-    context = Context(catalog.knobs, catalog.kinds, facts, states)
-    found = resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous, later_wins=later_wins)
-    return found, facts
+    return Context(catalog.knobs, catalog.kinds, facts, states)
+
+
+def requests_on(machine: Machine, catalog: Catalog, words: Sequence[str], facts: FactBook) -> tuple[Request, ...]:
+    """Return the requests of PROFILE and KNOB=VALUE words on this machine. Raises Refused if a profile cannot hold."""
+    _check_requirements(words, catalog, facts)
+    return tuple(_generated(request, machine, catalog, facts) for request in requests_from(words, catalog))
 
 
 def _check_requirements(words: Sequence[str], catalog: Catalog, facts: FactBook) -> None:

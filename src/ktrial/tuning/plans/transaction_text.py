@@ -21,6 +21,7 @@ from ktrial.machine.transactions import (
     unfinished,
     unsettled,
 )
+from ktrial.tuning.lasting.kept_files import is_kept
 
 _APPLY = {
     "accepted": "in force",
@@ -121,7 +122,7 @@ def status_text(status: Status, *, width: int) -> str:
     live = [one for one in status.transactions if one.state in {"applied", UNFINISHED}]
     if live:
         rows = [
-            (str(one.transaction), one.title or "(lost)", one.state, _lease(one), str(len(one.steps)))
+            (str(one.transaction), one.title or "(lost)", _state(one), _lease(one), str(len(one.steps)))
             for one in reversed(live)
         ]
         parts.append(table(("no.", "what", "state", "lease", "steps"), rows, width=width))
@@ -134,7 +135,14 @@ def status_text(status: Status, *, width: int) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _state(transaction: Journaled) -> str:
+    """Return the state; a transaction that makes settings last is `kept`, not only `applied`."""
+    return "kept" if transaction.state == "applied" and is_kept(transaction) else transaction.state
+
+
 def _lease(transaction: Journaled) -> str:
+    if is_kept(transaction) and transaction.lease.kind == "keep":
+        return "until `ktrial keep --undo`"
     kind, left_ms = transaction.lease.kind, transaction.left_ms
     if kind == "until-confirmed" and left_ms is not None:
         return f"reverts in {left_ms // 1000} s"

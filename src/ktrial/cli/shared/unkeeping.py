@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial keep --undo`: takes all kept files away, or single settings out of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ktrial.cli.options import write_json
+from ktrial.kit.errors import UnknownName
+from ktrial.kit.tables import columns
+from ktrial.machine.transactions import Reverted, Status, is_open, revert, text_of
+from ktrial.tuning.knobs.address import is_assignment, parse_assignment
+from ktrial.tuning.knobs.profile import Setting
+from ktrial.tuning.lasting.keep_plan import wire_keep, without
+from ktrial.tuning.lasting.kept_files import kept_entries, kept_transactions
+from ktrial.tuning.lasting.model import Form, KeepPlan, KeptFile
+from ktrial.tuning.plans.model import Plan, Request
+from ktrial.tuning.plans.plan import resolve
+from ktrial.tuning.plans.resolve import context_for
+from ktrial.tuning.plans.transaction_text import has_left_some, revert_text
+
+if TYPE_CHECKING:
+    from ktrial.agent.session import AgentSession
+    from ktrial.cli.app import App
+
+
+def undo_all(app: App, session: AgentSession, status: Status, *, dry_run: bool, as_json: bool) -> int:
+    """Undo every transaction that keeps settings, the newest first."""
+    transactions = kept_transactions(status)
+    done: list[Reverted] = []
+    if not dry_run:
+        for one in transactions:
+            done.append(revert(session, one.transaction))
+            if is_open(done) or has_left_some(done):
+                break
+    if as_json:
+        numbers = [one.transaction for one in transactions]
+        write_json({"schema": "ktrial.unkept/1", "kept": numbers, "transactions": done})
+    elif not transactions:
+        sys.stdout.write("Nothing is kept.\n")
+    elif dry_run:
+        for one in transactions:
+            sys.stdout.write(f"would undo transaction {one.transaction}: {one.title}\n")
+    else:
+        sys.stdout.write(revert_text(done, width=columns()))
+    if any(not one.this_boot for one in transactions) and not dry_run:
+        app.say("values of an earlier boot's transaction stay live until the next boot")
+    return int(is_open(done) or has_left_some(done))
+
+
+def plan_undo(
+    app: App, session: AgentSession, words: Sequence[str], status: Status, kept: Mapping[Form, KeptFile]
+) -> KeepPlan | None:
+    """Return what takes single settings out of the kept files; None if nothing would be left in them."""
+    entries = kept_entries(kept)
+    addresses = {address for entry in entries for address in entry.values}
+    wanted = [str(parse_assignment(word)[0]) if is_assignment(word) else word for word in words]
+    for name in wanted:
+        if name not in addresses:
+            raise UnknownName("kept setting", name, addresses, hint="`ktrial drift --json` lists what is kept")
+    gone = {address for entry in entries if entry.values.keys() & set(wanted) for address in entry.values}
+    if gone == addresses:
+        return None
+    live = _old_values(app, session, gone, status)
+    return KeepPlan(live=live, files=without(kept, gone), entries=(), unkept=())
+
+
+def _old_values(app: App, session: AgentSession, addresses: set[str], status: Status) -> Plan:
+    """Return the plan that writes the values from before the oldest transaction that kept them in this boot."""
+    old: dict[str, Any] = {}
+    for one in kept_transactions(status):
+        for step in one.steps if one.this_boot else ():
+            if step.knob in addresses and step.old is not None:
+                old[step.knob] = text_of(step.old)
+    catalog = app.catalog
+    settings = []
+    for address, shown in old.items():
+        from ktrial.tuning.knobs.value import active_text
+
+        settings.append(Setting(knob=address, value=active_text(catalog.knobs[address.partition("@")[0]], shown)))
+    requests = [Request("the value before", tuple(settings))]
+    title = f"--undo {' '.join(sorted(addresses))}"
+    return resolve(title, requests, context_for(session, catalog, requests, session.facts()), allow_dangerous=True)
+
+
+def wire_undo(keep: KeepPlan) -> dict[str, Any]:
+    return wire_keep(keep, next_boot=False)

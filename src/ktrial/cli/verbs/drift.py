@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial drift`: compare what is kept with what is live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.cli.options import json_option, write_answer
+
+if TYPE_CHECKING:
+    from ktrial.agent.session import AgentSession
+    from ktrial.tuning.lasting.drift import DriftReport
+
+
+@click.command(short_help="Check that kept settings are still live.")
+@json_option
+@click.pass_obj
+def command(app: App, as_json: bool) -> int:
+    """Compare the settings that `ktrial keep` made last with the live values and the files.
+
+    It names settings that have another value now and who set it, files that somebody edited, settings that this
+    kernel no longer has, and verdicts that were reached on another kernel. Exit status 3 if something differs.
+    """
+    from ktrial.machine.transactions import status as status_of
+    from ktrial.tuning.lasting.drift import find_drift
+    from ktrial.tuning.lasting.drift_text import drift_json, drift_text
+    from ktrial.tuning.lasting.kept_files import kept_files
+
+    session = app.root_session("comparing what is kept with what is live")
+    status = status_of(session)
+    drift = find_drift(session, app.catalog, status, kept_files(session, status))
+    if any(one.state == "differs" for one in drift.settings):
+        drift = _with_writers(app, session, drift)
+    write_answer(as_json, lambda: drift_json(drift), lambda width: drift_text(drift, width=width))
+    return 3 if drift.has_drifted else 0
+
+
+def _with_writers(app: App, session: AgentSession, drift: DriftReport) -> DriftReport:
+    """Return the drift with who set each value that differs, where a file or service names it."""
+    from msgspec.structs import replace
+
+    from ktrial.tuning.origin.why import origins
+    from ktrial.tuning.origin.why_text import who
+
+    unlike = [one for one in drift.settings if one.state == "differs"]
+    knobs = [app.catalog.knobs[name] for name in dict.fromkeys(one.address.partition("@")[0] for one in unlike)]
+    selectors = [one.address.partition("@")[2] or None for one in unlike]
+    found = {one.address: one for one in origins(session, app.catalog, knobs, meant=selectors)}
+    writers = {address: who(one) for address, one in found.items() if one.set_by is not None}
+    settings = [
+        replace(one, written_by=writers.get(one.address)) if one.state == "differs" else one for one in drift.settings
+    ]
+    return replace(drift, settings=tuple(settings))

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text and JSON of what `ktrial keep` would write."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.kit.tables import paragraph
+from ktrial.tuning.lasting.model import FORMS, PLACES, FileChange, KeepPlan, KeptFile, Rival, Unkept
+from ktrial.tuning.plans.model import Change
+
+_NEWS = {"modprobe.d": "an initramfs may hold its own copy: rebuild it if the module loads from there"}
+
+
+def keep_text(keep: KeepPlan, *, next_boot: bool, width: int) -> str:
+    """Return the files with their content, the values to write now, who else writes them, and what is left out."""
+    parts = [_file(change) for change in keep.files]
+    parts += [
+        paragraph(f"note: {_NEWS[one.form]}", width=width) for one in keep.files if one.form in _NEWS and one.after
+    ]
+    if not next_boot and not keep.live.empty:
+        values = [f"  {_live(change)}" for change in keep.live.changes]
+        if keep.live.zram is not None:
+            values.append(f"  {keep.live.zram.device or 'a new zram device'} as swap")
+        parts.append("also now:\n" + "\n".join(values))
+    parts += [_rivals(keep.rivals, width), _unkept(keep.unkept, width)]
+    if keep.is_empty:
+        parts.append("Nothing to write: all of this is kept already." if keep.entries else "Nothing to keep.")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _file(change: FileChange) -> str:
+    verb = "new file" if change.before is None else "change" if change.after is not None else "remove"
+    if change.before is None and change.after is not None:
+        lines = change.after.splitlines()
+    else:
+        lines = _difference(change.before or "", change.after or "")
+    return "\n".join([f"{verb}: {change.path}", *(f"  {line}" for line in lines)])
+
+
+def _difference(before: str, after: str) -> list[str]:
+    found = difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")
+    return [line for line in found if not line.startswith(("---", "+++", "@@"))]
+
+
+def _live(change: Change) -> str:
+    old = change.old_text if change.old_text is not None else "unreadable"
+    return f"{change.address}: {old} -> {change.new_text}"
+
+
+def _rivals(rivals: Iterable[Rival], width: int) -> str:
+    lines = []
+    for one in rivals:
+        value = f" (= {one.value})" if one.value is not None else ""
+        verb = "overridden by" if one.wins else "also set by"
+        lines.append(paragraph(f"{one.address}: {verb} {one.place}{value}, {one.when}", width=width, indent="  "))
+    return "other writers:\n" + "\n".join(lines) if lines else ""
+
+
+def _unkept(unkept: Iterable[Unkept], width: int) -> str:
+    lines = []
+    for one in unkept:
+        hint = f" ({one.hint})" if one.hint else ""
+        lines.append(paragraph(f"{one.address}={one.value}: {one.reason}{hint}", width=width, indent="  "))
+    return "not kept:\n" + "\n".join(lines) if lines else ""
+
+
+def keep_json(keep: KeepPlan, plan: Mapping[str, Any], applied: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return `ktrial.keep/1`: the agent's plan, the files before and after, rivals, and what is left out."""
+    return {
+        "schema": "ktrial.keep/1",
+        "transaction": None if applied is None else applied["transaction"],
+        "state": "nothing-to-do" if keep.is_empty else "planned" if applied is None else applied["state"],
+        "plan": plan,
+        "files": [{"path": one.path, "before": one.before, "after": one.after} for one in keep.files],
+        "settings": [
+            {"address": address, "value": value, "file": PLACES[entry.form], "reason": entry.reasons.get(address)}
+            for form in FORMS
+            for entry in keep.entries
+            if entry.form == form
+            for address, value in entry.values.items()
+        ],
+        "rivals": [msgspec.to_builtins(one) for one in keep.rivals],
+        "not_kept": [msgspec.to_builtins(one) for one in keep.unkept],
+    }
+
+
+def edited_text(file: KeptFile) -> str:
+    """Return the difference between a kept file and what somebody made of it."""
+    path = PLACES[file.form]
+    if file.now is None:
+        return f"{path}: removed"
+    return "\n".join([f"{path}: edited", *(f"  {line}" for line in _difference(file.text, file.now))])

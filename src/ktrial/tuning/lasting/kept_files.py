@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ktrial keeps on a machine, by its journal and by the files that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ktrial.kit.errors import Refused
+from ktrial.kit.json_bytes import read_bytes
+from ktrial.machine.ports import Machine
+from ktrial.machine.transactions import UNFINISHED, Journaled, Status
+from ktrial.tuning.lasting.kept_text import read_kept
+from ktrial.tuning.lasting.model import FORMS, PLACES, Form, KeptFile, LastingEntry
+
+_FORM_OF = {path: form for form, path in PLACES.items()}
+
+
+def is_kept(transaction: Journaled) -> bool:
+    """Return whether a transaction put or removed a kept file and has not been undone."""
+    in_force = transaction.state in {"applied", UNFINISHED}
+    return in_force and any(step.path in _FORM_OF for step in transaction.steps)
+
+
+def kept_transactions(status: Status) -> tuple[Journaled, ...]:
+    """Return the transactions that keep settings, the newest first."""
+    found = (one for one in status.transactions if is_kept(one))
+    return tuple(sorted(found, key=lambda one: -one.transaction))
+
+
+def kept_files(machine: Machine, status: Status) -> dict[Form, KeptFile]:
+    """Return the files that ktrial keeps now. Raises Refused for a file of that name that ktrial did not write."""
+    texts: dict[Form, str] = {}
+    for transaction in reversed(kept_transactions(status)):
+        for step in transaction.steps:
+            form = _FORM_OF.get(step.path)
+            if form is not None:
+                texts[form] = "" if step.new is None else read_bytes(step.new).decode(errors="replace")
+    readings = machine.read(list(PLACES.values()))
+    found: dict[Form, KeptFile] = {}
+    for form in FORMS:
+        reading = readings.get(PLACES[form])
+        now = None if reading is None else (reading.data or b"").decode(errors="replace")
+        if texts.get(form):
+            found[form] = KeptFile(form, texts[form], now)
+        elif now is not None:
+            raise Refused(
+                f"cannot keep settings in {PLACES[form]}: ktrial did not write this file",
+                hint="rename it, then try again",
+            )
+    return found
+
+
+def kept_entries(files: Mapping[Form, KeptFile]) -> tuple[LastingEntry, ...]:
+    return tuple(entry for file in files.values() for entry in read_kept(file.form, file.text))

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of kept files: what the agent renders, and back."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ktrial.tuning.lasting.model import Form, LastingEntry
+
+HEADER = "# ktrial keeps this file: `ktrial drift` checks it, `ktrial keep --undo` removes it.\n"
+#: The agent takes no more.
+_NOTE_LINES, _NOTE_BYTES = 8, 240
+_NOTE_COLUMNS = 98
+_KEYS = ("zram-size", "compression-algorithm", "swap-priority", "host-memory-limit", "zram-resident-limit")
+_ZRAM = {"zram-size": "zram:disksize", "compression-algorithm": "zram:comp_algorithm"}
+_MIB = 2**20
+
+
+def note_of(entry: LastingEntry) -> list[str]:
+    """Return the lines of an entry's note: each address with its reason, which goes on behind two spaces."""
+    each = _NOTE_LINES // max(1, len(entry.reasons))
+    lines: list[str] = []
+    for address, reason in entry.reasons.items():
+        plain = "".join(one if " " <= one <= "~" and one != "\\" else "?" for one in " ".join(reason.split()))
+        found = textwrap.wrap(
+            f"{address}: {plain}",
+            _NOTE_COLUMNS,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += [line[:_NOTE_BYTES] for line in found[:each]]
+    return lines
+
+
+def wire_entry(entry: LastingEntry) -> dict[str, Any]:
+    """Return an entry as the agent takes it."""
+    return {**entry.holds, "note": note_of(entry)}
+
+
+def render(entries: Sequence[LastingEntry]) -> str:
+    """Return the text that the agent writes for these entries, which are of one form."""
+    text = HEADER if any(entry.reasons for entry in entries) else ""
+    for entry in entries:
+        text += "".join(f"# {line}\n" for line in note_of(entry)) + _line(entry.form, entry.holds)
+    return text
+
+
+def _line(form: Form, holds: Mapping[str, Any]) -> str:
+    if form == "sysctl.d":
+        key = holds["path"].removeprefix("/proc/sys/")
+        return f"{key if '.' in key else key.replace('/', '.')} = {holds['value']}\n"
+    if form == "tmpfiles.d":
+        return f"w {holds['path']} - - - - {holds['value']}\n"
+    if form == "modprobe.d":
+        return f"options {holds['module']} {holds['parameter']}={holds['value']}\n"
+    if form == "zram-generator":
+        keys = "".join(f"{key} = {holds[key]}\n" for key in _KEYS if key in holds)
+        return f"[{holds['device']}]\n{keys}"
+    matches = holds["match"]
+    first = [key for key in ("ACTION", "SUBSYSTEM", "KERNEL") if key in matches]
+    others = sorted(key for key in matches if key.startswith("ATTR{"))
+    tokens = [f'{key}=="{matches[key]}"' for key in (*first, *others)]
+    tokens += [f'ATTR{{{one["attribute"]}}}="{one["value"]}"' for one in holds["set"]]
+    return ", ".join(tokens) + "\n"
+
+
+def read_kept(form: Form, text: str) -> tuple[LastingEntry, ...]:
+    """Return the entries of a text that `render` returned."""
+    entries: list[LastingEntry] = []
+    for notes, lines in _blocks(text):
+        reasons = _reasons(notes)
+        holds, values = _entry(form, lines)
+        if form == "zram-generator":
+            values = {f"{knob}@{holds['device']}": value for knob, value in values.items()}
+        elif reasons:
+            values = dict.fromkeys(reasons, values[""])
+        entries.append(LastingEntry(form=form, holds=holds, values=values, reasons=reasons))
+    return tuple(entries)
+
+
+def _blocks(text: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the comment lines and the lines of each entry."""
+    notes: list[str] = []
+    lines: list[str] = []
+    for line in text.removeprefix(HEADER).splitlines():
+        is_note = line.startswith("# ")
+        if lines and (is_note or "=" not in line or not lines[0].startswith("[")):
+            yield notes, lines
+            notes, lines = [], []
+        (notes if is_note else lines).append(line.removeprefix("# ") if is_note else line)
+    if lines:
+        yield notes, lines
+
+
+def _reasons(notes: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    address = ""
+    for line in notes:
+        if line.startswith("  ") and address:
+            found[address] += f" {line.strip()}"
+        else:
+            address, _, reason = f"{line} ".partition(": ")
+            found[address] = reason.strip()
+    return found
+
+
+def _entry(form: Form, lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    line = lines[0]
+    if form == "sysctl.d":
+        key, _, value = line.partition(" = ")
+        return {"path": f"/proc/sys/{key if '/' in key else key.replace('.', '/')}", "value": value}, {"": value}
+    if form == "tmpfiles.d":
+        _, path, *_, value = line.split(" ", 6)
+        return {"path": path, "value": value}, {"": value}
+    if form == "modprobe.d":
+        _, module, setting = line.split(" ", 2)
+        parameter, _, value = setting.partition("=")
+        return {"module": module, "parameter": parameter, "value": value}, {"": value}
+    if form == "zram-generator":
+        keys: dict[str, Any] = dict(one.split(" = ", 1) for one in lines[1:])
+        values = {_ZRAM[key]: value for key, value in keys.items() if key in _ZRAM}
+        if "zram:disksize" in values:
+            values["zram:disksize"] = str(int(values["zram:disksize"]) * _MIB)
+        if "swap-priority" in keys:
+            keys["swap-priority"] = int(keys["swap-priority"])
+        return {"device": line.strip("[]"), **keys}, values
+    tokens = re.findall(r'([A-Z]+(?:\{[^}]*\})?)(==|=)"([^"]*)"', line)
+    matches = {key: value for key, operator, value in tokens if operator == "=="}
+    sets = [{"attribute": key[5:-1], "value": value} for key, operator, value in tokens if operator == "="]
+    return {"match": matches, "set": sets}, {"": sets[0]["value"]}

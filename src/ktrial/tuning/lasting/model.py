@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a plan that makes settings last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from ktrial.tuning.plans.model import Plan
+
+Form = Literal["sysctl.d", "tmpfiles.d", "modprobe.d", "udev", "zram-generator"]
+FORMS: tuple[Form, ...] = get_args(Form)
+#: The file of each form, with a name that wins. Letters sort after digits, and later lines win; but systemd-tmpfiles
+#: takes the first line for a path.
+PLACES: Mapping[Form, str] = {
+    "sysctl.d": "/etc/sysctl.d/ktrial.conf",
+    "tmpfiles.d": "/etc/tmpfiles.d/00-ktrial.conf",
+    "modprobe.d": "/etc/modprobe.d/ktrial.conf",
+    "udev": "/etc/udev/rules.d/ktrial.rules",
+    "zram-generator": "/etc/systemd/zram-generator.conf.d/ktrial.conf",
+}
+
+
+class LastingEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a kept file, as the agent takes it. `values` and `reasons` are by address of a knob."""
+
+    form: Form
+    holds: Mapping[str, Any]
+    values: Mapping[str, str]
+    reasons: Mapping[str, str] = {}
+
+
+class Unkept(msgspec.Struct, frozen=True):
+    """A setting that cannot or should not last, with the reason and what to do instead."""
+
+    address: str
+    value: str
+    reason: str
+    hint: str | None = None
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict of a trial on exactly one setting, or on the whole arm; `text` is its reason in a file."""
+
+    trial: str
+    verdict: str
+    text: str
+
+
+class Rival(msgspec.Struct, frozen=True):
+    """Another writer of a kept setting: a line of a file, or a service. If it `wins`, the kept value does not last."""
+
+    address: str
+    place: str
+    value: str | None
+    wins: bool
+    when: str
+
+
+class KeptFile(msgspec.Struct, frozen=True):
+    """A file that ktrial keeps: its text according to the journal, and the text that is there now."""
+
+    form: Form
+    text: str
+    now: str | None
+
+    @property
+    def is_edited(self) -> bool:
+        return self.text != self.now
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A kept file before and after; None is no file."""
+
+    form: Form
+    before: str | None
+    after: str | None
+    entries: tuple[LastingEntry, ...]
+
+    @property
+    def path(self) -> str:
+        return PLACES[self.form]
+
+
+class KeepPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What `ktrial keep` would do: the files that change, the values to write now, and what is left out."""
+
+    live: Plan
+    files: tuple[FileChange, ...]
+    entries: tuple[LastingEntry, ...]
+    unkept: tuple[Unkept, ...]
+    rivals: tuple[Rival, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.files and self.live.empty

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the file that makes a setting last, by where its knob lies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from ktrial.tuning.lasting.model import Form, LastingEntry, Unkept
+from ktrial.tuning.plans.model import Change, Refusal, Why, ZramStep
+
+_MIB = 2**20
+#: What the agent takes in values: nothing that a reader of these files takes for a quote, an escape or a comment.
+_VALUE = re.compile(r"[A-Za-z0-9_.,:/+=-](?:[A-Za-z0-9 _.,:/+=-]*[A-Za-z0-9_.,:/+=-])?")
+_PARAMETER_VALUE = re.compile(r"[A-Za-z0-9_.,:/+-]+")
+_PARAMETER = re.compile(r"/sys/module/([^/]+)/parameters/([^/]+)")
+_DEVICE = re.compile(r"/sys/(?:(block)|class/([^/]+)|bus/([^/]+)/devices)/([^/]+)/(.+)")
+#: Places without a file that makes them last: the reason, and what to use instead.
+_WITHOUT = (
+    ("/proc/irq/", "the kernel numbers interrupts anew at each boot", "let irqbalance or the driver place them"),
+    (
+        "/sys/kernel/debug/",
+        "debugfs has no configuration file that is read at boot",
+        "apply it after each boot with `ktrial apply`",
+    ),
+    (
+        "/sys/fs/cgroup/",
+        "systemd makes control groups and sets their values",
+        "`systemctl set-property UNIT …` makes them last",
+    ),
+    ("/dev/", "control groups of Android are set up by its own scripts", None),
+)
+
+
+class Grounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides on this machine which file has an effect."""
+
+    modules: Collection[str] = ()
+    has_zram_generator: bool = False
+
+
+def place_change(change: Change, grounds: Grounds) -> LastingEntry | Unkept:
+    """Return the entry that makes a setting last, without its reason; or why there is none."""
+    path, value = change.path, change.new_text
+    for start, reason, hint in _WITHOUT:
+        if path.startswith(start):
+            return Unkept(change.address, value, reason, hint)
+    form, holds = _place(path, value, grounds)
+    fits = _PARAMETER_VALUE if form == "modprobe.d" else _VALUE
+    if not fits.fullmatch(value) or value == "-":
+        return Unkept(change.address, value, f"a file of {form} cannot hold the value {value!r}")
+    return LastingEntry(form=form, holds=holds, values={change.address: value})
+
+
+def _place(path: str, value: str, grounds: Grounds) -> tuple[Form, dict[str, Any]]:
+    if path.startswith("/proc/sys/"):
+        return "sysctl.d", {"path": path, "value": value}
+    parameter = _PARAMETER.fullmatch(path)
+    # The options of a built-in module are not read; its parameters can only be written like other files.
+    if parameter is not None and parameter[1] in grounds.modules:
+        return "modprobe.d", {"module": parameter[1], "parameter": parameter[2], "value": value}
+    device = _DEVICE.fullmatch(path)
+    if device is not None:
+        subsystem = next(group for group in device.groups()[:3] if group)
+        match = {"ACTION": "add|change", "SUBSYSTEM": subsystem, "KERNEL": device[4]}
+        return "udev", {"match": match, "set": [{"attribute": device[5], "value": value}]}
+    return "tmpfiles.d", {"path": path, "value": value}
+
+
+def place_zram(step: ZramStep, grounds: Grounds) -> LastingEntry | Unkept:
+    """Return the entry of zram-generator for a device; or why there is none."""
+    device = step.device or "zram0"
+    address = f"zram:disksize@{device}"
+    if not grounds.has_zram_generator:
+        reason = "zram-generator is not installed"
+        return Unkept(address, str(step.size_bytes), reason, "install systemd-zram-generator")
+    size_mib = -(-step.size_bytes // _MIB)
+    holds: dict[str, Any] = {"device": device, "zram-size": str(size_mib)}
+    values = {address: str(size_mib * _MIB)}
+    if step.algorithm is not None:
+        holds["compression-algorithm"] = step.algorithm
+        values[f"zram:comp_algorithm@{device}"] = step.algorithm
+    holds["swap-priority"] = step.priority
+    return LastingEntry(form="zram-generator", holds=holds, values=values)
+
+
+def unkept_of(refusal: Refusal) -> Unkept:
+    """Return a setting that the plan skips, with the reason why it does not last either."""
+    reason, hint = refusal.reason, refusal.hint
+    if refusal.kind is Why.AT_BOOT:
+        reason, hint = "ktrial does not edit the configuration of boot loaders", refusal.hint
+    return Unkept(refusal.address, refusal.value, reason, hint)

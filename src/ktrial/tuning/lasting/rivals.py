@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find who else writes a kept setting, and who of them wins at boot."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+
+from ktrial.machine.reading import InstanceState, Reading
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.value import same_value
+from ktrial.tuning.lasting.model import PLACES, Form, Rival
+from ktrial.tuning.origin.configured import Claims, ConfiguredValue
+from ktrial.tuning.origin.formats import sysctl_d
+from ktrial.tuning.origin.formats.lines import Assignment
+from ktrial.tuning.origin.origin import ORDER
+from ktrial.tuning.origin.why import claims_about
+from ktrial.tuning.plans.model import Change
+
+#: Running service -> the knobs that it writes while it runs.
+_SERVICES = {
+    "power-profiles-daemon": ("cpufreq:energy_performance_preference", "cpufreq:scaling_governor", "cpufreq:boost"),
+    "tlp": ("cpufreq:", "power:", "queue:scheduler"),
+    "auto-cpufreq": ("cpufreq:",),
+    "irqbalance": ("irq:",),
+    "ksmtuned": ("ksm:",),
+}
+_AT_BOOT, _LATER, _BY_HAND = "at boot", "later", "when somebody runs `sysctl --system`"
+
+
+def rivals_of(change: Change, form: Form, knob: Knob, claims: Claims, services: Iterable[str]) -> Iterator[Rival]:
+    """Yield the other writers of one setting: those that the kept value overrides, and those that override it."""
+    instance = InstanceState(change.address.partition("@")[2], change.path, Reading())
+    for claim in claims_about(knob, instance, claims):
+        if claim.source in {"ktrial", "kernel-build"}:
+            continue
+        for item in (*claim.overrode, claim.assignment):
+            if item.file not in PLACES.values():
+                yield _rival(change, form, knob, claim, item)
+    for service in services:
+        if change.knob.startswith(_SERVICES.get(service, ("\0",))):
+            yield Rival(change.address, f"the service {service}", None, wins=True, when="while it runs")
+
+
+def _rival(change: Change, form: Form, knob: Knob, claim: ConfiguredValue, item: Assignment) -> Rival:
+    place = item.place if claim.source != "command-line" else "the kernel command line"
+    if item.file == sysctl_d.SYSCTL_CONF:
+        return Rival(change.address, place, item.value, wins=False, when=_BY_HAND)
+    differs = item.value is None or not same_value(knob, change.new_text, " ".join(item.value.split()))
+    is_later = _is_later(form, claim, item)
+    conditions = f" if {', '.join(item.conditions)}" if item.conditions else ""
+    when = (_LATER if claim.source in {"udev", "tuned"} else _AT_BOOT) + conditions
+    return Rival(change.address, place, item.value, wins=differs and is_later, when=when)
+
+
+def _is_later(form: Form, claim: ConfiguredValue, item: Assignment) -> bool:
+    """Return whether a line acts after the kept file."""
+    if claim.source != form:
+        # kmod appends the options of the kernel command line to those of its files.
+        is_option = form == "modprobe.d" and claim.source == "command-line"
+        return is_option or ORDER.index(claim.source) > ORDER.index(form)
+    is_glob = sysctl_d.is_glob(item.name)
+    # A line with the key's own name wins over a glob, wherever that lies.
+    if form == "sysctl.d" and is_glob:
+        return False
+    own, other = posixpath.basename(PLACES[form]), posixpath.basename(item.file)
+    # Of the lines of tmpfiles.d for one path the first counts; a pattern is a path of its own.
+    return other < own if form == "tmpfiles.d" and not is_glob else other > own
