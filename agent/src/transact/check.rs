@@ -363,7 +363,10 @@ mod tests {
             let steps = serde_json::json!({"schema": crate::transact::plan::SCHEMA, "steps": [step]});
             let plan = Plan::from_value(steps).unwrap();
             let checks = super::plan(&root, &plan, true);
-            assert_eq!(refuse(&checks, &plan).is_err(), checks[0].outcome == Outcome::Stale);
+            assert_eq!(
+                refuse(&checks, &plan).is_err(),
+                checks[0].outcome == Outcome::Stale
+            );
             checks[0].outcome
         };
         assert_eq!(outcome(None), Outcome::Ready);

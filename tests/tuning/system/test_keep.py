@@ -184,6 +184,39 @@ def test_a_knob_that_is_gone_is_drift_and_a_device_that_is_away_is_not(machine: 
     }
 
 
+def test_a_folder_that_cannot_be_made_is_named_before_anything_is_written(machine: FakeRoot) -> None:
+    shutil.rmtree(machine.folder / "etc/udev")
+    before = tree(machine)
+    done = machine.run("keep", *WORDS, "--yes")
+    assert done.status == 4
+    assert "/etc/udev/rules.d/ktrial.rules" in done.err
+    assert tree(machine) == before
+
+
+def test_after_a_reboot_an_undo_restores_the_files_and_says_what_stays_live(machine: FakeRoot) -> None:
+    before = tree(machine)
+    machine.run("keep", "vm.swappiness=10", "--yes")
+    reboot(machine, {})
+    undone = machine.run("keep", "--undo")
+    assert undone.status == 0
+    assert "stay live until the next boot" in undone.err
+    after = tree(machine)
+    assert {path for path in after if after[path] != before.get(path)} == {
+        "proc/sys/vm/swappiness",
+        "proc/sys/kernel/random/boot_id",
+    }
+
+
+def test_a_file_in_a_folder_of_root_alone_is_known(machine: FakeRoot) -> None:
+    (machine.folder / "etc/sysctl.d").chmod(0o700)
+    assert machine.run("keep", "vm.swappiness=10", "--yes").status == 0
+    assert machine.run("drift").status == 0
+    assert machine.run("keep", "vm.swappiness=20", "--yes").status == 0
+    machine.write(SYSCTL, "vm.swappiness = 5\n")
+    assert machine.run("drift").status == 3
+    assert machine.run("keep", "vm.swappiness=30", "--yes").status == 4
+
+
 def test_a_transaction_can_be_kept(machine: FakeRoot) -> None:
     machine.run("apply", "vm.swappiness=10", "--yes")
     done = machine.run("keep", "1", "--yes")

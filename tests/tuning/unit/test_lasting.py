@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.machine.transactions import Journaled, JournaledStep, Lease, Status
-from ktrial.tuning.lasting.keep_plan import plan_keep, wire_keep, without
+from ktrial.tuning.lasting.drift import DriftReport, KeptSetting, other_kernels
+from ktrial.tuning.lasting.drift_text import drift_text
+from ktrial.tuning.lasting.keep_plan import UNTESTED, plan_keep, wire_keep, without
 from ktrial.tuning.lasting.kept_files import is_kept, kept_transactions
 from ktrial.tuning.lasting.kept_text import HEADER, note_of, read_kept, render
 from ktrial.tuning.lasting.model import FORMS, PLACES, Form, KeptFile, LastingEntry, Proof, Rival, Unkept
@@ -342,6 +344,44 @@ def test_status_tells_kept_from_applied() -> None:
     text = status_text(found, width=100)
     assert "kept" in text
     assert text.count("until `ktrial keep --undo`") == 1
+
+
+def kept_setting(**more: Any) -> KeptSetting:
+    fields: dict[str, Any] = {
+        "address": "vm.swappiness",
+        "file": PLACES["sysctl.d"],
+        "value": "10",
+        "now": "10",
+        "state": "live",
+        "reason": "better: time -4 %, across boots, Linux 6.12.1-own, trial t-1, 2026-11-20",
+        "kept_unix_ms": 1_764_374_400_000,
+    }
+    return KeptSetting(**{**fields, **more})
+
+
+@pytest.mark.parametrize("kernel, told", [("6.12.1-own", {}), ("6.13.0", {"vm.swappiness": "6.12.1-own"}), (None, {})])
+def test_a_verdict_of_another_kernel_is_told(kernel: str | None, told: dict[str, str]) -> None:
+    assert other_kernels([kept_setting(), kept_setting(reason=UNTESTED)], kernel) == told
+
+
+def test_drift_shows_what_is_not_live_as_kept() -> None:
+    edited = KeptFile("sysctl.d", "vm.swappiness = 10\n", None)
+    writer = "sysctl.d, /etc/sysctl.d/zz.conf:1"
+    found = DriftReport(
+        settings=(kept_setting(), kept_setting(now="60", state="differs", written_by=writer)),
+        edited=(edited,),
+        kernel="6.13.0",
+        other_kernels={"vm.swappiness": "6.12.1-own"},
+    )
+    assert found.has_drifted
+    text = drift_text(found, width=120)
+    assert "differs: set by sysctl.d, /etc/sysctl.d/zz.conf:1" in text
+    assert "2025-11-29" in text
+    assert "/etc/sysctl.d/ktrial.conf: removed" in text
+    assert "1 verdict was reached on another kernel (6.12.1-own; now 6.13.0)" in text
+    assert "1 of 2 kept settings are live" in text
+    calm = DriftReport(settings=(kept_setting(), kept_setting(state="pending")), edited=(), kernel=None)
+    assert not calm.has_drifted
 
 
 def test_each_form_has_a_place() -> None:

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ktrial.cli.shared.ledger import kept_ledger, ledger_of
 from ktrial.kit.errors import BadInput, NoSuchTransaction, Refused
 from ktrial.machine.facts import machine_of
-from ktrial.machine.transactions import Status, text_of
+from ktrial.machine.transactions import Status, checked, text_of
 from ktrial.studies.ledger.text import verdict_sentence
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment
@@ -200,6 +200,16 @@ def refuse_edited(kept: Mapping[Form, KeptFile]) -> None:
             f"cannot change {PLACES[edited[0].form]}: it is not what ktrial wrote\n{edited_text(edited[0])}",
             hint="undo the edit, or move it to a file of your own",
         )
+
+
+def refuse_unwritable(session: AgentSession, plan: Mapping[str, Any]) -> None:
+    """Raise Refused if a file cannot be written: /etc is read-only, or its folder is missing."""
+    for step in checked(session, plan):
+        if step.path in PLACES.values() and step.outcome in {"refused", "absent"}:
+            raise Refused(
+                f"cannot keep settings: {step.message}",
+                hint="write them elsewhere with `ktrial export`, or make the folder writable",
+            )
 
 
 def refuse_losing(rivals: Sequence[Rival]) -> None:

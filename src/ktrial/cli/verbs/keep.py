@@ -49,7 +49,7 @@ def command(
     sudo ./ktrial keep micro-stutter-watermarks --dry-run
     sudo ./ktrial keep --undo
     """
-    from ktrial.cli.shared.keeping import plan_words, refuse_edited, refuse_losing
+    from ktrial.cli.shared.keeping import plan_words, refuse_edited, refuse_losing, refuse_unwritable
     from ktrial.machine.transactions import status as status_of
     from ktrial.tuning.lasting.keep_plan import wire_keep
     from ktrial.tuning.lasting.kept_files import kept_files
@@ -83,6 +83,7 @@ def command(
         refuse_losing(keep.rivals)
     if dry_run or not plan["steps"]:
         return _unwritten(keep, plan, as_json=as_json, is_complete=undo or bool(keep.entries))
+    refuse_unwritable(session, plan)
     if not yes and not as_json and is_terminal():
         from ktrial.tuning.plans.confirm import must_agree
 

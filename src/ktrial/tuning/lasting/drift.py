@@ -91,7 +91,7 @@ def find_drift(machine: Machine, catalog: Catalog, status: Status, files: Mappin
         settings=tuple(found),
         edited=tuple(file for file in files.values() if file.is_edited),
         kernel=kernel,
-        other_kernels=_other_kernels(found, kernel),
+        other_kernels=other_kernels(found, kernel),
     )
 
 
@@ -137,7 +137,7 @@ def _is_pending(address: str, path: str, transactions: Iterable[Journaled]) -> b
     return False
 
 
-def _other_kernels(settings: Iterable[KeptSetting], kernel: str | None) -> dict[str, str]:
+def other_kernels(settings: Iterable[KeptSetting], kernel: str | None) -> dict[str, str]:
     """Map the settings whose verdict was reached on another kernel to that kernel."""
     found = {}
     for one in settings:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ktrial.kit.errors import Refused
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.ports import Machine
-from ktrial.machine.transactions import UNFINISHED, Journaled, Status
+from ktrial.machine.transactions import UNFINISHED, Journaled, Status, checked
 from ktrial.tuning.lasting.kept_text import read_kept
 from ktrial.tuning.lasting.model import FORMS, PLACES, Form, KeptFile, LastingEntry
 
@@ -35,11 +35,10 @@ def kept_files(machine: Machine, status: Status) -> dict[Form, KeptFile]:
             form = _FORM_OF.get(step.path)
             if form is not None:
                 texts[form] = "" if step.new is None else read_bytes(step.new).decode(errors="replace")
-    readings = machine.read(list(PLACES.values()))
+    present = _present(machine)
     found: dict[Form, KeptFile] = {}
     for form in FORMS:
-        reading = readings.get(PLACES[form])
-        now = None if reading is None else (reading.data or b"").decode(errors="replace")
+        now = present.get(form)
         if texts.get(form):
             found[form] = KeptFile(form, texts[form], now)
         elif now is not None:
@@ -48,6 +47,19 @@ def kept_files(machine: Machine, status: Status) -> dict[Form, KeptFile]:
                 hint="rename it, then try again",
             )
     return found
+
+
+def _present(machine: Machine) -> dict[Form, str]:
+    """Return the texts of the kept files that are there, also in folders that only root may read."""
+    steps = [{"kind": "file", "path": path, "holds": None} for path in PLACES.values()]
+    told = checked(machine, {"schema": "ktrial.plan/2", "steps": steps})
+    found = {_FORM_OF[one.path]: read_bytes(one.now) for one in told if one.now is not None}
+    # Of a place that cannot be written, a plan says only that.
+    refused = [one.path for one in told if one.now is None and one.outcome == "refused"]
+    for path, reading in machine.read(refused).items() if refused else ():
+        if reading is not None and reading.data is not None:
+            found[_FORM_OF[path]] = reading.data
+    return {form: data.decode(errors="replace") for form, data in found.items()}
 
 
 def kept_entries(files: Mapping[Form, KeptFile]) -> tuple[LastingEntry, ...]:

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial keep TRIAL`: what a trial found better is kept with its verdict, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ktrial.cli.app import App
+from ktrial.machine.facts import machine_of
+from ktrial.results.store.recorder import Recorder
+from ktrial.trial.kept_trial import KeptTrial
+from tests.support.told_trials import a_trial
+from tests.support.tree import FakeRoot
+
+SYSCTL = "/etc/sysctl.d/ktrial.conf"
+TRIAL = "swappiness-abcdef"
+
+
+def with_trial(root: FakeRoot, machine: str | None = None) -> FakeRoot:
+    """A machine with a trial in its store: vm.swappiness=10 is better, 180 is worse."""
+    app = App(may_ask=False, machine_root=root.folder)
+    try:
+        here = machine_of(app.user_session.facts())
+        stored = msgspec.structs.replace(a_trial().stored, machine=machine or here)
+        session = a_trial().records[0].session
+        Recorder(lambda: app.store, lambda: 0).begin(session, stored.protocol_sha256)
+        app.trials.bring([KeptTrial(stored=stored, log=a_trial().log)])
+    finally:
+        app.close()
+    return root
+
+
+@pytest.fixture
+def tried(root: FakeRoot) -> FakeRoot:
+    return with_trial(root)
+
+
+def test_the_arm_that_was_better_is_kept_with_its_verdict(tried: FakeRoot) -> None:
+    done = tried.run("keep", TRIAL, "--yes")
+    assert done.status == 0, done.err
+    text = " ".join(tried.read(SYSCTL).replace("\n#", "").split())
+    assert "vm.swappiness: better: tool.rate +" in text
+    assert "on one boot" in text
+    assert f"trial {TRIAL}, 2023-11-14" in text
+    assert tried.read(SYSCTL).endswith("\nvm.swappiness = 10\n")
+
+
+@pytest.mark.parametrize("arm, verdict", [("sw180", "worse"), ("sw60", "equivalent")])
+def test_an_arm_that_was_not_better_is_not_kept(tried: FakeRoot, arm: str, verdict: str) -> None:
+    done = tried.run("keep", f"{TRIAL}:{arm}", "--yes")
+    assert done.status == 4
+    assert f"{arm} is {verdict}" in done.err
+    assert not (tried.folder / SYSCTL[1:]).exists()
+
+
+def test_a_setting_that_is_named_is_kept_with_its_verdict_whatever_that_is(tried: FakeRoot) -> None:
+    assert tried.run("ledger").status == 0
+    done = tried.run("keep", "vm.swappiness=180", "--yes")
+    assert done.status == 0, done.err
+    assert "# vm.swappiness: worse: tool.rate -" in tried.read(SYSCTL)
+
+
+def test_a_profile_is_kept_without_what_did_not_help(tried: FakeRoot, tmp_path: Path) -> None:
+    assert tried.run("ledger").status == 0
+    profile = tmp_path / "own.toml"
+    profile.write_text(
+        'name = "own"\nsummary = "Own settings."\n'
+        '[[setting]]\nknob = "vm.swappiness"\nvalue = 180\n[[setting]]\nknob = "vm.page-cluster"\nvalue = 0\n'
+    )
+    done = tried.run("keep", str(profile), "--yes")
+    assert done.status == 0, done.err
+    assert "vm.swappiness=180: worse: tool.rate" in " ".join(done.out.split())
+    assert "to keep it anyway, name it" in " ".join(done.out.split())
+    assert "swappiness" not in tried.read(SYSCTL)
+    assert tried.read("/proc/sys/vm/swappiness") == "60\n"
+
+
+def test_the_verdict_of_another_machine_is_not_taken(root: FakeRoot) -> None:
+    with_trial(root, "model Other CPU")
+    done = root.run("keep", TRIAL, "--yes")
+    assert done.status == 4
+    assert "measured on another machine (model Other CPU)" in done.err
+    assert root.run("keep", "vm.swappiness=10", "--yes").status == 0
+    assert "not tested on this machine" in root.read(SYSCTL)
+
+
+def test_an_unknown_word_is_a_trial_that_does_not_exist(tried: FakeRoot) -> None:
+    done = tried.run("keep", "swapiness-abcdef", "--yes")
+    assert done.status == 2
+    assert TRIAL in done.err
+    assert tried.run("keep", f"{TRIAL}:nosuch", "--yes").status == 2
