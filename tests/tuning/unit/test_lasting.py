@@ -284,7 +284,7 @@ def claims(sysctl: dict[str, str] | None = None, *others: ConfiguredValue) -> Cl
 
 
 def rivals(found: Claims, *services: str, value: str = "10") -> list[Rival]:
-    return list(rivals_of(swappiness(value), "sysctl.d", SWAPPINESS, found, services))
+    return list(rivals_of(swappiness(value), "sysctl.d", KNOBS, found, services))
 
 
 @pytest.mark.parametrize(
@@ -312,6 +312,29 @@ def test_a_later_glob_does_not_win_over_a_line_of_its_own() -> None:
     assert [one.wins for one in rivals(claims({"/etc/sysctl.d/zz.conf": "vm.swapp* = 60\n"}))] == [False]
 
 
+def test_who_writes_the_partner_clears_the_kept_value() -> None:
+    found = claims({"/etc/sysctl.d/zz.conf": "vm.dirty_ratio = 5\n", "/etc/sysctl.d/10-a.conf": "vm.dirty_ratio = 7\n"})
+    one = change("vm.dirty_bytes", "/proc/sys/vm/dirty_bytes", "4096")
+    told = [(rival.place, rival.value, rival.wins) for rival in rivals_of(one, "sysctl.d", KNOBS, found, ())]
+    assert told == [
+        ("/etc/sysctl.d/10-a.conf:1", "vm.dirty_ratio = 7", False),
+        ("/etc/sysctl.d/zz.conf:1", "vm.dirty_ratio = 5", True),
+    ]
+
+
+def test_the_first_line_of_tmpfiles_d_wins_and_a_pattern_is_another_path() -> None:
+    def found(file: str, path: str) -> bool:
+        (item,) = tmpfiles_d.parse(f"w {path} - - - - 0\n", file).assignments
+        one = change("mm:run", "/sys/kernel/mm/ksm/run", "1")
+        knobs = {"mm:run": knob("mm:run", kind="sysfs", places=["/sys/kernel/mm/ksm/run"])}
+        told = claims(None, ConfiguredValue(source="tmpfiles.d", assignment=item))
+        return [rival.wins for rival in rivals_of(one, "tmpfiles.d", knobs, told, ())] == [True]
+
+    assert not found("/etc/tmpfiles.d/99-own.conf", "/sys/kernel/mm/ksm/run")
+    assert found("/etc/tmpfiles.d/00-a.conf", "/sys/kernel/mm/ksm/run")
+    assert found("/etc/tmpfiles.d/99-own.conf", "/sys/kernel/mm/*/run")
+
+
 def test_a_rule_of_udev_and_tuned_act_after_sysctl_d() -> None:
     (rule,) = udev.parse('KERNEL=="zram0", SYSCTL{vm.swappiness}="150"\n', "/usr/lib/udev/rules.d/30-zram.rules").rules
     found = rivals(claims(None, ConfiguredValue(source="udev", assignment=rule.assignments[0], rule=rule)))
@@ -323,7 +346,7 @@ def test_a_service_that_writes_the_knob_is_named() -> None:
     path = "/sys/devices/system/cpu/cpufreq/policy0/x"
     one = change("cpufreq:scaling_governor@policy0", path, "performance")
     services = ["tlp", "irqbalance"]
-    (found,) = rivals_of(one, "tmpfiles.d", governor, claims(), services)
+    (found,) = rivals_of(one, "tmpfiles.d", {governor.id: governor}, claims(), services)
     assert (found.place, found.wins) == ("the service tlp", True)
     assert rivals(claims(), "tlp", "power-profiles-daemon") == []
 

@@ -186,7 +186,7 @@ def _rivals(
         for entry in entries
         for address in entry.values
         if address in changes
-        for rival in rivals_of(changes[address], entry.form, catalog.knobs[changes[address].knob], claims, services)
+        for rival in rivals_of(changes[address], entry.form, catalog.knobs, claims, services)
     )
 
 

@@ -13,7 +13,8 @@ from ktrial.kit.tables import columns
 from ktrial.machine.transactions import Reverted, Status, is_open, revert, text_of
 from ktrial.tuning.knobs.address import is_assignment, parse_assignment
 from ktrial.tuning.knobs.profile import Setting
-from ktrial.tuning.lasting.keep_plan import wire_keep, without
+from ktrial.tuning.knobs.value import active_text
+from ktrial.tuning.lasting.keep_plan import without
 from ktrial.tuning.lasting.kept_files import kept_entries, kept_transactions
 from ktrial.tuning.lasting.model import Form, KeepPlan, KeptFile
 from ktrial.tuning.plans.model import Plan, Request
@@ -77,13 +78,7 @@ def _old_values(app: App, session: AgentSession, addresses: set[str], status: St
     catalog = app.catalog
     settings = []
     for address, shown in old.items():
-        from ktrial.tuning.knobs.value import active_text
-
         settings.append(Setting(knob=address, value=active_text(catalog.knobs[address.partition("@")[0]], shown)))
     requests = [Request("the value before", tuple(settings))]
     title = f"--undo {' '.join(sorted(addresses))}"
     return resolve(title, requests, context_for(session, catalog, requests, session.facts()), allow_dangerous=True)
-
-
-def wire_undo(keep: KeepPlan) -> dict[str, Any]:
-    return wire_keep(keep, next_boot=False)

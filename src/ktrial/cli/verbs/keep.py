@@ -15,6 +15,7 @@ from ktrial.kit.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
+    from ktrial.machine.transactions import Status
     from ktrial.tuning.lasting.model import KeepPlan
 
 
@@ -49,10 +50,9 @@ def command(
     sudo ./ktrial keep micro-stutter-watermarks --dry-run
     sudo ./ktrial keep --undo
     """
-    from ktrial.cli.shared.keeping import plan_words, refuse_edited, refuse_losing, refuse_unwritable
+    from ktrial.cli.shared.keeping import refuse_losing, refuse_unwritable
     from ktrial.machine.transactions import status as status_of
     from ktrial.tuning.lasting.keep_plan import wire_keep
-    from ktrial.tuning.lasting.kept_files import kept_files
 
     if not words and not undo:
         raise BadInput(
@@ -60,21 +60,11 @@ def command(
         )
     session = app.root_session("undoing what is kept" if undo else f"keeping {' '.join(words)}")
     status = status_of(session)
-    if undo and not words:
+    keep = _plan(app, session, words, status, undo=undo, allow_dangerous=yes_dangerous)
+    if keep is None:
         from ktrial.cli.shared.unkeeping import undo_all
 
         return undo_all(app, session, status, dry_run=dry_run, as_json=as_json)
-    kept = kept_files(session, status)
-    refuse_edited(kept)
-    if undo:
-        from ktrial.cli.shared.unkeeping import plan_undo, undo_all
-
-        smaller = plan_undo(app, session, words, status, kept)
-        if smaller is None:
-            return undo_all(app, session, status, dry_run=dry_run, as_json=as_json)
-        keep = smaller
-    else:
-        keep = plan_words(app, session, words, status, kept, allow_dangerous=yes_dangerous)
     next_boot = next_boot and not undo
     plan = wire_keep(keep, next_boot=next_boot)
     if not as_json:
@@ -89,6 +79,24 @@ def command(
 
         must_agree("Write?")
     return _carry_out(app, session, keep, plan, as_json=as_json)
+
+
+def _plan(
+    app: App, session: AgentSession, words: tuple[str, ...], status: Status, *, undo: bool, allow_dangerous: bool
+) -> KeepPlan | None:
+    """Return what to write; None if all that is kept is to be undone."""
+    from ktrial.cli.shared.keeping import plan_words, refuse_edited
+    from ktrial.tuning.lasting.kept_files import kept_files
+
+    if not words:
+        return None
+    kept = kept_files(session, status)
+    refuse_edited(kept)
+    if undo:
+        from ktrial.cli.shared.unkeeping import plan_undo
+
+        return plan_undo(app, session, words, status, kept)
+    return plan_words(app, session, words, status, kept, allow_dangerous=allow_dangerous)
 
 
 def _show(keep: KeepPlan, *, next_boot: bool) -> None:

@@ -23,7 +23,7 @@ from ktrial.tuning.lasting.model import PLACES, Form, KeptFile
 #: `pending` takes effect at the next boot, `no-device` is a device that is not there now.
 DriftState = Literal["live", "pending", "no-device", "differs", "gone", "unreadable"]
 _DRIFTED = frozenset(("differs", "gone", "unreadable"))
-FACTS = ("kernel.release", "memory.", "cpu.threads", "thp.enabled", "block.devices", "kernel.config")
+FACTS = ("kernel.release",)
 
 
 class KeptSetting(msgspec.Struct, frozen=True, kw_only=True):

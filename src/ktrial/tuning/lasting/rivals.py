@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ktrial.machine.reading import InstanceState, Reading
-from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.knob import Knob, clear_each_other
 from ktrial.tuning.knobs.value import same_value
 from ktrial.tuning.lasting.model import PLACES, Form, Rival
 from ktrial.tuning.origin.configured import Claims, ConfiguredValue
@@ -28,29 +28,44 @@ _SERVICES = {
 _AT_BOOT, _LATER, _BY_HAND = "at boot", "later", "when somebody runs `sysctl --system`"
 
 
-def rivals_of(change: Change, form: Form, knob: Knob, claims: Claims, services: Iterable[str]) -> Iterator[Rival]:
+def rivals_of(
+    change: Change, form: Form, knobs: Mapping[str, Knob], claims: Claims, services: Iterable[str]
+) -> Iterator[Rival]:
     """Yield the other writers of one setting: those that the kept value overrides, and those that override it."""
-    instance = InstanceState(change.address.partition("@")[2], change.path, Reading())
-    for claim in claims_about(knob, instance, claims):
-        if claim.source in {"ktrial", "kernel-build"}:
-            continue
-        for item in (*claim.overrode, claim.assignment):
-            if item.file not in PLACES.values():
-                yield _rival(change, form, knob, claim, item)
+    knob = knobs[change.knob]
+    for claim, item in _lines(knob, change.address.partition("@")[2], change.path, claims):
+        differs = item.value is None or not same_value(knob, change.new_text, " ".join(item.value.split()))
+        yield _rival(change, form, claim, item, differs=differs)
+    for name in knob.couples:
+        partner = knobs.get(name)
+        # Whoever writes the partner clears the kept value.
+        if partner is not None and clear_each_other(knob, partner) and change.new_text != "0":
+            for claim, item in _lines(partner, "", partner.files[0], claims):
+                yield _rival(change, form, claim, item, differs=item.value != "0", partner=f"{name} = ")
     for service in services:
         if change.knob.startswith(_SERVICES.get(service, ("\0",))):
             yield Rival(change.address, f"the service {service}", None, wins=True, when="while it runs")
 
 
-def _rival(change: Change, form: Form, knob: Knob, claim: ConfiguredValue, item: Assignment) -> Rival:
+def _lines(knob: Knob, label: str, path: str, claims: Claims) -> Iterator[tuple[ConfiguredValue, Assignment]]:
+    """Yield the lines of others that set a file, with their source."""
+    for claim in claims_about(knob, InstanceState(label, path, Reading()), claims):
+        if claim.source not in {"ktrial", "kernel-build"}:
+            for item in (*claim.overrode, claim.assignment):
+                if item.file not in PLACES.values():
+                    yield claim, item
+
+
+def _rival(
+    change: Change, form: Form, claim: ConfiguredValue, item: Assignment, *, differs: bool, partner: str = ""
+) -> Rival:
     place = item.place if claim.source != "command-line" else "the kernel command line"
+    value = item.value if item.value is None else f"{partner}{item.value}"
     if item.file == sysctl_d.SYSCTL_CONF:
-        return Rival(change.address, place, item.value, wins=False, when=_BY_HAND)
-    differs = item.value is None or not same_value(knob, change.new_text, " ".join(item.value.split()))
-    is_later = _is_later(form, claim, item)
+        return Rival(change.address, place, value, wins=False, when=_BY_HAND)
     conditions = f" if {', '.join(item.conditions)}" if item.conditions else ""
     when = (_LATER if claim.source in {"udev", "tuned"} else _AT_BOOT) + conditions
-    return Rival(change.address, place, item.value, wins=differs and is_later, when=when)
+    return Rival(change.address, place, value, wins=differs and _is_later(form, claim, item), when=when)
 
 
 def _is_later(form: Form, claim: ConfiguredValue, item: Assignment) -> bool:
