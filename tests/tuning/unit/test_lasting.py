@@ -126,6 +126,19 @@ def test_what_has_no_native_place_is_refused_by_name(path: str, value: str, why:
     assert why in found.reason
 
 
+def test_a_read_only_parameter_of_a_loadable_module_lasts_from_its_next_load_on() -> None:
+    queues = knob("nvme:poll_queues", kind="module", places=["/sys/module/nvme/parameters/poll_queues"])
+    refusal = Refusal(queues.id, queues.id, Why.READ_ONLY, "read-only", "2", "profile x")
+
+    def found(*modules: str) -> Any:
+        return plan_keep(plan_of(refusals=(refusal,)), {}, {}, Grounds(modules=modules), {queues.id: queues})
+
+    kept = found("nvme")
+    assert (kept.unkept, kept.live.changes) == ((), ())
+    assert str(kept.files[0].after).endswith("\noptions nvme poll_queues=2\n")
+    assert [one.address for one in found().unkept] == [queues.id]
+
+
 def test_a_kernel_argument_is_not_kept() -> None:
     refusal = Refusal("boot:x", "boot:x", Why.AT_BOOT, "a boot parameter", "1", "setting boot:x=1", "add  x=1")
     found = unkept_of(refusal)

@@ -20,7 +20,7 @@ from ktrial.tuning.lasting.model import (
     Proof,
     Unkept,
 )
-from ktrial.tuning.lasting.places import Grounds, place_change, place_zram, unkept_of
+from ktrial.tuning.lasting.places import Grounds, change_at_load, place_change, place_zram, unkept_of
 from ktrial.tuning.plans.model import Change, Plan
 from ktrial.tuning.plans.wire import wire_plan
 
@@ -38,10 +38,11 @@ def plan_keep(
     named: Collection[str] = (),
 ) -> KeepPlan:
     """Return what to write so that the settings of `plan` last. `named` are the origins that name one setting."""
-    unkept = [unkept_of(refusal) for refusal in plan.refusals]
+    at_load = {one: late for one in plan.refusals if (late := change_at_load(one, knobs, grounds)) is not None}
+    unkept = [unkept_of(refusal) for refusal in plan.refusals if refusal not in at_load]
     entries: list[LastingEntry] = []
     lasting: set[str] = set()
-    for change in (*plan.changes, *plan.same):
+    for change in (*plan.changes, *plan.same, *at_load.values()):
         proof = proofs.get((change.address, change.new_text))
         if proof is not None and proof.verdict in _NOT_WORTH and change.origin not in named:
             hint = f"to keep it anyway, name it: {change.address}={change.new_text}"

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.lasting.model import Form, LastingEntry, Unkept
 from ktrial.tuning.plans.model import Change, Refusal, Why, ZramStep
 
@@ -85,6 +87,30 @@ def place_zram(step: ZramStep, grounds: Grounds) -> LastingEntry | Unkept:
         values[f"zram:comp_algorithm@{device}"] = step.algorithm
     holds["swap-priority"] = step.priority
     return LastingEntry(form="zram-generator", holds=holds, values=values)
+
+
+def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds) -> Change | None:
+    """Return the change that a read-only parameter of a loadable module takes when the module is loaded next."""
+    knob = knobs.get(refusal.knob)
+    if refusal.kind is not Why.READ_ONLY or knob is None or knob.kind != "module":
+        return None
+    parameter = _PARAMETER.fullmatch(knob.files[0])
+    if parameter is None or parameter[1] not in grounds.modules:
+        return None
+    return Change(
+        knob=knob.id,
+        address=refusal.address,
+        path=knob.files[0],
+        rule=knob.rule,
+        new_text=kernel_text(knob, refusal.value),
+        old_text=None,
+        old=None,
+        couples=(),
+        effective=None,
+        why=None,
+        origin=refusal.origin,
+        risk=knob.risk,
+    )
 
 
 def unkept_of(refusal: Refusal) -> Unkept:
