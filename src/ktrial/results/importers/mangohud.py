@@ -24,8 +24,12 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return one run; the file's name gives the benchmark. A sampled log has only a mean."""
-    benchmark = slug(_STAMP.sub("", stem(name)))
+    """Return one run. A sampled log has only a mean.
+
+    MangoHud's own file names give the program, which is the benchmark. Another name was chosen by a person, for the arm.
+    """
+    base = stem(name)
+    benchmark = slug(_STAMP.sub("", base)) if _STAMP.search(base) else NAME
     try:
         log = read_mangohud(data, name)
     except SampledLog as sampled:
