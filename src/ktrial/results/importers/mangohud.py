@@ -26,7 +26,7 @@ def sniff(head: bytes, name: str) -> bool:
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     """Return one run. A sampled log has only a mean.
 
-    MangoHud's own file names give the program, which is the benchmark. Another name was chosen by a person, for the arm.
+    MangoHud's own file names give the program, which is the benchmark. A person chooses another name, for the arm.
     """
     base = stem(name)
     benchmark = slug(_STAMP.sub("", base)) if _STAMP.search(base) else NAME

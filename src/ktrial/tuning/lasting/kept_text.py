@@ -128,7 +128,7 @@ def _entry(form: Form, lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, 
         if "swap-priority" in keys:
             keys["swap-priority"] = int(keys["swap-priority"])
         return {"device": line.strip("[]"), **keys}, values
-    tokens = re.findall(r'([A-Z]+(?:\{[^}]*\})?)(==|=)"([^"]*)"', line)
+    tokens = re.findall(r'(?<![A-Z])([A-Z]+(?:\{[^}]*\})?)(==|=)"([^"]*)"', line)
     matches = {key: value for key, operator, value in tokens if operator == "=="}
     sets = [{"attribute": key[5:-1], "value": value} for key, operator, value in tokens if operator == "="]
     return {"match": matches, "set": sets}, {"": sets[0]["value"]}
