@@ -121,9 +121,25 @@ class Scrubber:
         for schema in _SCHEMA.finditer(data):
             for word in re.findall(r"[a-z0-9_]+", schema[1].decode("latin-1").lower()):
                 self._spare(word)
-        for match in _ALL_PLACES.finditer(data.decode("latin-1")):
+        text = data.decode("latin-1")
+        for match in _ALL_PLACES.finditer(text):
             kind, at = _kind(match)
             self._note(kind, match[at])
+        self._learn_table(text)
+
+    def _learn_table(self, text: str) -> None:
+        """Collect the names in those columns of a table with a header that identify a host, a user or a device."""
+        header = text.partition("\n")[0]
+        mark = next((mark for mark in ",;\t" if mark in header), None)
+        columns = [] if mark is None else [cell.strip(' "\r').lower() for cell in header.split(mark)]
+        if mark is None or not any(column in _KEYS for column in columns):
+            return
+        for line in text.splitlines()[1:]:
+            for column, cell in zip(columns, line.split(mark), strict=False):
+                name = cell.strip(' "\r')
+                # A column `user` may also hold seconds.
+                if column in _KEYS and not _NUMBER.fullmatch(name):
+                    self._note(_KEYS[column], name)
 
     def document(self, value: Any, key: str = "") -> Any:
         """Return the document with names replaced; only its strings may differ."""

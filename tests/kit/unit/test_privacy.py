@@ -131,6 +131,18 @@ def test_a_name_that_one_place_gives_away_is_found_everywhere() -> None:
     assert found.replaced["host"] == 1
 
 
+def test_names_in_the_columns_of_a_table_are_replaced() -> None:
+    table = b"Hostname,user,time_ms\nsecretbox,alicesmith,12\n"
+    scrubber = Scrubber(Identity(), b"salt")
+    scrubber.learn(table)
+    assert b"secretbox" not in scrubber.raw(table)
+    assert b"alicesmith" not in scrubber.raw(table)
+    assert scrubber.raw(b"time_ms") == b"time_ms"
+    times = Scrubber(Identity(), b"salt")
+    times.learn(b"command,mean,user\nmake,1.5,0.7\n")
+    assert not times.left
+
+
 def test_the_same_is_the_same_and_nothing_is_replaced_twice() -> None:
     one, two = scrubber(host=("hermes",)), scrubber(host=("hermes",))
     first = one.raw(b"hermes, Hermes and /home/carol")
