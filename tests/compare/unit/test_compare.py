@@ -13,7 +13,7 @@ from ktrial.compare.compare import About, CompareQuery, Judge, compare, foreign_
 from ktrial.judge.model.comparison import Contrast, StateChange
 from ktrial.judge.model.question import Answer, Question
 from ktrial.judge.model.verdict import Effect, Verdict
-from ktrial.kit.errors import UnknownName
+from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Direction
 from tests.support.arms import a_run, an_arm, measured
@@ -334,6 +334,9 @@ def test_exclusions_show_both_results() -> None:
     assert found.findings[-1].kind == "excluded-afterwards"
     with pytest.raises(UnknownName, match="run of this comparison"):
         compare(stock, [tuned], CompareQuery(excluded={"s/99": "x"}), About(), foreign_judge(0.25))
+    broken = msgspec.structs.replace(stock, runs=(*stock.runs, a_run("s/9", failure="no", boot="b1")))
+    with pytest.raises(BadInput, match="cannot exclude s/9: it failed"):
+        compare(broken, [tuned], CompareQuery(excluded={"s/9": "x"}), About(), foreign_judge(0.25))
 
 
 def test_an_exclusion_on_which_a_verdict_depends_is_named() -> None:
