@@ -30,7 +30,7 @@ from ktrial.trial.arms.plan_arms import (
 from ktrial.trial.outcome.summary import extendable, summary_of
 from ktrial.trial.protocol import noise_profile as noise
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
-from ktrial.trial.protocol.from_words import _WORKLOADS, arms_of, default_suite, name_of
+from ktrial.trial.protocol.from_words import _WORKLOADS, arms_of, default_suite, name_of, pairs
 from ktrial.trial.protocol.protocol import outcome_around, outcomes_around, protocol_of
 from ktrial.tuning.catalog.loader import load_catalog
 from tests.results.unit.test_trials import stored
@@ -468,3 +468,14 @@ def test_only_what_declared_it_is_over_and_undecided_may_be_extended() -> None:
         extendable("t", [*over, Extended(blocks=12)], 13)
     with pytest.raises(BadInput, match="t is decided"):
         extendable("t", [*pair_log(declared, [0.05] * 6 + [0.051]), TrialEnd(reason="decided")], 12)
+
+
+def test_a_knob_that_is_repeated_has_all_its_values() -> None:
+    arms = arms_of(["vm.swappiness=10", "vm.swappiness=60,10"], load_catalog(), {}, placebo=False)
+    assert [arm.set for arm in arms.values() if arm.set] == [{"vm.swappiness": "10"}, {"vm.swappiness": "60"}]
+
+
+def test_a_name_with_two_values_is_refused() -> None:
+    assert pairs(["A=1", "B=2", "A=1"], "--env") == {"A": "1", "B": "2"}
+    with pytest.raises(BadInput, match=r"--env A has two values: 1, 2"):
+        pairs(["A=1", "A=2"], "--env")

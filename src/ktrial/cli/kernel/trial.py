@@ -116,7 +116,7 @@ def _read(words: tuple[str, ...]) -> TrialFile:
 def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
     from ktrial.cli.shared.guest_trials import arms_in_guests, built_arms
     from ktrial.trial.protocol.file import DesignFile, GuestFile, TrialFile
-    from ktrial.trial.protocol.from_words import pair
+    from ktrial.trial.protocol.from_words import pairs
     from ktrial.trial.protocol.read import check_trial_file
 
     settings = [word for word in words if "=" in word]
@@ -129,7 +129,7 @@ def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any])
     file = TrialFile(
         name="guests",
         suite=options["suite"],
-        parameters=dict(pair(one, "-p") for one in options["given"]),
+        parameters=pairs(options["given"], "-p"),
         primary=options["primary"],
         secondary=options["secondary"],
         margin=options["margin"],

@@ -38,7 +38,7 @@ from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
 from ktrial.trial.guests.prepare import plans_in_guests
 from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import CONTROL, ArmFile, GuestFile
-from ktrial.trial.protocol.from_words import arms_of, default_suite, pair
+from ktrial.trial.protocol.from_words import arms_of, default_suite, pairs
 from ktrial.trial.protocol.read import check_trial_file
 from ktrial.tuning.plans.model import Plan
 
@@ -61,7 +61,7 @@ def blame_question(
     app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
     """Return one arm with all named settings, and the template of the trials that measure them."""
-    environment = dict(pair(one, "--env") for one in options["environment"])
+    environment = pairs(options["environment"], "--env")
     guest = _guest(options)
     boots, symbols = options["boots"], symbol_factors(options["settings"])
     named = words or environment or not (boots or symbols)
@@ -83,7 +83,7 @@ def blame_question(
         options,
         {},
         suite=options["suite"] or (default_suite(words, app.catalog) if own is None else None),
-        parameters=dict(pair(one, "-p") for one in options["given"]),
+        parameters=pairs(options["given"], "-p"),
         primary=options["primary"],
         secondary=options["secondary"],
         arms={},

@@ -22,7 +22,7 @@ from ktrial.studies.ladder.ladder import BuiltTiers, ladder_trial, tier_plans
 from ktrial.trial.guests.guest_kernels import as_built, planned_kernels
 from ktrial.trial.guests.prepare import plans_in_guests, refuse_before_building
 from ktrial.trial.protocol.file import GuestFile
-from ktrial.trial.protocol.from_words import pair
+from ktrial.trial.protocol.from_words import pair, pairs
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -40,7 +40,7 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
         return None
     if options["kernels"] and options["tree"]:
         raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
-    named = dict(pair(word, "--kernel") for word in options["kernels"])
+    named = pairs(options["kernels"], "--kernel")
     if nameless := next((tier for tier, kernel in named.items() if not kernel), None):
         raise BadInput(f"--kernel {nameless}=: expected TIER=KERNEL", hint=f"--kernel {nameless}=./build")
     return named

@@ -105,7 +105,7 @@ def protocol_file(
     name: str, suite: str | None, own: tuple[str, ...] | None, options: Mapping[str, Any], **more: Any
 ) -> TrialFile:
     """Return the protocol that these options describe; `more` are fields that the verb sets."""
-    from ktrial.trial.protocol.from_words import pair
+    from ktrial.trial.protocol.from_words import pairs
 
     return template_file(
         name,
@@ -113,7 +113,7 @@ def protocol_file(
         options,
         {"budget": budget_of(options), "seed": options["seed"]},
         suite=suite,
-        parameters=dict(pair(one, "-p") for one in options["given"]),
+        parameters=pairs(options["given"], "-p"),
         primary=options["primary"],
         **more,
     )

@@ -24,7 +24,7 @@ from ktrial.studies.suggest import candidates_of
 from ktrial.studies.tune.model import TuneQuestion
 from ktrial.studies.tune.select import groups_of
 from ktrial.studies.tune.text import receipt_text
-from ktrial.trial.protocol.from_words import pair
+from ktrial.trial.protocol.from_words import pairs
 from ktrial.tuning.plans.confirm import must_agree
 from ktrial.tuning.plans.resolve import apply_plan, make_plan
 
@@ -51,7 +51,7 @@ def tune_question(
     if not candidates:
         reasons = "; ".join(f"{one}: {why}" for one, why in left_out.items())
         raise BadInput(f"no setting of {name} has an effect here that ktrial can measure", hint=reasons or None)
-    guards = dict(pair(one, "--guard") for one in options["guards"])
+    guards = pairs(options["guards"], "--guard")
     template = template_file(name, own, options, {"budget": budget_of(options)}, guards=guards, arms={})
     groups = groups_of(candidates[: options["most"]], template)
     if own is not None:

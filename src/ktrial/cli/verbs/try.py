@@ -40,19 +40,19 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
     """
     from ktrial.cli.shared.run_trial import run_file, show_protocol
-    from ktrial.trial.protocol.from_words import arms_of, default_suite, name_of, pair
+    from ktrial.trial.protocol.from_words import arms_of, default_suite, name_of, pairs
     from ktrial.trial.protocol.read import check_trial_file
 
     app: App = ctx.obj
     own = own_words(ctx)
     words = (*options["profiles"], *words, *options["settings"])
-    environment = dict(pair(one, "--env") for one in options["environment"])
+    environment = pairs(options["environment"], "--env")
     arms = arms_of(words, app.catalog, environment, placebo=options["placebo"])
     suite: str | None = options["suite"]
     if suite is None and own is None:
         suite = default_suite(words, app.catalog)
     name: str = options["name"] or name_of(arms)
-    guards = dict(pair(one, "--guard") for one in options["guards"])
+    guards = pairs(options["guards"], "--guard")
     file = protocol_file(name, suite, own, options, guards=guards, secondary=options["secondary"], arms=arms)
     check_trial_file(file)
     dangerous, profile = options["yes_dangerous"], not options["no_profile"]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain, product
 
@@ -44,7 +44,9 @@ def arms_of(
     zram algorithms are compared with the first of them: compared with no zram they would all show the same effect.
     """
     profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
-    values = dict(_values(word, catalog) for word in words if is_assignment(word))
+    values: dict[str, tuple[str, ...]] = {}
+    for knob, some in (_values(word, catalog) for word in words if is_assignment(word)):
+        values[knob] = tuple(dict.fromkeys((*values.get(knob, ()), *some)))
     grids = [knob for knob, some in values.items() if len(some) > 1]
     first = {knob: values[knob][0] for knob in grids if knob.startswith(_ALGORITHM)}
     control = (
@@ -72,6 +74,15 @@ def name_of(arms: Mapping[str, ArmFile]) -> str:
         knobs = dict.fromkeys(knob for settings in tried.values() for knob in settings)
         tried = {_short(knob): {} for knob in knobs if len({settings.get(knob) for settings in tried.values()}) > 1}
     return "-".join(tried or ["placebo"])[:60].rstrip("-._+")
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Return NAME=VALUE texts by name. Raise BadInput for a name with two values."""
+    found: dict[str, str] = {}
+    for name, value in (pair(text, option) for text in texts):
+        if found.setdefault(name, value) != value:
+            raise BadInput(f"{option} {name} has two values: {found[name]}, {value}", hint="try one of them at a time")
+    return found
 
 
 def pair(text: str, option: str) -> tuple[str, str]:
