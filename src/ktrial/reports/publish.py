@@ -141,6 +141,8 @@ def _script(comparison: Comparison, *, has_data: bool) -> str:
             words = shlex.split(shown)
         except ValueError:
             words = []
+        if words[1:2] == ["--store"]:
+            del words[1:3]  # a place on the author's machine
         ours = bool(words) and words[0] in {"ktrial", "./ktrial"}
         line = shlex.join(words) if ours else f"# not a ktrial command: {shown}"
         lines.append(f"# {line}" if has_data and ours else line)

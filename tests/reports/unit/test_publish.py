@@ -91,7 +91,9 @@ def test_commands_stay_what_they_are(tmp_path: Path) -> None:
 
 
 def test_with_the_data_beside_it_every_number_is_computed_again_anywhere() -> None:
-    made = msgspec.structs.replace(two_arms(4), reproduce=("ktrial compare a.csv b.csv", "touch owned"))
+    made = msgspec.structs.replace(
+        two_arms(4), reproduce=("ktrial --store /home/me/r.db compare a.csv b.csv", "touch owned")
+    )
     script = publication(made, {"data/raw/x": b"x"})["reproduce.sh"].decode()
     lines = [line for line in script.splitlines() if not line.startswith("#")]
     assert lines == ["set -eu", 'cd "$(dirname "$0")"', "ktrial recheck ."]

@@ -12,7 +12,7 @@ from ktrial.cli.options import json_bytes, write_answer
 from ktrial.cli.shared.kernel_config import Wishes, prepared, wish_options
 
 
-@click.command(short_help="Make a configuration for a kernel tree.")
+@click.command(short_help="Make a configuration; say why a symbol cannot be set.")
 @wish_options
 @click.pass_obj
 def command(app: App, /, as_json: bool, **options: Any) -> int:

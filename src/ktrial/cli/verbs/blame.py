@@ -16,7 +16,7 @@ from ktrial.cli.shared.bench import TakesCommand, check_picture, own_words
 from ktrial.cli.shared.trial_options import build_options, guest_options, measured_options
 
 
-@click.command(cls=TakesCommand, short_help="Find which of several settings is responsible.")
+@click.command(cls=TakesCommand, short_help="Find which of many settings or boot words is to blame.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
 @click.option(
     "--profile",
@@ -33,7 +33,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     help="Known effect of all settings together.  [measured first]",
 )
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding.")
-@click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2%]")
+@click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
 @click.option(
     "--budget",
     type=click.IntRange(7, 60),

@@ -14,7 +14,7 @@ from ktrial.cli.options import below_fps_option, json_option, output_option, sec
 from ktrial.kit.errors import BadInput
 
 
-@click.command(short_help="Find what the kernel was doing during stutters.")
+@click.command(short_help="Find causes of stutters in a recording; propose settings.")
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING…")
 @click.option("--limit", metavar="TIME", help="Count frames slower than this as late, such as 50ms.  [outliers]")
 @click.option("--format", "as_format", metavar="FORMAT", help="Input format.  [detected]")

@@ -12,7 +12,7 @@ from ktrial.cli.completion import goal_names
 from ktrial.cli.options import json_option, write_json
 
 
-@click.command(short_help="List settings worth a try on this machine.")
+@click.command(short_help="List settings worth a try here, by goal.")
 @click.option(
     "--goal",
     "name",

@@ -17,13 +17,23 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options, 
 
 @click.command(cls=TakesCommand, short_help="Measure whether a setting or profile helps here.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
-@click.option("--set", "settings", multiple=True, metavar="KNOB=VALUE[,…]", help="Same as KNOB=VALUE. Repeatable.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KNOB=VALUE[,…]",
+    help="Same as KNOB=VALUE; each value is an arm. Repeatable.",
+)
 @click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="Same as PROFILE. Repeatable.")
 @measured_options
 @guard_option
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
 @click.option(
-    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Also try this environment variable. Repeatable."
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Variable to set in the tried arms only. Repeatable.",
 )
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
 @click.option("--name", metavar="NAME", help="Name of the trial.")

@@ -11,7 +11,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import is_terminal, yes_option
 
 
-@click.command(short_help="Revert all changes and remove ktrial's files.")
+@click.command(short_help="Revert all changes and remove ktrial, except results.")
 @click.option("--force", is_flag=True, help="Also restore values that another program has changed since.")
 @yes_option
 @click.pass_obj

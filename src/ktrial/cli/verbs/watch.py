@@ -16,7 +16,7 @@ from ktrial.kit.errors import BadInput, Refused
 from ktrial.recordings.frame_loop import KINDS
 
 
-@click.command(cls=TakesCommand, short_help="Record pressure, stalls and kernel events.")
+@click.command(cls=TakesCommand, short_help="Show and record pressure, stalls and kernel events.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Watch this process and what it starts.")
 @click.option(
     "--thread", type=click.IntRange(min=1), metavar="T", help="Thread of P that draws frames.  [the first one]"

@@ -11,7 +11,7 @@ from ktrial.cli.group import FolderGroup
 
 
 @click.command(
-    cls=FolderGroup, package=sys.modules[__name__], short_help="Compile kernels for an x86-64 level or a CPU family."
+    cls=FolderGroup, package=sys.modules[__name__], short_help="Patch a kernel tree for an x86-64 level or CPU family."
 )
 def command() -> None:
     """Compile kernels for an x86-64 level or a microarchitecture (CPU family), and check the result."""
