@@ -39,7 +39,7 @@ KCONFIG = "\n".join(
 MERGE = r"""#!/bin/sh
 # merge_config.sh -m -O OUT BASE FRAGMENT: the last line about a symbol counts.
 awk -F '[= ]' '/^CONFIG_/ { k = $1 } /^# CONFIG_/ { k = $2 } { v[k] = $0 } END { for (i in v) print v[i] }' \
-    "$4" "$5" > "$3/.config"
+    "$4" "$5" | LC_ALL=C sort > "$3/.config"
 """
 MINIMUM = "#!/bin/sh\ncase $1 in gcc) echo 5.1.0 ;; binutils) echo 2.25.0 ;; *) exit 1 ;; esac\n"
 FAILURE = "tools/objtool/elf.h:10:10: fatal error: gelf.h: No such file or directory\n"

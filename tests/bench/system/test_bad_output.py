@@ -273,7 +273,7 @@ def test_no_space_for_the_records(bench: Bench) -> None:
     ran = bench.run("--", "true", XDG_STATE_HOME=str(disk))
     assert ran.status == 1
     assert "/ktrial/salt: No space left on device" in ran.err
-    assert "next: free some space" in ran.err
+    assert "next: free some disk space" in ran.err
 
 
 def test_a_clock_that_steps_backwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,12 @@ def test_a_clock_that_steps_backwards(tmp_path: Path, monkeypatch: pytest.Monkey
             1,
             "expected a list of CPUs",
         ),
-        ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "agent-spin"\n[load]\nshare = 90\n', 6, 1, "share = 90"),
+        (
+            'name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "agent-spin"\n[load]\nshare = 90\n',
+            6,
+            1,
+            "at most 8, got 90",
+        ),
     ],
 )
 def test_a_wrong_suite_file_is_named_with_line_and_column(
@@ -330,7 +335,7 @@ def test_a_wrong_suite_file_is_named_with_line_and_column(
     "text, line, column, why",
     [
         ('name = "own" what\n', 1, 14, "TOML"),
-        ('name = "own"\nwhat = "x"\nargv = ["true"]\nlimit_s = 0\n', 4, 1, "limit_s is 0"),
+        ('name = "own"\nwhat = "x"\nargv = ["true"]\nlimit_s = 0\n', 4, 1, "expected limit_s above 0, got 0"),
         ('name = "own"\nwhat = "x"\nargv = []\n', 3, 1, "argv is empty"),
         (
             OWN_METRICS,

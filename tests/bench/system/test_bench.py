@@ -333,7 +333,7 @@ def test_a_killed_head_leaves_no_process(home: Path) -> None:
         (("bench", "quikc"), "did you mean quick"),
         (("bench", "quick", "--", "true"), "cannot combine a suite with a command"),
         (("bench", "--"), "no command after --"),
-        (("bench", "--", "no-such-program"), "no program 'no-such-program'"),
+        (("bench", "--", "no-such-program"), "no-such-program: no such program"),
         (("bench", "quick", "--metric", "a:lower=(.)"), "after --"),
         (("bench", "--metric", "a=(.)", "--", "true"), "cannot read --metric"),
         (("bench", "-n", "0", "--", "true"), "-n"),

@@ -263,7 +263,11 @@ def test_an_agent_lost_in_the_middle_names_recover(
     fake.chmod(0o755)
     monkeypatch.setattr("ktrial.agent.binary.find_agent", lambda: fake)
     one_message(
-        root.run("apply", "vm.swappiness=10", "--yes"), 1, "lost during 'apply'", "ended without an answer", "recover"
+        root.run("apply", "vm.swappiness=10", "--yes"),
+        1,
+        "lost the agent during 'apply'",
+        "ended without an answer",
+        "recover",
     )
     assert root.read("/proc/sys/vm/swappiness") == "60\n"
 

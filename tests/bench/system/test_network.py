@@ -51,7 +51,7 @@ def test_a_server_that_does_not_come_up_is_named_with_its_word(executor: AgentEx
     network = Network(server=("sh", "-c", "echo no {directory} >&2; exit 3"), port=7)
     done = executor.run(Invocation(argv=("true",), limit_s=10, network=network))
     assert done.raw.failed is not None
-    assert "the server /usr/bin/sh ended (exit status: 3) before it listened on port 7" in done.raw.failed
+    assert "the server /usr/bin/sh exited (exit status: 3) before it listened on port 7" in done.raw.failed
     assert done.raw.stderr.decode() == f"no {done.directory}\n"
     assert done.steps == (("/usr/bin/sh", "-c", f"echo no {DIRECTORY} >&2; exit 3"),)
 

@@ -139,10 +139,10 @@ def test_ctrl_c_ends_the_guest_and_leaves_nothing(boot: Any, tmp_path: Path, mod
 
 def test_what_cannot_be_asked_for(boot: Any) -> None:
     for arguments, told in (
-        (["--memory", "1MiB"], "a guest needs 64 MiB or more"),
+        (["--memory", "1MiB"], "a guest needs at least 64 MiB"),
         (["--memory", "lots"], "'lots' is not a number"),
         (["--mode", "exact", "--cpus", "2"], "an exact guest has one CPU"),
-        (["--", "no-such-program"], "no program 'no-such-program' in PATH"),
+        (["--", "no-such-program"], "cannot find program 'no-such-program' in PATH"),
         (["--limit", "never"], "--limit never: not a duration"),
     ):
         done = boot("exit 9", *arguments)

@@ -106,7 +106,7 @@ def test_a_package_lies_in_the_folder(tree: Path, tmp_path: Path) -> None:
     [
         (("--set", "BROKEN=y"), 1, "the build failed: the headers of libelf are missing"),
         (("--set", "STUBBORN=y"), 4, "STUBBORN=y (--set): Kconfig gave it another value"),
-        (("--package", "pacman"), 4, "this tree has no pacman-pkg"),
+        (("--package", "pacman"), 4, "this tree has no make target pacman-pkg"),
         (("--cc", "tcc-9"), 2, "tcc-9: no such program"),
         (("--cc", "sh"), 2, "expected the name of a gcc or clang"),
         (("--cache", "sccache", "--distcc"), 2, "cannot combine --distcc with sccache"),
@@ -182,7 +182,7 @@ def test_no_disk_is_said_before(tree: Path, tmp_path: Path, monkeypatch: pytest.
     usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
     monkeypatch.setattr("ktrial.kernels.build.run_build.shutil.disk_usage", lambda _: usage)
     ran = run("build", str(tree), *GUEST, "-o", str(tmp_path / "build"))
-    said = re.search(r"the build needs about \d+ MiB more, but .* has only 1 MiB free ", ran.err)
+    said = re.search(r"the build needs about \d+ MiB more, but .* has only 1 MiB free\n", ran.err)
     assert (ran.status, said is not None) == (4, True), ran.err
     assert not (tmp_path / "build/told").exists()
 
@@ -202,7 +202,7 @@ def test_a_patch_is_downloaded_and_must_be_the_one_that_was_looked_at(tree: Path
             ran = asked(address, name, hashlib.sha256(data).hexdigest())
             assert (ran.status, f"applied {name}" in ran.err) == (0, True), ran.err
         wrong = asked(address, "0001-bore.patch", "0" * 64)
-        assert (wrong.status, f"its SHA-256 is {hashlib.sha256(patch).hexdigest()}, not 0000" in wrong.err) == (2, True)
+        assert (wrong.status, f", got {hashlib.sha256(patch).hexdigest()}" in wrong.err) == (2, True)
         gone = asked(address, "0002-bore.patch", "0" * 64)
         assert (gone.status, "0002-bore.patch: Not Found" in gone.err) == (1, True), gone.err
     assert not list((tmp_path / "XDG_STATE_HOME/ktrial/kernels").glob("patch-*"))

@@ -117,7 +117,7 @@ def test_a_source_package_of_debian(tree: Path, sources: Sources, tmp_path: Path
     assert (opened.source.kind, opened.source.version) == ("package", "6.14.0")
     assert (opened.folder / "kernel/sched/fair.c").read_text() == SCHED
     deb.write_bytes(package({"boot/vmlinuz-6.12": b"x"}))
-    with pytest.raises(BadInput, match=r"there is no usr/src/linux-source-….tar in this package"):
+    with pytest.raises(BadInput, match=r"no usr/src/linux-source-….tar in this package"):
         sources.open(str(deb))
 
 
@@ -161,7 +161,7 @@ def test_hunks_on_other_lines_count_and_fuzz_is_none(tree: Path, sources: Source
         sources.patched(opened, patches(tmp_path, patch_file(tmp_path, shifted.replace(" int x9;", " int wrong;"))))
     with pytest.raises(Refused) as caught:
         sources.patched(opened, patches(tmp_path, patch_file(tmp_path, BORE), patch_file(tmp_path, BORE, "2.patch")))
-    assert caught.value.hint == "the tree already has it, or it is for an older version"
+    assert caught.value.hint == "skip this patch: the tree already has it, or it is for an older version"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_patch_that_leads_out_of_the_tree_is_refused_before_a_copy_is_made(
 ) -> None:
     monkeypatch.setattr("ktrial.kernels.build.sources._copy", lambda *_: pytest.fail("a copy is made"))
     (tree / "away").symlink_to(tmp_path)
-    with pytest.raises(Refused, match=r"leads out of the tree|belongs to git"):
+    with pytest.raises(Refused, match=r"link out of the tree|leads out of the tree|belongs to git"):
         sources.patched(sources.open(str(tree)), patches(tmp_path, patch_file(tmp_path, text)))
     assert not (tmp_path / "outside").exists()
 
@@ -212,7 +212,7 @@ def test_what_is_downloaded_must_be_what_was_looked_at(tmp_path: Path) -> None:
     brought = Patches(tmp_path, download)
     (patch,) = brought.read([parse_patch(f"https://example.org/0001-bore.patch#sha256={right}")])
     assert (patch.name, patch.place) == ("0001-bore.patch", "https://example.org/0001-bore.patch")
-    with pytest.raises(BadInput, match=f"its SHA-256 is {right}, not 0000"):
+    with pytest.raises(BadInput, match=f"expected SHA-256 0{{64}}, got {right}"):
         brought.read([parse_patch(f"https://example.org/0001-bore.patch#sha256={'0' * 64}")])
     assert not list(tmp_path.glob("patch-*"))
 

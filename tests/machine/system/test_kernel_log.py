@@ -30,7 +30,7 @@ def test_lines_that_came_between_two_looks(root: FakeRoot) -> None:
     assert [(line.kind, line.number, line.text) for line in found.lines] == [("warning", 2, "a new warning")]
     assert (found.passed_over, found.could_not_tell) == (1, None)
     assert "overwritten" in (lost.could_not_tell or "")
-    assert "cannot be read" in (gone.could_not_tell or "")
+    assert "cannot read" in (gone.could_not_tell or "")
 
 
 def test_the_log_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -326,7 +326,7 @@ def huge(document: Any) -> None:
         (named("raw", tarfile.DIRTYPE), "a folder"),
         (
             with_manifest(lambda document: document.update(schema="ktrial.bundle/2")),
-            "a newer ktrial wrote this bundle (ktrial.bundle/2)",
+            r"a newer ktrial wrote this bundle \(ktrial\.bundle/2\)",
         ),
         (with_manifest(lambda document: document.update(schema="other")), "cannot read manifest.json"),
         (with_manifest(huge), "the limits are"),

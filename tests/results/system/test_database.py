@@ -76,7 +76,7 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "url, said",
     [
-        ("mysql://host/name", "mysql is not a database"),
+        ("mysql://host/name", "ktrial cannot use mysql"),
         ("://", "not a URL"),
         ("sqlite:////proc/nowhere/x.db", "cannot open"),
     ],

@@ -129,7 +129,7 @@ def test_raw_output_is_read_again(home: Path) -> None:
     ran = run("reparse")
     assert ran.status == 1
     assert "20261123T1/1, perf-messaging: time: time 0.2 s (lower, from '0.2 s'), now time 0.173 s" in ran.out
-    assert "not read again: 20261122T1/1: imported run" in ran.out
+    assert "not parsed again: 20261122T1/1: imported run" in ran.out
     assert ran.out.splitlines()[-1] == "2 unchanged, 1 changed, 1 not parsed again"
     assert run("reparse", "20261123T1", "--json").json["runs"][0]["changes"]
 

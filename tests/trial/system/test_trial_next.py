@@ -287,7 +287,7 @@ def test_an_edited_protocol_is_another_trial(machine: Booting) -> None:
     [
         ("kernel.release", "kernel.relase", 2, "unknown fact: 'kernel.relase'"),
         ('manual = "choose', 'manuel = "choose', 2, "unknown field `manuel`"),
-        ('"preempt=full"', '" "', 2, "the words that are in it are wanted"),
+        ('"preempt=full"', '" "', 2, "expected words that it contains"),
         ('replicate = "boot"', 'replicate = "reboot"', 2, "Invalid enum value 'reboot'"),
     ],
 )
@@ -302,7 +302,7 @@ def test_a_trial_does_not_begin_in_an_arm_that_is_not_its_control(machine: Booti
     machine.boot_into("bore")
     ran = machine.begin(KERNELS)
     assert ran.status == 4
-    assert "the machine is as bore now" in ran.err
+    assert "the machine is set up as bore" in ran.err
     assert trials_in(machine.home) == []
 
 

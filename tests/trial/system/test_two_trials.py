@@ -56,7 +56,7 @@ def test_a_trial_of_another_store_is_refused_and_told_who_holds_the_machine(
     assert "`ktrial --machine-root" in said
     assert ", since 20" in said
     assert f"into {tmp_path}/first.db" in said
-    assert "whatever their stores" in said
+    assert "even with separate stores" in said
     assert not (tmp_path / "elsewhere").exists(), "nothing was written"
 
 

@@ -104,7 +104,7 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
             "arm b: --pat",
         ),
         ({"guest": GuestFile(cpus=2)}, "an exact guest has one CPU"),
-        ({"guest": GuestFile(memory="1")}, "a guest needs 64 MiB or more"),
+        ({"guest": GuestFile(memory="1")}, "a guest needs at least 64 MiB"),
         ({"guest": GuestFile(memory="much")}, "memory = 'much'"),
         ({"guest": GuestFile(workloads=0)}, "workloads: expected 1 to"),
         ({"guest": GuestFile(boot=("a b",))}, "'a b' is not a word"),

@@ -40,7 +40,7 @@ def test_a_saved_state_is_replaced_only_when_told(root: FakeRoot, tmp_path: Path
         assert root.run("state", "save", *place).status == 0
         root.write(SWAPPINESS, "10\n")
         again = root.run("state", "save", *place)
-        assert (again.status, "already" in again.err) == (2, True)
+        assert (again.status, "exists" in again.err) == (2, True)
         side = str(file) if len(place) > 1 else "before"
         assert root.run("state", "diff", side, "now", "--fail-on", "undeclared").status == 3
         assert root.run("state", "save", "--force", *place).status == 0

@@ -89,7 +89,7 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
 def test_frames_without_a_moment_cannot_be_put_beside_other_files(flight: Path, root: FakeRoot) -> None:
     ran = root.run("diagnose", str(flight))
     assert ran.status == 2
-    assert "does not tell when it began" in ran.err
+    assert "does not state when it began" in ran.err
     assert "--frames-began" in ran.err
 
 
