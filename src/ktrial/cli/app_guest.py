@@ -204,7 +204,7 @@ class GuestHost:
 
     @contextmanager
     def _explain_unknown_word(self) -> Iterator[None]:
-        """Add to the error for an unknown kernel that no kept guest has this name either."""
+        """Extend the error for an unknown kernel: say that no kept guest has this name either."""
         from ktrial.guests.kept_guest import kept_names
 
         try:

@@ -67,7 +67,7 @@ class FactBook(Mapping[str, Fact]):
         return next((record for record in self.records(name) if record.get("name") == label), None)
 
     def with_device(self, kinds: Mapping[str, FactKind], source: str, label: str) -> FactBook:
-        """Add the `device.*` facts of the row `label` in the fact `source`."""
+        """Return a copy with `device.*` facts from the row `label` of the table fact `source`."""
         record = self.record(source, label)
         extra: dict[str, Fact] = {}
         for kind in kinds.values():

@@ -46,7 +46,7 @@ def readings_at(
     thermometers: Thermometers | None = None,
     others: Reading = ABSENT,
 ) -> dict[str, Reading]:
-    """Return the readings of one moment from the last sample and the facts; runs use the disk of `folder`.
+    """Return the readings of one moment from the last sample and the facts. `folder` holds the runs.
 
     `others` is the share of CPU time that other programs used while ktrial waited.
     """

@@ -52,7 +52,7 @@ def shell_environment(app: App, *, clean: bool = False) -> PassedEnvironment:
 
 
 def started_environment(variables: Sequence[str], *, clean: bool) -> dict[str, str]:
-    """Return the environment of a program that is started once and not compared. Raises BadInput."""
+    """Return the environment of a program that `watch` or `frames` starts. Raises BadInput."""
     from ktrial.bench.environment import basic_variables
 
     return {**(basic_variables(os.environ) if clean else os.environ), **named_variables(variables)}

@@ -28,7 +28,7 @@ _NO_EXTENSION = re.compile(r"B?FLT\d+|FP_FAST|GCC_|\w+_MATH$|\w+_WITH_SSE$")
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A value of `-march` as a kernel option.
+    """A value of `-march` that a kernel configuration can offer.
 
     `symbol` is the Kconfig symbol; the levels of x86-64 share GENERIC_CPU. `gcc` and `clang` (also the LLVM in rustc)
     are the first versions that know the target, `gcc_until` the first gcc that dropped it. `flags` go to the C compiler

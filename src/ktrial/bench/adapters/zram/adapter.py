@@ -108,7 +108,7 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
                 raise BadInput(f"parameter {name}: expected a whole number of 0 or more, got {complete[name]!r}")
         data = complete["data"]
         if not isinstance(data, str) or not (data == GENERATED or data.startswith("/")):
-            raise BadInput(f"parameter data: expected {GENERATED} or the full path of a file, got {data!r}")
+            raise BadInput(f"parameter data: expected {GENERATED!r} or the full path of a file, got {data!r}")
         load = AgentLoad(
             name=self.load, parameters=self._for_agent(complete), as_root=True, data=None if data == GENERATED else data
         )
