@@ -304,7 +304,11 @@ class _Look:
         sums: dict[str, float] = {}
         for what in ("writes", "write_time", "written"):
             grown = [self._grown(series[name]) for one in devices if (name := f"disks.{one}.{what}") in series]
-            sums[what] = fsum(one for one in grown if one is not None)
+            known = [one for one in grown if one is not None]
+            if what == "written" and not known:
+                why = "the recording has fewer than two samples of a disk"
+                return dict.fromkeys(("write-latency", "write-latency-max", "written"), why)
+            sums[what] = fsum(known)
         latency: Measurement | str
         if sums["writes"] <= 0:
             latency = "nothing was written"
