@@ -271,6 +271,14 @@ impl<'a> Applying<'a> {
             if self.reports[index].outcome != Outcome::Ready {
                 continue;
             }
+            let old = self.transaction.olds_of(index).next();
+            if let Err(refusal) = check::unedited(&context.root, step, old) {
+                self.note(index, Err(refusal));
+                if self.is_blocked() {
+                    return Ok(());
+                }
+                continue;
+            }
             self.append(Entry::Writing { step: index })?;
             if step.is_persistent() && !self.unsynced {
                 self.writer.sync()?;

@@ -133,12 +133,8 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
         _ => {}
     }
     let now = present(root, &step.path).map_err(|refusal| (refusal, None))?;
-    let is_empty = |expect: &Bytes| expect.is_empty() && now.is_none();
-    if let Some(expect) = step.expect.as_ref().filter(|expect| !is_empty(expect)) {
-        if now.as_ref().is_none_or(|now| now.bytes != *expect) {
-            let message = format!("{} is not as the plan expects", step.path);
-            return Ok((Outcome::Stale, now.map(|content| content.bytes), message));
-        }
+    if let Err(refusal) = as_expected(step, now.as_ref()) {
+        return Ok((refusal.outcome, now.map(|content| content.bytes), refusal.message));
     }
     if let Some(form) = &step.holds {
         reach(root, &step.path, form).map_err(|refusal| (refusal, None))?;
@@ -171,6 +167,43 @@ fn reach(root: &Root, path: &str, form: &Form) -> std::result::Result<(), Refusa
         }
     }
     Ok(())
+}
+
+/// Refuses a file whose content is not what the plan expects; an empty `expect` means no file.
+fn as_expected(step: &FileStep, now: Option<&Content>) -> std::result::Result<(), Refusal> {
+    let is_expected = match (&step.expect, now) {
+        (None, _) => true,
+        (Some(expect), None) => expect.is_empty(),
+        (Some(expect), Some(now)) => !expect.is_empty() && now.bytes == *expect,
+    };
+    if is_expected {
+        return Ok(());
+    }
+    Err(stale(format!("{} is not as the plan expects", step.path)))
+}
+
+fn stale(message: String) -> Refusal {
+    Refusal {
+        outcome: Outcome::Stale,
+        errno: Errno::BUSY.raw_os_error(),
+        message,
+    }
+}
+
+/// Refuses a file that somebody has edited since its old content was journaled: an undo could not
+/// restore the edit.
+pub fn unedited(root: &Root, step: &Step, old: Option<&Old>) -> std::result::Result<(), Refusal> {
+    let (Step::File(file), Some(old)) = (step, old) else {
+        return Ok(());
+    };
+    let now = present(root, &file.path)?.map(|content| content.bytes);
+    if now == old.bytes {
+        return Ok(());
+    }
+    Err(stale(format!(
+        "{} was edited while the plan was applied",
+        file.path
+    )))
 }
 
 /// Reads a configuration file; None if it does not exist.
@@ -287,6 +320,7 @@ pub fn olds(root: &Root, index: usize, step: &Step) -> std::result::Result<Vec<O
         }
         Step::File(file) => {
             let content = present(root, &file.path)?;
+            as_expected(file, content.as_ref())?;
             let old = content.map_or_else(
                 || Old::nothing(index, &file.path),
                 |content| Old::file(index, &file.path, &content),

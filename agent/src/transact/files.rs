@@ -43,6 +43,9 @@ pub fn needs_folder(root: &Root, path: &str) -> Result<bool, Refusal> {
     let file = target(root, path)?;
     let folder = file.parent().unwrap_or(Path::new("/"));
     let refuse = |errno: Errno| Refusal::of("write", path, &errno.into());
+    if fs::symlink_metadata(&file).is_ok_and(|found| !found.is_file()) {
+        return Err(refuse(Errno::INVAL));
+    }
     if folder.is_dir() {
         rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).map_err(refuse)?;
         return Ok(false);

@@ -81,7 +81,12 @@ impl<'a> Undo<'a> {
     pub fn not_ours(&self, steps: &[usize]) -> Vec<usize> {
         let foreign = |old: &Old| {
             let how = self.how(old);
-            matches!(self.found(old, &how), Found::Differs) && !self.is_ours(old, &how)
+            match self.found(old, &how) {
+                Found::Differs => !self.is_ours(old, &how),
+                // A link to another place, as administrators mask a file.
+                Found::Unreadable(why) => matches!(how, How::File) && why.outcome == Outcome::Forbidden,
+                _ => false,
+            }
         };
         steps
             .iter()

@@ -88,10 +88,10 @@ def _plan(
     from ktrial.cli.shared.keeping import plan_words, refuse_edited
     from ktrial.tuning.lasting.kept_files import kept_files
 
-    if not words:
-        return None
     kept = kept_files(session, status)
     refuse_edited(kept)
+    if not words:
+        return None
     if undo:
         from ktrial.cli.shared.unkeeping import plan_undo
 
@@ -143,5 +143,5 @@ def _carry_out(app: App, session: AgentSession, keep: KeepPlan, plan: dict[str, 
         names = [str(step.get("knob") or step.get("path") or "zram") for step in plan["steps"]]
         sys.stdout.write(apply_text(applied, names, width=columns()))
     if applied.state == "applied" and keep.entries and not as_json:
-        app.say("`ktrial drift` checks them after the next boot; `ktrial keep --undo` takes them away")
+        app.say("`ktrial drift` checks them after the next boot; `ktrial keep --undo` undoes this")
     return 0 if applied.state == "applied" else 1

@@ -174,7 +174,8 @@ def _sentence(step: AppliedStep | RevertedStep, words: Mapping[str, str]) -> str
     said = step.message.removeprefix(f"{step.path}: ")
     if step.outcome == "clamped" and said:
         return said
-    now = f"now {_value(step.now)}" if step.now is not None else ""
+    is_text = isinstance(step.now, str) and "\n" in step.now.strip()
+    now = f"now {_value(step.now)}" if step.now is not None and not is_text else ""
     more = "; ".join(detail for detail in (said if step.outcome in _SAID else "", now) if detail)
     return words.get(step.outcome, step.outcome) + (f" ({more})" if more else "")
 
