@@ -10,13 +10,14 @@ use crate::root::Root;
 /// Length of process names in the kernel: 15 bytes.
 const NAME_BYTES: usize = 15;
 
-const SERVICES: [&str; 17] = [
+const SERVICES: [&str; 18] = [
     "ananicy",
     "ananicy-cpp",
     "auto-cpufreq",
     "earlyoom",
     "gamemoded",
     "irqbalance",
+    "ksmtuned",
     "laptop_mode",
     "nohang",
     "power-profiles-daemon",
@@ -77,6 +78,7 @@ mod tests {
         );
         assert_eq!(service("scx_lavd").as_deref(), Some("scx_lavd"));
         assert_eq!(service("tuned").as_deref(), Some("tuned"));
+        assert_eq!(service("ksmtuned").as_deref(), Some("ksmtuned"));
         assert_eq!(service("bash"), None);
         assert_eq!(service("power"), None);
     }

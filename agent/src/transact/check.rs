@@ -411,6 +411,30 @@ mod tests {
         assert_eq!(outcome(Some("")), Outcome::Stale);
         assert_eq!(outcome(Some("# own\n")), Outcome::Ready);
         assert_eq!(outcome(Some("# other\n")), Outcome::Stale);
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(outcome(Some("")), Outcome::Stale);
+        std::fs::remove_file(&path).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(outcome(None), Outcome::Refused);
+    }
+
+    #[test]
+    fn an_edit_after_the_old_content_was_journaled_is_noticed() {
+        let (folder, root) = with_swappiness();
+        let path = folder.path().join("etc/sysctl.d/ktrial.conf");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let step: Step = serde_json::from_value(
+            serde_json::json!({"kind": "file", "path": "/etc/sysctl.d/ktrial.conf", "holds": null}),
+        )
+        .unwrap();
+        for before in [None, Some("# shown\n")] {
+            before.map(|text| std::fs::write(&path, text).unwrap());
+            let journaled = olds(&root, 0, &step).unwrap();
+            assert!(unedited(&root, &step, journaled.first()).is_ok());
+            std::fs::write(&path, "# edited\n").unwrap();
+            let refusal = unedited(&root, &step, journaled.first()).unwrap_err();
+            assert_eq!(refusal.outcome, Outcome::Stale);
+        }
     }
 
     #[test]

@@ -361,8 +361,9 @@ impl Setting {
         format!("{key} = {}\n", self.value)
     }
 
+    /// Returns a line that counts at boot only: packages run systemd-tmpfiles at any time.
     fn tmpfiles(&self) -> String {
-        format!("w {} - - - - {}\n", self.path, self.value)
+        format!("w! {} - - - - {}\n", self.path, self.value)
     }
 }
 

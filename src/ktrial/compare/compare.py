@@ -29,7 +29,7 @@ from ktrial.compare.series import (
 from ktrial.judge.model.comparison import Comparison, Contrast, Exclusion, OutcomeComparison, Role, StateChange
 from ktrial.judge.model.question import Answer, Question
 from ktrial.judge.model.verdict import Verdict
-from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.kit.errors import UnknownName
 from ktrial.kit.finding import CONFOUNDED, Finding
 from ktrial.kit.outcome import Outcome
 from ktrial.kit.percentile import NOT_PRIMARY
@@ -412,15 +412,10 @@ def _side(text: str | None) -> str:
 
 
 def _check_excluded(arms: Sequence[Arm], excluded: Mapping[str, str]) -> None:
-    runs = {run.name: run for arm in arms for run in arm.runs}
+    names = [run.name for arm in arms for run in arm.runs]
     for name in excluded:
-        if name not in runs:
-            raise UnknownName("run of this comparison", name, runs, hint=f"write run names like {next(iter(runs))}")
-        if runs[name].failure is not None:
-            raise BadInput(
-                f"cannot exclude {name}: it failed, counts in no figure, and failures are part of the result",
-                hint=f"leave out --exclude {name}",
-            )
+        if name not in names:
+            raise UnknownName("run of this comparison", name, names, hint=f"write run names like {names[0]}")
 
 
 def _without_excluded(arm: Arm, asked: CompareQuery) -> Arm:

@@ -7,13 +7,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ktrial.bench import packed_raw
 from ktrial.bench.benchmark import Benchmark
-from ktrial.evidence.file import BundleWriter
 from ktrial.evidence.model import ANEW, BundledRun, BundledSession, Packed, folder_of
 from ktrial.evidence.reparse import read_again, reparse_run
 from ktrial.evidence.trials import TrialKeeper, check_same_verdicts, members_of, new_trials
@@ -23,6 +22,9 @@ from ktrial.kit.scrub import Identity, Scrubber
 from ktrial.results.model import StoredRun, StoredSession
 from ktrial.results.ports import Results
 from ktrial.trial.kept_trial import KeptTrial, cleaned
+
+if TYPE_CHECKING:
+    from ktrial.evidence.file import BundleWriter
 
 #: Facts that may contain the machine's name.
 _TELLING_FACTS = frozenset(("kernel.command_line", "kernel.version"))

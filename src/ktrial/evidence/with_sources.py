@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from ktrial.bench import packed_raw
 from ktrial.evidence.differences import comparison_differences, same_figures
-from ktrial.evidence.file import BundleWriter
 from ktrial.evidence.model import Packed
 from ktrial.evidence.pack import Scrubbing
 from ktrial.evidence.unpack import BundleResults
@@ -20,6 +19,9 @@ from ktrial.judge.model.query import AskedComparison, AskedFile
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.scrub import Scrubber
 from ktrial.results.ports import ReadResults
+
+if TYPE_CHECKING:
+    from ktrial.evidence.file import BundleWriter
 
 #: Recomputes a comparison from results and from files by name.
 Again = Callable[[Comparison, ReadResults, Callable[[str], bytes]], Comparison]

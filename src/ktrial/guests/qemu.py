@@ -71,7 +71,9 @@ class Emulator:
             raise EmulatorMissing(f"{self.program} --version: {error}", hint=self._install()) from None
         found = _VERSION.search(said)
         if found is None:
-            raise EmulatorMissing(f"cannot read the version in {said.strip()[:80]!r}", hint=self._install())
+            raise EmulatorMissing(
+                f"cannot read the version of {self.program} in {said.strip()[:80]!r}", hint=self._install()
+            )
         if (int(found[1]), int(found[2])) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise EmulatorMissing(

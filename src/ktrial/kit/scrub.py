@@ -9,6 +9,7 @@ files, and numbers stay as they are.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import hmac
 import re
@@ -129,14 +130,17 @@ class Scrubber:
 
     def _learn_table(self, text: str) -> None:
         """Collect the names in those columns of a table with a header that identify a host, a user or a device."""
-        header = text.partition("\n")[0]
-        mark = next((mark for mark in ",;\t" if mark in header), None)
-        columns = [] if mark is None else [cell.strip(' "\r').lower() for cell in header.split(mark)]
-        if mark is None or not any(column in _KEYS for column in columns):
+        lines = text.removeprefix("\xef\xbb\xbf").lstrip("\r\n").split("\n")
+        if not any(key in lines[0].lower() for key in _KEYS):
             return
-        for line in text.splitlines()[1:]:
-            for column, cell in zip(columns, line.split(mark), strict=False):
-                name = cell.strip(' "\r')
+        try:
+            header, *rows = csv.reader(lines, delimiter=max(",;\t", key=lines[0].count))
+        except (csv.Error, ValueError):
+            return  # not a table
+        columns = [cell.strip().lower() for cell in header]
+        for row in rows:
+            for column, cell in zip(columns, row, strict=False):
+                name = cell.strip()
                 # A column `user` may also hold seconds.
                 if column in _KEYS and not _NUMBER.fullmatch(name):
                     self._note(_KEYS[column], name)

@@ -305,12 +305,12 @@ class _Look:
         for what in ("writes", "write_time", "written"):
             grown = [self._grown(series[name]) for one in devices if (name := f"disks.{one}.{what}") in series]
             known = [one for one in grown if one is not None]
-            if what == "written" and not known:
-                why = "the recording has fewer than two samples of a disk"
-                return dict.fromkeys(("write-latency", "write-latency-max", "written"), why)
-            sums[what] = fsum(known)
+            if known:
+                sums[what] = fsum(known)
         latency: Measurement | str
-        if sums["writes"] <= 0:
+        if not {"writes", "write_time"} <= sums.keys():
+            latency = "the recording has fewer than two samples of a disk"
+        elif sums["writes"] <= 0:
             latency = "nothing was written"
         elif sums["write_time"] <= 0:
             latency = f"{sums['writes']:.0f} writes took less than the kernel's resolution of a millisecond"
@@ -318,7 +318,9 @@ class _Look:
             original = f"{sums['write_time']:.6g} s of {sums['writes']:.0f} writes"
             mean_s = sums["write_time"] / sums["writes"]
             latency = Measurement(outcome="write-latency", value=mean_s, original=original)
-        written = Measurement(outcome="written", value=sums["written"], original=f"{sums['written']:.0f} B")
+        written: Measurement | str = "the recording has fewer than two samples of the bytes written"
+        if "written" in sums:
+            written = Measurement(outcome="written", value=sums["written"], original=f"{sums['written']:.0f} B")
         largest = latency if isinstance(latency, str) else self._largest_latency(devices)
         return {"write-latency": latency, "write-latency-max": largest, "written": written}
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from ktrial.cli.shared.compare import exclusions
 from ktrial.compare.arms import Arm
 from ktrial.compare.compare import About, CompareQuery, Judge, compare, foreign_judge
 from ktrial.judge.model.comparison import Contrast, StateChange
@@ -336,7 +337,8 @@ def test_exclusions_show_both_results() -> None:
         compare(stock, [tuned], CompareQuery(excluded={"s/99": "x"}), About(), foreign_judge(0.25))
     broken = msgspec.structs.replace(stock, runs=(*stock.runs, a_run("s/9", failure="no", boot="b1")))
     with pytest.raises(BadInput, match="cannot exclude s/9: it failed"):
-        compare(broken, [tuned], CompareQuery(excluded={"s/9": "x"}), About(), foreign_judge(0.25))
+        exclusions(["s/9:x"], [broken, tuned])
+    assert exclusions(["s/6:a stray task"], [broken, tuned]) == {"s/6": "a stray task"}
 
 
 def test_an_exclusion_on_which_a_verdict_depends_is_named() -> None:

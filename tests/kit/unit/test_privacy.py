@@ -131,8 +131,16 @@ def test_a_name_that_one_place_gives_away_is_found_everywhere() -> None:
     assert found.replaced["host"] == 1
 
 
-def test_names_in_the_columns_of_a_table_are_replaced() -> None:
-    table = b"Hostname,user,time_ms\nsecretbox,alicesmith,12\n"
+@pytest.mark.parametrize(
+    "table",
+    [
+        b"Hostname,user,time_ms\nsecretbox,alicesmith,12\n",
+        b"\xef\xbb\xbfhostname;user;time (a, b)\r\nsecretbox;alicesmith;12\r\n",
+        b'\n"a, b",hostname,user\n"x, y",secretbox,alicesmith\n',
+        b"note\thostname\tuser\n\xc3\x85\tsecretbox\talicesmith\n",
+    ],
+)
+def test_names_in_the_columns_of_a_table_are_replaced(table: bytes) -> None:
     scrubber = Scrubber(Identity(), b"salt")
     scrubber.learn(table)
     assert b"secretbox" not in scrubber.raw(table)

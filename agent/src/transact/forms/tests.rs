@@ -87,8 +87,8 @@ fn each_kind_is_rendered_as_its_reader_takes_it() {
             "tmpfiles.d",
             json!([{"path": "/sys/kernel/mm/transparent_hugepage/defrag", "value": "defer+madvise"},
                 {"path": "/sys/module/zswap/parameters/enabled", "value": "Y"}]),
-            "w /sys/kernel/mm/transparent_hugepage/defrag - - - - defer+madvise\n\
-             w /sys/module/zswap/parameters/enabled - - - - Y\n",
+            "w! /sys/kernel/mm/transparent_hugepage/defrag - - - - defer+madvise\n\
+             w! /sys/module/zswap/parameters/enabled - - - - Y\n",
         ),
         (
             "modprobe.d",

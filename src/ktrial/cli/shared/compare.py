@@ -290,7 +290,8 @@ def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:
 
 
 def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
-    """Parse `RUN:REASON` into RUN -> REASON; the name of a run may contain a colon."""
+    """Parse `RUN:REASON` into RUN -> REASON; the name of a run may contain a colon. Refuse runs that failed."""
+    failed = {run.name for arm in arms for run in arm.runs if run.failure is not None}
     names = sorted((run.name for arm in arms for run in arm.runs), key=len, reverse=True)
     found: dict[str, str] = {}
     for word in words:
@@ -298,6 +299,11 @@ def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
         reason = word[len(name) + 1 :].strip()
         if not reason:
             raise BadInput(f"--exclude: expected RUN:REASON, got {word}", hint=f"--exclude '{name}:REASON'")
+        if name in failed:
+            raise BadInput(
+                f"cannot exclude {name}: it failed, counts in no figure, and failures are part of the result",
+                hint=f"leave out --exclude {name}",
+            )
         found[name] = reason
     return found
 

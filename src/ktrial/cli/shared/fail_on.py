@@ -54,5 +54,6 @@ def refuse(app: App, found: Comparison) -> None:
     if app.fail_on and asked and all(contrast.verdict == "not comparable" for contrast in asked):
         raise BadInput(
             f"cannot check --fail-on: {asked[0].arm} and {asked[0].control} are not comparable",
-            hint="remove the differences that the report names, or declare intended ones with --declared",
+            hint="remove the differences that the report names"
+            + (", or declare intended ones with --declared" if found.trial is None else ""),
         )

@@ -11,7 +11,6 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_bytes, json_option, output_option, write_answer
-from ktrial.cli.shared.bench import check_output
 from ktrial.cli.shared.compare import gathered, judge_trial, share, table_options, trial_of
 from ktrial.cli.shared.fail_on import fail_on_option, refuse
 from ktrial.kit.errors import BadInput, Contradiction
@@ -84,6 +83,7 @@ def command(
     Several files with the same NAME form one configuration; a file name may be a pattern: stock='run-*.json'.
     ktrial does not store the files.
     """
+    from ktrial.cli.shared.bench import check_output
     from ktrial.cli.shared.compare import answer_comparison, as_protocols_say, exclusions, reproducible, versions
     from ktrial.judge.model.query import AskedComparison, ImportOptions
 

@@ -128,7 +128,7 @@ def _unpacked(payload: bytes, source: str) -> tuple[str, bytes]:
             try:
                 return name, unpack(payload)
             except BadInput as error:
-                raise BadInput(f"its kernel {error.message.removeprefix('it ')}", file=source) from None
+                raise BadInput(f"its kernel: {error.message}", file=source) from None
     raise BadInput(f"cannot unpack its kernel: unknown compression {payload[:6].hex(' ')}", file=source)
 
 

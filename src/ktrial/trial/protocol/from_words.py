@@ -81,7 +81,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in (pair(text, option) for text in texts):
         if found.setdefault(name, value) != value:
-            raise BadInput(f"{option} {name} has two values: {found[name]}, {value}", hint="try one of them at a time")
+            raise BadInput(f"{option} {name} has two values: {found[name]}, {value}", hint=f"give {option} {name} once")
     return found
 
 
