@@ -76,9 +76,6 @@ goal_names = _completer(lambda app: app.goals)
 goal_words = _completer(lambda app: (*app.goals, *app.catalog.profiles))
 published_names = _completer_or_files(_trials)
 result_names = _completer_or_files(_labels_and_sessions)
-kept_words = _completer_or_files(
-    lambda app: (*_trials(app), *app.catalog.profiles, *(f"{knob}=" for knob in app.catalog.knobs))
-)
 #: Profiles, and knobs followed by `=`.
 setting_words = _completer_or_files(lambda app: (*app.catalog.profiles, *(f"{knob}=" for knob in app.catalog.knobs)))
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from ktrial.kit.errors import AgentError
+from ktrial.kit.errors import AgentError, NoSuchTransaction
 from ktrial.kit.json_bytes import Base64, read_bytes
 from ktrial.machine.ports import Machine
 
@@ -153,6 +153,14 @@ class Status(msgspec.Struct, frozen=True):
     transactions: tuple[Journaled, ...] = ()
     damaged: tuple[Complaint, ...] = ()
     skipped: tuple[Complaint, ...] = ()
+
+
+def find_transaction(status: Status, number: int) -> Journaled:
+    """Return the transaction of this number. Raises NoSuchTransaction."""
+    found = next((one for one in status.transactions if one.transaction == number), None)
+    if found is None:
+        raise NoSuchTransaction("not-found", f"no such transaction: {number}", hint="`ktrial status` lists them")
+    return found
 
 
 def decode_reply(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.results.store.database import Database
-from ktrial.results.store.recorder import Recorder
-from ktrial.results.store.runs import Store
-from ktrial.trial.store import StoredTrials
-from tests.support.told_trials import a_trial
+from tests.cli.unit.test_keep import with_trial
 from tests.support.tree import FakeRoot
 
 
@@ -23,17 +19,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
 
 
 @pytest.fixture
-def tried(machine: FakeRoot, tmp_path: Path) -> FakeRoot:
+def tried(machine: FakeRoot) -> FakeRoot:
     """A machine with the trial of four values."""
-    (tmp_path / "state" / "ktrial").mkdir(parents=True)
-    store = Store(Database.open(str(tmp_path / "state" / "ktrial" / "results.db")))
-    trials = StoredTrials(lambda: store.database)
-    kept = a_trial()
-    Recorder(lambda: store, lambda: 1_700_000_000_000).begin(kept.records[0].session, kept.stored.protocol_sha256)
-    trials.begin(kept.stored, kept.log[0])
-    trials.append(kept.stored.trial, kept.log[1:])
-    store.close()
-    return machine
+    return with_trial(machine)
 
 
 def test_an_arm_is_exported_with_its_verdict(tried: FakeRoot) -> None:
@@ -41,14 +29,13 @@ def test_an_arm_is_exported_with_its_verdict(tried: FakeRoot) -> None:
     assert (ran.status, ran.err) == (0, "")
     setting, reason, line = ran.out.splitlines()[2:]
     assert (setting, line) == ("# vm.swappiness = 10", "vm.swappiness = 10")
-    assert reason.startswith("#   better in tool.rate (memory-pressure): +")
+    assert reason.startswith("#   better: tool.rate (memory-pressure) +")
     assert "98.3 % interval +" in reason
-    assert "blocks [2023-11-14, swappiness-abcdef/sw10; kernel " in reason
+    assert "trial swappiness-abcdef/sw10, 2023-11-14" in reason
 
 
 def test_a_value_has_the_verdict_of_the_trial_that_it_was_tested_in(tried: FakeRoot) -> None:
-    assert tried.run("ledger").status == 0
-    assert "worse in tool.rate" in tried.run("export", "vm.swappiness=180", "--to", "sysctl.d").out
+    assert "worse: tool.rate" in tried.run("export", "vm.swappiness=180", "--to", "sysctl.d").out
     told = tried.run("export", "vm.swappiness=11", "--to", "sysctl.d").out
     assert "#   not tested on this machine\n" in told
 
@@ -64,7 +51,6 @@ def test_what_a_trial_does_not_decide_is_left_out_and_said(tried: FakeRoot) -> N
 @pytest.mark.parametrize(
     "words, message, step",
     [
-        (("swappiness",), "swappiness-abcdef has 3 arms: name one", "arms: swappiness-abcdef/sw10, "),
         (("swappiness/sw11",), "unknown arm of swappiness-abcdef: 'sw11'", "did you mean sw10?"),
         (("swappiness/control",), "unknown arm of swappiness-abcdef: 'control'", "arms: "),
         (("vm.swappiness",), "vm.swappiness is a knob and needs a value", "write vm.swappiness=VALUE"),
@@ -115,7 +101,7 @@ def test_json_has_settings_files_and_what_was_left_out(machine: FakeRoot) -> Non
         "export", "vm.swappiness=10", "queue:scheduler@[rotational=true]=bfq", "--to", "ansible", "--json"
     )
     assert ran.json["schema"] == "ktrial.export/1"
-    assert [one["setting"] for one in ran.json["settings"]] == ["vm.swappiness", "queue:scheduler@[rotational=true]"]
+    assert [one["address"] for one in ran.json["settings"]] == ["vm.swappiness", "queue:scheduler@[rotational=true]"]
     assert {one["target"] for one in ran.json["files"]} == {"ansible"}
     assert ran.json["left_out"] == []
     listed = machine.run("export", "--list", "--json").json["targets"]

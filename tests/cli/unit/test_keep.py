@@ -42,29 +42,27 @@ def test_the_arm_that_was_better_is_kept_with_its_verdict(tried: FakeRoot) -> No
     done = tried.run("keep", TRIAL, "--yes")
     assert done.status == 0, done.err
     text = " ".join(tried.read(SYSCTL).replace("\n#", "").split())
-    assert "vm.swappiness: better: tool.rate +" in text
+    assert "vm.swappiness: better: tool.rate (memory-pressure) +" in text
     assert "on one boot" in text
-    assert f"trial {TRIAL}, 2023-11-14" in text
+    assert f"trial {TRIAL}/sw10, 2023-11-14" in text
     assert tried.read(SYSCTL).endswith("\nvm.swappiness = 10\n")
 
 
 @pytest.mark.parametrize("arm, verdict", [("sw180", "worse"), ("sw60", "equivalent")])
 def test_an_arm_that_was_not_better_is_not_kept(tried: FakeRoot, arm: str, verdict: str) -> None:
-    done = tried.run("keep", f"{TRIAL}:{arm}", "--yes")
+    done = tried.run("keep", f"{TRIAL}/{arm}", "--yes")
     assert done.status == 4
-    assert f"{arm} is {verdict}" in done.err
+    assert f"cannot keep {TRIAL}/{arm}: it is {verdict}: " in done.err
     assert not (tried.folder / SYSCTL[1:]).exists()
 
 
 def test_a_setting_that_is_named_is_kept_with_its_verdict_whatever_that_is(tried: FakeRoot) -> None:
-    assert tried.run("ledger").status == 0
     done = tried.run("keep", "vm.swappiness=180", "--yes")
     assert done.status == 0, done.err
-    assert "# vm.swappiness: worse: tool.rate -" in tried.read(SYSCTL)
+    assert "# vm.swappiness: worse: tool.rate (memory-pressure) -" in tried.read(SYSCTL)
 
 
 def test_a_profile_is_kept_without_what_did_not_help(tried: FakeRoot, tmp_path: Path) -> None:
-    assert tried.run("ledger").status == 0
     profile = tmp_path / "own.toml"
     profile.write_text(
         'name = "own"\nsummary = "Own settings."\n'
@@ -72,7 +70,7 @@ def test_a_profile_is_kept_without_what_did_not_help(tried: FakeRoot, tmp_path: 
     )
     done = tried.run("keep", str(profile), "--yes")
     assert done.status == 0, done.err
-    assert "vm.swappiness=180: worse: tool.rate" in " ".join(done.out.split())
+    assert "vm.swappiness=180: worse: tool.rate (memory-pressure)" in " ".join(done.out.split())
     assert "to keep it anyway, name it" in " ".join(done.out.split())
     assert "swappiness" not in tried.read(SYSCTL)
     assert tried.read("/proc/sys/vm/swappiness") == "60\n"
@@ -91,4 +89,21 @@ def test_an_unknown_word_is_a_trial_that_does_not_exist(tried: FakeRoot) -> None
     done = tried.run("keep", "swapiness-abcdef", "--yes")
     assert done.status == 2
     assert TRIAL in done.err
-    assert tried.run("keep", f"{TRIAL}:nosuch", "--yes").status == 2
+    assert tried.run("keep", f"{TRIAL}/nosuch", "--yes").status == 2
+
+
+def test_of_a_trial_without_an_arm_the_better_one_is_exported_as_it_is_kept(tried: FakeRoot) -> None:
+    assert "vm.swappiness = 10\n" in tried.run("export", TRIAL, "--to", "sysctl.d").out
+
+
+def test_a_transaction_is_kept_with_what_it_cannot_name(tried: FakeRoot) -> None:
+    assert tried.run("keep", "vm.swappiness=20", "--yes").status == 0
+    done = tried.run("keep", "1", "--dry-run")
+    assert f"{SYSCTL}: it is not a value of a knob" in " ".join(done.out.split())
+
+
+def test_a_file_of_somebody_else_matters_only_to_who_would_write_it(tried: FakeRoot) -> None:
+    tried.write("/etc/udev/rules.d/ktrial.rules", "# own\n")
+    assert tried.run("drift").status == 0
+    done = tried.run("keep", "vm.swappiness=10", "--yes")
+    assert (done.status, "journal does not account for this file" in done.err) == (4, True)

@@ -60,7 +60,10 @@ def test_no_qemu_names_the_command_that_installs_it(answers: Answers, tmp_path: 
 
 @pytest.mark.parametrize(
     "version, why",
-    [("QEMU emulator version 3.1.0\n", "guests need 4.0 or newer"), ("hello", "cannot read the version of .* in 'hello'")],
+    [
+        ("QEMU emulator version 3.1.0\n", "guests need 4.0 or newer"),
+        ("hello", "cannot read the version of .* in 'hello'"),
+    ],
 )
 def test_a_qemu_that_will_not_do(answers: Answers, version: str, why: str) -> None:
     answers.version = version

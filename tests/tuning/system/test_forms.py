@@ -116,7 +116,7 @@ def test_sysctl_reads_the_settings(tmp_path: Path) -> None:
 def test_systemd_tmpfiles_writes_the_values(tmp_path: Path) -> None:
     root = put(tmp_path, "tmpfiles.d")
     before = content(root)
-    ran("systemd-tmpfiles", f"--root={root}", "--create", file_of(root, "tmpfiles.d"))
+    ran("systemd-tmpfiles", f"--root={root}", "--create", "--boot", file_of(root, "tmpfiles.d"))
     changed = {path: text for path, text in content(root).items() if before.get(path) != text}
     assert {path: text.rstrip() for path, text in changed.items()} == {HUGE_PAGES["path"][1:]: b"defer+madvise"}
 

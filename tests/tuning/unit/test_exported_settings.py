@@ -11,8 +11,8 @@ from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.reading import InstanceState, KnobState, Reading
 from ktrial.tuning.catalog.loader import load_catalog
-from ktrial.tuning.exports.model import boot_word
-from ktrial.tuning.exports.resolve import Omission, WantedSetting, lasting_settings
+from ktrial.tuning.exports.model import Omission, boot_word
+from ktrial.tuning.exports.resolve import WantedSetting, lasting_settings
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.plans.model import Context
 from tests.support.exports import lasting
@@ -103,7 +103,7 @@ def resolved(
 ) -> tuple[list[tuple[str, str]], list[Omission]]:
     book = FactBook({name.replace("__", "."): Fact(value=value) for name, value in facts.items()})
     context = Context(CATALOG.knobs, CATALOG.kinds, book, states)
-    found, left = lasting_settings(map(WantedSetting, settings), context)
+    found, left = lasting_settings((WantedSetting(one, f"setting {at}") for at, one in enumerate(settings)), context)
     return [(one.address, one.text) for one in found], list(left)
 
 
@@ -113,7 +113,11 @@ def test_devices_are_meant_by_name_where_a_name_says_it() -> None:
     rotating = Setting(knob="queue:scheduler@[rotational=true]", value="bfq")
     assert resolved({}, rotating) == ([("queue:scheduler@[rotational=true]", "bfq")], [])
     when = Setting(knob="queue:scheduler@*", value="bfq", when="device.rotational != true")
-    assert resolved({}, when)[0] == [("queue:scheduler@*", "bfq")]
+    solid = Setting(knob="queue:scheduler@*", value="none", when="device.rotational == true")
+    assert resolved({}, when, solid)[0] == [
+        ("queue:scheduler@[rotational=false]", "bfq"),
+        ("queue:scheduler@[rotational=true]", "none"),
+    ]
 
 
 def test_other_conditions_are_resolved_for_the_devices_of_this_machine() -> None:
@@ -130,7 +134,7 @@ def test_what_the_machine_rules_out_is_left_out_with_the_reason() -> None:
     large = Setting(knob="vm.swappiness", value=1, when='memory.total >= "8GiB"')
     found, left = resolved({}, large, memory__total=1 << 30)
     assert found == []
-    assert [one.what for one in left] == ["vm.swappiness"]
+    assert [one.address for one in left] == ["vm.swappiness"]
     assert "memory.total" in left[0].reason
     assert resolved({}, large, memory__total=1 << 34) == ([("vm.swappiness", "1")], [])
 
@@ -138,6 +142,14 @@ def test_what_the_machine_rules_out_is_left_out_with_the_reason() -> None:
 def test_a_knob_with_two_values_is_a_contradiction() -> None:
     with pytest.raises(Contradiction, match=r"vm\.swappiness is set twice: 1 and 2"):
         resolved({}, Setting(knob="vm.swappiness", value=1), Setting(knob="vm.swappiness", value=2))
+
+
+def test_of_two_values_in_a_profile_the_later_one_counts() -> None:
+    book = FactBook({"memory.total": Fact(value=1 << 34)})
+    context = Context(CATALOG.knobs, CATALOG.kinds, book, {})
+    early, late = Setting(knob="vm.swappiness", value=1), Setting(knob="vm.swappiness", value=2)
+    found, _ = lasting_settings([WantedSetting(one, "profile x") for one in (early, late)], context)
+    assert [one.text for one in found] == ["2"]
 
 
 def test_settings_are_in_the_order_in_which_they_must_be_written() -> None:

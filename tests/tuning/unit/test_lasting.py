@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.machine.transactions import Journaled, JournaledStep, Lease, Status
-from ktrial.tuning.lasting.drift import DriftReport, KeptSetting, other_kernels
+from ktrial.tuning.exports.model import UNTESTED, Omission
+from ktrial.tuning.lasting.drift import DriftReport, KeptSetting, is_pending
 from ktrial.tuning.lasting.drift_text import drift_text
-from ktrial.tuning.lasting.keep_plan import UNTESTED, plan_keep, wire_keep, without
+from ktrial.tuning.lasting.keep_plan import plan_keep, wire_keep, without
 from ktrial.tuning.lasting.kept_files import is_kept, kept_transactions
 from ktrial.tuning.lasting.kept_text import HEADER, note_of, read_kept, render
-from ktrial.tuning.lasting.model import FORMS, PLACES, Form, KeptFile, LastingEntry, Proof, Rival, Unkept
-from ktrial.tuning.lasting.places import Grounds, place_change, place_zram, unkept_of
+from ktrial.tuning.lasting.model import FORMS, NEXT_BOOT, PLACES, Form, KeptFile, LastingEntry, Proof, Rival
+from ktrial.tuning.lasting.places import Grounds, left_out_of, place_change, place_zram
 from ktrial.tuning.lasting.rivals import rivals_of
 from ktrial.tuning.origin.configured import Claims, ConfiguredValue
 from ktrial.tuning.origin.formats import modprobe_d, sysctl_d, tmpfiles_d, udev
@@ -86,6 +87,14 @@ def kept_file(*changes: Change) -> dict[Form, KeptFile]:
             },
         ),
         (
+            "/sys/class/net/eth0/tx_queue_len",
+            "udev",
+            {
+                "match": {"ACTION": "add|change|move", "SUBSYSTEM": "net", "KERNEL": "eth0"},
+                "set": [{"attribute": "tx_queue_len", "value": "1"}],
+            },
+        ),
+        (
             "/sys/bus/workqueue/devices/writeback/cpumask",
             "udev",
             {
@@ -117,11 +126,14 @@ def test_a_setting_lasts_in_the_file_that_its_place_asks_for(path: str, form: Fo
         (SWAP_PATH, "$(id)", "cannot hold"),
         ("/sys/kernel/mm/ksm/run", "-", "cannot hold"),
         ("/sys/module/nvme_core/parameters/a", "1 b=2", "cannot hold"),
+        ("/sys/class/net/*/tx_queue_len", "1", "can name"),
+        ("/sys/block/cciss!c0d0/queue/nr_requests", "1", "can name"),
+        ("/proc/sys/net/ipv4/conf/eth0@x/rp_filter", "1", "can name"),
     ],
 )
 def test_what_has_no_native_place_is_refused_by_name(path: str, value: str, why: str) -> None:
     found = place_change(change("x", path, value), Grounds(modules=["nvme_core"]))
-    assert isinstance(found, Unkept)
+    assert isinstance(found, Omission)
     assert (found.address, found.value) == ("x", value)
     assert why in found.reason
 
@@ -134,22 +146,22 @@ def test_a_read_only_parameter_of_a_loadable_module_lasts_from_its_next_load_on(
         return plan_keep(plan_of(refusals=(refusal,)), {}, {}, Grounds(modules=modules), {queues.id: queues})
 
     kept = found("nvme")
-    assert (kept.unkept, kept.live.changes) == ((), ())
+    assert (kept.left_out, kept.live.changes) == ((), ())
     assert str(kept.files[0].after).endswith("\noptions nvme poll_queues=2\n")
-    assert [one.address for one in found().unkept] == [queues.id]
+    assert [one.address for one in found().left_out] == [queues.id]
 
 
 def test_a_kernel_argument_is_not_kept() -> None:
     refusal = Refusal("boot:x", "boot:x", Why.AT_BOOT, "a boot parameter", "1", "setting boot:x=1", "add  x=1")
-    found = unkept_of(refusal)
+    found = left_out_of(refusal)
     assert "boot loaders" in found.reason
-    assert found.hint == "add  x=1"
-    assert keep(refusals=(refusal,)).unkept == (found,)
+    assert "ktrial export" in str(found.hint)
+    assert keep(refusals=(refusal,)).left_out == (found,)
 
 
 def test_zram_lasts_by_its_generator_alone() -> None:
     step = ZramStep(device=None, size_bytes=2**30 + 1, algorithm="zstd", priority=100, origin="profile x")
-    assert isinstance(place_zram(step, Grounds()), Unkept)
+    assert isinstance(place_zram(step, Grounds()), Omission)
     found = place_zram(step, Grounds(has_zram_generator=True))
     assert isinstance(found, LastingEntry)
     assert found.holds["zram-size"] == "1025"
@@ -157,7 +169,7 @@ def test_zram_lasts_by_its_generator_alone() -> None:
 
 
 def test_a_file_says_why_each_setting_is_there() -> None:
-    proof = Proof(trial="t-1", verdict="better", text="better: time -4 % (-6 to -2 %), trial t-1, 2026-11-20")
+    proof = Proof(verdict="better", text="better: time -4 % (-6 to -2 %), trial t-1, 2026-11-20")
     found = keep(
         swappiness(), change("vm.dirty_ratio", "/proc/sys/vm/dirty_ratio", "5"), proofs={("vm.swappiness", "10"): proof}
     )
@@ -171,17 +183,17 @@ def test_a_file_says_why_each_setting_is_there() -> None:
     assert file.path == PLACES["sysctl.d"]
 
 
-@pytest.mark.parametrize("verdict", ["worse", "equivalent", "inconclusive"])
+@pytest.mark.parametrize("verdict", ["worse", "equivalent", "inconclusive", "different", "refuted"])
 def test_what_is_not_better_is_kept_only_if_it_is_named(verdict: str) -> None:
-    proofs = {("vm.swappiness", "10"): Proof(trial="t", verdict=verdict, text=f"{verdict}: …")}
+    proofs = {("vm.swappiness", "10"): Proof(verdict=verdict, text=f"{verdict}: …")}
     of_profile = swappiness(origin="profile x")
     found = keep(of_profile, proofs=proofs)
     assert (found.files, found.live.changes) == ((), ())
-    (left,) = found.unkept
+    (left,) = found.left_out
     assert left.reason.startswith(verdict)
     assert "vm.swappiness=10" in str(left.hint)
     named = keep(swappiness(), proofs=proofs, named=["setting vm.swappiness=10"])
-    assert named.unkept == ()
+    assert named.left_out == ()
     assert f"# vm.swappiness: {verdict}: ?" in named.files[0].after
 
 
@@ -209,7 +221,7 @@ def test_the_partner_that_the_kernel_clears_leaves_the_file() -> None:
 
 
 def test_a_verdict_stays_when_the_same_value_is_kept_again_without_one() -> None:
-    proofs = {("vm.swappiness", "10"): Proof(trial="t", verdict="better", text="better: …")}
+    proofs = {("vm.swappiness", "10"): Proof(verdict="better", text="better: …")}
     (file,) = keep(swappiness(), proofs=proofs).files
     kept: dict[Form, KeptFile] = {"sysctl.d": KeptFile("sysctl.d", file.after, file.after)}
     assert keep(swappiness(old="10"), kept=kept).files == ()
@@ -255,7 +267,7 @@ def changes(draw: st.DrawFn) -> list[Change]:
 @given(changes())
 def test_what_is_rendered_is_read_back_and_says_the_same_to_readers_of_others(wanted: list[Change]) -> None:
     found = plan_keep(plan_of(*wanted), {}, {}, Grounds(modules=["own"]), {})
-    assert not found.unkept
+    assert not found.left_out
     for file in found.files:
         text = str(file.after)
         assert text.isascii()
@@ -289,6 +301,13 @@ def test_zram_is_read_back() -> None:
     (entry,) = read_kept("zram-generator", str(file.after))
     assert entry == found.entries[0]
     assert render([entry]) == file.after
+
+
+def test_what_the_agent_takes_from_others_in_these_files_is_no_kept_setting() -> None:
+    (computed,) = read_kept("zram-generator", "[zram0]\nzram-size = min(ram / 2, 4096)\n")
+    assert (computed.holds["zram-size"], dict(computed.values)) == ("min(ram / 2, 4096)", {})
+    (bare,) = read_kept("udev", 'SUBSYSTEM=="block", ATTR{queue/nr_requests}="64"\n')
+    assert dict(bare.values) == {}
 
 
 def claims(sysctl: dict[str, str] | None = None, *others: ConfiguredValue) -> Claims:
@@ -397,7 +416,8 @@ def kept_setting(**more: Any) -> KeptSetting:
 
 @pytest.mark.parametrize("kernel, told", [("6.12.1-own", {}), ("6.13.0", {"vm.swappiness": "6.12.1-own"}), (None, {})])
 def test_a_verdict_of_another_kernel_is_told(kernel: str | None, told: dict[str, str]) -> None:
-    assert other_kernels([kept_setting(), kept_setting(reason=UNTESTED)], kernel) == told
+    untested = kept_setting(address="vm.other", reason=f"{UNTESTED}; from profile x: since Linux 6.1 it helps")
+    assert DriftReport(settings=(kept_setting(), untested), edited=(), kernel=kernel).other_kernels == told
 
 
 def test_drift_shows_what_is_not_live_as_kept() -> None:
@@ -407,7 +427,6 @@ def test_drift_shows_what_is_not_live_as_kept() -> None:
         settings=(kept_setting(), kept_setting(now="60", state="differs", written_by=writer)),
         edited=(edited,),
         kernel="6.13.0",
-        other_kernels={"vm.swappiness": "6.12.1-own"},
     )
     assert found.has_drifted
     text = drift_text(found, width=120)
@@ -422,3 +441,35 @@ def test_drift_shows_what_is_not_live_as_kept() -> None:
 
 def test_each_form_has_a_place() -> None:
     assert set(PLACES) == set(FORMS)
+
+
+def boot_of(
+    value: str, *knobs: str, old: str | None = None, title: str = "keep x", this_boot: bool = True
+) -> Journaled:
+    """A transaction that puts a value of vm.swappiness into its file and writes these knobs."""
+    text = keep(swappiness(value)).files[0].after
+    steps = [JournaledStep(at, f"/{name}", "60", "10", name) for at, name in enumerate(knobs)]
+    before = None if old is None else keep(swappiness(old)).files[0].after
+    steps.append(JournaledStep(len(steps), PLACES["sysctl.d"], before, text))
+    return Journaled(1, title, "applied", Lease("keep"), 0, this_boot, tuple(steps))
+
+
+@pytest.mark.parametrize(
+    "transactions, can_be_written, pending",
+    [
+        ([boot_of("10", title=f"keep x{NEXT_BOOT}")], True, True),
+        ([boot_of("10", title=f"keep x{NEXT_BOOT}", this_boot=False)], True, False),
+        ([boot_of("10")], False, True),
+        # It had the value already, and somebody changed it since.
+        ([boot_of("10")], True, False),
+        ([boot_of("10", "vm.swappiness")], True, False),
+        # A later transaction about another setting of the file does not make it wait.
+        ([boot_of("10", "vm.page-cluster", old="10"), boot_of("10", "vm.swappiness")], True, False),
+        ([boot_of("10", old="10"), boot_of("10", title=f"keep x{NEXT_BOOT}")], True, True),
+        ([], True, False),
+    ],
+)
+def test_only_what_was_left_for_the_next_boot_is_pending(
+    transactions: list[Journaled], can_be_written: bool, pending: bool
+) -> None:
+    assert is_pending("sysctl.d", "vm.swappiness", "10", transactions, can_be_written=can_be_written) is pending

@@ -7,16 +7,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ktrial.cli.options import write_json
+from ktrial.cli.options import is_terminal, write_json
 from ktrial.kit.errors import UnknownName
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import Reverted, Status, is_open, revert, text_of
 from ktrial.tuning.knobs.address import is_assignment, parse_assignment
+from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.value import active_text
 from ktrial.tuning.lasting.keep_plan import without
 from ktrial.tuning.lasting.kept_files import kept_entries, kept_transactions
 from ktrial.tuning.lasting.model import Form, KeepPlan, KeptFile
+from ktrial.tuning.plans.confirm import must_agree
 from ktrial.tuning.plans.model import Plan, Request
 from ktrial.tuning.plans.plan import resolve
 from ktrial.tuning.plans.resolve import context_for
@@ -27,14 +29,17 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
 
 
-def undo_all(app: App, session: AgentSession, status: Status, *, dry_run: bool, as_json: bool) -> int:
+def undo_all(app: App, session: AgentSession, status: Status, *, dry_run: bool, asks: bool, as_json: bool) -> int:
     """Undo every transaction that keeps settings, the newest first."""
     transactions = kept_transactions(status)
+    if asks and transactions and not dry_run and is_terminal():
+        sys.stdout.writelines(f"transaction {one.transaction}: {one.title}\n" for one in transactions)
+        must_agree("Undo?")
     done: list[Reverted] = []
     if not dry_run:
         for one in transactions:
             done.append(revert(session, one.transaction))
-            if is_open(done) or has_left_some(done):
+            if is_open(done):
                 break
     if as_json:
         numbers = [one.transaction for one in transactions]
@@ -65,7 +70,7 @@ def plan_undo(
     if gone == addresses:
         return None
     live = _old_values(app, session, gone, status)
-    return KeepPlan(live=live, files=without(kept, gone), entries=(), unkept=())
+    return KeepPlan(live=live, files=without(kept, gone), entries=())
 
 
 def _old_values(app: App, session: AgentSession, addresses: set[str], status: Status) -> Plan:
@@ -78,7 +83,7 @@ def _old_values(app: App, session: AgentSession, addresses: set[str], status: St
     catalog = app.catalog
     settings = []
     for address, shown in old.items():
-        settings.append(Setting(knob=address, value=active_text(catalog.knobs[address.partition("@")[0]], shown)))
+        settings.append(Setting(knob=address, value=active_text(find_knob(address, catalog.knobs), shown)))
     requests = [Request("the value before", tuple(settings))]
     title = f"--undo {' '.join(sorted(addresses))}"
     return resolve(title, requests, context_for(session, catalog, requests, session.facts()), allow_dangerous=True)

@@ -109,9 +109,8 @@ def command(
         spread=share(spread, "--spread") or 0.0,
     )
     question = as_protocols_say(app, there.of_trials, question)
-    found = answer_comparison(
-        app, there.arms, question, reproducible(), versions(), assumptions=as_json or output is not None
-    )
+    assumptions = as_json or output is not None
+    found = answer_comparison(app, there.arms, question, reproducible(), versions(), assumptions=assumptions)
     return _print_comparison(app, found, output, as_json=as_json)
 
 

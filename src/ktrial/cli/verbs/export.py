@@ -87,7 +87,7 @@ def command(
     made = export(lasting.profile, [known[one] for one in dict.fromkeys(chosen)], known.values())
     files = {path: text for one in made.values() for path, text in one.items()}
     for left in lasting.left_out:
-        app.say(f"left out {left.what}: {left.reason}")
+        app.say(f"left out {left.address}: {left.reason}")
     if output is not None:
         _write(output, files, force=force)
         app.say(f"{output}: {len(files)} file{'s'[: len(files) != 1]}")
@@ -108,7 +108,7 @@ def _unfit(name: str) -> bool:
 
 def _list(known: Mapping[str, ExportTarget], *, as_json: bool) -> int:
     from ktrial.kit.tables import columns
-    from ktrial.tuning.exports.targets_text import targets_json, targets_text
+    from ktrial.tuning.exports.text import targets_json, targets_text
 
     if as_json:
         write_json(targets_json(known.values()))
@@ -141,8 +141,10 @@ def _write(folder: Path, files: Mapping[str, str], *, force: bool) -> None:
 
 
 def _write_document(lasting: Lasting, made: Mapping[ExportTarget, Mapping[str, str]]) -> None:
+    import msgspec
+
     settings = [
-        {"setting": one.address, "value": one.text, "form": one.form, "reasons": one.reasons}
+        {"address": one.address, "value": one.text, "form": one.form, "reasons": one.reasons}
         for one in lasting.profile.settings
     ]
     files = [
@@ -150,5 +152,5 @@ def _write_document(lasting: Lasting, made: Mapping[ExportTarget, Mapping[str, s
         for target, one in made.items()
         for path, text in one.items()
     ]
-    left = [{"setting": one.what, "reason": one.reason} for one in lasting.left_out]
+    left = [msgspec.to_builtins(one) for one in lasting.left_out]
     write_json({"schema": "ktrial.export/1", "settings": settings, "files": files, "left_out": left})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import kept_words
+from ktrial.cli.completion import lasting_words
 from ktrial.cli.options import dangerous_option, is_terminal, json_option, write_json, yes_option
 from ktrial.kit.errors import BadInput, Refused
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Make settings last across boots.")
-@click.argument("words", shell_complete=kept_words, nargs=-1, metavar="TRIAL|TRANSACTION|PROFILE|KNOB=VALUE…")
+@click.argument("words", shell_complete=lasting_words, nargs=-1, metavar="TRIAL|TRANSACTION|PROFILE|KNOB=VALUE…")
 @click.option("--next-boot", is_flag=True, help="Leave the running values alone until the next boot.")
 @click.option("--undo", is_flag=True, help="Stop keeping the named settings, or all without a name.")
 @click.option("--dry-run", is_flag=True, help="Show the files and values; write nothing.")
@@ -42,7 +42,7 @@ def command(
 ) -> int:
     """Write settings into the system's own configuration files, and apply them now.
 
-    Each file says why each setting is there. Of a trial, ktrial keeps the arm that came out better; TRIAL:ARM names
+    Each file says why each setting is there. Of a trial, ktrial keeps the arm that came out better; TRIAL/ARM names
     one of several. `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files byte for byte.
 
     \b
@@ -64,7 +64,7 @@ def command(
     if keep is None:
         from ktrial.cli.shared.unkeeping import undo_all
 
-        return undo_all(app, session, status, dry_run=dry_run, as_json=as_json)
+        return undo_all(app, session, status, dry_run=dry_run, asks=not yes and not as_json, as_json=as_json)
     next_boot = next_boot and not undo
     plan = wire_keep(keep, next_boot=next_boot)
     if not as_json:
@@ -88,7 +88,7 @@ def _plan(
     from ktrial.cli.shared.keeping import plan_words, refuse_edited
     from ktrial.tuning.lasting.kept_files import kept_files
 
-    kept = kept_files(session, status)
+    kept = kept_files(session, status, to_write=not undo)
     refuse_edited(kept)
     if not words:
         return None
@@ -112,9 +112,10 @@ def _unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_comple
 
     if as_json:
         write_json(keep_json(keep, plan, None))
-    if not is_complete and keep.unkept:
-        first = keep.unkept[0]
-        raise Refused(f"cannot keep {first.address}={first.value}: {first.reason}", hint=first.hint)
+    if not is_complete and keep.left_out:
+        first = keep.left_out[0]
+        what = first.address if first.value is None else f"{first.address}={first.value}"
+        raise Refused(f"cannot keep {what}: {first.reason}", hint=first.hint)
     return 0
 
 

@@ -60,21 +60,6 @@ def measured_lines(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> l
     return lines
 
 
-def verdict_line(entry: LedgerEntry) -> str:
-    """Return verdict, effect, scope and date of a trial in one line."""
-    effect = entry.effect
-    change, interval = _change(entry)
-    if effect is not None and interval != "-":
-        change += f" ({100 * effect.confidence:.3g} % interval {interval})"
-    where = f"kernel {entry.kernel or '?'}, {entry.scope}, against {entry.control}"
-    doubt = f"; {'refuted' if entry.refuted else 'superseded'} by {entry.superseded_by}" if entry.superseded_by else ""
-    return (
-        f"{entry.verdict or 'open'} in {entry.outcome} ({entry.workload.partition(' ')[0]}):"
-        f" {'no estimate' if change == '-' else change}, n = {entry.blocks} blocks"
-        f" [{_date(entry)}, {entry.trial}/{entry.arm}; {where}{doubt}]"
-    )
-
-
 def _doubts(entry: LedgerEntry, now: Now) -> list[str]:
     found = []
     if entry.superseded_by is not None:
@@ -113,13 +98,21 @@ def _effect_words(change: str, interval: str) -> str:
 
 def verdict_sentence(entry: LedgerEntry) -> str:
     """Return the verdict with its effect, scope, kernel, trial and date in one line: the reason to keep a setting."""
-    kernel = f", Linux {entry.kernel}" if entry.kernel is not None else ""
-    alone = len(entry.changes) + len(entry.environment) == 1
-    others = "" if alone else f", together with {len(entry.changes) + len(entry.environment) - 1} more"
-    return (
-        f"{entry.verdict or 'undecided'}{others}: {entry.outcome} {_effect_words(*_change(entry))},"
-        f" {entry.scope}{kernel}, trial {entry.trial}, {_date(entry)}"
-    )
+    others = len(entry.changes) + len(entry.environment) - 1
+    change, interval = _change(entry)
+    if entry.effect is not None and interval != "-":
+        change += f" ({100 * entry.effect.confidence:.3g} % interval {interval})"
+    parts = [
+        f"{entry.outcome} ({entry.workload.partition(' ')[0]}) {'no estimate' if change == '-' else change}",
+        f"n = {entry.blocks} blocks",
+        f"{entry.scope} against {entry.control}",
+        *([f"Linux {entry.kernel}"] if entry.kernel is not None else []),
+        f"trial {entry.trial}/{entry.arm}",
+        _date(entry),
+    ]
+    together = f", together with {others} more" if others > 0 else ""
+    doubt = f"; {'refuted' if entry.refuted else 'superseded'} by {entry.superseded_by}" if entry.superseded_by else ""
+    return f"{entry.verdict or 'undecided'}{together}: {', '.join(parts)}{doubt}"
 
 
 def _date(entry: LedgerEntry) -> str:

@@ -77,11 +77,6 @@ def _target(module: object) -> ExportTarget:
     return ExportTarget(*(getattr(module, name) for name in names))
 
 
-def target_names() -> tuple[str, ...]:
-    """Return the names of ktrial's own targets without loading them."""
-    return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)))
-
-
 def export(
     profile: LastingProfile, chosen: Sequence[ExportTarget], known: Iterable[ExportTarget]
 ) -> dict[ExportTarget, Mapping[str, str]]:

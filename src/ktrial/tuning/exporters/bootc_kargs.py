@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import boot_words, comment, file_text, heading, word_refusal
 
 NAME = "bootc-kargs"
@@ -11,9 +11,7 @@ WHAT = "A file for /usr/lib/bootc/kargs.d of a bootc image."
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
 NEXT = "copy it into the image while it is built; `bootc upgrade` brings it to machines"
 
-
-def refusal(setting: LastingSetting) -> str | None:
-    return word_refusal(setting)
+refusal = word_refusal
 
 
 def write(profile: LastingProfile) -> dict[str, str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import boot_words, loader_script, shell_quoted, word_refusal
 
 NAME = "bootc-loader-entries"
@@ -11,9 +11,7 @@ WHAT = "A script for bootc: kernel arguments of one machine, kept apart by their
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
 NEXT = "run it as root: `sh FILE add`, and `sh FILE remove` to undo; it counts from the next boot"
 
-
-def refusal(setting: LastingSetting) -> str | None:
-    return word_refusal(setting)
+refusal = word_refusal
 
 
 def write(profile: LastingProfile) -> dict[str, str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import boot_words, comment, file_text, heading, word_refusal
 
 NAME = "grub"
@@ -11,9 +11,7 @@ WHAT = "A drop-in for /etc/default/grub.d: kernel arguments where grub-mkconfig 
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
 NEXT = "copy it to /etc/default/grub.d and run `update-grub`"
 
-
-def refusal(setting: LastingSetting) -> str | None:
-    return word_refusal(setting)
+refusal = word_refusal
 
 
 def write(profile: LastingProfile) -> dict[str, str]:

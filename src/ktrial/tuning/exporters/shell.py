@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import (
-    at_once,
     comment,
+    file_refusal,
     file_text,
     heading,
-    path_refusal,
     shell_quoted,
-    unwritable,
-    without_rotational,
 )
 
 NAME = "shell"
@@ -20,9 +17,7 @@ WHAT = "A POSIX shell script: `apply` saves the old values and sets the new ones
 FORMS: frozenset[Form] = frozenset({"sysctl", "sysfs", "device", "cgroup", "debugfs", "module"})
 NEXT = "run it as root: `sh FILE apply`, and `sh FILE revert` to undo; run `apply` after each boot"
 
-
-def refusal(setting: LastingSetting) -> str | None:
-    return unwritable(setting.text) or path_refusal(setting) or without_rotational(setting) or at_once(setting)
+refusal = file_refusal
 
 
 def write(profile: LastingProfile) -> dict[str, str]:

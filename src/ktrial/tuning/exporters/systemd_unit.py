@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import (
-    at_once,
     comment,
+    file_refusal,
     file_text,
     heading,
-    path_refusal,
-    unwritable,
-    without_rotational,
 )
 
 NAME = "systemd-unit"
@@ -26,9 +23,7 @@ _PROGRAM = (
     ' done; shift 2; done; exit "$failed"'
 )
 
-
-def refusal(setting: LastingSetting) -> str | None:
-    return unwritable(setting.text) or path_refusal(setting) or without_rotational(setting) or at_once(setting)
+refusal = file_refusal
 
 
 def write(profile: LastingProfile) -> dict[str, str]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import re
 
-from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import (
-    at_once,
     comment,
+    file_refusal,
     file_text,
     heading,
-    path_refusal,
-    unwritable,
-    without_rotational,
 )
 
 NAME = "tmpfiles.d"
@@ -21,16 +18,14 @@ WHAT = "A file for /etc/tmpfiles.d: writes files of sysfs once at boot."
 FORMS: frozenset[Form] = frozenset({"sysfs", "device", "module"})
 NEXT = "copy it to /etc/tmpfiles.d and run `systemd-tmpfiles --create --boot` on it"
 
-
-def refusal(setting: LastingSetting) -> str | None:
-    return unwritable(setting.text) or path_refusal(setting) or without_rotational(setting) or at_once(setting)
+refusal = file_refusal
 
 
 def write(profile: LastingProfile) -> dict[str, str]:
     lines = heading(profile, "Devices that appear after boot are not set: udev rules are for those.")
     for setting in profile.settings:
         lines += [*comment(setting), f"w! {setting.path.replace('%', '%%')} - - - - {_argument(setting.text)}", ""]
-    return {f"etc/tmpfiles.d/90-ktrial-{profile.name}.conf": file_text(lines)}
+    return {f"etc/tmpfiles.d/00-ktrial-{profile.name}.conf": file_text(lines)}
 
 
 def _argument(text: str) -> str:

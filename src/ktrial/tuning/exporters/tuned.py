@@ -7,14 +7,11 @@ import re
 
 from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
 from ktrial.tuning.exports.text import (
-    at_once,
     boot_words,
     comment,
+    file_refusal,
     file_text,
     heading,
-    path_refusal,
-    unwritable,
-    without_rotational,
     word_refusal,
 )
 
@@ -35,7 +32,7 @@ def refusal(setting: LastingSetting) -> str | None:
         return f"TuneD would end the name of {setting.path} at = or :"
     if setting.text[:1] in "<>=\"'" or re.search(r"[#$\\{}]", setting.text):
         return "TuneD reads # $ { } \\, and < > = and quotes at the beginning, in its own way"
-    return unwritable(setting.text) or path_refusal(setting) or without_rotational(setting) or at_once(setting)
+    return file_refusal(setting)
 
 
 def write(profile: LastingProfile) -> dict[str, str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
+from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import boot_words, comment, file_text, heading, word_refusal
 
 NAME = "uki-addon"
@@ -14,9 +14,7 @@ NEXT = (
     " and copy the add-on to the folder UKI.efi.extra.d"
 )
 
-
-def refusal(setting: LastingSetting) -> str | None:
-    return word_refusal(setting)
+refusal = word_refusal
 
 
 def write(profile: LastingProfile) -> dict[str, str]:

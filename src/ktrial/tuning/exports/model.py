@@ -11,6 +11,8 @@ import msgspec
 from ktrial.kit.errors import BadInput
 from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
 
+#: Beginning of the reason for a setting without a verdict.
+UNTESTED = "not tested on this machine"
 Form = Literal["sysctl", "sysfs", "device", "cgroup", "debugfs", "module", "zram", "boot", "kconfig", "build", "patch"]
 """What decides where a setting can be written: `device` is a file of a device that udev knows, `sysfs` any other."""
 
@@ -57,8 +59,9 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
         """The knob with its pattern, as a person would write it."""
         if not self.knob.placeholders:
             return self.knob.id
-        which = f"[rotational={str(self.rotational).lower()}]" if self.rotational is not None else None
-        return f"{self.knob.id}@{self.pattern or which or '*'}"
+        which = f"[rotational={str(self.rotational).lower()}]" if self.rotational is not None else ""
+        pattern = "" if which and self.pattern in {None, "*"} else self.pattern or "*"
+        return f"{self.knob.id}@{pattern}{which}"
 
     @property
     def form(self) -> Form:
@@ -144,6 +147,15 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
         """The key of a sysctl, with slashes if a name in it contains a dot."""
         name = self.path.removeprefix("/proc/sys/")
         return name if "." in name else name.replace("/", ".")
+
+
+class Omission(msgspec.Struct, frozen=True):
+    """A setting that does not last, with the reason and what to do instead."""
+
+    address: str
+    reason: str
+    value: str | None = None
+    hint: str | None = None
 
 
 class LastingProfile(msgspec.Struct, frozen=True, kw_only=True):

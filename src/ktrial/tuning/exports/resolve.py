@@ -12,7 +12,7 @@ from ktrial.kit.errors import Contradiction
 from ktrial.machine.facts import FactBook
 from ktrial.machine.reading import InstanceState, KnobState
 from ktrial.machine.when import Truth, evaluate
-from ktrial.tuning.exports.model import LastingSetting
+from ktrial.tuning.exports.model import LastingSetting, Omission
 from ktrial.tuning.knobs.address import parse_address, selector_conditions
 from ktrial.tuning.knobs.computed import computed_value
 from ktrial.tuning.knobs.find import find_knob, meant_instances
@@ -27,18 +27,15 @@ _BY_NAME = {("block", "transport", "nvme"): "nvme*"}
 
 
 class WantedSetting(msgspec.Struct, frozen=True):
-    """A setting, and lines of text that say why it is there; `judged` if a verdict is among them."""
+    """A setting, and lines of text that say why it is there; `judged` if a verdict is among them.
+
+    Of two values with one origin the later one counts, as in a profile.
+    """
 
     setting: Setting
+    origin: str
     reasons: tuple[str, ...] = ()
     judged: bool = False
-
-
-class Omission(msgspec.Struct, frozen=True):
-    """A setting that does not last, and why."""
-
-    what: str
-    reason: str
 
 
 Reasons = Callable[[LastingSetting], tuple[str, ...]]
@@ -52,16 +49,19 @@ def lasting_settings(
     `more` returns further reasons for a setting without a verdict. Raises Contradiction for one knob with two values.
     """
     found: dict[str, LastingSetting] = {}
+    origins: dict[str, str] = {}
     left: list[Omission] = []
     for one in wanted:
         for setting in _settings(one.setting, context, left):
             before = found.get(setting.address)
-            if before is not None and before.text != setting.text:
+            is_same = before is None or before.text == setting.text or origins[setting.address] == one.origin
+            if before is not None and not is_same:
                 raise Contradiction(
                     f"{setting.address} is set twice: {before.text} and {setting.text}", hint="remove one of them"
                 )
             danger = (f"dangerous: {setting.knob.price}",) if setting.knob.risk == "dangerous" else ()
             reasons = (*one.reasons, *(() if one.judged else more(setting)), *danger)
+            origins[setting.address] = one.origin
             found[setting.address] = msgspec.structs.replace(setting, reasons=reasons)
     return tuple(_ordered(list(found.values()))), tuple(left)
 

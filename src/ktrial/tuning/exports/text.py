@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exporters share: comments, quoting, and reasons why a text cannot be written."""
+"""What exporters share: comments, quoting, reasons why a text cannot be written, and the list of targets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ktrial.kit.tables import clean
-from ktrial.tuning.exports.model import LastingProfile, LastingSetting, boot_word
+from ktrial.kit.tables import clean, table
+from ktrial.tuning.exports.model import FORMS, LastingProfile, LastingSetting, boot_word
+
+if TYPE_CHECKING:
+    from ktrial.tuning.exporters import ExportTarget
 
 #: Words of these characters mean the same to every boot loader, shell and unit.
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_.,:/@+=%^~-]+")
@@ -70,6 +74,11 @@ def at_once(setting: LastingSetting) -> str | None:
     return None
 
 
+def file_refusal(setting: LastingSetting) -> str | None:
+    """Return why a line that names a file and a value cannot hold the setting."""
+    return unwritable(setting.text) or path_refusal(setting) or without_rotational(setting) or at_once(setting)
+
+
 def word_refusal(setting: LastingSetting) -> str | None:
     """Return why the setting cannot be a word of the kernel command line."""
     word = boot_word(setting)
@@ -101,3 +110,21 @@ def loader_script(
         *("*)", f"    echo 'usage: sh {name} add|remove' >&2", "    exit 2", "    ;;", "esac"),
     ]
     return {name: file_text(["#!/bin/sh", *heading(profile, *lines), *reasons, "", *body])}
+
+
+def targets_text(targets: Iterable[ExportTarget], *, width: int) -> str:
+    rows = [(target.name, ", ".join(form for form in FORMS if form in target.forms)) for target in targets]
+    return table(("target", "can express"), rows, width=width, whole=1) + "\n"
+
+
+def targets_json(targets: Iterable[ExportTarget]) -> dict[str, Any]:
+    found = [
+        {
+            "target": target.name,
+            "what": target.what,
+            "next": target.next,
+            "forms": {form: form in target.forms for form in FORMS},
+        }
+        for target in targets
+    ]
+    return {"schema": "ktrial.targets/1", "targets": found}

@@ -5,20 +5,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import KnobState
 from ktrial.machine.transactions import Journaled, Status
 from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.exports.model import UNTESTED
 from ktrial.tuning.knobs.find import absence, successors
+from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
 from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.knobs.value import active_text, same_value
 from ktrial.tuning.lasting.kept_files import kept_entries, kept_transactions
-from ktrial.tuning.lasting.model import PLACES, Form, KeptFile
+from ktrial.tuning.lasting.kept_text import read_kept
+from ktrial.tuning.lasting.model import NEXT_BOOT, PLACES, Form, KeptFile, LastingEntry
 
 #: `pending` takes effect at the next boot, `no-device` is a device that is not there now.
 DriftState = Literal["live", "pending", "no-device", "differs", "gone", "unreadable"]
@@ -45,12 +49,21 @@ class KeptSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriftReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is kept, the files that somebody edited, and verdicts that were reached on another kernel."""
+    """Everything that is kept, and the files that somebody edited."""
 
     settings: tuple[KeptSetting, ...]
     edited: tuple[KeptFile, ...]
     kernel: str | None
-    other_kernels: Mapping[str, str] = {}
+
+    @property
+    def other_kernels(self) -> dict[str, str]:
+        """The settings whose verdict was reached on another kernel, with that kernel."""
+        found = {}
+        for one in self.settings:
+            told = None if one.reason.startswith(UNTESTED) else re.search(r"\bLinux (\S+?)[,;]?(?:\s|$)", one.reason)
+            if told is not None and self.kernel is not None and told[1] != self.kernel:
+                found[one.address] = told[1]
+        return found
 
     @property
     def has_drifted(self) -> bool:
@@ -65,55 +78,72 @@ def find_drift(machine: Machine, catalog: Catalog, status: Status, files: Mappin
     knobs = [catalog.knobs[name] for name in names if name in catalog.knobs]
     selectors = [address.partition("@")[2] or None for address in addresses]
     states = observe(machine, knobs, selectors) if knobs else {}
-    facts = machine.facts(FACTS)
-    transactions = kept_transactions(status)
-    found = []
-    for entry in entries:
-        for address, value in entry.values.items():
-            state, now, detail = _look(address, value, states, catalog, facts)
-            began = _began(address, PLACES[entry.form], transactions)
-            if state == "differs" and _is_pending(address, PLACES[entry.form], transactions):
-                state, detail = "pending", "from the next boot on"
-            found.append(
-                KeptSetting(
-                    address=address,
-                    file=PLACES[entry.form],
-                    value=value,
-                    now=now,
-                    state=state,
-                    reason=entry.reasons.get(address, ""),
-                    kept_unix_ms=began,
-                    detail=detail,
-                )
-            )
-    kernel = facts.value("kernel.release")
+    inspection = _Inspection(machine, catalog, states, machine.facts(FACTS), kept_transactions(status))
+    found = tuple(inspection.at(entry, address) for entry in entries for address in entry.values)
     return DriftReport(
-        settings=tuple(found),
+        settings=found,
         edited=tuple(file for file in files.values() if file.is_edited),
-        kernel=kernel,
-        other_kernels=other_kernels(found, kernel),
+        kernel=inspection.facts.value("kernel.release"),
     )
 
 
-def _look(
-    address: str, value: str, states: Mapping[str, KnobState], catalog: Catalog, facts: FactBook
-) -> tuple[DriftState, str | None, str | None]:
-    """Return the state of a setting, its live value, and a detail."""
-    name, _, label = address.partition("@")
-    knob, state = catalog.knobs.get(name), states.get(name)
-    if knob is None or state is None:
-        return "unreadable", None, "the catalog no longer has this knob"
-    instance = next((one for one in state.instances if one.label == label), None)
-    if instance is None and knob.placeholders:
-        return "no-device", None, f"no {label} now"
-    if instance is None:
-        replaced = successors(knob, catalog.knobs)
-        return "gone", None, absence(knob, state, facts) + (f"; {replaced}" if replaced else "")
-    shown = instance.reading.text
-    if shown is None:
-        return "unreadable", None, instance.reading.unreadable or instance.reading.invalid
-    now = active_text(knob, shown)
-    return ("live" if same_value(knob, now, value) else "differs"), now, None
+class _Inspection(NamedTuple):
+    """A look at the machine and the journal."""
+
+    machine: Machine
+    catalog: Catalog
+    states: Mapping[str, KnobState]
+    facts: FactBook
+    transactions: Sequence[Journaled]
+
+    def at(self, entry: LastingEntry, address: str) -> KeptSetting:
+        value = entry.values[address]
+        state, now, detail = self._state(entry.form, address, value)
+        return KeptSetting(
+            address=address,
+            file=PLACES[entry.form],
+            value=value,
+            now=now,
+            state=state,
+            reason=entry.reasons.get(address, ""),
+            kept_unix_ms=_began(address, PLACES[entry.form], self.transactions),
+            detail=detail,
+        )
+
+    def _state(self, form: Form, address: str, value: str) -> tuple[DriftState, str | None, str | None]:
+        """Return the state of a setting, its live value, and a detail."""
+        name, _, label = address.partition("@")
+        knob, state = self.catalog.knobs.get(name), self.states.get(name)
+        if knob is None or state is None:
+            return "unreadable", None, "the catalog no longer has this knob"
+        instance = next((one for one in state.instances if one.label == label), None)
+        if instance is None:
+            folder = _folder_of_device(knob, label)
+            if folder is not None and not self.machine.list([folder])[folder]:
+                return "no-device", None, f"no {folder.rpartition('/')[2]} now"
+            replaced = successors(knob, self.catalog.knobs)
+            return "gone", None, absence(knob, state, self.facts) + (f"; {replaced}" if replaced else "")
+        shown = instance.reading.text
+        if shown is None:
+            return "unreadable", None, instance.reading.unreadable or instance.reading.invalid
+        now = active_text(knob, shown)
+        if same_value(knob, now, value):
+            return "live", now, None
+        if is_pending(form, address, value, self.transactions, can_be_written=instance.reading.writable):
+            return "pending", now, "from the next boot on"
+        return "differs", now, None
+
+
+def _folder_of_device(knob: Knob, label: str) -> str | None:
+    """Return the folder that is absent while the knob's device or module is."""
+    place = knob.files[0]
+    if place.startswith("/sys/module/"):
+        return "/".join(place.split("/")[:4])
+    if not knob.placeholders:
+        return None
+    start, _, _ = place.partition("{")
+    name = label.split("/", maxsplit=1)[0]
+    return start + name.removeprefix(PLACEHOLDERS[knob.placeholders[0]][1])
 
 
 def _began(address: str, path: str, transactions: Sequence[Journaled]) -> int | None:
@@ -129,19 +159,18 @@ def _began(address: str, path: str, transactions: Sequence[Journaled]) -> int | 
     return oldest
 
 
-def _is_pending(address: str, path: str, transactions: Iterable[Journaled]) -> bool:
-    """Return whether the setting was kept during this boot without a write of its live value."""
+def is_pending(
+    form: Form, address: str, value: str, transactions: Iterable[Journaled], *, can_be_written: bool
+) -> bool:
+    """Return whether the value was kept during this boot without a write of the live value."""
     for one in transactions:
-        if any(step.path == path for step in one.steps):
-            return one.this_boot and all(step.knob != address for step in one.steps)
+        step = next((step for step in one.steps if step.path == PLACES[form]), None)
+        if step is None:
+            continue
+        if any(step.knob == address for step in one.steps):
+            return False
+        before = read_kept(form, read_bytes(step.old).decode(errors="replace") if step.old is not None else "")
+        if not any(entry.values.get(address) == value for entry in before):
+            is_later = (one.title or "").endswith(NEXT_BOOT) or not can_be_written
+            return one.this_boot and is_later
     return False
-
-
-def other_kernels(settings: Iterable[KeptSetting], kernel: str | None) -> dict[str, str]:
-    """Map the settings whose verdict was reached on another kernel to that kernel."""
-    found = {}
-    for one in settings:
-        told = re.search(r"\bLinux (\S+?)[,;]?(?:\s|$)", one.reason)
-        if told is not None and kernel is not None and told[1] != kernel:
-            found[one.address] = told[1]
-    return found

@@ -51,5 +51,5 @@ def drift_json(drift: DriftReport) -> dict[str, Any]:
         "kernel": drift.kernel,
         "settings": [msgspec.to_builtins(one) for one in drift.settings],
         "edited": [{"path": PLACES[one.form], "kept": one.text, "now": one.now} for one in drift.edited],
-        "other_kernels": dict(drift.other_kernels),
+        "other_kernels": drift.other_kernels,
     }

@@ -8,25 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ktrial.tuning.exports.model import UNTESTED, Omission
 from ktrial.tuning.knobs.knob import Knob, clear_each_other
-from ktrial.tuning.lasting.kept_text import read_kept, render, wire_entry
-from ktrial.tuning.lasting.model import (
-    FORMS,
-    FileChange,
-    Form,
-    KeepPlan,
-    KeptFile,
-    LastingEntry,
-    Proof,
-    Unkept,
-)
-from ktrial.tuning.lasting.places import Grounds, change_at_load, place_change, place_zram, unkept_of
-from ktrial.tuning.plans.model import Change, Plan
+from ktrial.tuning.lasting.kept_text import note_of, read_kept, render
+from ktrial.tuning.lasting.model import FORMS, NEXT_BOOT, FileChange, Form, KeepPlan, KeptFile, LastingEntry, Proof
+from ktrial.tuning.lasting.places import Grounds, change_at_load, left_out_of, place_change, place_zram
+from ktrial.tuning.plans.model import Change, Plan, ZramStep
 from ktrial.tuning.plans.wire import wire_plan
-
-UNTESTED = "not tested on this machine"
-#: Verdicts after which a setting is kept only if it is named.
-_NOT_WORTH = frozenset(("worse", "equivalent", "inconclusive", "no difference seen", "not comparable"))
 
 
 def plan_keep(
@@ -39,32 +27,52 @@ def plan_keep(
 ) -> KeepPlan:
     """Return what to write so that the settings of `plan` last. `named` are the origins that name one setting."""
     at_load = {one: late for one in plan.refusals if (late := change_at_load(one, knobs, grounds)) is not None}
-    unkept = [unkept_of(refusal) for refusal in plan.refusals if refusal not in at_load]
+    left = [left_out_of(refusal) for refusal in plan.refusals if refusal not in at_load]
     entries: list[LastingEntry] = []
-    lasting: set[str] = set()
+    lasting: dict[str, Change] = {}
     for change in (*plan.changes, *plan.same, *at_load.values()):
         proof = proofs.get((change.address, change.new_text))
-        if proof is not None and proof.verdict in _NOT_WORTH and change.origin not in named:
+        if proof is not None and proof.verdict != "better" and change.origin not in named:
             hint = f"to keep it anyway, name it: {change.address}={change.new_text}"
-            unkept.append(Unkept(change.address, change.new_text, proof.text, hint))
+            left.append(Omission(change.address, proof.text, change.new_text, hint))
             continue
         found = place_change(change, grounds)
-        if isinstance(found, Unkept):
-            unkept.append(found)
+        if isinstance(found, Omission):
+            left.append(found)
             continue
-        lasting.add(change.address)
+        lasting[change.address] = change
         entries.append(replace(found, reasons={change.address: _reason(change, proof)}))
     live = replace(plan, changes=tuple(one for one in plan.changes if one.address in lasting), refusals=())
     if plan.zram is not None:
         found = place_zram(plan.zram, grounds)
-        if isinstance(found, Unkept):
-            unkept.append(found)
+        if isinstance(found, Omission):
+            left.append(found)
             live = replace(live, zram=None)
         else:
             reasons = dict.fromkeys(found.values, f"{UNTESTED}; {_source(plan.zram.origin)}")
             entries.append(replace(found, reasons=reasons))
+            lasting |= {address: _of_zram(address, value, plan.zram) for address, value in found.values.items()}
     files = tuple(_file_changes(entries, kept, knobs))
-    return KeepPlan(live=live, files=files, entries=tuple(entries), unkept=tuple(unkept))
+    return KeepPlan(live=live, files=files, entries=tuple(entries), left_out=tuple(left), changes=lasting)
+
+
+def _of_zram(address: str, value: str, step: ZramStep) -> Change:
+    """Return a value of a zram device as a change of its file, which others may set too."""
+    knob, _, device = address.partition("@")
+    return Change(
+        knob=knob,
+        address=address,
+        path=f"/sys/block/{device}/{knob.partition(':')[2]}",
+        rule="exact",
+        new_text=value,
+        old_text=None,
+        old=None,
+        couples=(),
+        effective=None,
+        why=None,
+        origin=step.origin,
+        risk="safe",
+    )
 
 
 def _reason(change: Change, proof: Proof | None) -> str:
@@ -101,16 +109,12 @@ def _merged(
         same = next((one for one in own if one.values.keys() & entry.values.keys()), None)
         if same is not None:
             own.remove(same)
-            is_equal = same.holds == entry.holds and _is_weaker(same, entry)
+            is_weaker = all(reason.startswith(UNTESTED) for reason in same.reasons.values())
+            is_equal = same.holds == entry.holds and (is_weaker or same.reasons == entry.reasons)
             result.append(entry if is_equal else same)
         elif not any(_replaces(one, entry, knobs) for one in new):
             result.append(entry)
     return (*result, *own)
-
-
-def _is_weaker(new: LastingEntry, old: LastingEntry) -> bool:
-    """Return whether the old reasons are as good: the same, or a verdict instead of none."""
-    return new.reasons == old.reasons or all(reason.startswith(UNTESTED) for reason in new.reasons.values())
 
 
 def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -> bool:
@@ -136,15 +140,15 @@ def without(kept: Mapping[Form, KeptFile], addresses: Collection[str]) -> tuple[
 
 
 def wire_keep(keep: KeepPlan, *, next_boot: bool) -> dict[str, Any]:
-    """Return the agent's plan: first the live values, which the kernel may refuse, then the files."""
+    """Return the agent's plan: first the live values, which the kernel may refuse, then the files.
+
+    A file is changed only if it still is what it was when the plan was made.
+    """
     live = Plan(keep.live.title, (), (), ()) if next_boot else keep.live
     plan = wire_plan(live, {"kind": "keep"})
-    plan["title"] = f"keep {keep.live.title}"
-    plan["steps"] += [file_step(change) for change in keep.files]
+    plan["title"] = f"keep {keep.live.title}" + (NEXT_BOOT if next_boot else "")
+    for change in keep.files:
+        entries = [{**entry.holds, "note": note_of(entry)} for entry in change.entries]
+        holds = {change.form: entries} if change.after is not None else None
+        plan["steps"].append({"kind": "file", "path": change.path, "expect": change.before or "", "holds": holds})
     return plan
-
-
-def file_step(change: FileChange) -> dict[str, Any]:
-    """Return the step that changes a file only if it still is what it was when the plan was made."""
-    holds = {change.form: [wire_entry(entry) for entry in change.entries]} if change.after is not None else None
-    return {"kind": "file", "path": change.path, "expect": change.before or "", "holds": holds}

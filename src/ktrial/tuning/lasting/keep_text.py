@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from ktrial.kit.tables import paragraph
-from ktrial.tuning.lasting.model import FORMS, PLACES, FileChange, KeepPlan, KeptFile, Rival, Unkept
+from ktrial.tuning.exports.model import Omission
+from ktrial.tuning.lasting.model import FORMS, PLACES, FileChange, KeepPlan, KeptFile, Rival
 from ktrial.tuning.plans.model import Change
 
 _NEWS = {"modprobe.d": "an initramfs may hold its own copy: rebuild it if the module loads from there"}
@@ -27,7 +28,7 @@ def keep_text(keep: KeepPlan, *, next_boot: bool, width: int) -> str:
         if keep.live.zram is not None:
             values.append(f"  {keep.live.zram.device or 'a new zram device'} as swap")
         parts.append("also now:\n" + "\n".join(values))
-    parts += [_rivals(keep.rivals, width), _unkept(keep.unkept, width)]
+    parts += [_rivals(keep.rivals, width), _left_out(keep.left_out, width)]
     if keep.is_empty:
         parts.append("Nothing to write: all of this is kept already." if keep.entries else "Nothing to keep.")
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -61,12 +62,13 @@ def _rivals(rivals: Iterable[Rival], width: int) -> str:
     return "other writers:\n" + "\n".join(lines) if lines else ""
 
 
-def _unkept(unkept: Iterable[Unkept], width: int) -> str:
+def _left_out(left_out: Iterable[Omission], width: int) -> str:
     lines = []
-    for one in unkept:
+    for one in left_out:
         hint = f" ({one.hint})" if one.hint else ""
-        lines.append(paragraph(f"{one.address}={one.value}: {one.reason}{hint}", width=width, indent="  "))
-    return "not kept:\n" + "\n".join(lines) if lines else ""
+        value = f"={one.value}" if one.value is not None else ""
+        lines.append(paragraph(f"{one.address}{value}: {one.reason}{hint}", width=width, indent="  "))
+    return "left out:\n" + "\n".join(lines) if lines else ""
 
 
 def keep_json(keep: KeepPlan, plan: Mapping[str, Any], applied: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def keep_json(keep: KeepPlan, plan: Mapping[str, Any], applied: Mapping[str, Any
             for address, value in entry.values.items()
         ],
         "rivals": [msgspec.to_builtins(one) for one in keep.rivals],
-        "not_kept": [msgspec.to_builtins(one) for one in keep.unkept],
+        "left_out": [msgspec.to_builtins(one) for one in keep.left_out],
     }
 
 

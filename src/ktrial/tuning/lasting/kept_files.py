@@ -27,8 +27,11 @@ def kept_transactions(status: Status) -> tuple[Journaled, ...]:
     return tuple(sorted(found, key=lambda one: -one.transaction))
 
 
-def kept_files(machine: Machine, status: Status) -> dict[Form, KeptFile]:
-    """Return the files that ktrial keeps now. Raises Refused for a file of that name that ktrial did not write."""
+def kept_files(machine: Machine, status: Status, *, to_write: bool = False) -> dict[Form, KeptFile]:
+    """Return the files that ktrial keeps now.
+
+    With `to_write`, raises Refused for a file of that name of which the journal knows nothing.
+    """
     texts: dict[Form, str] = {}
     for transaction in reversed(kept_transactions(status)):
         for step in transaction.steps:
@@ -41,9 +44,9 @@ def kept_files(machine: Machine, status: Status) -> dict[Form, KeptFile]:
         now = present.get(form)
         if texts.get(form):
             found[form] = KeptFile(form, texts[form], now)
-        elif now is not None:
+        elif now is not None and to_write:
             raise Refused(
-                f"cannot keep settings in {PLACES[form]}: ktrial did not write this file",
+                f"cannot keep settings in {PLACES[form]}: ktrial's journal does not account for this file",
                 hint="rename it, then try again",
             )
     return found

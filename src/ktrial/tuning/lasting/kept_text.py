@@ -36,11 +36,6 @@ def note_of(entry: LastingEntry) -> list[str]:
     return lines
 
 
-def wire_entry(entry: LastingEntry) -> dict[str, Any]:
-    """Return an entry as the agent takes it."""
-    return {**entry.holds, "note": note_of(entry)}
-
-
 def render(entries: Sequence[LastingEntry]) -> str:
     """Return the text that the agent writes for these entries, which are of one form."""
     text = HEADER if any(entry.reasons for entry in entries) else ""
@@ -54,7 +49,7 @@ def _line(form: Form, holds: Mapping[str, Any]) -> str:
         key = holds["path"].removeprefix("/proc/sys/")
         return f"{key if '.' in key else key.replace('/', '.')} = {holds['value']}\n"
     if form == "tmpfiles.d":
-        return f"w {holds['path']} - - - - {holds['value']}\n"
+        return f"w! {holds['path']} - - - - {holds['value']}\n"
     if form == "modprobe.d":
         return f"options {holds['module']} {holds['parameter']}={holds['value']}\n"
     if form == "zram-generator":
@@ -76,7 +71,7 @@ def read_kept(form: Form, text: str) -> tuple[LastingEntry, ...]:
         holds, values = _entry(form, lines)
         if form == "zram-generator":
             values = {f"{knob}@{holds['device']}": value for knob, value in values.items()}
-        elif reasons:
+        else:
             values = dict.fromkeys(reasons, values[""])
         entries.append(LastingEntry(form=form, holds=holds, values=values, reasons=reasons))
     return tuple(entries)
@@ -123,8 +118,10 @@ def _entry(form: Form, lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, 
     if form == "zram-generator":
         keys: dict[str, Any] = dict(one.split(" = ", 1) for one in lines[1:])
         values = {_ZRAM[key]: value for key, value in keys.items() if key in _ZRAM}
-        if "zram:disksize" in values:
-            values["zram:disksize"] = str(int(values["zram:disksize"]) * _MIB)
+        # The agent also takes expressions of the memory's size, which this machine does not compute.
+        size = values.pop("zram:disksize", "")
+        if re.fullmatch(r"[0-9]{1,15}", size):
+            values = {"zram:disksize": str(int(size) * _MIB), **values}
         if "swap-priority" in keys:
             keys["swap-priority"] = int(keys["swap-priority"])
         return {"device": line.strip("[]"), **keys}, values

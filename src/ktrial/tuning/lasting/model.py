@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from ktrial.tuning.plans.model import Plan
+from ktrial.tuning.exports.model import Omission
+from ktrial.tuning.plans.model import Change, Plan
 
 Form = Literal["sysctl.d", "tmpfiles.d", "modprobe.d", "udev", "zram-generator"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -21,6 +22,8 @@ PLACES: Mapping[Form, str] = {
     "udev": "/etc/udev/rules.d/ktrial.rules",
     "zram-generator": "/etc/systemd/zram-generator.conf.d/ktrial.conf",
 }
+#: The end of a transaction's title if it left the live values alone.
+NEXT_BOOT = " (from the next boot on)"
 
 
 class LastingEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,19 +35,9 @@ class LastingEntry(msgspec.Struct, frozen=True, kw_only=True):
     reasons: Mapping[str, str] = {}
 
 
-class Unkept(msgspec.Struct, frozen=True):
-    """A setting that cannot or should not last, with the reason and what to do instead."""
-
-    address: str
-    value: str
-    reason: str
-    hint: str | None = None
-
-
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict of a trial on exactly one setting, or on the whole arm; `text` is its reason in a file."""
 
-    trial: str
     verdict: str
     text: str
 
@@ -85,12 +78,16 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class KeepPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What `ktrial keep` would do: the files that change, the values to write now, and what is left out."""
+    """What `ktrial keep` would do: the files that change, the values to write now, and what is left out.
+
+    `changes` are the kept settings by address, whether they can be written now or not.
+    """
 
     live: Plan
     files: tuple[FileChange, ...]
     entries: tuple[LastingEntry, ...]
-    unkept: tuple[Unkept, ...]
+    left_out: tuple[Omission, ...] = ()
+    changes: Mapping[str, Change] = {}
     rivals: tuple[Rival, ...] = ()
 
     @property

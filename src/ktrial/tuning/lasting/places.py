@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.knobs.knob import Knob
-from ktrial.tuning.knobs.value import kernel_text
-from ktrial.tuning.lasting.model import Form, LastingEntry, Unkept
+from ktrial.tuning.lasting.model import Form, LastingEntry
 from ktrial.tuning.plans.model import Change, Refusal, Why, ZramStep
 
 _MIB = 2**20
@@ -20,13 +20,16 @@ _VALUE = re.compile(r"[A-Za-z0-9_.,:/+=-](?:[A-Za-z0-9 _.,:/+=-]*[A-Za-z0-9_.,:/
 _PARAMETER_VALUE = re.compile(r"[A-Za-z0-9_.,:/+-]+")
 _PARAMETER = re.compile(r"/sys/module/([^/]+)/parameters/([^/]+)")
 _DEVICE = re.compile(r"/sys/(?:(block)|class/([^/]+)|bus/([^/]+)/devices)/([^/]+)/(.+)")
+_PATH = re.compile(r"[A-Za-z0-9_.:+/-]+")
+#: Interfaces are renamed after they appear, which is an event of its own.
+_ACTIONS = {"net": "add|change|move"}
 #: Places without a file that makes them last: the reason, and what to use instead.
 _WITHOUT = (
     ("/proc/irq/", "the kernel numbers interrupts anew at each boot", "let irqbalance or the driver place them"),
     (
         "/sys/kernel/debug/",
         "debugfs has no configuration file that is read at boot",
-        "apply it after each boot with `ktrial apply`",
+        "write a unit for it with `ktrial export … --to systemd-unit`",
     ),
     (
         "/sys/fs/cgroup/",
@@ -35,6 +38,7 @@ _WITHOUT = (
     ),
     ("/dev/", "control groups of Android are set up by its own scripts", None),
 )
+_TO_LOADER = "write it for your boot loader: `ktrial export … --to grub`, or another of `ktrial export --list`"
 
 
 class Grounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,16 +48,18 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     has_zram_generator: bool = False
 
 
-def place_change(change: Change, grounds: Grounds) -> LastingEntry | Unkept:
+def place_change(change: Change, grounds: Grounds) -> LastingEntry | Omission:
     """Return the entry that makes a setting last, without its reason; or why there is none."""
     path, value = change.path, change.new_text
     for start, reason, hint in _WITHOUT:
         if path.startswith(start):
-            return Unkept(change.address, value, reason, hint)
+            return Omission(change.address, reason, value, hint)
+    if not _PATH.fullmatch(path):
+        return Omission(change.address, f"no configuration file can name {path!r}", value)
     form, holds = _place(path, value, grounds)
     fits = _PARAMETER_VALUE if form == "modprobe.d" else _VALUE
     if not fits.fullmatch(value) or value == "-":
-        return Unkept(change.address, value, f"a file of {form} cannot hold the value {value!r}")
+        return Omission(change.address, f"a file of {form} cannot hold the value {value!r}", value)
     return LastingEntry(form=form, holds=holds, values={change.address: value})
 
 
@@ -67,18 +73,19 @@ def _place(path: str, value: str, grounds: Grounds) -> tuple[Form, dict[str, Any
     device = _DEVICE.fullmatch(path)
     if device is not None:
         subsystem = next(group for group in device.groups()[:3] if group)
-        match = {"ACTION": "add|change", "SUBSYSTEM": subsystem, "KERNEL": device[4]}
+        action = _ACTIONS.get(subsystem, "add|change")
+        match = {"ACTION": action, "SUBSYSTEM": subsystem, "KERNEL": device[4]}
         return "udev", {"match": match, "set": [{"attribute": device[5], "value": value}]}
     return "tmpfiles.d", {"path": path, "value": value}
 
 
-def place_zram(step: ZramStep, grounds: Grounds) -> LastingEntry | Unkept:
+def place_zram(step: ZramStep, grounds: Grounds) -> LastingEntry | Omission:
     """Return the entry of zram-generator for a device; or why there is none."""
     device = step.device or "zram0"
     address = f"zram:disksize@{device}"
     if not grounds.has_zram_generator:
         reason = "zram-generator is not installed"
-        return Unkept(address, str(step.size_bytes), reason, "install systemd-zram-generator")
+        return Omission(address, reason, str(step.size_bytes), "install systemd-zram-generator")
     size_mib = -(-step.size_bytes // _MIB)
     holds: dict[str, Any] = {"device": device, "zram-size": str(size_mib)}
     values = {address: str(size_mib * _MIB)}
@@ -102,7 +109,7 @@ def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds
         address=refusal.address,
         path=knob.files[0],
         rule=knob.rule,
-        new_text=kernel_text(knob, refusal.value),
+        new_text=refusal.value,
         old_text=None,
         old=None,
         couples=(),
@@ -113,9 +120,9 @@ def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds
     )
 
 
-def unkept_of(refusal: Refusal) -> Unkept:
+def left_out_of(refusal: Refusal) -> Omission:
     """Return a setting that the plan skips, with the reason why it does not last either."""
-    reason, hint = refusal.reason, refusal.hint
     if refusal.kind is Why.AT_BOOT:
-        reason, hint = "ktrial does not edit the configuration of boot loaders", refusal.hint
-    return Unkept(refusal.address, refusal.value, reason, hint)
+        reason = "ktrial does not edit the configuration of boot loaders"
+        return Omission(refusal.address, reason, refusal.value, _TO_LOADER)
+    return Omission(refusal.address, refusal.reason, refusal.value, refusal.hint)

@@ -22,7 +22,6 @@ _SERVICES = {
     "power-profiles-daemon": ("cpufreq:energy_performance_preference", "cpufreq:scaling_governor", "cpufreq:boost"),
     "tlp": ("cpufreq:", "power:", "queue:scheduler"),
     "auto-cpufreq": ("cpufreq:",),
-    "irqbalance": ("irq:",),
     "ksmtuned": ("ksm:",),
 }
 _AT_BOOT, _LATER, _BY_HAND = "at boot", "later", "when somebody runs `sysctl --system`"

@@ -225,15 +225,15 @@ def _change(
     withheld = _withheld(knob, instance.path, instance.reading)
     if withheld is not None:
         return refuse(*withheld)
-    fixed = _fixed(knob, instance)
-    if fixed is not None:
-        return refuse(Why.READ_ONLY, *fixed)
     value = setting.value
     if isinstance(value, dict):
         value, why_not = computed_value(knob, value, shown, facts, instance)
         if why_not is not None:
             return refuse(Why.UNTOLD, why_not)
     text = kernel_text(knob, value)
+    fixed = _fixed(knob, instance)
+    if fixed is not None:
+        return Refusal(knob.id, address, Why.READ_ONLY, fixed[0], text, origin, fixed[1])
     words = offered(shown) if shown is not None else ()
     if words and knob.rule == "choice" and text not in words:
         return refuse(Why.NOT_OFFERED, f"{text} is not offered here", f"offered: {', '.join(words)}")

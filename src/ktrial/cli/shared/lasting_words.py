@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the words of `keep` and `export` name, and what was proven about each setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ktrial.cli.shared.ledger import ledger_of
+from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.machine.transactions import JournaledStep, Status, find_transaction
+from ktrial.tuning.exports.model import Omission
+from ktrial.tuning.knobs.address import is_assignment
+from ktrial.tuning.knobs.knob import instance_of
+from ktrial.tuning.knobs.profile import Setting
+from ktrial.tuning.plans.model import Request
+from ktrial.tuning.plans.resolve import requests_on
+
+if TYPE_CHECKING:
+    from ktrial.agent.session import AgentSession
+    from ktrial.cli.app import App
+    from ktrial.machine.facts import FactBook
+    from ktrial.studies.ledger.model import LedgerEntry
+    from ktrial.trial.record import StoredTrial
+    from ktrial.tuning.catalog.model import Catalog
+
+
+class NamedSettings(NamedTuple):
+    """What one word names; `entry` is the verdict on all settings of a trial's arm together."""
+
+    request: Request
+    left_out: tuple[Omission, ...] = ()
+    entry: LedgerEntry | None = None
+
+
+class WordReader(NamedTuple):
+    """Everything that words are read with."""
+
+    app: App
+    catalog: Catalog
+    machine: AgentSession
+    facts: FactBook
+    status: Callable[[], Status]
+
+    def settings_of(self, word: str) -> NamedSettings:
+        if word.isdecimal():
+            return self._of_transaction(int(word))
+        if is_assignment(word) or word in self.catalog.profiles or word in self.catalog.knobs:
+            (request,) = requests_on(self.machine, self.catalog, [word], self.facts)
+            return NamedSettings(request)
+        return self._of_trial(word)
+
+    def _of_transaction(self, number: int) -> NamedSettings:
+        found = find_transaction(self.status(), number)
+        settings, left = [], []
+        for step in found.steps:
+            setting = self._of_step(step)
+            if setting is None:
+                left.append(Omission(step.knob or step.path, "it is not a value of a knob"))
+            else:
+                settings.append(setting)
+        if not settings:
+            raise BadInput(f"transaction {number} wrote no knob", hint="`ktrial status` lists the transactions")
+        return NamedSettings(Request(f"transaction {number}", tuple(settings)), tuple(left))
+
+    def _of_step(self, step: JournaledStep) -> Setting | None:
+        """Return the setting that a step of a transaction wrote."""
+        if not isinstance(step.new, str) or not step.new.strip():
+            return None
+        address = step.knob
+        if address is None or address.partition("@")[0] not in self.catalog.knobs:
+            knobs = self.catalog.knobs.values()
+            labels = ((knob, instance_of(place, step.path)) for knob in knobs for place in knob.files)
+            knob, label = next(((knob, label) for knob, label in labels if label is not None), (None, None))
+            if knob is None:
+                return None
+            address = f"{knob.id}@{label}" if label else knob.id
+        return Setting(knob=address, value=step.new.strip())
+
+    def _of_trial(self, word: str) -> NamedSettings:
+        name, _, arm = word.partition("/")
+        trials = [one.trial for one in self.app.trials.all()]
+        if not any(one.startswith(name) for one in trials):
+            known = (*self.catalog.profiles, *trials)
+            hint = "`ktrial profiles` and `ktrial trial list` list them"
+            raise UnknownName("profile or trial", name, known, hint=hint)
+        stored = self.app.trials.find(name)
+        entries = {one.arm: one for one in ledger_of(self.app).entries if one.trial == stored.trial}
+        arm = arm or _meant_arm(stored, entries)
+        if arm not in stored.arms or arm == stored.file.control:
+            arms = [one for one in stored.arms if one != stored.file.control]
+            raise UnknownName(f"arm of {stored.trial}", arm, arms, hint=f"arms: {', '.join(arms)}")
+        left = other_parts(stored, arm)
+        changes: dict[str, object] = dict(stored.arms[arm].changes)
+        for text in stored.file.arms[arm].boot:
+            knob, equals, value = text.partition("=")
+            if f"boot:{knob}" in self.catalog.knobs:
+                changes[f"boot:{knob}"] = value if equals else "1"
+            else:
+                left.append(Omission(text, "no knob of the catalog has this kernel argument"))
+        for address in [one for one in changes if one.partition("@")[0] not in self.catalog.knobs]:
+            left.append(Omission(address, "the catalog no longer has this knob", value=str(changes.pop(address))))
+        same = stored.arms[arm].same
+        if same:
+            why = "it was in force before the trial, so the trial says nothing about it"
+            left.append(Omission(", ".join(same), why))
+        settings = tuple(Setting(knob=address, value=value) for address, value in changes.items())
+        return NamedSettings(Request(f"trial {stored.trial}/{arm}", settings), tuple(left), entries.get(arm))
+
+
+def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
+    """Return the only arm, or the only one that came out better. Raises BadInput if there are more."""
+    arms = [name for name, arm in stored.file.arms.items() if name != stored.file.control and not arm.placebo]
+    better = [name for name in arms if name in entries and entries[name].verdict == "better"]
+    meant = arms if len(arms) == 1 else better
+    if len(meant) != 1:
+        shown = ", ".join(f"{stored.trial}/{one}" for one in better or arms)
+        kind = "better arms" if better else "arms, and none is better"
+        raise BadInput(f"{stored.trial} has {len(better or arms)} {kind}: name one", hint=f"arms: {shown}")
+    return meant[0]
+
+
+def other_parts(stored: StoredTrial, arm: str) -> list[Omission]:
+    """Return the parts of an arm that are no settings."""
+    parts = ("environment", "parameters", "commands", "service", "sched_ext", "build", "manual", "kernel")
+    file = stored.file.arms[arm]
+    return [Omission(f"{stored.trial}/{arm}: {part}", "it is not a setting") for part in parts if getattr(file, part)]
+
+
+def proofs_of(app: App, machine: str) -> dict[tuple[str, str], LedgerEntry]:
+    """Map address and value to the newest verdict on this machine about that setting and nothing else."""
+    stored = {one.trial: one for one in app.trials.all()}
+    found: dict[tuple[str, str], LedgerEntry] = {}
+    for entry in reversed(ledger_of(app).entries):
+        if entry.machine == machine and entry.verdict is not None and _is_alone(entry, stored):
+            (setting,) = entry.changes.items()
+            found[setting] = entry
+    return found
+
+
+def _is_alone(entry: LedgerEntry, stored: Mapping[str, StoredTrial]) -> bool:
+    if len(entry.changes) != 1 or entry.environment or entry.placebo or entry.manual is not None:
+        return False
+    arm = stored[entry.trial].file.arms[entry.arm]
+    return not arm.boot and not other_parts(stored[entry.trial], entry.arm)
+
+
+def sorted_words(words: Sequence[str]) -> list[str]:
+    """Sort settings behind the rest: the setting that is named then overrides one of a trial or profile."""
+    return sorted(words, key=is_assignment)
