@@ -20,7 +20,7 @@ from tests.support.readers import modules_without, readers
 
 READERS = readers()
 SIZES = (16 << 10, 128 << 10)
-PATTERN_SIZES = (2000, 16_000)
+PATTERN_SIZES = (1000, 8000)
 #: Expressions whose texts are cut first.
 SHORT = {"ktrial.tuning.state.lock_holder._SECRETS"}
 PATTERNS = [used for used in patterns(ktrial) if used.place not in SHORT]
