@@ -15,6 +15,7 @@ from tests.support.chromium import Chromium
 from tests.support.comparisons import four_arms, hostile, large, measured, two_arms
 from tests.support.told_trials import a_trial, hostile_trial
 
+pytestmark = pytest.mark.xdist_group("pages")  # one worker makes the pages and starts the browser
 PHONE, DESK = 360, 1100
 ARROW_RIGHT, ESCAPE, TAB, ENTER = 39, 27, 9, 13
 
