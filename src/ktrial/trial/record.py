@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,13 @@ class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
     manual: str | None = None
     expect: Mapping[str, Value] = {}
     commands: tuple[str, ...] = ()
+
+    @property
+    def without_reasons(self) -> ArmSettings:
+        """The arm without the texts that say why a change is left out, which differ between versions of ktrial."""
+        return msgspec.structs.replace(
+            self, refused=dict.fromkeys(self.refused, ""), inert=dict.fromkeys(self.inert, "")
+        )
 
 
 class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +67,11 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, str | None]
     ended: str | None
     suspected: tuple[str, ...] = ()
+
+
+def changed_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:
+    """Return the arms of `before` that are missing or differ now."""
+    return [name for name, arm in before.items() if name not in now or now[name].without_reasons != arm.without_reasons]
 
 
 def protocol_sha256(file: TrialFile, protocol: Protocol, arms: Mapping[str, ArmSettings]) -> str:

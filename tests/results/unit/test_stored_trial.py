@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ktrial.machine.gates import GateLimits
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
-from ktrial.trial.record import ArmSettings, protocol_sha256
+from ktrial.trial.record import ArmSettings, changed_arms, protocol_sha256
 from tests.support.trials import protocol
 
 FILE = TrialFile(name="x", suite="wakeup", arms={"control": ArmFile(), "case": ArmFile(set={"vm.swappiness": 0})})
@@ -53,3 +53,13 @@ def test_it_is_the_same_when_it_is_read_again() -> None:
 def test_the_order_of_arms_in_the_file_does_not_count() -> None:
     turned = replace(FILE, arms=dict(reversed(list(FILE.arms.items()))))
     assert digest(turned) == digest()
+
+
+def test_an_arm_whose_reasons_are_worded_otherwise_is_the_same() -> None:
+    """A trial of an older version can be continued."""
+    before = {**ARMS, "case": ArmSettings(refused={"vm.a": "no such file"}, inert={"vm.b": "no swap"})}
+    reworded = ArmSettings(refused={"vm.a": "this kernel lacks it"}, inert={"vm.b": "this machine has no swap"})
+    assert changed_arms(before, {**ARMS, "case": reworded}) == []
+    assert changed_arms(before, {**ARMS, "case": replace(reworded, inert={})}) == ["case"]
+    assert changed_arms(before, {**ARMS, "case": replace(reworded, refused={"vm.c": "no such file"})}) == ["case"]
+    assert changed_arms(before, {"case": reworded}) == ["control"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from ktrial.bench.suite import Task
@@ -208,6 +209,16 @@ def test_an_arm_that_came_to_something_else_is_named() -> None:
     now["swap"] = ArmSettings(same=("vm.swappiness",))
     assert changed_arm(kept, due("control", "swap"), now) == "swap"
     assert changed_arm(kept, due("bore"), now) is None
+
+
+def test_a_reason_that_is_worded_otherwise_changes_no_arm() -> None:
+    kept = stored()
+    changes = {"vm.swappiness": "1"}
+    before = ArmSettings(changes=changes, refused={"vm.x": "no such file"})
+    kept = msgspec.structs.replace(kept, arms={**kept.arms, "swap": before})
+    now = ArmSettings(changes=changes, refused={"vm.x": "this kernel lacks it"})
+    assert changed_arm(kept, due("control", "swap"), {"swap": now}) is None
+    assert changed_arm(kept, due("control", "swap"), {"swap": ArmSettings(changes=changes)}) == "swap"
 
 
 def turned(replicate: str, order_of_block: int = 1, **changes: Any) -> tuple[Trial, Due]:

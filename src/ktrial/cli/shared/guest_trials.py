@@ -16,12 +16,13 @@ from ktrial.kernels.request import parse_set
 from ktrial.kernels.source import parse_patch
 from ktrial.kit.errors import BadInput
 from ktrial.trial.guests.guest_kernels import kernel_words, planned_kernels, refuse_same
-from ktrial.trial.guests.prepare import GuestMeans, found_in_guests, prepare_in_guests, same_arms
+from ktrial.trial.guests.prepare import GuestMeans, found_in_guests, prepare_in_guests
 from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.guests.visits import carry_on_in_guests
 from ktrial.trial.protocol.file import CONTROL, ArmFile, trial_text
 from ktrial.trial.protocol.from_words import arms_of
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+from ktrial.trial.record import changed_arms
 from ktrial.trial.run.conduct import Planned
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class InGuests:
 
     def changed(self, stored: StoredTrial) -> str | None:
         """Return the first arm whose kernel or values have changed."""
-        return next(iter(same_arms(stored.arms, self.ready.arms)), None)
+        return next(iter(changed_arms(stored.arms, self.ready.arms)), None)
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
         app = self._app

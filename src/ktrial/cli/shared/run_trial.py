@@ -22,6 +22,7 @@ from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.arms.plan_arms import found_values
 from ktrial.trial.outcome.summary import extendable, judgement_of
 from ktrial.trial.protocol.file import trial_text
+from ktrial.trial.record import changed_arms
 from ktrial.trial.run.conduct import planned
 from ktrial.trial.run.guards import refuse_changed
 from ktrial.trial.run.prepare import rig_of
@@ -101,9 +102,8 @@ class _Here:
         return begin(self._app, self.ready, protocol)
 
     def changed(self, stored: StoredTrial) -> str | None:
-        arms = self.ready.arms
-        if arms != stored.arms:
-            return next(name for name in stored.arms if arms.get(name) != stored.arms[name])
+        if changed := changed_arms(stored.arms, self.ready.arms):
+            return changed[0]
         refuse_changed(stored, found_values(self.ready.plans))
         return None
 

@@ -348,7 +348,3 @@ def found_in_guests(
 ) -> dict[str, str]:
     """Return the control's values of what the arms change, and the kernel that the word `running` means today."""
     return {**found_values(ready.plans), "kernel": _kernel_identity(kernels(places[ready.file.control].kernel))}
-
-
-def same_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:
-    return [name for name in before if now.get(name) != before[name]]

@@ -178,7 +178,8 @@ def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -
     """Return the first arm whose settings differ from those at the start of the trial; None if none does."""
     for name, arm in now.items():
         kept = stored.arms[name]
-        if place_of(stored.file, name) == due.place and msgspec.structs.replace(arm, expect=kept.expect) != kept:
+        again = msgspec.structs.replace(arm, expect=kept.expect)
+        if place_of(stored.file, name) == due.place and again.without_reasons != kept.without_reasons:
             return name
     return None
 
