@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,8 @@ _CUT = "printed more than is captured"
 _AROUND_IT = ("input during the run", "the background load", f"{VOID}: ", f"{EJECTED}: ")
 #: Start of the reason if a record is invalid: a newer ktrial wrote it, or somebody changed it.
 BROKEN = "invalid run record"
+#: Start of the notes on energy counters, which no output yields.
+_ENERGY_NOTE = "energy of "
 #: Outcomes that are measured from outside and not read from the output.
 _AROUND = (LOAD_THROUGHPUT.name, "energy.", "power.")
 
@@ -159,8 +161,16 @@ def _changes(
     for key in sorted(was.keys() | now.keys()):
         if was.get(key) != now.get(key):
             yield f"details.{key}: {_brief(was.get(key))}, now {_brief(now.get(key))}"
-    if missing := [note for note in parsed.notes if note not in document["notes"]]:
-        yield f"new note: {'; '.join(missing)}"
+    yield from _changed_notes(document, parsed.notes)
+
+
+def _changed_notes(document: Mapping[str, Any], now: Sequence[str]) -> Iterator[str]:
+    """Yield the notes that are new, or that the reader no longer makes. The wording of a note may change."""
+    was = [note for note in document["notes"] if not note.startswith(_ENERGY_NOTE)]
+    if len(now) > len(was):
+        yield f"new note: {'; '.join([note for note in now if note not in was])}"
+    if len(now) < len(was) and not _is_frames(document):  # a frame capture has notes on how the game ended
+        yield f"missing note: {'; '.join([note for note in was if note not in now])}"
 
 
 def _differing(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

@@ -47,11 +47,21 @@ class Told(FakeBenchmark):
         return msgspec.structs.replace(super().parse(raw, parameters), notes=(f"network: {raw.network}",))
 
 
-def test_a_note_that_is_new_is_a_change_and_the_network_is_that_of_the_run() -> None:
-    benchmarks = {"tool": Told(name="tool")}
-    for notes, changes in ([["network: 3"], ()], [["old"], ("new note: network: 3",)]):
-        run = a_record(1, "tool", measurements=[TIME], notes=notes, network=3)
-        assert reparse_run(run, {"stdout": b"time 1.5"}, benchmarks).changes == changes
+@pytest.mark.parametrize(
+    "notes, changes",
+    [
+        (["network: 3"], ()),
+        (["the network was 3"], ()),
+        (["network: 3", "energy of package-0 is unknown: cannot read it"], ()),
+        (["energy of package-0 is unknown: cannot read it"], ("new note: network: 3",)),
+        ([], ("new note: network: 3",)),
+        (["network: 3", "old"], ("missing note: old",)),
+    ],
+)
+def test_a_note_more_or_less_is_a_change_and_its_wording_is_not(notes: list[str], changes: tuple[str, ...]) -> None:
+    """The network is that of the run."""
+    run = a_record(1, "tool", measurements=[TIME], notes=notes, network=3)
+    assert reparse_run(run, {"stdout": b"time 1.5"}, {"tool": Told(name="tool")}).changes == changes
 
 
 @pytest.mark.parametrize(
