@@ -19,6 +19,13 @@ TOLERANCE = 1e-9
 #: `question`, `comparison`: the published one does not follow from the data. `file`: a published file differs from the
 #: one generated from it. `protocol`: it changed after the trial began. `trial`: an order, a verdict or a run is wrong.
 Kind = Literal["hash", "measurement", "question", "comparison", "file", "protocol", "trial"]
+#: Fields of a comparison that hold sentences, reasons, commands and the protocol as text.
+_TEXTS = frozenset(
+    (
+        *("title", "answer", "scope", "why", "sentence", "note", "better", "worse", "blind_spots", "missing"),
+        *("declared", "refused", "void", "ended", "text", "reproduce"),
+    )
+)
 _LONG = 120
 _NOTHING = object()
 
@@ -52,8 +59,11 @@ class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def comparison_differences(stored: Comparison, again: Comparison) -> Iterator[Difference]:
-    """Yield each field that differs, named by outcome, arm and run."""
-    for where, was, now in _walk(_plain(stored), _plain(again), ""):
+    """Yield each field that differs, named by outcome, arm and run; compare texts only if the same code wrote both."""
+    both = (_plain(stored), _plain(again))
+    if stored.writer != again.writer:
+        both = (_without_texts(both[0]), _without_texts(both[1]))
+    for where, was, now in _walk(*both, ""):
         yield Difference(kind="comparison", where=where, told=_both(was, now))
 
 
@@ -66,7 +76,23 @@ def same_figures(stored: Comparison, again: Comparison) -> Difference | None:
 
 def _plain(comparison: Comparison) -> Any:
     """Return the comparison as JSON data, without the question, which has a digest of its own."""
-    return msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(comparison, asked=None, asked_sha256=None)))
+    plain = msgspec.structs.replace(comparison, asked=None, asked_sha256=None, writer=None)
+    return msgspec.json.decode(msgspec.json.encode(plain))
+
+
+def _without_texts(value: Any) -> Any:
+    """Return the data with empty texts in the fields whose wording changes from version to version."""
+    if isinstance(value, Mapping):
+        return {name: (_blank if name in _TEXTS else _without_texts)(one) for name, one in value.items()}
+    return [_without_texts(one) for one in value] if isinstance(value, list) else value
+
+
+def _blank(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _blank(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_blank(one) for one in value]
+    return "" if isinstance(value, str) else value
 
 
 def _figures(comparison: Comparison) -> Any:

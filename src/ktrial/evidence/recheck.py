@@ -24,6 +24,8 @@ from ktrial.results.model import StoredRun, StoredSession
 from ktrial.trial.kept_trial import KeptTrial
 from ktrial.tuning.catalog.model import Catalog
 
+OTHER_WRITER = "another version of ktrial wrote the comparison: its texts are not compared"
+
 
 class Readers(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that ktrial needs to re-read raw output and imported files, and to recompute a comparison."""
@@ -69,15 +71,16 @@ def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> R
         question_sha256=None if published is None else published.asked_sha256,
         differences=tuple(differences),
         unread=tuple(unread),
-        notes=_notes(published, trials),
+        notes=_notes(published, again, trials),
     )
     return Recomputed(found=found, comparison=again)
 
 
-def _notes(published: Comparison | None, trials: Sequence[KeptTrial]) -> tuple[str, ...]:
-    if trials:
-        return tuple(map(trial_note, trials))
-    return () if published is not None else ("the bundle contains no comparison: only raw output was re-read",)
+def _notes(published: Comparison | None, again: Comparison | None, trials: Sequence[KeptTrial]) -> tuple[str, ...]:
+    notes = tuple(map(trial_note, trials))
+    if published is None:
+        return notes or ("the bundle contains no comparison: only raw output was re-read",)
+    return (*notes, OTHER_WRITER) if again is not None and again.writer != published.writer else notes
 
 
 def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], list[Difference]]:

@@ -267,6 +267,47 @@ def test_a_changed_comparison_is_named(
     assert told in named[0]["told"]
 
 
+def _older(document: Any) -> None:
+    """What an earlier version wrote, in other words."""
+    document["writer"] = None
+    document["answer"] = "tuned wins"
+    document["outcomes"][0]["contrasts"][0]["why"] = "the interval is above zero"
+
+
+def test_sentences_of_another_version_are_not_compared(machine: FakeRoot, folder: Path) -> None:
+    comparison_with(folder, _older)
+    (folder / "README.md").write_text("tuned wins\n")
+    for run in (folder / "runs").iterdir():
+        run.write_text(json.dumps({"measurements": json.loads(run.read_text())["measurements"]}))
+    put_right(folder)
+    ran = machine.run("recheck", "out", "--json")
+    assert ran.status == 0, ran.out
+    assert json.loads(ran.out)["notes"] == [
+        "another version of ktrial wrote the comparison: its texts are not compared",
+        "README.md, charts, trial.toml and reproduce.sh are not compared either",
+    ]
+
+
+@pytest.mark.parametrize("change", [_verdict, _interval, _dropped])
+def test_numbers_and_verdicts_of_another_version_are_compared(
+    machine: FakeRoot, folder: Path, change: Callable[[Any], None]
+) -> None:
+    comparison_with(folder, _older)
+    comparison_with(folder, change)
+    put_right(folder)
+    status, found = check(machine, folder)
+    assert status == 1
+    assert [one["kind"] for one in found] == ["comparison"]
+
+
+def test_files_of_runs_of_another_version_are_compared(machine: FakeRoot, folder: Path) -> None:
+    comparison_with(folder, _older)
+    run = folder / "runs/s-stock-3.json"
+    run.write_text(run.read_text().replace("0.209", "0.219"))
+    put_right(folder)
+    assert [one["where"] for one in check(machine, folder)[1]] == ["runs/s-stock-3.json"]
+
+
 def test_numbers_that_no_reader_could_tell_apart_are_equal(machine: FakeRoot, folder: Path) -> None:
     def nudge(document: Any) -> None:
         document["outcomes"][0]["arms"][0]["mean"] *= 1 + 1e-12

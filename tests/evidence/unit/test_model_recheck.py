@@ -74,6 +74,18 @@ def test_every_field_is_looked_at(way: tuple[Any, ...]) -> None:
         assert str(way[-1]) in found[0].where
 
 
+#: Sentences, in whatever place; names, numbers and single words are compared whoever wrote them.
+SAID = {"title", "answer", "scope", "why", "sentence", "note", "better", "worse", "blind_spots"}
+SAID |= {"declared", "missing", "reproduce"}
+
+
+@given(st.sampled_from(WAYS))
+@settings(max_examples=100, deadline=None)
+def test_of_another_writer_all_but_sentences_is_looked_at(way: tuple[Any, ...]) -> None:
+    other = msgspec.structs.replace(changed(way), writer="another")
+    assert bool(list(comparison_differences(other, MADE))) is not bool(SAID & set(way)), way
+
+
 def test_a_figure_is_one_whatever_its_names() -> None:
     first = MADE.outcomes[0]
     effect = first.contrasts[0].effect

@@ -248,6 +248,7 @@ def answer_comparison(
     import msgspec
 
     from ktrial.compare.compare import CompareQuery
+    from ktrial.kit.own_code import code_sha256
 
     query = CompareQuery(
         margin=question.margin,
@@ -260,7 +261,7 @@ def answer_comparison(
         versions=versions,
     )
     found = compared(app, arms, question.control, query, question.declared, question.spread, assumptions=assumptions)
-    return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256)
+    return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256, writer=code_sha256())
 
 
 def answered_again(app: App, published: Comparison, results: ReadResults, read: Callable[[str], bytes]) -> Comparison:

@@ -7,11 +7,10 @@ import hashlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ktrial import __version__
 from ktrial.cli.shared.compare import answered_again
 from ktrial.cli.shared.evidence import DATA
 from ktrial.compare.files import decode_comparison
@@ -47,11 +46,10 @@ def recheck_path(app: App, path: Path) -> RecheckResult:
     made = recheck(app.bundles.examine(path / DATA), stored, readers)
     files = list(_changed_files(path))
     notes = made.found.notes
-    if stored.versions.get("ktrial") != __version__:
-        note = f"published by ktrial {stored.versions.get('ktrial')}: README.md and charts are not checked"
-        notes = (*notes, note)
-    elif made.comparison is not None:
-        files += _made_again(path, made.comparison, {one.where for one in files})
+    if made.comparison is not None:
+        is_own = made.comparison.writer == stored.writer
+        notes = notes if is_own else (*notes, "README.md, charts, trial.toml and reproduce.sh are not compared either")
+        files += _made_again(path, made.comparison, {one.where for one in files}, runs_only=not is_own)
     return msgspec.structs.replace(
         made.found, file=str(path), notes=notes, differences=(*files, *made.found.differences)
     )
@@ -73,11 +71,22 @@ def _changed_files(folder: Path) -> Iterator[Difference]:
             yield Difference(kind="hash", where=name, told=f"changed: it differs from {LIST}")
 
 
-def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterator[Difference]:
+def _made_again(folder: Path, comparison: Comparison, known: set[str], *, runs_only: bool) -> Iterator[Difference]:
     """Yield files that differ from what this ktrial makes from the comparison."""
     for name, data in publication(comparison, has_data=True).items():
-        if name not in (LIST, _COMPARISON) and name not in known and _content(folder, name) != data:
+        if name in (LIST, _COMPARISON) or name in known or (runs_only and not name.startswith("runs/")):
+            continue
+        there = _content(folder, name)
+        if there != data and not (runs_only and there is not None and _figures(there) == _figures(data)):
             yield Difference(kind="file", where=name, told="differs from what the data give")
+
+
+def _figures(run: bytes) -> Any:
+    """Return what a run measured; None for a file of another kind."""
+    try:
+        return msgspec.json.decode(run)["measurements"]
+    except (msgspec.DecodeError, TypeError, KeyError):
+        return None
 
 
 def _content(folder: Path, name: str) -> bytes | None:

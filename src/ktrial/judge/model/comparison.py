@@ -243,7 +243,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     user's reason for comparing despite a refusal. `without` is the same comparison without exclusions, null if
     nothing was excluded. `reproduce` are commands that compute it again. `protocol` is what was fixed before the first
     run, `protocol_sha256` its hash; both are empty without a protocol. `asked` is the question, with its digest, that
-    `ktrial recheck` asks again. `trial` holds the details of a trial, null for other data.
+    `ktrial recheck` asks again. `trial` holds the details of a trial, null for other data. `writer` is the digest of
+    the code that wrote the sentences.
     """
 
     schema: Literal["ktrial.comparison/1"] = "ktrial.comparison/1"
@@ -265,3 +266,4 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     asked: AskedComparison | None = None
     asked_sha256: str | None = None
     trial: ToldTrial | None = None
+    writer: str | None = None

@@ -39,6 +39,7 @@ from ktrial.judge.model.log import (
 from ktrial.judge.model.trial_summary import ToldArm, ToldBlock, ToldLook, ToldTrial
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Outcome
+from ktrial.kit.own_code import code_sha256
 from ktrial.machine.gates import GATES, idle_gates
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of, title_of
@@ -283,6 +284,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         protocol_sha256=trial.protocol_sha256,
         versions=_versions(told.records),
         trial=story,
+        writer=code_sha256(),
     )
 
 

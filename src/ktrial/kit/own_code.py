@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The digest of ktrial's own sources, which tells whether the same code wrote a text."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@cache
+def code_sha256(package: Path = _PACKAGE) -> str:
+    """Return the digest of all modules and catalogs. A version number does not change with every commit."""
+    digest = hashlib.sha256()
+    for path in sorted(one for one in package.rglob("*") if one.suffix in {".py", ".toml"}):
+        data = path.read_bytes()
+        digest.update(f"{path.relative_to(package)} {len(data)}\n".encode())
+        digest.update(data)
+    return digest.hexdigest()
