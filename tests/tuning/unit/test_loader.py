@@ -239,3 +239,18 @@ def test_a_list_of_settings_is_not_a_profile_but_can_become_one(tmp_path: Path) 
     with pytest.raises(BadInput, match="unknown field") as caught:
         with_profile_file(load_catalog(), pasted)
     assert f"`ktrial profile import {pasted} -o mine.toml`" in str(caught.value.hint)
+
+
+def test_a_profile_that_is_no_toml_file_keeps_its_place_in_the_error(tmp_path: Path) -> None:
+    named = tmp_path / "mine.profile"
+    named.write_text('name = "a b"\nsummary = "s"\n[[setting]]\nknob = "vm.swappiness"\nvalue = 3\n')
+    with pytest.raises(BadInput, match="invalid profile name") as caught:
+        with_profile_file(load_catalog(), named)
+    assert (caught.value.file, caught.value.line) == (str(named), 1)
+    assert caught.value.hint == "use only letters, digits and . _ -"
+    named.write_text('name = "a"\nsummry = "s"\n')
+    with pytest.raises(BadInput, match="unknown field") as caught:
+        with_profile_file(load_catalog(), named)
+    assert (caught.value.file, caught.value.line) == (str(named), 2)
+    assert str(named) in caught.value.message
+    assert caught.value.message.count(str(named)) == 1

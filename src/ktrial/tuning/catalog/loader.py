@@ -61,12 +61,12 @@ def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
     """Return the catalog with the profile in one more file, and the profile's name."""
     profiles = dict(catalog.profiles)
     try:
-        profile = _checked_profile(path, read_toml(path, Profile), profiles)
+        read = read_toml(path, Profile)
     except BadInput as error:
-        if path.suffix == ".toml" or not path.is_file():
-            raise
-        hint = f"a list of settings becomes a profile with `ktrial profile import {path} -o mine.toml`"
-        raise BadInput(error.message, hint=hint) from None
+        if path.suffix != ".toml" and path.is_file():
+            error.hint = f"a list of settings becomes a profile with `ktrial profile import {path} -o mine.toml`"
+        raise
+    profile = _checked_profile(path, read, profiles)
     larger = msgspec.structs.replace(catalog, profiles=profiles)
     check_profile(profile, larger, path)
     return larger, profile.name
