@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.judge.stats.time_blocks import Interval
+from ktrial.judge.model.interval import Interval
 from ktrial.watch.diagnosis.model import Cause, Diagnosis, Lane, PhaseFound, PressureLine
 from ktrial.watch.diagnosis.page import diagnosis_page
 from tests.support.chromium import Chromium

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from ktrial.judge.stats.time_blocks import Interval
+from ktrial.judge.model.interval import Interval
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import svg_text
 from ktrial.watch.diagnosis.latencies_chart import latencies_chart

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.judge.stats.time_blocks import Interval
+from ktrial.judge.model.interval import Interval
 from ktrial.watch.diagnosis.tables import range_text
 
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from ktrial.judge.model.interval import Interval
 from ktrial.judge.model.stutter import STUTTER_FACTOR, STUTTER_S, usual
 from ktrial.judge.stats.arrays import Array, Truth
-from ktrial.judge.stats.time_blocks import Interval, cell_of_each, cells_of, drawn_again
+from ktrial.judge.stats.time_blocks import cell_of_each, cells_of, drawn_again
 
 _FEWEST_EPISODES = 5
 _DRAWS = 1999

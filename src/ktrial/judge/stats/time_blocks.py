@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
+from ktrial.judge.model.interval import Interval
 from ktrial.judge.stats.arrays import Array
 
 #: The length of resampled blocks, at least a sixtieth of the recording: events within it may be related.
@@ -15,14 +15,6 @@ _FEWEST_BLOCKS = 6
 _CELLS = 4
 _DRAWS = 1999
 _SEED = 20261122
-
-
-class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate and its 95 % interval, None if there are too few data."""
-
-    estimate: float
-    low: float | None = None
-    high: float | None = None
 
 
 def cells_of(length_s: float) -> int | None:

@@ -10,11 +10,12 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
+from ktrial.judge.model.interval import Interval
 from ktrial.judge.stats.arrays import Array
 from ktrial.judge.stats.coincidence import Activity, Coincidence, coincidences, merged
 from ktrial.judge.stats.phases import Phases
 from ktrial.judge.stats.stutters import Episode, Stutters, choose_stutters, episodes, late_frames, recurrence, within
-from ktrial.judge.stats.time_blocks import Interval, mean_over
+from ktrial.judge.stats.time_blocks import mean_over
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_seconds
 from ktrial.recordings.model import Event, Frames, Recording, phases_of, rate_of

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from ktrial.judge.stats.time_blocks import Interval
+from ktrial.judge.model.interval import Interval
 
 #: named: beyond chance, alone or on stutters that no other cause explains. with-another: coincides with a named one.
 #: chance: no more than chance. idle: observable, but never active. unseen: the recording could not show it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ktrial.judge.model.interval import Interval
 from ktrial.judge.model.words import p_text
-from ktrial.judge.stats.time_blocks import Interval
 from ktrial.kit.units import show_seconds, three_digits
 from ktrial.watch.diagnosis.model import Diagnosis
 
