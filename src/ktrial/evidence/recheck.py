@@ -14,7 +14,7 @@ from ktrial.evidence.recheck_trial import told_again, trial_differences, trial_n
 from ktrial.evidence.reparse import BROKEN, reparse_run
 from ktrial.evidence.trials import trial_in
 from ktrial.evidence.unpack import Bundle, BundleResults
-from ktrial.evidence.with_sources import Again, question_of
+from ktrial.evidence.with_sources import Again, question_of, sessions_of
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, KtrialError
@@ -66,7 +66,7 @@ def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> R
         differences += wrong
     found = RecheckResult(
         file=bundle.shown,
-        runs=runs,
+        runs=runs + (0 if again is None else _runs_of_files(again)),
         outcomes=0 if published is None else len(published.outcomes),
         question_sha256=None if published is None else published.asked_sha256,
         differences=tuple(differences),
@@ -81,6 +81,15 @@ def _notes(published: Comparison | None, again: Comparison | None, trials: Seque
     if published is None:
         return notes or ("the bundle contains no comparison: only raw output was re-read",)
     return (*notes, OTHER_WRITER) if again is not None and again.writer != published.writer else notes
+
+
+def _runs_of_files(again: Comparison) -> int:
+    """Return the number of compared runs that come from files of other tools and belong to no session."""
+    if again.asked is None:
+        return 0
+    of_files = {source.name for source in again.asked.sources if not source.sessions}
+    only_files = not sessions_of(again.asked)
+    return sum(arm.runs for arm in again.arms if only_files or arm.arm in of_files)
 
 
 def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], list[Difference]]:

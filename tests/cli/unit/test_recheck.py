@@ -360,6 +360,7 @@ def test_machines_together_come_out_again_under_other_names(machine: FakeRoot) -
     assert "desk-of-jane" in found.read_text()
     assert machine.run("bundle", "--comparison", str(found), "b.tar.zst").status == 0
     assert check(machine, Path("b.tar.zst")) == (0, [])
+    assert f"runs        {table.count(chr(10)) - 1}, " in machine.run("recheck", "b.tar.zst").out
     (contrast,) = json.loads(found.read_text())["outcomes"][0]["contrasts"]
     assert [one["machine"] for one in contrast["pooled"]["machines"]][1:] == ["laptop", "server", "board"]
     assert json.loads(found.read_text())["asked"]["pool"] is True
@@ -381,6 +382,7 @@ def test_files_of_other_tools_are_checked_too(machine: FakeRoot) -> None:
     found = made(machine, "stock=before.json", "tuned=after.json", "--exclude", "after.json#2:a stray task")
     assert machine.run("bundle", "--comparison", str(found), "b.tar.zst").status == 0
     assert check(machine, Path("b.tar.zst")) == (0, [])
+    assert "runs        9, 9 re-read\n" in machine.run("recheck", "b.tar.zst").out, "without the excluded run"
     hyperfine("after.json", 1.0, 1.1, 0.9, 1.05, 0.94)
     ran = machine.run("bundle", "--comparison", str(found), "c.tar.zst")
     assert (ran.status, "after.json has changed since it was compared" in ran.err) == (4, True)
@@ -441,6 +443,16 @@ def test_what_an_import_tells_of_its_runs_is_checked_too(machine: FakeRoot, impo
     status, found = check(machine, imported)
     (told,) = [one["told"] for one in found if one["kind"] == "measurement"]
     assert (status, told.partition(":")[0]) == (1, "attributes")
+
+
+def test_runs_of_sessions_and_of_files_are_counted_together(machine: FakeRoot) -> None:
+    hyperfine("before.json", 2.0, 2.1, 1.9, 2.05, 1.95)
+    hyperfine("after.json", 1.0, 1.1, 0.9, 1.05, 0.95)
+    assert machine.run("--store", "a.db", "import", "before.json", "--label", "stock").status == 0
+    found = made(machine, "stock", "tuned=after.json")
+    ran = machine.run("--store", "a.db", "bundle", "--comparison", str(found), "b.tar.zst")
+    assert ran.status == 0, ran.err
+    assert json.loads(machine.run("recheck", "b.tar.zst", "--json").out)["runs"] == 10
 
 
 def test_only_what_comes_out_is_packed(machine: FakeRoot, folder: Path) -> None:
