@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ktrial.bench.benchmark import Benchmark, Invocation, ParsedRun, Probe, RawOutput, check_exit
+from ktrial.bench.benchmark import Benchmark, Invocation, ParsedRun, Probe, RawOutput, Step, check_exit
 from ktrial.bench.outcomes import outcome
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.json_path import is_path, parse_path, select
@@ -44,6 +44,7 @@ _SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
     ("_count", "count", 1, "count"),
 )
 _PLENTY = 1e18
+_MOST_WARM_UPS = 1000
 _USAGE = (
     "write NAME:lower=REGEX or NAME:higher=REGEX with one group around the number: 'p99_ms:lower=p99: ([0-9.]+)'; "
     "or a path into a JSON document: 'p99_ms:lower=$.latency.p99'"
@@ -148,6 +149,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """A command from the command line or a file; implements `Benchmark`.
 
     ktrial kills a run after `limit_s`. Without `directory`, the command runs in the run's private directory.
+    Before each run the commands of `prepare` run in the same way, unmeasured. The first `warm_ups` runs do not count.
     """
 
     name: str
@@ -156,6 +158,8 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     directory: str | None = None
     environment: dict[str, str] = {}
     limit_s: float = 3600.0
+    prepare: tuple[tuple[str, ...], ...] = ()
+    warm_ups: int = 0
     metric: tuple[Metric, ...] = ()
 
     def check(self) -> None:
@@ -173,6 +177,13 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             yield "$.directory", BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
         if not 0 < self.limit_s < math.inf:
             yield "$.limit_s", BadInput(f"{self.name}: expected limit_s above 0, got {self.limit_s:g}")
+        for number, step in enumerate(self.prepare):
+            if not step or not step[0]:
+                empty = BadInput(f"{self.name}: a command of prepare is empty", hint='prepare = [["make", "clean"]]')
+                yield f"$.prepare[{number}]", empty
+        if not 0 <= self.warm_ups <= _MOST_WARM_UPS:
+            most = f"{self.name}: expected warm_ups from 0 to {_MOST_WARM_UPS}, got {self.warm_ups}"
+            yield "$.warm_ups", BadInput(most)
         taken = {outcome.name for outcome in _USED}
         for number, metric in enumerate(self.metric):
             yield from ((f"$.metric[{number}].{key}", error) for key, error in metric.faults())
@@ -191,7 +202,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def needs(self) -> tuple[str, ...]:
-        return (self.argv[0],)
+        return tuple(dict.fromkeys((self.argv[0], *(step[0] for step in self.prepare))))
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -201,7 +212,14 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return (msgspec.structs.replace(all_of[0], headline=True), *all_of[1:])
 
     def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
-        return Invocation(argv=self.argv, limit_s=self.limit_s, environment=self.environment, directory=self.directory)
+        return Invocation(
+            argv=self.argv,
+            limit_s=self.limit_s,
+            environment=self.environment,
+            directory=self.directory,
+            steps=tuple(Step(argv=step, limit_s=self.limit_s) for step in self.prepare),
+            warm_ups=self.warm_ups,
+        )
 
     def version_invocation(self) -> Invocation | None:
         return None

@@ -53,6 +53,12 @@ metric_option = click.option(
     metavar="SPEC",
     help="Number to read from CMD's output: NAME:lower=REGEX or =$.PATH. Repeatable.  [time and memory of CMD]",
 )
+prepare_option = click.option(
+    "--prepare",
+    multiple=True,
+    metavar="COMMAND",
+    help="Command to run before each run of CMD, unmeasured, such as 'make clean'. Repeatable.",
+)
 guard_option = click.option(
     "--guard",
     "guards",

@@ -87,6 +87,32 @@ def test_any_command(home: Path) -> None:
     assert list(work(home).iterdir()) == []
 
 
+def test_a_command_is_prepared_before_each_run_and_warmed_up(home: Path) -> None:
+    prepare = ("--prepare", "sh -c 'echo one two >> prepared; rm -f made'", "--prepare", "touch 'a file'")
+    ran = run(
+        "bench", "-n", "2", "--warmup", "1", *prepare, "--", "sh", "-c", "test ! -e made && touch made"
+    )
+    assert ran.status == 0, ran.err
+    kept = records(home)
+    assert [record["round"] for record in kept] == [0, 1, 2]
+    assert [record["steps"] for record in kept] == [
+        [["/usr/bin/sh", "-c", "echo one two >> prepared; rm -f made"], ["/usr/bin/touch", "a file"]]
+    ] * 3
+    assert (home / "prepared").read_text() == "one two\n" * 3
+    assert (home / "a file").exists()
+    wall = next(line.split() for line in ran.out.splitlines() if " wall* " in line)
+    assert wall[2] == "2", "a warm-up counts in no summary"
+
+
+def test_a_preparation_that_fails_fails_the_run(home: Path) -> None:
+    ran = run("bench", "-n", "1", "--prepare", "sh -c 'echo no disk >&2; exit 3'", "--", "touch", "made")
+    assert ran.status == 1
+    assert records(home)[0]["failure"] == (
+        "could not be started: its step /usr/bin/sh ended with status 3; it said: no disk"
+    )
+    assert not (home / "made").exists()
+
+
 def test_a_program_given_by_its_path(home: Path) -> None:
     script = home / "below" / "say"
     script.parent.mkdir()
@@ -335,6 +361,9 @@ def test_a_killed_head_leaves_no_process(home: Path) -> None:
         (("bench", "--"), "no command after --"),
         (("bench", "--", "no-such-program"), "no-such-program: no such program"),
         (("bench", "quick", "--metric", "a:lower=(.)"), "after --"),
+        (("bench", "quick", "--prepare", "true"), "--prepare requires a command after --"),
+        (("bench", "quick", "--warmup", "1"), "--warmup requires a command after --"),
+        (("bench", "--prepare", "no-such-program x", "--", "true"), "no-such-program: no such program"),
         (("bench", "--metric", "a=(.)", "--", "true"), "cannot read --metric"),
         (("bench", "-n", "0", "--", "true"), "-n"),
         (("bench", "--limit", "soon", "--", "true"), "not a duration"),

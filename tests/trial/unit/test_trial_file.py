@@ -90,6 +90,8 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ('suite = "memory-pressure"', 'suite = "a"\ncommand = ["b"]', BadInput, "both a suite and a command"),
         ('suite = "memory-pressure"', 'suite = "a"\nmetrics = ["b"]', BadInput, "metrics read the output"),
         ('suite = "memory-pressure"', 'suite = "a"\nlimit = "1min"', BadInput, "limit is for runs of a command"),
+        ('suite = "memory-pressure"', 'suite = "x"\nprepare = [["a"]]', BadInput, "prepare is for a command"),
+        ('suite = "memory-pressure"', 'command = ["a"]\nprepare = [[]]', BadInput, "a command of prepare is empty"),
         ('suite = "memory-pressure"', 'command = ["a"]\nlimit = "0s"', BadInput, "limit = 0s leaves no time for a run"),
         ('suite = "memory-pressure"', 'command = ["a"]\nlimit = "soon"', BadInput, "limit"),
         ('detect = "5%"', 'detect = "0%"', BadInput, "expected an effect above zero"),

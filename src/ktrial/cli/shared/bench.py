@@ -79,9 +79,17 @@ def program_of(word: str) -> Path:
 
 
 def own_benchmark(
-    words: Sequence[str], metrics: Sequence[str], limit_s: float, shell: PassedEnvironment
+    words: Sequence[str],
+    metrics: Sequence[str],
+    limit_s: float,
+    shell: PassedEnvironment,
+    steps: Sequence[tuple[str, ...]] = (),
+    warm_ups: int = 0,
 ) -> ShellCommand:
-    """Return the user's command as a benchmark that runs in the current folder with the shell's variables."""
+    """Return the user's command as a benchmark that runs in the current folder with the shell's variables.
+
+    Before each run the commands `steps` run in the same way.
+    """
     from ktrial.bench.command_benchmark import ShellCommand, parse_metric
 
     if not words:
@@ -96,6 +104,8 @@ def own_benchmark(
         environment=shell.environment,
         told=shell.told,
         limit_s=limit_s,
+        prepare=tuple((str(program_of(step[0])), *step[1:]) for step in steps),
+        warm_ups=warm_ups,
         metric=tuple(parse_metric(metric) for metric in metrics),
     )
     own.check()
@@ -110,6 +120,8 @@ def choose(
     limit_s: float | None,
     *,
     clean: bool = False,
+    steps: Sequence[tuple[str, ...]] = (),
+    warm_ups: int = 0,
 ) -> tuple[Suite, dict[str, Benchmark]]:
     """Return what the command line names: a suite, one benchmark, or a command of the user."""
     from ktrial.bench.suites import find_suite
@@ -121,24 +133,37 @@ def choose(
         )
     if words is not None:
         shell = shell_environment(app, clean=clean or app.host is not None)
-        own: OwnBenchmark = own_benchmark(words, metrics, _LIMIT_S if limit_s is None else limit_s, shell)
+        most_s = _LIMIT_S if limit_s is None else limit_s
+        own: OwnBenchmark = own_benchmark(words, metrics, most_s, shell, steps, warm_ups)
         if app.host is not None:
             own = _in_guest(app, app.host, own)
             if not clean:
                 app.say("the guest gets none of the shell's variables; --env NAME passes one")
         return find_suite(own.name, {}, {own.name: own}), {own.name: own}
-    if limit_s is not None:
-        raise BadInput("--limit requires a command after --", hint="leave out --limit: benchmarks have their own")
-    if clean:
-        raise BadInput(
-            "--clean-env requires a command after --", hint="leave it out: benchmarks always get a clean environment"
-        )
-    if metrics:
-        raise BadInput("--metric requires a command after --", hint="add -- CMD, or leave out --metric")
+    _refuse_options_of_command(
+        {
+            "--limit": limit_s is not None,
+            "--clean-env": clean,
+            "--metric": bool(metrics),
+            "--prepare": bool(steps),
+            "--warmup": bool(warm_ups),
+        }
+    )
     refuse_faulty(app, suite or "")
     warn_of_faulty(app)
     give_programs_of(app, suite)
     return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
+
+
+def _refuse_options_of_command(given: Mapping[str, bool]) -> None:
+    known = {
+        "--limit": "leave out --limit: benchmarks have their own",
+        "--clean-env": "leave it out: benchmarks always get a clean environment",
+    }
+    for option, is_given in given.items():
+        if is_given:
+            hint = known.get(option, f"add -- CMD, or leave out {option}")
+            raise BadInput(f"{option} requires a command after --", hint=hint)
 
 
 def give_programs(app: App, benchmarks: Sequence[Benchmark], load: SuiteLoad | None = None) -> None:
@@ -163,19 +188,20 @@ def give_programs_of(app: App, suite: str | None) -> None:
 
 
 def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
-    """Return the benchmark with its program's path in the guest. Raises BadInput if the guest lacks the program."""
+    """Return the benchmark with its programs' paths in the guest. Raises BadInput if the guest lacks one."""
     import msgspec
 
     from ktrial.bench.guest_tools import guest_path
     from ktrial.guests.program import DIRECTORY, ENVIRONMENT
 
-    program, *rest = own.argv
-    place = guest_path(program)
+    places = {program: guest_path(program) for program in own.needs}
     if not host.is_kept:
-        host.give({program: program})
-    if app.executor.programs([place])[place] is None:
-        raise not_in_guest(program)
-    return msgspec.structs.replace(own, argv=(place, *rest), directory=DIRECTORY, environment=ENVIRONMENT)
+        host.give({program: program for program in places})
+    there = app.executor.programs(places.values())
+    if missing := [program for program, place in places.items() if there[place] is None]:
+        raise not_in_guest(missing[0])
+    argv, *steps = ((places[words[0]], *words[1:]) for words in (own.argv, *own.prepare))
+    return msgspec.structs.replace(own, argv=argv, prepare=tuple(steps), directory=DIRECTORY, environment=ENVIRONMENT)
 
 
 def not_in_guest(program: str, why: str = "") -> BadInput:

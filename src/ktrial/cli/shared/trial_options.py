@@ -16,10 +16,12 @@ from ktrial.cli.options import (
     json_option,
     metric_option,
     parameter_option,
+    prepare_option,
     seed_option,
     with_options,
 )
 from ktrial.cli.shared.command_environment import clean_env_option, named_variables
+from ktrial.cli.shared.command_steps import prepare_steps
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ measured_options = with_options(
         help="Suite or benchmark to measure (or put a command after --).",
     ),
     metric_option,
+    prepare_option,
     click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]"),
     clean_env_option,
     parameter_option,
@@ -132,6 +135,7 @@ def template_file(
         command=own or (),
         metrics=options["metrics"],
         limit=options.get("limit"),
+        prepare=prepare_steps(options.get("prepare", ())) or msgspec.UNSET,
         environment=named_variables(options.get("variables", ())) or msgspec.UNSET,
         clean_environment=options["clean_env"] or None,
         detect=options["detect"],

@@ -19,10 +19,19 @@ from ktrial.trial.run.prepare import check_measured, look_over
 from ktrial.tuning.plans.confirm import must_agree
 
 if TYPE_CHECKING:
+    from ktrial.bench.benchmark import Benchmark
+    from ktrial.bench.suite import Suite
     from ktrial.cli.app import App
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.protocol.forecast import TrialForecast
     from ktrial.trial.run.prepare import Prepared
+
+
+def _what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
+    """Return what the protocol measures."""
+    words, steps = file.command or None, file.prepare or ()
+    clean = bool(file.clean_environment)
+    return choose(app, file.suite, words, file.metrics, file.limit_s, clean=clean, steps=steps)
 
 
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
@@ -32,9 +41,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     if app.host is not None:
         app.host.check_trial()
     undo_left_commands(app)
-    suite, benchmarks = choose(
-        app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
-    )
+    suite, benchmarks = _what_to_measure(app, file)
     # Do not ask the executor, because programs that it starts now would not get the right OOM score.
     facts = app.best_session("planning the arms").facts()
     file = msgspec.structs.replace(file, cpus=cpus_here(app, facts, file.cpus))
@@ -46,9 +53,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
 
 def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     """Raise every error that shows without measuring; for guests check only what the trial would measure."""
-    suite, benchmarks = choose(
-        app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
-    )
+    suite, benchmarks = _what_to_measure(app, file)
     if file.guest is None:
         look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
     else:

@@ -11,7 +11,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import measurable_names
-from ktrial.cli.options import json_option, metric_option, output_option, seconds
+from ktrial.cli.options import json_option, metric_option, output_option, prepare_option, seconds
 from ktrial.cli.shared.bench import (
     BenchProgress,
     TakesSettle,
@@ -25,6 +25,7 @@ from ktrial.cli.shared.bench import (
     write_result,
 )
 from ktrial.cli.shared.command_environment import clean_env_option, env_option, named_variables
+from ktrial.cli.shared.command_steps import prepare_steps
 from ktrial.kit.errors import BadInput, Refused
 
 if TYPE_CHECKING:
@@ -54,6 +55,14 @@ EXIT_PARTIAL = 1
     "-p", "--parameter", "given", multiple=True, metavar="[BENCHMARK:]NAME=VALUE", help="Set a parameter. Repeatable."
 )
 @metric_option
+@prepare_option
+@click.option(
+    "--warmup",
+    type=click.IntRange(0, 1000),
+    default=0,
+    metavar="N",
+    help="Run CMD N times first; these runs do not count.",
+)
 @env_option
 @clean_env_option
 @click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]")
@@ -120,7 +129,8 @@ def command(
         raise BadInput("cannot combine --tools with a command after --", hint="leave out --tools")
     environment = named_variables(variables)
     limit_s = None if limit is None else seconds(limit, "--limit")
-    chosen, benchmarks = choose(app, suite, words, metrics, limit_s, clean=clean_env)
+    before = {"steps": prepare_steps(options.pop("prepare")), "warm_ups": options.pop("warmup")}
+    chosen, benchmarks = choose(app, suite, words, metrics, limit_s, clean=clean_env, **before)
     chosen = with_parameters(chosen, benchmarks, given)
     if not app.may_run_trials:
         raise Refused("benchmarks run on machines, not in folders", hint="leave out --machine-root")

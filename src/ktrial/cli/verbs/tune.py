@@ -16,6 +16,7 @@ from ktrial.cli.options import (
     guard_option,
     json_option,
     metric_option,
+    prepare_option,
     seed_option,
     yes_option,
 )
@@ -32,6 +33,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
     help="Suite or benchmark to measure instead of the goal's.",
 )
 @metric_option
+@prepare_option
 @env_option
 @clean_env_option
 @click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial.")

@@ -167,11 +167,12 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. A run of the command
     that takes longer than `limit` is killed and has failed; with `clean_environment` it gets almost nothing of the
-    shell's environment. All arms have the variables of `environment`; an arm's own override them. `primary`,
-    `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone if that is unique. Margins are
-    relative. `baseline` says what the control is: the machine as found, or a generated profile. `ktrial blame` writes
-    `part`, the question to which this trial belongs, and `screen`, which makes it look for the setting responsible.
-    With `guest` the visits are boots of guests, and the arms may be kernels.
+    shell's environment. The commands of `prepare` run before each run of it. All arms have the variables of
+    `environment`; an arm's own override them. `primary`, `secondary` and the keys of `guards` are
+    `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` says what the
+    control is: the machine as found, or a generated profile. `ktrial blame` writes `part`, the question to which
+    this trial belongs, and `screen`, which makes it look for the setting responsible. With `guest` the visits are
+    boots of guests, and the arms may be kernels.
     """
 
     name: str
@@ -200,6 +201,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # Null by default, so that earlier protocols keep their hash.
     clean_environment: bool | None = None
     environment: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
+    prepare: tuple[tuple[str, ...], ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def full_arms(self) -> dict[str, ArmFile]:

@@ -50,6 +50,10 @@ def check_trial_file(trial: TrialFile) -> None:
         raise BadInput(
             "limit is for runs of a command, but this trial measures a suite", hint="remove it: suites have their own"
         )
+    if trial.prepare and not trial.command:
+        raise BadInput("prepare is for a command, but this trial measures a suite", hint="remove it")
+    if not all(step and step[0] for step in trial.prepare or ()):
+        raise BadInput("a command of prepare is empty", hint='for example  prepare = [["make", "clean"]]')
     if trial.limit_s is not None and trial.limit_s <= 0:
         raise BadInput(f"limit = {trial.limit} leaves no time for a run", hint='for example  limit = "5min"')
     _check_numbers(trial)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of `--prepare`, which run before each run of a measured command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from ktrial.kit.errors import BadInput
+
+#: Words by which a shell joins commands or redirects their output.
+_OF_A_SHELL = frozenset(("|", "||", "&", "&&", ">", ">>", "<", "2>", "2>&1"))
+
+
+def prepare_steps(texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return each command as its words, without a shell. Raises BadInput."""
+    return tuple(map(_words, texts))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise BadInput(f"--prepare: cannot read {text!r}: {error}", hint="close the quotation") from None
+    if not words or not words[0]:
+        raise BadInput("--prepare: the command is empty", hint="--prepare 'make clean'")
+    if found := next((word for word in words if word in _OF_A_SHELL or (word != ";" and word.endswith(";"))), None):
+        raise BadInput(
+            f"--prepare: {found!r} is for a shell, and ktrial uses none",
+            hint="start one yourself:  --prepare \"sh -c 'make clean && sync'\"",
+        )
+    return words

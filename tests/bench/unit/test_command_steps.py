@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `--prepare` takes: words as a shell would split them, and no shell."""
+
+from __future__ import annotations
+
+import pytest
+
+from ktrial.cli.shared.command_steps import prepare_steps
+from ktrial.kit.errors import BadInput
+
+
+def test_commands_are_split_into_words() -> None:
+    assert prepare_steps(()) == ()
+    assert prepare_steps(("make clean", "sh -c 'sync; a && b > c'", "find . -exec rm {} ;")) == (
+        ("make", "clean"),
+        ("sh", "-c", "sync; a && b > c"),
+        ("find", ".", "-exec", "rm", "{}", ";"),
+    )
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("make && sync", "'&&' is for a shell"),
+        ("echo a > b", "'>' is for a shell"),
+        ("sync; make", "'sync;' is for a shell"),
+        ("a | b", "for a shell"),
+        ("sh -c 'a", "cannot read"),
+        ("", "the command is empty"),
+        ("''", "the command is empty"),
+    ],
+)
+def test_what_only_a_shell_understands_is_refused(text: str, why: str) -> None:
+    with pytest.raises(BadInput, match="--prepare: ") as caught:
+        prepare_steps((text,))
+    assert why in caught.value.message
+    assert caught.value.hint
