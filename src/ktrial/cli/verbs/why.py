@@ -16,30 +16,39 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show who set a sysctl or another knob.")
-@click.argument("knobs", shell_complete=knob_names, nargs=-1, required=True, metavar="KNOB…")
+@click.argument("knobs", shell_complete=knob_names, nargs=-1, required=True, metavar="KNOB|PATH…")
 @json_option
 @click.pass_obj
 def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
     """Show who set a knob: a file and line (and what it overrides), a daemon, ktrial itself, or nobody.
 
+    KNOB may be any sysctl, and PATH any such file below /proc/sys or /sys, even if the catalog lacks it.
+
     `ktrial doctor` lists every knob that differs from the kernel's default.
     """
-    from ktrial.kit.errors import UnknownName
-    from ktrial.tuning.knobs.address import parse_address, selects
+    from ktrial.kit.errors import BadInput, UnknownName
+    from ktrial.tuning.knobs.address import selects
     from ktrial.tuning.knobs.find import find_knob
     from ktrial.tuning.knobs.knob import INSTANCE_FACTS
     from ktrial.tuning.origin.configured import gather
+    from ktrial.tuning.origin.uncatalogued import knob_or_file
     from ktrial.tuning.origin.why import FACTS, origins
     from ktrial.tuning.origin.why_text import origins_json, origins_text
 
-    selected = [(parse_address(name), find_knob(name, app.catalog.knobs)) for name in knobs]
+    selected = [knob_or_file(name, app.catalog.knobs) for name in knobs]
     machine = app.best_session("looking for who set a knob")
     claims = gather(machine)
     facts = machine.facts(FACTS)
     found: list[Origin] = []
-    for address, knob in selected:
+    for (address, knob), name in zip(selected, knobs, strict=True):
         selector = address.selector
-        here = origins(machine, app.catalog, [knob], claims, facts, [selector])
+        is_known = knob.id in app.catalog.knobs
+        reader = machine if is_known else app.user_session  # root's agent reads no files that the catalog lacks
+        here = origins(reader, app.catalog, [knob], claims, facts, [selector])
+        if not is_known and here[0].verdict == "absent":
+            if name.startswith("/"):
+                raise BadInput(f"{name}: no such file on this machine", hint="`ktrial knobs` lists the known names")
+            find_knob(name, app.catalog.knobs)
         source = INSTANCE_FACTS.get(knob.placeholders[0], "") if knob.placeholders else ""
         labels = {origin: origin.address.partition("@")[2] for origin in here}
         meant = [
