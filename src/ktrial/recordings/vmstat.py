@@ -95,7 +95,7 @@ def _recording(
         raise BadInput(
             "cannot read vmstat output: the rows have no times",
             file=source,
-            hint="give --interval 1s, or record with `vmstat -t 1`",
+            hint="record with `vmstat -t 1`, or add --interval 1s if it was `vmstat 1`",
         )
     else:
         times_s = [place * interval_s for place in range(len(rows))]

@@ -35,8 +35,14 @@ def run(*argv: str) -> tuple[int, str, str]:
         (("plan", "vm.swappiness=\N{ARABIC-INDIC DIGIT THREE}"), 2, "not a whole number"),
         (("plan", "vm.min_free_kbytes=" + "9" * 400 + "GiB"), 2, "is not a number with one of the units"),
         (("plan", "queue:scheduler@[rotational=none"), 2, "has no closing bracket"),
+        (("explain", "ktweak"), 2, "ktweak is a profile, not a knob\n  next: ktrial profiles ktweak"),
         (("explain", "vm.swappiness@x"), 2, "unknown instance of vm.swappiness: 'x'"),
         (("explain", "boot:nohz_full@x"), 2, "this machine has none"),
+        (
+            ("kernel", "bisect", "a", "b", "--outcome", "x.y"),
+            2,
+            "add --config FILE (`ktrial kernel config` writes one)",
+        ),
         (("facts", "cpu.mod"), 2, "did you mean cpu.model?"),
         (("knobs", "swapines"), 2, "did you mean vm.swappiness?"),
         (("apply", "vm.swappiness=1", "--for", "9" * 15 + "h"), 2, "longer than 30 days"),
@@ -50,6 +56,19 @@ def run(*argv: str) -> tuple[int, str, str]:
 def test_odd_words_are_answered_with_what_is_wrong(argv: tuple[str, ...], status: int, words: str) -> None:
     got, _, err = run(*argv)
     assert (got, words in err) == (status, True), err
+
+
+@pytest.mark.parametrize(
+    "verb, words",
+    [
+        ("uninstall", ("ktrial keep", "results and trials", "/etc/ktrial")),
+        ("diagnose", ("vmstat -t 1",)),
+        ("kernel bisect", ("ktrial kernel config", "LOAD.RESULT")),
+    ],
+)
+def test_help_answers_what_readers_asked(verb: str, words: tuple[str, ...]) -> None:
+    shown = " ".join(run(*verb.split(), "--help")[1].split())
+    assert [word for word in words if word not in shown] == []
 
 
 def test_a_list_of_one() -> None:

@@ -16,7 +16,7 @@ from ktrial.cli.options import json_option, write_answer
 @click.argument("good")
 @click.argument("bad")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
-@click.option("--outcome", required=True, metavar="NAME", help="Outcome to bisect, such as wakeup.p99_ns.")
+@click.option("--outcome", required=True, metavar="NAME", help="Outcome to bisect: LOAD.RESULT, such as wakeup.p99_ns.")
 @click.option(
     "-p",
     "--parameter",
@@ -59,13 +59,17 @@ def command(app: App, /, as_json: bool, **options: Any) -> int:
     """Find the commit after GOOD, up to and including BAD, that changed the outcome.
 
     \b
-    ktrial kernel bisect v6.11 v6.12 --config guest.config --outcome wakeup.p99_ns
+    ktrial kernel config . --config tinyconfig --fragment guest -o /tmp/guest
+    ktrial kernel bisect v6.11 v6.12 --config /tmp/guest/.config --outcome wakeup.p99_ns
     ktrial kernel bisect HEAD~9 HEAD --build ./mk --image bzImage --outcome ms -- ./bench
 
     ktrial builds commits in a copy of the tree and boots them in exact guests, where a run always gives the same
     result. It boots a commit until its outcome is clearly closer to GOOD or to BAD, and skips a commit that stays
-    undecided. With PROGRAM, the outcome is the number in the last line that PROGRAM prints. ktrial names a commit
-    only if its outcome also differs from that of its parent.
+    undecided. ktrial names a commit only if its outcome also differs from that of its parent.
+
+    The outcome is LOAD.RESULT: a load of the agent (wakeup, pagefault, contextswitch, …) and one of its results,
+    lower or higher; docs/formats.md lists both. With PROGRAM, it is the number in the last line that PROGRAM prints,
+    under any name.
     """
     from ktrial.cli.shared.bisect import BisectQuery, run_bisect
     from ktrial.studies.bisect.text import bisected_json, bisected_text

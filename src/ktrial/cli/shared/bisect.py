@@ -94,7 +94,10 @@ def _build(query: BisectQuery) -> tuple[tuple[str, ...], str]:
             raise BadInput("--build requires --image", hint="add --image PATH, the kernel image that the build writes")
         return query.builds, query.image
     if query.config is None:
-        raise BadInput("no kernel configuration", hint="add --config FILE, or --build COMMAND and --image PATH")
+        raise BadInput(
+            "no kernel configuration",
+            hint="add --config FILE (`ktrial kernel config` writes one), or --build COMMAND and --image PATH",
+        )
     if not query.config.is_file():
         raise BadInput("no such file", file=str(query.config))
     image = query.image or _IMAGE

@@ -58,11 +58,11 @@ def command(
     \b
     ktrial diagnose flight/            # all files of a folder are one recording
     ktrial diagnose sar.json
-    ktrial diagnose --interval 1s vmstat.log
+    ktrial diagnose vmstat.log         # of `vmstat -t 1`; without -t, add --interval 1s
     ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
 
-    Make a recording with `ktrial watch -o DIR`. ktrial also reads vmstat, sadf -j, atop's raw logs, MangoHud logs,
-    and the tables and reclaim lines of the micro-stutter suite.
+    Make a recording with `ktrial watch -o DIR`. ktrial also reads vmstat -t, sadf -j, atop's raw logs, MangoHud
+    logs, and the tables and reclaim lines of the micro-stutter suite.
     """
     from ktrial.cli.shared.diagnose import check, offset, recording, report
     from ktrial.compare.files import write_file

@@ -10,6 +10,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import knob_names
 from ktrial.cli.options import json_option, write_json
+from ktrial.kit.errors import BadInput
 
 
 @click.command(short_help="Explain a knob: effect, price, evidence.")
@@ -27,6 +28,8 @@ def command(app: App, knob: str, as_json: bool) -> None:
     from ktrial.tuning.knobs.find import find_knob
     from ktrial.tuning.knobs.knob_text import knob_text
 
+    if knob in app.catalog.profiles:
+        raise BadInput(f"{knob} is a profile, not a knob", hint=f"ktrial profiles {knob}")
     entry = find_knob(knob, app.catalog.knobs)
     answer = explain(app.user_session, entry, app.catalog.kinds, parse_address(knob).selector)
     entries = kept_entries(app, entry.id)
