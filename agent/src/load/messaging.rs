@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `messaging`: groups of threads or processes, in each of which every sender sends messages to
-//! every receiver.
+//! `messaging`: groups of threads or processes. In each group every sender sends messages to every
+//! receiver.
 //!
 //! Each receiver has one channel, from which it reads `senders` × `messages` messages of
 //! `message_bytes`. Each sender sends `messages` messages to every receiver of its group. The

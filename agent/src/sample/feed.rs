@@ -20,7 +20,7 @@ pub const LIE: Cell = i64::MIN + 1;
 pub enum Kind {
     /// The state at that moment.
     Level,
-    /// A growing counter, of which only differences matter.
+    /// A growing counter; only its differences matter.
     Counter,
 }
 

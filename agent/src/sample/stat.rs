@@ -26,7 +26,7 @@ const IDLE: [usize; 2] = [3, 4];
 const STEAL: usize = 7;
 /// Cells of each CPU.
 const EACH: [&str; 3] = ["busy", "idle", "steal"];
-/// Lines of which only the first number is needed.
+/// Lines whose first number is enough.
 const TOTALS: [(&[u8], &str); 5] = [
     (b"intr ", "interrupts"),
     (b"ctxt ", "context_switches"),

@@ -83,7 +83,7 @@ impl Parser for Number {
     }
 }
 
-/// Lines of a name and a number, some of which are needed. Lines keep their places while a kernel
+/// Reads some of many lines that hold a name and a number. Lines keep their places while a kernel
 /// runs, so each is looked up where it was before; if it is not there, all lines are searched.
 pub struct Keyed {
     /// Numbers of the lines, and their names including the separator, in order.

@@ -26,7 +26,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Guesses the rule for a path of which only the content is known.
+    /// Guesses the rule for a path from its content alone.
     #[must_use]
     pub fn guess(content: &[u8]) -> Self {
         if bracketed(&text(content)).is_some() {

@@ -31,7 +31,7 @@ _SETTLE = "0.1s"
 _READ_AHEAD = "queue:read_ahead_kb"
 _HUGE_PAGES = "thp:enabled"
 _DIRECTORY = "/var/tmp"
-_FRESH_MEMORY = "how fast a program gets fresh memory, for half of which it requests huge pages"
+_FRESH_MEMORY = "how fast a program gets fresh memory when it requests huge pages for half of it"
 
 Settings = Mapping[str, Value]
 Plans = Callable[[Settings], Plan]

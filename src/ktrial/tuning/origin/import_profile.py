@@ -190,7 +190,7 @@ def _add(settings: dict[str, tuple[Setting, Assignment]], setting: Setting, item
 
 
 def _pair_notes(settings: dict[str, tuple[Setting, Assignment]], catalog: Catalog) -> Iterator[str]:
-    """Yield a note for each pair of settings of which the kernel allows only one."""
+    """Yield a note for each pair of settings that the kernel does not allow together."""
     values = {setting.knob: setting.value for setting, _ in settings.values()}
     for name, value in values.items():
         knob = catalog.knobs.get(name)

@@ -44,7 +44,7 @@ _SWITCH = {
     "workqueue:power_efficient": "WQ_POWER_EFFICIENT_DEFAULT",
 }
 
-#: Knob -> configuration symbols, of which one is set, with the value that each stands for.
+#: Knob -> configuration symbols with the value that each stands for; a kernel sets one of them.
 _CHOICE = {
     "thp:enabled": {
         "TRANSPARENT_HUGEPAGE_ALWAYS": "always",

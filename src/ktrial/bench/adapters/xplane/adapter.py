@@ -21,7 +21,7 @@ from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement
 
 _LOG = "Log.txt"
-#: X-Plane writes its log beside its program, anew at each start; an older log belongs to another run.
+#: X-Plane overwrites the log beside its program at each start; an older log belongs to another run.
 _SCRIPT = """\
 PATH=/usr/bin:/bin
 : > started

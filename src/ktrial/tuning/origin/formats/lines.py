@@ -5,7 +5,7 @@ A reader is a pure function from text to records. It follows three rules:
 
 - text that is not about settings (comments, prose, other programs' keys) is ignored;
 - a line that the reader should understand but cannot becomes an `Unread` record: file, line, text and reason;
-- a text with content of which nothing was recognised raises a `ForeignFormatError`.
+- a text raises a `ForeignFormatError` if it has content and the reader recognises nothing in it.
 """
 
 from __future__ import annotations
