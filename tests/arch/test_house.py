@@ -241,8 +241,8 @@ def test_explaining_a_knob_loads_neither_plans_nor_trials() -> None:
 def test_the_model_of_a_diagnosis_loads_no_numpy() -> None:
     """Only its computation needs it."""
     code = (
-        "import sys\nfrom ktrial.cli.verbs import diagnose\nfrom ktrial.watch.diagnosis import model, symptoms, tables\n"
-        "print(*sys.modules)"
+        "import sys\nfrom ktrial.cli.verbs import diagnose\n"
+        "from ktrial.watch.diagnosis import model, symptoms, tables\nprint(*sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SOURCE.parent)
     loaded = set(told.stdout.split())

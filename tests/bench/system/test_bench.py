@@ -89,9 +89,7 @@ def test_any_command(home: Path) -> None:
 
 def test_a_command_is_prepared_before_each_run_and_warmed_up(home: Path) -> None:
     prepare = ("--prepare", "sh -c 'echo one two >> prepared; rm -f made'", "--prepare", "touch 'a file'")
-    ran = run(
-        "bench", "-n", "2", "--warmup", "1", *prepare, "--", "sh", "-c", "test ! -e made && touch made"
-    )
+    ran = run("bench", "-n", "2", "--warmup", "1", *prepare, "--", "sh", "-c", "test ! -e made && touch made")
     assert ran.status == 0, ran.err
     kept = records(home)
     assert [record["round"] for record in kept] == [0, 1, 2]
