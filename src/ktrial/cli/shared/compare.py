@@ -261,7 +261,9 @@ def answer_comparison(
         versions=versions,
     )
     found = compared(app, arms, question.control, query, question.declared, question.spread, assumptions=assumptions)
-    return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256, writer=code_sha256())
+    # What only the terminal shows is compared with nothing later.
+    writer = code_sha256() if assumptions else None
+    return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256, writer=writer)
 
 
 def answered_again(app: App, published: Comparison, results: ReadResults, read: Callable[[str], bytes]) -> Comparison:
