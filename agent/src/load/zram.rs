@@ -121,6 +121,7 @@ fn make_device(context: &mut Context, algorithm: &str, size_bytes: u64) -> Resul
         title: format!("measure zram with {algorithm}"),
         lease: Lease::WhileSession,
         keep_going: false,
+        sources: None,
         steps: vec![Step::Zram(step)],
     };
     let report = apply::apply(context, &plan)?;

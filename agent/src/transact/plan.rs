@@ -6,7 +6,7 @@ use crate::error::{Error, Kind, Result};
 use crate::transact::forms::{self, is_zram, Form};
 use crate::transact::verify::Rule;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The schema of plans.
 pub const SCHEMA: &str = "ktrial.plan/2";
@@ -35,6 +35,9 @@ pub struct Plan {
     /// Whether to skip failed steps instead of undoing everything.
     #[serde(default)]
     pub keep_going: bool,
+    /// Where the settings come from, in the head's own words: recorded, never acted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Map<String, Value>>,
     /// The steps.
     pub steps: Vec<Step>,
 }

@@ -56,6 +56,9 @@ fn describe(context: &Context, transaction: &Transaction) -> Value {
         "this_boot": transaction.this_boot,
         "steps": steps,
     });
+    if let Some(sources) = begin.and_then(|begin| begin.plan.sources.as_ref()) {
+        described["sources"] = json!(sources);
+    }
     let abandoned = || is_abandoned.then(|| unfinished::ABANDONED.to_owned());
     if let Some(why) = unfinished::reason(transaction).or_else(abandoned) {
         described["unfinished"] = json!(why);

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, output_option, write_json
+from ktrial.cli.completion import profile_names
+from ktrial.cli.options import is_terminal, json_option, output_option, write_json
 from ktrial.kit.errors import BadInput
 from ktrial.kit.files import why_unread
 
@@ -22,9 +23,36 @@ if TYPE_CHECKING:
 FORMATS = ("sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list")
 
 
-@click.group(short_help="Turn your existing settings into a profile.")
+@click.group(short_help="Make profiles of your own.")
 def command() -> None:
-    """Make profiles from existing settings."""
+    """Make profiles from existing settings, or from other profiles."""
+
+
+@command.command(short_help="Copy a profile and edit the copy.")
+@click.argument("name", shell_complete=profile_names, metavar="PROFILE|FILE")
+@click.option("--as", "own", metavar="NAME", help="Name of the copy; without it, edit your own profile.")
+@json_option
+@click.pass_obj
+def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
+    """Copy a profile as one of your own, and open it in your editor (VISUAL or EDITOR).
+
+    The copy names the profile and the version of ktrial that it comes from. It takes over the settings of the profiles
+    that the original extends, so that no update changes it. ktrial checks your text before it counts: a text with a
+    mistake stays a draft, and the same command goes on with it. Without a terminal, ktrial only copies.
+    """
+    from ktrial.cli.shared.profile_edit import begin_edit, finish_edit, open_editor, write_draft
+
+    edit = begin_edit(app, name, own)
+    if not write_draft(edit):
+        app.say(f"going on with the draft {edit.draft}")
+    has_editor = is_terminal() and sys.stdout.isatty() and open_editor(edit)
+    finish_edit(edit)
+    if as_json:
+        write_json({"schema": "ktrial.profile-edit/1", "profile": edit.name, "file": str(edit.file)})
+    else:
+        sys.stdout.write(f"{edit.file}\n")
+    if not has_editor:
+        app.say(f"edit this file, then try it with `ktrial plan {edit.name}`")
 
 
 @command.command(name="import", short_help="Turn a settings file into a profile.")

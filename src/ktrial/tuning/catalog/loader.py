@@ -144,11 +144,16 @@ def _read_knobs(
         places[knob.id] = place
 
 
+def check_profile_name(name: str) -> None:
+    if not _PROFILE_NAME.fullmatch(name):
+        raise BadInput(f"invalid profile name {name!r}", hint="use only letters, digits and . _ -")
+
+
 def _checked_profile(path: Path, profile: Profile, profiles: dict[str, Profile]) -> Profile:
-    if not _PROFILE_NAME.fullmatch(profile.name):
-        raise Place(path, "$").mended(
-            BadInput(f"invalid profile name {profile.name!r}", hint="use only letters, digits and . _ -"), key=".name"
-        )
+    try:
+        check_profile_name(profile.name)
+    except BadInput as error:
+        raise Place(path, "$").mended(error, key=".name") from None
     if profile.name in profiles:
         raise BadInput(f"profile {profile.name} already exists", file=str(path), hint="choose another name")
     profiles[profile.name] = profile

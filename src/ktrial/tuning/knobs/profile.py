@@ -51,12 +51,21 @@ class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str
 
 
+class ProfileOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The profile that this one is a copy of, the version of ktrial, and the digest of what was copied."""
+
+    profile: str
+    version: str
+    sha256: str
+
+
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Named settings. A `generated` profile computes them on the machine."""
 
     name: str
     summary: str
     source: str | None = None
+    origin: ProfileOrigin | None = None
     extends: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     setting: tuple[Setting, ...] = ()

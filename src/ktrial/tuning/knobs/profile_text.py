@@ -9,6 +9,7 @@ from typing import Any
 from ktrial.kit.tables import paragraph, table
 from ktrial.tuning.catalog.model import CatalogSource
 from ktrial.tuning.knobs.profile import Profile, Setting, flatten
+from ktrial.tuning.knobs.profile_copy import origin_text
 from ktrial.tuning.knobs.value import show_value
 
 
@@ -27,6 +28,9 @@ def profile_text(
     parts = [paragraph(f"{profile.name}: {profile.summary}", width=width)]
     if profile.source and profile.source in sources:
         parts.append(paragraph(f"source: {sources[profile.source].title}", width=width))
+    copied = origin_text(profile, profiles)
+    if copied is not None:
+        parts.append(paragraph(copied, width=width))
     parts += [paragraph(f"note: {note}", width=width) for note in profile.notes]
     if profile.tier:
         rows = [(tier.name, tier.profile or "-", tier.lacking or tier.why) for tier in profile.tier]

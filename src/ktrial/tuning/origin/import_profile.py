@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from ktrial.kit.errors import BadInput, nearest
-from ktrial.kit.toml import quoted
 from ktrial.kit.toml_files import parse_toml
 from ktrial.tuning.catalog.loader import check_profile
 from ktrial.tuning.catalog.model import Catalog
@@ -19,6 +18,7 @@ from ktrial.tuning.exports.model import device_shapes
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
 from ktrial.tuning.knobs.profile import Profile, Setting
+from ktrial.tuning.knobs.profile_toml import profile_toml, toml_value
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.origin.formats.command_line import same_name
 from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Unread
@@ -184,8 +184,8 @@ def _add(settings: dict[str, tuple[Setting, Assignment]], setting: Setting, item
         notes.append(f"{key} is set twice to the same value: lines {where.line_number} and {item.line_number}")
     else:
         notes.append(
-            f"{key} is set twice: {_toml_value(earlier.value)} (line {where.line_number}), then"
-            f" {_toml_value(setting.value)} (line {item.line_number}); the later one is used"
+            f"{key} is set twice: {toml_value(earlier.value)} (line {where.line_number}), then"
+            f" {toml_value(setting.value)} (line {item.line_number}); the later one is used"
         )
 
 
@@ -229,31 +229,6 @@ def _checked_toml(profile: Profile, catalog: Catalog) -> str:
     loaded = parse_toml(text, f"{profile.name}.toml", Profile)
     check_profile(loaded, msgspec.structs.replace(catalog, profiles={**catalog.profiles, loaded.name: loaded}))
     return text
-
-
-def profile_toml(profile: Profile) -> str:
-    lines = [f"name = {_toml_value(profile.name)}", f"summary = {_toml_value(profile.summary)}"]
-    if profile.notes:
-        lines += ["notes = [", *(f"  {_toml_value(note)}," for note in profile.notes), "]"]
-    for setting in profile.setting:
-        lines += ["", "[[setting]]", f"knob = {_toml_value(setting.knob)}", f"value = {_toml_value(setting.value)}"]
-        if setting.why is not None:
-            lines.append(f"why = {_toml_value(setting.why)}")
-        if setting.when is not None:
-            lines.append(f"when = {_toml_value(setting.when)}")
-    return "\n".join(lines) + "\n"
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"
-    return quoted(str(value))
 
 
 class MeantTarget(msgspec.Struct, frozen=True):

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial profile edit`: a profile of the user, made from another one or there already, opened in the user's editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from ktrial import __version__
+from ktrial.agent.user_folders import config_folder
+from ktrial.kit.errors import BadInput, KtrialError, UnknownName
+from ktrial.tuning.catalog.loader import check_profile_name, with_profile_file
+from ktrial.tuning.knobs.profile_copy import copy_profile
+from ktrial.tuning.knobs.profile_toml import profile_toml
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.tuning.catalog.model import Catalog
+
+
+class ProfileEdit(NamedTuple):
+    """An edit of a profile: the text lies at `draft` until it is valid, and then at `file`.
+
+    Every command reads the files beside `file`, so that one with a mistake would stop them all.
+    """
+
+    name: str
+    file: Path
+    draft: Path
+    catalog: Catalog
+    text: str
+
+
+def begin_edit(app: App, name: str, own: str | None) -> ProfileEdit:
+    """Return the edit of the user's profile `name`, or of a copy of `name` as `own`."""
+    catalog, (name,) = app.catalog_for([name])
+    if name not in catalog.profiles:
+        raise UnknownName("profile", name, catalog.profiles, hint="`ktrial profiles` lists them")
+    if own is None:
+        return _of_own(catalog, name)
+    check_profile_name(own)
+    file = _file(own)
+    if own in catalog.profiles or file.exists():
+        is_own = own in catalog.profiles and file.exists()
+        hint = f"`ktrial profile edit {own}` edits it; or choose another name" if is_own else "choose another name"
+        raise BadInput(f"cannot copy {name} as {own}: that name is taken", hint=hint)
+    head = f"# A copy of {name}: edit it with `ktrial profile edit {own}`.\n"
+    text = head + profile_toml(copy_profile(name, own, catalog.profiles, __version__))
+    return ProfileEdit(own, file, _draft(own), catalog, text)
+
+
+def _of_own(catalog: Catalog, name: str) -> ProfileEdit:
+    file = _file(name)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError:
+        raise BadInput(
+            f"cannot edit {name}: {file} is not there, so it is no profile of yours",
+            hint=f"edit a copy of it: `ktrial profile edit {name} --as NAME`",
+        ) from None
+    others = {other: profile for other, profile in catalog.profiles.items() if other != name}
+    return ProfileEdit(name, file, _draft(name), replace(catalog, profiles=others), text)
+
+
+def _file(name: str) -> Path:
+    return config_folder() / "profiles" / f"{name}.toml"
+
+
+def _draft(name: str) -> Path:
+    return config_folder() / "drafts" / f"{name}.toml"
+
+
+def write_draft(edit: ProfileEdit) -> bool:
+    """Put the text at the draft's place unless an earlier edit left one there; return whether it did."""
+    try:
+        edit.draft.parent.mkdir(parents=True, exist_ok=True)
+        with edit.draft.open("x", encoding="utf-8") as file:
+            file.write(edit.text)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise KtrialError(f"cannot write {edit.draft}: {error.strerror}") from None
+    return True
+
+
+def open_editor(edit: ProfileEdit) -> bool:
+    """Run the editor of the user on the draft and wait for its end; return False if no editor is set."""
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    hint = f"your text is in {edit.draft}; the same command goes on with it"
+    try:
+        words = shlex.split(command)
+        if not words:
+            return False
+        ended = subprocess.run([*words, str(edit.draft)], check=False)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise KtrialError(f"cannot start the editor {command!r}: {why}", hint=f"set VISUAL or EDITOR; {hint}") from None
+    if ended.returncode:
+        why = f"status {ended.returncode}" if ended.returncode > 0 else f"signal {-ended.returncode}"
+        raise KtrialError(f"cannot edit {edit.name}: {words[0]} ended with {why}", hint=hint)
+    return True
+
+
+def finish_edit(edit: ProfileEdit) -> None:
+    """Check the draft and put it in its place. Raises BadInput for a mistake; the draft then stays."""
+    try:
+        _, name = with_profile_file(edit.catalog, edit.draft)
+        if name != edit.name:
+            raise BadInput(f"the profile's name is {name}, its file's is {edit.name}", file=str(edit.draft))
+    except BadInput as error:
+        again = "mend it there, then run the same command again"
+        raise BadInput(error.message, hint=f"{error.hint}; {again}" if error.hint else again) from None
+    try:
+        edit.file.parent.mkdir(parents=True, exist_ok=True)
+        edit.draft.replace(edit.file)
+    except OSError as error:
+        raise KtrialError(f"cannot write {edit.file}: {error.strerror}", hint=f"your text is in {edit.draft}") from None
