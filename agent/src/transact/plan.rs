@@ -420,6 +420,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_plan_says_about_its_sources_is_recorded_as_it_is() {
+        let plan = |sources: Value| {
+            let write = json!({"kind": "write", "path": "/x", "new": "1", "verify": "integer"});
+            Plan::from_value(json!({"schema": SCHEMA, "sources": sources, "steps": [write]}))
+        };
+        let sources = json!({"profiles": {"own": [{"knob": "vm.swappiness", "value": 10}]}, "origins": {}});
+        let recorded = serde_json::to_value(plan(sources.clone()).unwrap()).unwrap();
+        assert_eq!(recorded["sources"], sources);
+        assert!(plan(json!(null)).unwrap().sources.is_none());
+        assert!(plan(json!(["own"])).is_err());
+    }
+
+    #[test]
     fn a_zram_device_is_new_or_named_and_swapped_to_unless_the_plan_says_otherwise() {
         for (good, told) in [
             (json!({"kind": "zram", "device": "zram0", "size_bytes": 0}), None),

@@ -124,7 +124,8 @@ class Lease(msgspec.Struct, frozen=True):
 class Journaled(msgspec.Struct, frozen=True):
     """A transaction in the journal; the title is null if it is lost.
 
-    `left_alone` are paths that a revert did not restore because somebody else had changed them.
+    `left_alone` are paths that a revert did not restore because somebody else had changed them. `sources` is what the
+    plan recorded about the origin of its settings.
     """
 
     transaction: int
@@ -138,6 +139,7 @@ class Journaled(msgspec.Struct, frozen=True):
     left_alone: tuple[str, ...] = ()
     left_ms: int | None = None
     deadline_unix_ms: int | None = None
+    sources: Mapping[str, Any] | None = None
 
 
 class Complaint(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from ktrial.tuning.lasting.keep_plan import plan_keep
 from ktrial.tuning.lasting.model import PLACES, Form, KeepPlan, KeptFile, Proof, Rival
 from ktrial.tuning.lasting.places import Grounds
 from ktrial.tuning.lasting.rivals import rivals_of
+from ktrial.tuning.lasting.sources import sources_of
 from ktrial.tuning.origin.configured import gather
 from ktrial.tuning.plans.plan import resolve
 from ktrial.tuning.plans.resolve import context_for
@@ -63,7 +64,8 @@ def plan_words(
     keep = plan_keep(plan, kept, proofs, grounds, catalog.knobs, own)
     left = tuple(left for one in named for left in one.left_out)
     rivals = _rivals(session, catalog, keep, facts)
-    return msgspec.structs.replace(keep, left_out=(*left, *keep.left_out), rivals=rivals)
+    sources = sources_of(requests, plan, app.catalog.profiles)
+    return msgspec.structs.replace(keep, left_out=(*left, *keep.left_out), rivals=rivals, sources=sources)
 
 
 def _refuse_foreign_system(session: AgentSession, facts: FactBook) -> None:

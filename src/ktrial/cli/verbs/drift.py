@@ -22,19 +22,30 @@ def command(app: App, as_json: bool) -> int:
     """Compare the settings that `ktrial keep` made last with the live values and the files.
 
     It names settings that have another value now and who set it, files that somebody edited, settings that this
-    kernel no longer has, and verdicts that were reached on another kernel. Exit status 3 if something differs.
+    kernel no longer has, and verdicts that were reached on another kernel. Exit status 3 if something differs. It also
+    shows what an update of ktrial changed in kept profiles; that is no drift, and `ktrial keep --accept` takes it.
     """
+    from msgspec import to_builtins
+
+    from ktrial.cli.shared.profile_updates import profile_updates
     from ktrial.machine.transactions import status as status_of
     from ktrial.tuning.lasting.drift import find_drift
     from ktrial.tuning.lasting.drift_text import drift_json, drift_text
     from ktrial.tuning.lasting.kept_files import kept_files
+    from ktrial.tuning.lasting.profile_update_text import updates_text
 
     session = app.root_session("comparing what is kept with what is live")
     status = status_of(session)
-    drift = find_drift(session, app.catalog, status, kept_files(session, status))
+    kept = kept_files(session, status)
+    drift = find_drift(session, app.catalog, status, kept)
     if any(one.state == "differs" for one in drift.settings):
         drift = _with_writers(app, session, drift)
-    write_answer(as_json, lambda: drift_json(drift), lambda width: drift_text(drift, width=width))
+    updates = profile_updates(app, session, status, kept)
+    write_answer(
+        as_json,
+        lambda: {**drift_json(drift), "profiles": to_builtins(updates)},
+        lambda width: drift_text(drift, width=width) + updates_text(updates, width=width),
+    )
     return 3 if drift.has_drifted else 0
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 @click.argument("words", shell_complete=lasting_words, nargs=-1, metavar="TRIAL|TRANSACTION|PROFILE|KNOB=VALUE…")
 @click.option("--next-boot", is_flag=True, help="Leave the running values alone until the next boot.")
 @click.option("--undo", is_flag=True, help="Stop keeping the named settings, or all without a name.")
+@click.option(
+    "--accept", is_flag=True, help="Take over what an update of ktrial changed in kept profiles, or in those named."
+)
 @click.option("--dry-run", is_flag=True, help="Show the files and values; write nothing.")
 @click.option("--anyway", is_flag=True, help="Write even where another file or service overrides the value.")
 @yes_option
@@ -34,6 +37,7 @@ def command(
     words: tuple[str, ...],
     next_boot: bool,
     undo: bool,
+    accept: bool,
     dry_run: bool,
     anyway: bool,
     yes: bool,
@@ -54,13 +58,15 @@ def command(
     from ktrial.machine.transactions import status as status_of
     from ktrial.tuning.lasting.keep_plan import wire_keep
 
-    if not words and not undo:
+    if undo and accept:
+        raise BadInput("cannot combine --undo with --accept", hint="leave out one of them")
+    if not words and not undo and not accept:
         raise BadInput(
             "nothing to keep", hint="name a trial, a profile or a setting; `ktrial drift` shows what is kept"
         )
     session = app.root_session("undoing what is kept" if undo else f"keeping {' '.join(words)}")
     status = status_of(session)
-    keep = _plan(app, session, words, status, undo=undo, allow_dangerous=yes_dangerous)
+    keep = _plan(app, session, words, status, undo=undo, accept=accept, allow_dangerous=yes_dangerous)
     if keep is None:
         from ktrial.cli.shared.unkeeping import undo_all
 
@@ -82,7 +88,14 @@ def command(
 
 
 def _plan(
-    app: App, session: AgentSession, words: tuple[str, ...], status: Status, *, undo: bool, allow_dangerous: bool
+    app: App,
+    session: AgentSession,
+    words: tuple[str, ...],
+    status: Status,
+    *,
+    undo: bool,
+    accept: bool,
+    allow_dangerous: bool,
 ) -> KeepPlan | None:
     """Return what to write; None if all that is kept is to be undone."""
     from ktrial.cli.shared.keeping import plan_words, refuse_edited
@@ -90,6 +103,10 @@ def _plan(
 
     kept = kept_files(session, status, to_write=not undo)
     refuse_edited(kept)
+    if accept:
+        from ktrial.cli.shared.profile_updates import plan_accept
+
+        return plan_accept(app, session, words, status, kept)
     if not words:
         return None
     if undo:

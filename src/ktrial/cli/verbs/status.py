@@ -1,22 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial status`: list what ktrial has changed on this machine."""
+"""`ktrial status`: list what ktrial has changed on this machine, or check settings for a script."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, write_answer
+from ktrial.cli.options import json_option, settings_argument, write_answer
+from ktrial.kit.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @click.command(short_help="List what ktrial changed on this machine.")
+@settings_argument
+@click.option("--check", is_flag=True, help="Compare what is kept, or these settings, with the live values.")
 @json_option
 @click.pass_obj
-def command(app: App, as_json: bool) -> None:
+def command(app: App, words: tuple[str, ...], check: bool, as_json: bool) -> int:
     """List the transactions in force, their time limits, unfinished ones and why, and damaged journals.
 
     `kept` are those that `ktrial keep` makes last; `applied` ones end with the next boot.
+
+    With --check, the exit status answers: 0 if everything that is kept is live, 3 if something differs, 6 if nothing
+    is kept. Of settings that you name, 0 means kept or applied, and live; 6 means neither kept nor applied.
     """
+    if check:
+        return _check(app, words, as_json=as_json)
+    if words:
+        raise BadInput(f"cannot list {words[0]}: status takes settings only to check them", hint="add --check")
     from ktrial.machine.transactions import Status, decode_reply
     from ktrial.tuning.lasting.kept_files import kept_transactions
     from ktrial.tuning.plans.transaction_text import status_text
@@ -29,3 +44,26 @@ def command(app: App, as_json: bool) -> None:
         lambda: {"schema": "ktrial.status/1", **answer, "kept": kept},
         lambda width: status_text(found, width=width),
     )
+    return 0
+
+
+def _check(app: App, words: Sequence[str], *, as_json: bool) -> int:
+    from ktrial.machine.transactions import status as status_of
+    from ktrial.tuning.lasting.compliance import STATUS, check_kept, check_plan, compliance_json, compliance_text
+    from ktrial.tuning.lasting.drift import find_drift
+    from ktrial.tuning.lasting.kept_files import kept_files
+
+    session = app.root_session("comparing what is kept with what is live")
+    status = status_of(session)
+    drift = find_drift(session, app.catalog, status, kept_files(session, status))
+    if words:
+        from ktrial.tuning.plans.resolve import check_words, make_plan
+
+        catalog, names = app.catalog_for(words)
+        check_words(names, catalog)
+        plan, _ = make_plan(session, catalog, names, allow_dangerous=True)
+        found = check_plan(plan, drift, status, catalog.knobs)
+    else:
+        found = check_kept(drift)
+    write_answer(as_json, lambda: compliance_json(found), lambda width: compliance_text(found, width=width))
+    return STATUS[found.answer]

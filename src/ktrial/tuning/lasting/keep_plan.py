@@ -52,7 +52,7 @@ def plan_keep(
             reasons = dict.fromkeys(found.values, f"{UNTESTED}; {_source(plan.zram.origin)}")
             entries.append(replace(found, reasons=reasons))
             lasting |= {address: _of_zram(address, value, plan.zram) for address, value in found.values.items()}
-    files = tuple(_file_changes(entries, kept, knobs))
+    files = tuple(file_changes(entries, kept, knobs))
     return KeepPlan(live=live, files=files, entries=tuple(entries), left_out=tuple(left), changes=lasting)
 
 
@@ -85,7 +85,7 @@ def _source(origin: str) -> str:
     return "asked for by name" if origin.startswith("setting ") else f"from {origin}"
 
 
-def _file_changes(
+def file_changes(
     entries: Sequence[LastingEntry], kept: Mapping[Form, KeptFile], knobs: Mapping[str, Knob]
 ) -> Iterable[FileChange]:
     """Yield the files that differ once the entries are in, each with all of its entries."""
@@ -147,6 +147,8 @@ def wire_keep(keep: KeepPlan, *, next_boot: bool) -> dict[str, Any]:
     live = Plan(keep.live.title, (), (), ()) if next_boot else keep.live
     plan = wire_plan(live, {"kind": "keep"})
     plan["title"] = f"keep {keep.live.title}" + (NEXT_BOOT if next_boot else "")
+    if keep.sources is not None:
+        plan["sources"] = keep.sources
     for change in keep.files:
         entries = [{**entry.holds, "note": note_of(entry)} for entry in change.entries]
         holds = {change.form: entries} if change.after is not None else None

@@ -89,6 +89,7 @@ class KeepPlan(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[Omission, ...] = ()
     changes: Mapping[str, Change] = {}
     rivals: tuple[Rival, ...] = ()
+    sources: Mapping[str, Any] | None = None
 
     @property
     def is_empty(self) -> bool:
