@@ -47,6 +47,9 @@ def run() -> int:
 
 def _may_stay_root() -> bool:
     """Return whether this process may continue; replace it with the launcher if it must not stay root."""
+    from ktrial.kit.startup import load_msgspec
+
+    load_msgspec()
     from ktrial.agent.launch import launch_anew
     from ktrial.kit.errors import KtrialError
 

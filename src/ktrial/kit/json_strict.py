@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Container
@@ -40,6 +39,8 @@ class NotStrictJson(ValueError):
 
 def decode(text: str, repeated: Container[str] = ()) -> Any:
     """Decode a document. Raises NotStrictJson. A key in `repeated` may occur again; its last value counts."""
+    import json  # slow to load, and most commands read nothing else than replies of the agent
+
     try:
         document = json.loads(
             text, object_pairs_hook=partial(_table, repeated), parse_constant=_refuse, parse_float=_finite
@@ -77,6 +78,8 @@ def _check_characters(text: str) -> None:
 
 def fault(text: str) -> str | None:
     """Describe where JSON text breaks off or is invalid; None if it is complete, or not meant as JSON."""
+    import json
+
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:

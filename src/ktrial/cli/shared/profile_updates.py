@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ktrial.kit.errors import KtrialError, UnknownName
-from ktrial.tuning.lasting.keep_plan import file_changes, without
 from ktrial.tuning.lasting.kept_files import kept_entries
 from ktrial.tuning.lasting.model import FORMS, FileChange, Form, KeepPlan, KeptFile, LastingEntry
 from ktrial.tuning.lasting.profile_update import ProfileOutcome, ProfileUpdate, setting_updates
@@ -131,6 +130,8 @@ def _join_plans(
 
 def _files(app: App, kept: Kept, entries: Sequence[LastingEntry], dropped: set[str]) -> Iterable[FileChange]:
     """Yield each file once: without what is dropped, and with the new entries."""
+    from ktrial.tuning.lasting.keep_plan import file_changes, without
+
     fewer = {change.form: change for change in without(kept, dropped)}
     rest = dict(kept)
     for form, change in fewer.items():

@@ -220,6 +220,8 @@ def path_pattern(place: str) -> str:
 
 def instance_of(place: str, path: str) -> str | None:
     """Return the label of the instance with this file: "" for a knob without instances, None for another file."""
+    if "{" not in place:  # most knobs: a pattern takes a quarter of a millisecond to compile
+        return "" if place == path else None
     names: list[str] = []
     parts: list[str] = []
     position = 0

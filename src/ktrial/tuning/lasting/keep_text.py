@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -44,6 +43,8 @@ def _file(change: FileChange) -> str:
 
 
 def _difference(before: str, after: str) -> list[str]:
+    import difflib
+
     found = difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")
     return [line for line in found if not line.startswith(("---", "+++", "@@"))]
 
