@@ -68,7 +68,7 @@ def _compare(
     context = context_for(session, catalog, requests, session.facts())
     planned = ProfileOutcome(
         entries=keep.entries,
-        unkept=frozenset(one.address for one in keep.unkept),
+        left_out=frozenset(one.address for one in keep.left_out),
         refusals=resolve(name, requests, context).refusals,
         states=context.states,
     )
@@ -91,7 +91,7 @@ def plan_accept(app: App, session: AgentSession, names: Sequence[str], status: S
             if update.settings:
                 plans.append((update, keep))
     if not plans:
-        return KeepPlan(live=Plan("--accept", (), (), ()), files=(), entries=kept_entries(kept), unkept=())
+        return KeepPlan(live=Plan("--accept", (), (), ()), files=(), entries=kept_entries(kept))
     return _join_plans(app, session, plans, status, kept)
 
 
@@ -122,7 +122,6 @@ def _join_plans(
         live=live,
         files=tuple(_files(app, kept, entries, dropped)),
         entries=entries,
-        unkept=(),
         rivals=tuple(one for _, keep in plans for one in keep.rivals if one.address in wanted),
         sources={"profiles": {name: definition(name, app.catalog.profiles) for name in names}, "origins": origins},
     )

@@ -83,7 +83,11 @@ def old_values(app: App, session: AgentSession, addresses: Collection[str], stat
     catalog = app.catalog
     settings = []
     for address, shown in old.items():
-        settings.append(Setting(knob=address, value=active_text(find_knob(address, catalog.knobs), shown)))
+        knob = catalog.knobs.get(address.partition("@")[0])
+        if knob is None:
+            app.say(f"{address} keeps its value until the next boot: the catalog no longer has this knob")
+        else:
+            settings.append(Setting(knob=address, value=active_text(knob, shown)))
     requests = [Request("the value before", tuple(settings))]
     title = f"--undo {' '.join(sorted(addresses))}"
     return resolve(title, requests, context_for(session, catalog, requests, session.facts()), allow_dangerous=True)

@@ -27,17 +27,13 @@ def command(app: App, as_json: bool) -> int:
     """
     from msgspec import to_builtins
 
+    from ktrial.cli.shared.kept_state import read_drift
     from ktrial.cli.shared.profile_updates import profile_updates
-    from ktrial.machine.transactions import status as status_of
-    from ktrial.tuning.lasting.drift import find_drift
     from ktrial.tuning.lasting.drift_text import drift_json, drift_text
-    from ktrial.tuning.lasting.kept_files import kept_files
     from ktrial.tuning.lasting.profile_update_text import updates_text
 
     session = app.root_session("comparing what is kept with what is live")
-    status = status_of(session)
-    kept = kept_files(session, status)
-    drift = find_drift(session, app.catalog, status, kept)
+    status, kept, drift = read_drift(app, session)
     if any(one.state == "differs" for one in drift.settings):
         drift = _with_writers(app, session, drift)
     updates = profile_updates(app, session, status, kept)

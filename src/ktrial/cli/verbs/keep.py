@@ -15,7 +15,7 @@ from ktrial.kit.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
-    from ktrial.machine.transactions import Status
+    from ktrial.cli.shared.kept_state import KeptState
     from ktrial.tuning.lasting.model import KeepPlan
 
 
@@ -55,7 +55,7 @@ def command(
     sudo ./ktrial keep --undo
     """
     from ktrial.cli.shared.keeping import refuse_losing, refuse_unwritable
-    from ktrial.machine.transactions import status as status_of
+    from ktrial.cli.shared.kept_state import read_kept
     from ktrial.tuning.lasting.keep_plan import wire_keep
 
     if undo and accept:
@@ -65,12 +65,12 @@ def command(
             "nothing to keep", hint="name a trial, a profile or a setting; `ktrial drift` shows what is kept"
         )
     session = app.root_session("undoing what is kept" if undo else f"keeping {' '.join(words)}")
-    status = status_of(session)
-    keep = _plan(app, session, words, status, undo=undo, accept=accept, allow_dangerous=yes_dangerous)
+    state = read_kept(app, session, to_write=not undo)
+    keep = _plan(app, session, words, state, undo=undo, accept=accept, allow_dangerous=yes_dangerous)
     if keep is None:
         from ktrial.cli.shared.unkeeping import undo_all
 
-        return undo_all(app, session, status, dry_run=dry_run, asks=not yes and not as_json, as_json=as_json)
+        return undo_all(app, session, state.status, dry_run=dry_run, asks=not yes and not as_json, as_json=as_json)
     next_boot = next_boot and not undo
     plan = wire_keep(keep, next_boot=next_boot)
     if not as_json:
@@ -91,7 +91,7 @@ def _plan(
     app: App,
     session: AgentSession,
     words: tuple[str, ...],
-    status: Status,
+    state: KeptState,
     *,
     undo: bool,
     accept: bool,
@@ -99,9 +99,8 @@ def _plan(
 ) -> KeepPlan | None:
     """Return what to write; None if all that is kept is to be undone."""
     from ktrial.cli.shared.keeping import plan_words, refuse_edited
-    from ktrial.tuning.lasting.kept_files import kept_files
 
-    kept = kept_files(session, status, to_write=not undo)
+    status, kept = state
     refuse_edited(kept)
     if accept:
         from ktrial.cli.shared.profile_updates import plan_accept
@@ -138,6 +137,7 @@ def _unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_comple
 
 def _carry_out(app: App, session: AgentSession, keep: KeepPlan, plan: dict[str, Any], *, as_json: bool) -> int:
     """Apply the plan and report the result; return 1 if nothing is kept."""
+    from ktrial.cli.shared.kept_state import apply_keep
     from ktrial.kit.tables import columns
     from ktrial.machine.transactions import Applied, decode_reply
     from ktrial.tuning.lasting.keep_text import keep_json
@@ -145,7 +145,7 @@ def _carry_out(app: App, session: AgentSession, keep: KeepPlan, plan: dict[str, 
     from ktrial.tuning.plans.transaction_text import apply_text
 
     with held_back() as presses:
-        answer = session.request("apply", plan=plan)
+        answer = apply_keep(session, plan)
     applied = decode_reply("apply", answer, Applied)
     if presses.count and applied.state == "applied":
         put_back(session, applied.transaction)

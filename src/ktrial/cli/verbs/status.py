@@ -48,14 +48,11 @@ def command(app: App, words: tuple[str, ...], check: bool, as_json: bool) -> int
 
 
 def _check(app: App, words: Sequence[str], *, as_json: bool) -> int:
-    from ktrial.machine.transactions import status as status_of
+    from ktrial.cli.shared.kept_state import read_drift
     from ktrial.tuning.lasting.compliance import STATUS, check_kept, check_plan, compliance_json, compliance_text
-    from ktrial.tuning.lasting.drift import find_drift
-    from ktrial.tuning.lasting.kept_files import kept_files
 
     session = app.root_session("comparing what is kept with what is live")
-    status = status_of(session)
-    drift = find_drift(session, app.catalog, status, kept_files(session, status))
+    status, _, drift = read_drift(app, session)
     if words:
         from ktrial.tuning.plans.resolve import check_words, make_plan
 

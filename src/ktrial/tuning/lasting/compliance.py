@@ -126,7 +126,8 @@ def compliance_text(found: Compliance, *, width: int) -> str:
     counted = [one for one in found.settings if one.state != "skipped"]
     live = sum(one.state == "live" for one in counted)
     answer = {"compliant": "compliant", "not-kept": "not kept", "differs": "differs"}[found.answer]
-    parts.append(f"{answer}: {live} of {len(counted)} settings are live")
+    count = f"{live} of {len(counted)} settings are live" if counted else "no setting is kept"
+    parts.append(f"{answer}: {count}")
     return "\n\n".join(parts) + "\n"
 
 

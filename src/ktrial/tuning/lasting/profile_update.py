@@ -33,7 +33,7 @@ class ProfileOutcome(msgspec.Struct, frozen=True):
     """The outcome of planning a profile as it is now: entries that last, addresses that do not, and what was seen."""
 
     entries: tuple[LastingEntry, ...]
-    unkept: frozenset[str]
+    left_out: frozenset[str]
     refusals: tuple[Refusal, ...]
     states: Mapping[str, KnobState]
 
@@ -86,4 +86,4 @@ def _is_excluded(address: str, planned: ProfileOutcome) -> bool:
     knob, _, label = address.partition("@")
     state = planned.states.get(knob)
     is_here = state is not None and any(one.label == label for one in state.instances)
-    return is_here and address not in planned.unkept
+    return is_here and address not in planned.left_out
