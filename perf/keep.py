@@ -122,11 +122,11 @@ def main() -> int:
     """Measure and print; 1 when drift took too long."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        words = make_machine(folder / "peer", KEPT)
         for number in range(ROUNDS + 1):
-            words = make_machine(folder / f"head{number}", KEPT)
+            make_machine(folder / f"head{number}", KEPT)
             make_machine(folder / f"agent{number}", KEPT)
         plan = msgspec.json.decode(ktrial(folder / "head0", "keep", *words, "--dry-run", "--json"))["plan"]
-        make_machine(folder / "peer", KEPT)
         ktrial(folder / "peer", "keep", *words, "--yes", "--next-boot")
         ktrial(folder / "watched", "keep", *make_machine(folder / "watched", WATCHED), "--yes")
         heads, agents = iter(range(ROUNDS + 1)), iter(range(ROUNDS + 1))

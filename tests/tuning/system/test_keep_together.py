@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ktrial.cli.shared import kept_state
+from ktrial.tuning.lasting.kept_files import kept_files
 from ktrial.tuning.lasting.model import PLACES
 from tests.support.tree import FakeRoot, add_knobs
 
@@ -46,7 +47,7 @@ def test_of_two_at_once_each_is_kept_or_refused_with_one_message(root: FakeRoot,
 
 def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something between the first look at the journal and the first one at the files."""
-    real, acts = kept_state.kept_files, [act]
+    real, acts = kept_files, [act]
 
     def look(*given: Any) -> Mapping[Any, Any]:
         if acts:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def kept(root: FakeRoot) -> FakeRoot:
     return root
 
 
-def updates(root: FakeRoot) -> object:
+def updates(root: FakeRoot) -> Any:
     """What `drift` shows of profiles; it is no drift."""
     told = root.run("drift", "--json")
     assert told.status == 0, told.out
@@ -161,7 +162,7 @@ def test_accepting_writes_only_what_differs(kept: FakeRoot, tmp_path: Path) -> N
     trace = tmp_path / "trace"
     calls = "openat,open,creat,rename,renameat,renameat2,unlink,unlinkat,truncate,chmod,fchmodat,link,linkat"
     argv = [sys.executable, "-m", "ktrial", "--machine-root", str(kept.folder), "keep", "--accept", "--yes"]
-    strace = ["strace", "-f", "-s", "4096", "-e", f"trace={calls}", "-o", trace]
+    strace = ["strace", "-f", "-s", "4096", "-e", f"trace={calls}", "-o", str(trace)]
     done = subprocess.run([*strace, *argv], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     part = f"{SYSCTL.replace('ktrial', '.ktrial')}.000002"  # it is renamed to the file

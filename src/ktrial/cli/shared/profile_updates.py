@@ -139,6 +139,6 @@ def _files(app: App, kept: Kept, entries: Sequence[LastingEntry], dropped: set[s
             rest[form] = KeptFile(form, change.after, change.after)
     more = {change.form: change for change in file_changes(entries, rest, app.catalog.knobs)}
     for form in FORMS:
-        change = more.get(form) or fewer.get(form)
-        if change is not None:
-            yield replace(change, before=kept[form].text if form in kept else None)
+        found = more.get(form) or fewer.get(form)
+        if found is not None:
+            yield replace(found, before=kept[form].text if form in kept else None)

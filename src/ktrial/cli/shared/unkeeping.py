@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ktrial.cli.options import is_terminal, write_json
@@ -73,7 +73,7 @@ def plan_undo(
     return KeepPlan(live=live, files=without(kept, gone), entries=())
 
 
-def old_values(app: App, session: AgentSession, addresses: Collection[str], status: Status) -> Plan:
+def old_values(app: App, session: AgentSession, addresses: set[str], status: Status) -> Plan:
     """Return the plan that writes the values from before the oldest transaction that kept them in this boot."""
     old: dict[str, Any] = {}
     for one in kept_transactions(status):

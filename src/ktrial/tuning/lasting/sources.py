@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ktrial.machine.transactions import Status
 from ktrial.tuning.knobs.profile import Profile, Setting, flatten
 from ktrial.tuning.lasting.kept_files import kept_transactions
-from ktrial.tuning.plans.model import Plan, Request
+from ktrial.tuning.plans.model import Change, Plan, Refusal, Request
 
 _PROFILE = "profile "
 
@@ -38,7 +38,7 @@ def sources_of(requests: Iterable[Request], plan: Plan, profiles: Mapping[str, P
     """
     names = [one.origin.removeprefix(_PROFILE) for one in requests if one.origin.startswith(_PROFILE)]
     named = {name for name in names if name in profiles and profiles[name].generated is None}
-    outcomes = (*plan.refusals, *plan.changes, *plan.same)
+    outcomes: tuple[Change | Refusal, ...] = (*plan.refusals, *plan.changes, *plan.same)
     origins = {one.address: _profile_of(one.origin, named) for one in outcomes}
     if plan.zram is not None:
         device = plan.zram.device or "zram0"
