@@ -27,8 +27,8 @@ def outcome(values: Mapping[str, str], *, present: Mapping[str, str] | None = No
         knob: KnobState(knob, (InstanceState(label, "/p", Reading()),), None) for knob, label in (present or {}).items()
     }
     entries = tuple(LastingEntry(form="sysctl.d", holds={}, values={name: value}) for name, value in values.items())
-    unkept, refusals = frozenset(more.get("unkept", ())), more.get("refusals", ())
-    return ProfileOutcome(entries=entries, unkept=unkept, refusals=refusals, states=states)
+    left_out, refusals = frozenset(more.get("left_out", ())), more.get("refusals", ())
+    return ProfileOutcome(entries=entries, left_out=left_out, refusals=refusals, states=states)
 
 
 def refusal(address: str, kind: Why) -> Refusal:
@@ -48,7 +48,7 @@ KEPT = {"a": "1"}
         # The same settings, and another result: more memory, for one.
         ([A], [A], outcome({"a": "5"}), []),
         # The value changed, but it does not last here: a trial found it worse.
-        ([A], [B], outcome({}, unkept=["a"], present={"a": ""}), []),
+        ([A], [B], outcome({}, left_out=["a"], present={"a": ""}), []),
         # Its condition no longer holds, or cannot be judged; it is missing now.
         (
             [A],

@@ -12,7 +12,6 @@ from ktrial.kit.errors import UnknownName
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import Reverted, Status, is_open, revert, text_of
 from ktrial.tuning.knobs.address import is_assignment, parse_assignment
-from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.value import active_text
 from ktrial.tuning.lasting.keep_plan import without

@@ -64,7 +64,8 @@ def command(
         raise BadInput(
             "nothing to keep", hint="name a trial, a profile or a setting; `ktrial drift` shows what is kept"
         )
-    session = app.root_session("undoing what is kept" if undo else f"keeping {' '.join(words)}")
+    purpose = "undoing what is kept" if undo else f"keeping {' '.join(words) or 'what changed in profiles'}"
+    session = app.root_session(purpose)
     state = read_kept(app, session, to_write=not undo)
     keep = _plan(app, session, words, state, undo=undo, accept=accept, allow_dangerous=yes_dangerous)
     if keep is None:
