@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transactions: what a plan may write, and how it is applied, journaled, verified and undone.
 
+pub(crate) mod after;
 pub(crate) mod allow;
 pub(crate) mod applied;
 pub(crate) mod apply;

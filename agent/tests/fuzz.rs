@@ -172,7 +172,7 @@ proptest! {
                 }
                 Form::Tmpfiles(_) => {
                     let fields: Vec<&str> = words[0].splitn(7, ' ').collect();
-                    prop_assert_eq!(fields, ["w", &path, "-", "-", "-", "-", &value]);
+                    prop_assert_eq!(fields, ["w!", &path, "-", "-", "-", "-", &value]);
                 }
                 Form::Modprobe(_) => {
                     let fields: Vec<&str> = words[0].split(' ').collect();
@@ -183,6 +183,29 @@ proptest! {
                     prop_assert_eq!((words[3], words[5]), (value.as_str(), value.as_str()));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_word_or_a_unit_holds_its_value_alone_or_is_refused(
+        key in "[a-z]{1,3}([^a-z]|[a-z/.-]){0,8}",
+        value in "[^a-z]{0,3}|[0-9]{1,3}[\\PC\n\r\t]{0,3}|[0-9a-z ,+-]{1,9}",
+    ) {
+        let path = format!("/sys/kernel/debug/{key}");
+        let plain = |text: &str| text.is_ascii() && !text.contains(['\\', '%', '$', '\'', '"', '`', '#', ';', '\n', '\r', '\t']);
+        let unit: Form = serde_json::from_value(json!({"systemd-unit": [{"path": path, "value": value}]})).unwrap();
+        if forms::check("/etc/systemd/system/ktrial-keep.service", Some(&unit)).is_ok() {
+            let text = unit.render();
+            let last = text.lines().last().unwrap_or_default();
+            let end = format!(" ktrial \"{path}\" \"{value}\"");
+            prop_assert!(last.ends_with(&end) && plain(&value) && plain(&path), "{:?}", text);
+            prop_assert_eq!(text.matches("ExecStart").count(), 1);
+        }
+        let word: Form = serde_json::from_value(json!({"grub.d": [{"name": key, "value": value}]})).unwrap();
+        if forms::check("/etc/default/grub.d/ktrial.cfg", Some(&word)).is_ok() {
+            let line = format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {key}={value}\"\n");
+            prop_assert_eq!(word.render(), line);
+            prop_assert!(plain(&value) && plain(&key) && !value.contains(' '), "{} {}", key, value);
         }
     }
 

@@ -6,6 +6,7 @@
 mod knobs_d;
 mod lists;
 mod pattern;
+mod words;
 
 use crate::root::Root;
 use pattern::{after_first_star, any, covers};
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub use pattern::fits;
+pub use words::check as check_word;
 
 const FILES: lists::Patterns = &[
     "/etc/sysctl.d/*",
@@ -23,8 +25,10 @@ const FILES: lists::Patterns = &[
     "/etc/modprobe.d/*",
     "/etc/tmpfiles.d/*",
     "/etc/systemd/zram-generator.conf.d/*",
-    // Only in journals of older versions; no form is rendered here.
     "/etc/systemd/system/*",
+    "/etc/systemd/system/multi-user.target.d/*",
+    "/etc/systemd/system/timers.target.d/*",
+    "/etc/default/grub.d/*",
 ];
 
 const NEVER_WRITTEN: &str =
@@ -66,6 +70,8 @@ pub enum Denial {
 struct Catalog {
     written: Vec<&'static str>,
     read: Vec<&'static str>,
+    /// Words of the kernel's command line.
+    words: Vec<&'static str>,
 }
 
 /// How a path is allowed.
@@ -211,6 +217,7 @@ fn catalog() -> &'static Catalog {
         Catalog {
             written: of("write "),
             read: of("read "),
+            words: of("boot "),
         }
     })
 }
@@ -219,7 +226,10 @@ fn catalog() -> &'static Catalog {
 fn is_never(path: &str, purpose: Purpose) -> bool {
     match purpose {
         Purpose::Write | Purpose::Undo => never_written(path),
-        Purpose::Read => any(lists::NEVER_READ, path) || any(lists::NEVER_READ_NAMES, name(path)),
+        Purpose::Read => {
+            let is_secret = any(lists::NEVER_READ, path) || any(lists::NEVER_READ_NAMES, name(path));
+            is_secret && !any(lists::OF_THIS_BOOT, path)
+        }
         _ => false,
     }
 }

@@ -4,6 +4,7 @@
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::sys;
+use crate::transact::after;
 use crate::transact::allow::Purpose;
 use crate::transact::applied::{Report, StepReport};
 use crate::transact::carry::{self, Done};
@@ -420,6 +421,7 @@ impl<'a> Applying<'a> {
         for old in &self.transaction.olds {
             let purpose = match &self.plan.steps[old.step] {
                 Step::Write(_) => Purpose::Write,
+                Step::File(_) if after::is_made(&old.path) => Purpose::Own,
                 Step::File(_) if !old.folder => Purpose::File,
                 _ => continue,
             };

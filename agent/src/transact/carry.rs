@@ -3,6 +3,7 @@
 
 use crate::bytes::Bytes;
 use crate::root::Root;
+use crate::transact::after;
 use crate::transact::allow::Purpose;
 use crate::transact::check;
 use crate::transact::files::{self, Rights};
@@ -142,10 +143,11 @@ fn judge(step: &Write, old: &[u8], now: Bytes) -> Done {
     }
 }
 
-/// Puts or removes a configuration file.
+/// Puts or removes a configuration file, and lets the program run that reads it.
 pub fn file(root: &Root, step: &FileStep, transaction: u64) -> Result<Done, Refusal> {
     let Some(content) = step.bytes() else {
         files::remove(root, &step.path)?;
+        after::run(root, &step.path)?;
         return Ok(Done::accepted(None));
     };
     let rights = Rights {
@@ -153,6 +155,7 @@ pub fn file(root: &Root, step: &FileStep, transaction: u64) -> Result<Done, Refu
         owner: None,
     };
     files::put(root, &step.path, &content, rights, transaction)?;
+    after::run(root, &step.path)?;
     Ok(Done::accepted(Some(content)))
 }
 

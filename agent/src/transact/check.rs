@@ -4,6 +4,7 @@
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
+use crate::transact::after;
 use crate::transact::allow::{self, Purpose};
 use crate::transact::files;
 use crate::transact::forms::{Form, Reach};
@@ -138,14 +139,28 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
     }
     if let Some(form) = &step.holds {
         reach(root, &step.path, form).map_err(|refusal| (refusal, None))?;
+        if let Some(program) = form.program() {
+            programs::check_own(root, program).map_err(|refusal| (refusal, None))?;
+        }
+        for word in form.words() {
+            let denied = |denial| (Refusal::denied(denial, &step.path), None);
+            allow::check_word(root, word, &step.confirmed).map_err(denied)?;
+        }
     }
     let same = match (&now, step.bytes()) {
         (None, None) => true,
         (Some(now), Some(bytes)) => now.bytes == bytes && Some(now.mode) == step.mode_bits(),
         _ => false,
     };
-    let outcome = if same { Outcome::Same } else { Outcome::Ready };
-    Ok((outcome, now.map(|content| content.bytes), String::new()))
+    if same {
+        return Ok((Outcome::Same, now.map(|content| content.bytes), String::new()));
+    }
+    match after::check(root, &step.path) {
+        Err(refusal) if as_root || refusal.outcome != Outcome::Refused => {
+            Err((refusal, now.map(|content| content.bytes)))
+        }
+        _ => Ok((Outcome::Ready, now.map(|content| content.bytes), String::new())),
+    }
 }
 
 /// Refuses a file that would make its reader write or read a path that no plan may.
@@ -326,6 +341,9 @@ pub fn olds(root: &Root, index: usize, step: &Step) -> std::result::Result<Vec<O
                 |content| Old::file(index, &file.path, &content),
             );
             let mut olds = vec![old];
+            if let Some(made) = after::made_from(root, &file.path) {
+                olds.push(Old::file(index, made, &machine::read(root, made, Purpose::Own)?));
+            }
             if files::needs_folder(root, &file.path)? {
                 olds.push(Old {
                     folder: true,

@@ -7,9 +7,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 mod device;
+mod drift;
 mod notes;
+mod udev;
+mod unit;
+mod words;
 
 pub use device::is_zram;
+pub use drift::Watch;
+pub use words::Word;
 
 /// Longest value; udev ignores lines longer than 16 KiB.
 const VALUE_BYTES: usize = 1024;
@@ -41,6 +47,21 @@ pub enum Form {
     /// Swap in compressed memory, set up at every boot.
     #[serde(rename = "zram-generator")]
     ZramGenerator(Vec<Device>),
+    /// Files that a unit writes at every boot, for what no other kind reaches.
+    #[serde(rename = "systemd-unit")]
+    Unit(Vec<Setting>),
+    /// The unit that a target starts.
+    #[serde(rename = "systemd-wants")]
+    Wants(String),
+    /// Words that GRUB adds to the kernel's command line.
+    #[serde(rename = "grub.d")]
+    Grub(Vec<Word>),
+    /// The service that compares kept settings with what is live.
+    #[serde(rename = "drift-service")]
+    DriftService(Watch),
+    /// The timer of that service.
+    #[serde(rename = "drift-timer")]
+    DriftTimer(String),
 }
 
 /// A value for one of the kernel's files.
@@ -134,15 +155,30 @@ pub struct Reach {
 struct Kind {
     name: &'static str,
     folder: &'static str,
+    /// How the names of its files end; without a dot at the beginning, the only name.
     ending: &'static str,
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 11] = [
     Kind::new("sysctl.d", "/etc/sysctl.d", ".conf"),
     Kind::new("tmpfiles.d", "/etc/tmpfiles.d", ".conf"),
     Kind::new("modprobe.d", "/etc/modprobe.d", ".conf"),
     Kind::new("udev", "/etc/udev/rules.d", ".rules"),
     Kind::new("zram-generator", "/etc/systemd/zram-generator.conf.d", ".conf"),
+    Kind::new("systemd-unit", "/etc/systemd/system", unit::UNIT),
+    Kind::new(
+        "systemd-wants",
+        "/etc/systemd/system/multi-user.target.d",
+        "ktrial.conf",
+    ),
+    Kind::new("grub.d", "/etc/default/grub.d", ".cfg"),
+    Kind::new("drift-service", "/etc/systemd/system", drift::SERVICE),
+    Kind::new("drift-timer", "/etc/systemd/system", drift::TIMER),
+    Kind::new(
+        "systemd-wants",
+        "/etc/systemd/system/timers.target.d",
+        "ktrial.conf",
+    ),
 ];
 
 impl Kind {
@@ -151,8 +187,24 @@ impl Kind {
     }
 
     fn has(&self, path: &str) -> bool {
-        path.rsplit_once('/')
-            .is_some_and(|(folder, name)| folder == self.folder && name.ends_with(self.ending))
+        path.rsplit_once('/').is_some_and(|(folder, name)| {
+            let fits = if self.is_one_file() {
+                name == self.ending
+            } else {
+                name.ends_with(self.ending)
+            };
+            folder == self.folder && fits
+        })
+    }
+
+    fn is_one_file(&self) -> bool {
+        !self.ending.starts_with('.')
+    }
+
+    /// Describes the places of its files.
+    fn places(&self) -> String {
+        let any = if self.is_one_file() { "" } else { "*" };
+        format!("{}/{any}{}", self.folder, self.ending)
     }
 }
 
@@ -165,7 +217,7 @@ type Checked = Result<(), String>;
 /// The reason.
 pub fn check(path: &str, form: Option<&Form>) -> Checked {
     let Some(kind) = KINDS.iter().find(|kind| kind.has(path)) else {
-        let places = KINDS.map(|kind| format!("{}/*{}", kind.folder, kind.ending));
+        let places = KINDS.map(|kind| kind.places());
         return Err(format!(
             "{path:?}: a plan may not write files here, only {}",
             places.join(", ")
@@ -179,6 +231,7 @@ pub fn check(path: &str, form: Option<&Form>) -> Checked {
             kind.name,
             form.name()
         )),
+        Some(Form::Wants(unit)) => unit::check_wants(path, unit),
         Some(form) => form.check(),
         None => Ok(()),
     }
@@ -192,16 +245,25 @@ impl Form {
             Self::Modprobe(_) => KINDS[2].name,
             Self::Udev(_) => KINDS[3].name,
             Self::ZramGenerator(_) => KINDS[4].name,
+            Self::Unit(_) => KINDS[5].name,
+            Self::Wants(_) => KINDS[6].name,
+            Self::Grub(_) => KINDS[7].name,
+            Self::DriftService(_) => KINDS[8].name,
+            Self::DriftTimer(_) => KINDS[9].name,
         }
     }
 
     fn check(&self) -> Checked {
         match self {
             Self::Sysctl(settings) => all(settings, Setting::check_sysctl),
-            Self::Tmpfiles(settings) => all(settings, Setting::check_tmpfiles),
+            Self::Tmpfiles(settings) | Self::Unit(settings) => all(settings, Setting::check_tmpfiles),
             Self::Modprobe(parameters) => all(parameters, Parameter::check),
             Self::Udev(rules) => all(rules, Rule::check),
             Self::ZramGenerator(devices) => all(devices, Device::check),
+            Self::Wants(_) => Ok(()),
+            Self::Grub(words) => all(words, Word::check),
+            Self::DriftService(watch) => watch.check(),
+            Self::DriftTimer(calendar) => drift::check_calendar(calendar),
         }?;
         self.notes().into_iter().try_for_each(notes::check)?;
         self.check_once()?;
@@ -218,12 +280,13 @@ impl Form {
     /// Refuses duplicate keys: readers differ in which of two counts.
     fn check_once(&self) -> Checked {
         let keys: Vec<String> = match self {
-            Self::Sysctl(settings) | Self::Tmpfiles(settings) => {
+            Self::Sysctl(settings) | Self::Tmpfiles(settings) | Self::Unit(settings) => {
                 settings.iter().map(|setting| setting.path.clone()).collect()
             }
             Self::Modprobe(parameters) => parameters.iter().map(Parameter::path).collect(),
-            Self::Udev(_) => Vec::new(),
+            Self::Udev(_) | Self::Wants(_) | Self::DriftService(_) | Self::DriftTimer(_) => Vec::new(),
             Self::ZramGenerator(devices) => devices.iter().map(|device| device.device.clone()).collect(),
+            Self::Grub(words) => words.iter().map(Word::key).collect(),
         };
         let mut seen = BTreeSet::new();
         match keys.iter().find(|key| !seen.insert(*key)) {
@@ -240,25 +303,45 @@ impl Form {
             purpose: Purpose::Write,
         };
         match self {
-            Self::Sysctl(settings) | Self::Tmpfiles(settings) => settings
+            Self::Sysctl(settings) | Self::Tmpfiles(settings) | Self::Unit(settings) => settings
                 .iter()
                 .map(|setting| write(setting.path.clone()))
                 .collect(),
             Self::Modprobe(parameters) => parameters.iter().map(|one| write(one.path())).collect(),
             Self::Udev(rules) => rules.iter().flat_map(Rule::reaches).collect(),
-            Self::ZramGenerator(_) => Vec::new(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the program that its reader runs as root.
+    #[must_use]
+    pub fn program(&self) -> Option<&str> {
+        match self {
+            Self::DriftService(watch) => Some(&watch.program),
+            _ => None,
+        }
+    }
+
+    /// Returns the words that it adds to the kernel's command line.
+    #[must_use]
+    pub fn words(&self) -> &[Word] {
+        match self {
+            Self::Grub(words) => words,
+            _ => &[],
         }
     }
 
     /// Returns the note of each entry, in order.
     fn notes(&self) -> Vec<&[String]> {
         match self {
-            Self::Sysctl(settings) | Self::Tmpfiles(settings) => {
+            Self::Sysctl(settings) | Self::Tmpfiles(settings) | Self::Unit(settings) => {
                 settings.iter().map(|one| one.note.as_slice()).collect()
             }
             Self::Modprobe(parameters) => parameters.iter().map(|one| one.note.as_slice()).collect(),
             Self::Udev(rules) => rules.iter().map(|one| one.note.as_slice()).collect(),
             Self::ZramGenerator(devices) => devices.iter().map(|one| one.note.as_slice()).collect(),
+            Self::Wants(_) | Self::DriftService(_) | Self::DriftTimer(_) => Vec::new(),
+            Self::Grub(words) => words.iter().map(|one| one.note.as_slice()).collect(),
         }
     }
 
@@ -271,6 +354,11 @@ impl Form {
             Self::Modprobe(parameters) => parameters.iter().map(Parameter::line).collect(),
             Self::Udev(rules) => rules.iter().map(Rule::line).collect(),
             Self::ZramGenerator(devices) => devices.iter().map(Device::section).collect(),
+            Self::Unit(settings) => return unit::render(settings),
+            Self::Wants(unit) => return unit::wants(unit),
+            Self::DriftService(watch) => return watch.render(),
+            Self::DriftTimer(calendar) => return drift::timer(calendar),
+            Self::Grub(words) => words.iter().map(Word::grub).collect(),
         };
         notes::above(&self.notes(), &entries)
     }
@@ -391,85 +479,8 @@ impl Parameter {
     }
 }
 
-/// Returns the attribute in `ATTR{…}`.
-fn attribute_of(key: &str) -> Option<&str> {
-    key.strip_prefix("ATTR{")?.strip_suffix('}')
-}
-
-impl Rule {
-    fn check(&self) -> Checked {
-        let subsystem = self.subsystem();
-        if subsystem.is_empty() {
-            return Err("a rule must match a SUBSYSTEM".to_owned());
-        }
-        made_of("SUBSYSTEM", subsystem, "_-")?;
-        for (key, pattern) in &self.matches {
-            match (key.as_str(), attribute_of(key)) {
-                ("ACTION" | "SUBSYSTEM" | "KERNEL", _) => {}
-                (_, Some(attribute)) => check_components(key, attribute)?,
-                _ => {
-                    return Err(format!(
-                        "a rule cannot match {key:?}; use ACTION, SUBSYSTEM, KERNEL or ATTR{{…}}"
-                    ))
-                }
-            }
-            check_value(key, pattern, &format!("{IN_VALUES}*?[]|"))?;
-        }
-        if self.set.is_empty() {
-            return Err("a rule must set at least one attribute".to_owned());
-        }
-        self.set.iter().try_for_each(|one| {
-            check_components(&one.attribute, &one.attribute)?;
-            check_value(&one.attribute, &one.value, IN_VALUES)
-        })
-    }
-
-    fn subsystem(&self) -> &str {
-        self.matches.get("SUBSYSTEM").map_or("", String::as_str)
-    }
-
-    fn reaches(&self) -> Vec<Reach> {
-        let reach = |attribute: &str, purpose| Reach {
-            places: self.places(attribute),
-            purpose,
-        };
-        let read = self.matches.keys().filter_map(|key| attribute_of(key));
-        let read = read.map(|attribute| reach(attribute, Purpose::Read));
-        let written = self.set.iter().map(|one| reach(&one.attribute, Purpose::Write));
-        written.chain(read).collect()
-    }
-
-    /// Returns the places where an attribute of these devices may be.
-    fn places(&self, attribute: &str) -> Vec<String> {
-        let subsystem = self.subsystem();
-        let mut folders = vec![
-            format!("/sys/class/{subsystem}"),
-            format!("/sys/bus/{subsystem}/devices"),
-        ];
-        if subsystem == "block" {
-            folders.insert(0, "/sys/block".to_owned());
-        }
-        folders
-            .iter()
-            .map(|folder| format!("{folder}/*/{attribute}"))
-            .collect()
-    }
-
-    fn line(&self) -> String {
-        let first = ["ACTION", "SUBSYSTEM", "KERNEL"];
-        let named = first.iter().filter_map(|key| self.matches.get_key_value(*key));
-        let others = self.matches.iter().filter(|(key, _)| attribute_of(key).is_some());
-        let matches = named
-            .chain(others)
-            .map(|(key, pattern)| format!("{key}==\"{pattern}\""));
-        let set = self
-            .set
-            .iter()
-            .map(|one| format!("ATTR{{{}}}=\"{}\"", one.attribute, one.value));
-        matches.chain(set).collect::<Vec<_>>().join(", ") + "\n"
-    }
-}
-
+#[cfg(test)]
+mod boot_tests;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]

@@ -111,6 +111,9 @@ pub struct FileStep {
     /// Its raw bytes: only in journals of older versions; no plan may have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Bytes>,
+    /// Kernel arguments in it that weaken the machine's protection, and that somebody has confirmed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirmed: Vec<String>,
     /// Permission bits as octal text.
     #[serde(default = "default_mode")]
     pub mode: String,
@@ -333,7 +336,7 @@ fn refuse_free_bytes(plan: &Value) -> Result<()> {
     };
     match steps.and_then(|steps| steps.iter().position(has_bytes)) {
         Some(step) => Err(wrong(step, "the `content` of a file is no longer supported")
-            .hint("list its settings in `holds` (sysctl.d, tmpfiles.d, modprobe.d, udev, zram-generator)")),
+            .hint("list its settings in `holds` (sysctl.d, tmpfiles.d, modprobe.d, udev, zram-generator, systemd-unit, grub.d)")),
         None => Ok(()),
     }
 }

@@ -87,15 +87,58 @@ fn is_swap_area(path: &str) -> bool {
     let Ok(real) = std::fs::canonicalize(path) else {
         return is_plain_path(path);
     };
-    // In a folder with the sticky bit, such as /tmp, nobody can remove root's files.
-    let roots_alone = |part: &Path| {
-        std::fs::metadata(part).is_ok_and(|metadata| {
-            let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
-            metadata.uid() == 0 && (sticky || metadata.mode() & 0o022 == 0)
-        })
-    };
     let is_device = std::fs::metadata(&real).is_ok_and(|metadata| metadata.file_type().is_block_device());
-    is_plain_path(path) && (is_device || real.ancestors().all(roots_alone))
+    is_plain_path(path) && (is_device || real.ancestors().all(is_roots_alone))
+}
+
+/// Whether only root can change or replace a file. In a folder with the sticky bit, such as /tmp,
+/// nobody can remove root's files.
+fn is_roots_alone(part: &Path) -> bool {
+    std::fs::metadata(part).is_ok_and(|metadata| {
+        let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
+        metadata.uid() == 0 && (sticky || metadata.mode() & 0o022 == 0)
+    })
+}
+
+/// Refuses a program for root's timers that somebody else can change, or whose interpreter
+/// somebody else can change.
+pub fn check_own(root: &Root, program: &str) -> Result<(), Refusal> {
+    let refuse = |outcome, errno: Errno, message: String| Refusal {
+        outcome,
+        errno: errno.raw_os_error(),
+        message,
+    };
+    let file = root.path(program);
+    let real = std::fs::canonicalize(&file).map_err(|error| Refusal::of("run", program, &error))?;
+    let is_program = std::fs::metadata(&real).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0);
+    if !is_program {
+        let message = format!("{program} is not a program");
+        return Err(refuse(Outcome::Refused, Errno::ACCESS, message));
+    }
+    let interpreter = interpreter_of(&real).map(|name| root.path(&name));
+    for part in [Some(file), Some(real), interpreter].into_iter().flatten() {
+        let found = std::fs::canonicalize(&part).unwrap_or(part);
+        if let Some(weak) = found
+            .ancestors()
+            .find(|part| part.starts_with(root.base()) && !is_roots_alone(part))
+        {
+            let message = format!(
+                "{} can be changed by somebody else than root, so root's timer may not run {program}",
+                weak.display()
+            );
+            return Err(refuse(Outcome::Forbidden, Errno::PERM, message));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the interpreter that a script's first line names.
+fn interpreter_of(file: &Path) -> Option<String> {
+    let mut start = [0; 256];
+    let count = std::fs::File::open(file).ok()?.read(&mut start).ok()?;
+    let text = String::from_utf8_lossy(&start[..count]);
+    let first = text.lines().next()?.strip_prefix("#!")?;
+    first.split_whitespace().next().map(str::to_owned)
 }
 
 fn is_module(name: &str) -> bool {
@@ -377,6 +420,45 @@ mod tests {
         assert!(
             !is_swap_area("/usr/../etc/passwd"),
             "the kernel's list has no such name"
+        );
+    }
+
+    #[test]
+    fn root_runs_no_program_that_others_can_change() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let mode = |of: &str, mode| {
+            std::fs::set_permissions(root.path(of), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for (file, text) in [("/usr/bin/own", "#!/opt/py -I\n"), ("/opt/py", "")] {
+            std::fs::create_dir_all(root.path(file).parent().unwrap()).unwrap();
+            std::fs::write(root.path(file), text).unwrap();
+            mode(file, 0o755);
+        }
+        let is_root = rustix::process::geteuid().is_root();
+        let outcome = || check_own(&root, "/usr/bin/own").map_err(|why| why.message);
+        assert_eq!(outcome().is_ok(), is_root, "{:?}", outcome());
+        for (part, weak, right) in [
+            ("/opt/py", 0o775, 0o755),
+            ("/opt", 0o777, 0o755),
+            ("/usr/bin", 0o775, 0o755),
+            ("/usr/bin/own", 0o757, 0o755),
+        ] {
+            mode(part, weak);
+            let why = outcome().unwrap_err();
+            assert!(why.contains("somebody else than root"), "{why}");
+            assert!(
+                !is_root || why.starts_with(&*root.path(part).to_string_lossy()),
+                "{why}"
+            );
+            mode(part, right);
+        }
+        mode("/usr/bin/own", 0o644);
+        assert!(outcome().unwrap_err().contains("is not a program"));
+        assert_eq!(
+            check_own(&root, "/usr/bin/none").unwrap_err().outcome,
+            Outcome::Absent
         );
     }
 

@@ -4,6 +4,7 @@
 
 use crate::bytes::Bytes;
 use crate::root::Root;
+use crate::transact::after;
 use crate::transact::allow::Purpose;
 use crate::transact::files::{self, Rights};
 use crate::transact::journal::Old;
@@ -15,7 +16,7 @@ use crate::transact::verify::Rule;
 use crate::transact::zram;
 use rustix::fs::{Gid, Mode, Uid};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Passes over the steps before a value that still differs counts as failed.
 const PASSES: usize = 3;
@@ -38,8 +39,13 @@ pub struct StepReport {
 /// How to restore an old value.
 #[derive(Debug, Clone)]
 enum How {
-    Knob { rule: Rule, new: Bytes },
+    Knob {
+        rule: Rule,
+        new: Bytes,
+    },
     File,
+    /// A file that a program makes from a configuration file.
+    Made,
     Folder,
     Swap,
     NewDevice,
@@ -61,6 +67,8 @@ pub struct Undo<'a> {
     transaction: &'a Transaction,
     errors: BTreeMap<usize, Refusal>,
     programs: BTreeMap<usize, Outcome>,
+    /// Steps whose file a program has made anew from the restored configuration.
+    made: BTreeSet<usize>,
 }
 
 impl<'a> Undo<'a> {
@@ -72,6 +80,7 @@ impl<'a> Undo<'a> {
             transaction,
             errors: BTreeMap::new(),
             programs: BTreeMap::new(),
+            made: BTreeSet::new(),
         }
     }
 
@@ -130,7 +139,7 @@ impl<'a> Undo<'a> {
         let purpose = match how {
             How::Knob { .. } => Purpose::Undo,
             How::File => Purpose::File,
-            How::Folder | How::Swap | How::NewDevice => return true,
+            How::Made | How::Folder | How::Swap | How::NewDevice => return true,
         };
         let applied = self.transaction.applied.as_ref();
         let applied_value = applied.and_then(|values| values.get(&old.path));
@@ -204,8 +213,14 @@ impl<'a> Undo<'a> {
                 continue;
             }
             differing = true;
-            if let Err(refusal) = self.put_back(old, &how) {
-                self.errors.insert(step, refusal);
+            match self.put_back(old, &how) {
+                Ok(()) if matches!(how, How::Made) => {
+                    self.made.insert(step);
+                }
+                Ok(()) => {}
+                Err(refusal) => {
+                    self.errors.insert(step, refusal);
+                }
             }
         }
         differing
@@ -229,6 +244,7 @@ impl<'a> Undo<'a> {
         match self.transaction.steps().get(old.step) {
             _ if old.folder => How::Folder,
             _ if old.swap.is_some() => How::Swap,
+            _ if after::is_made(&old.path) => How::Made,
             Some(Step::Write(write)) if write.path == old.path => How::Knob {
                 rule: write.verify,
                 new: write.new.clone(),
@@ -256,6 +272,11 @@ impl<'a> Undo<'a> {
                 }
                 Err(refusal) if refusal.outcome == Outcome::Absent => Found::when(old.absent),
                 Err(refusal) => Found::Unreadable(refusal),
+            },
+            How::Made if self.made.contains(&old.step) => Found::Equal,
+            How::Made => match machine::read(self.root, &old.path, Purpose::Own) {
+                Ok(now) => Found::when(old.bytes.as_ref() == Some(&now.bytes)),
+                Err(refusal) => Found::gone(refusal),
             },
             // A folder stays if it contains something else by now.
             How::Folder => Found::when(self.root.list(&old.path).map_or(true, |names| !names.is_empty())),
@@ -313,9 +334,17 @@ impl<'a> Undo<'a> {
                     mode: old.mode_bits().unwrap_or(0o644),
                     owner: old.uid.zip(old.gid),
                 };
-                files::put(self.root, &old.path, bytes, rights, self.transaction.id)
+                files::put(self.root, &old.path, bytes, rights, self.transaction.id)?;
+                self.follow(old)
             }
-            (How::File, None) => files::remove(self.root, &old.path),
+            (How::File, None) => {
+                files::remove(self.root, &old.path)?;
+                self.follow(old)
+            }
+            (How::Made, _) => {
+                let source = path_of(self.transaction, old.step);
+                after::restore(self.root, &source, self.transaction, old)
+            }
             (How::Folder, _) => files::remove_folder(self.root, &old.path),
             (How::Swap, _) => old
                 .swap
@@ -326,6 +355,20 @@ impl<'a> Undo<'a> {
                 .iter()
                 .try_for_each(|device| zram::remove(self.root, device)),
         }
+    }
+
+    /// Does what must follow the undo of a configuration file. What a program makes from it is
+    /// restored on its own, unless the journal has lost it.
+    fn follow(&self, old: &Old) -> Result<(), Refusal> {
+        after::reload(self.root, &old.path);
+        let has_made = self
+            .transaction
+            .olds_of(old.step)
+            .any(|one| after::is_made(&one.path));
+        if has_made {
+            return Ok(());
+        }
+        after::make(self.root, &old.path)
     }
 
     fn put_knob_back(&self, old: &Old, rule: Rule, new: &[u8], bytes: &[u8]) -> Result<(), Refusal> {
@@ -418,6 +461,7 @@ impl<'a> Undo<'a> {
         let purpose = match self.how(old) {
             How::Knob { .. } => Purpose::Undo,
             How::File => Purpose::File,
+            How::Made => Purpose::Own,
             How::Folder | How::Swap | How::NewDevice => return None,
         };
         machine::read(self.root, &old.path, purpose)

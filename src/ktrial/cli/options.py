@@ -96,7 +96,15 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 settings_argument = click.argument("words", shell_complete=setting_words, nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Answer yes to ordinary prompts.")
+#: As in `ktrial.tuning.lasting.loaders`, which is loaded only when a command needs it.
+LOADERS = ("grub", "systemd-boot", "limine", "refind", "extlinux", "zipl", "raspberry-pi")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Include settings marked dangerous.")
+security_option = click.option(
+    "--yes-security",
+    multiple=True,
+    metavar="WORD",
+    help="Kernel argument to keep although it weakens the machine. Repeatable.",
+)
 
 anyway_option = click.option("--anyway", is_flag=True, help="Start even if the noise is too high to detect the effect.")
 

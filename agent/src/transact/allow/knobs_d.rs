@@ -27,6 +27,8 @@ pub struct Added {
     pub written: Vec<String>,
     /// Patterns of further readable paths.
     pub read: Vec<String>,
+    /// Words of the kernel's command line.
+    pub words: Vec<String>,
     /// Why files or places were ignored.
     pub passed_over: Vec<String>,
 }
@@ -191,6 +193,11 @@ fn parse(text: &[u8], path: &str) -> Result<Vec<Knob>, String> {
 }
 
 fn take(knob: &Knob, path: &str, added: &mut Added) {
+    if knob.kind == "boot" {
+        added
+            .words
+            .extend(knob.id.strip_prefix("boot:").map(str::to_owned));
+    }
     for place in knob.files() {
         match pattern(&place) {
             Ok(pattern) => added.written.push(pattern),

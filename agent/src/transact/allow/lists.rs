@@ -161,6 +161,8 @@ pub const NEVER_WRITE_OF_GROUPS: Patterns = &[
 
 /// Files that the agent writes on its own, without a plan.
 pub const OWN: Patterns = &[
+    "/boot/grub/grub.cfg",
+    "/boot/grub2/grub.cfg",
     "/proc/sys/vm/drop_caches",
     "/sys/block/zram*/reset",
     "/sys/block/zram*/comp_algorithm",
@@ -202,8 +204,28 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/sys/kernel/sched_ext/enable_seq",
     "/sys/kernel/sched_ext/root/ops",
     "/sys/kernel/sched_ext/state",
+    "/sys/firmware/efi/efivars/LoaderInfo-*",
+    "/sys/firmware/efi/efivars/SecureBoot-*",
+    "/sys/firmware/efi/efivars/StubInfo-*",
     "/sys/module/*/parameters/",
     "/sys/module/*/version",
+    "/boot/*/grub.cfg",
+    "/boot/EFI/*/*",
+    "/boot/cmdline.txt",
+    "/boot/efi/EFI/*/*",
+    "/boot/extlinux/extlinux.conf",
+    "/boot/firmware/cmdline.txt",
+    "/boot/limine.conf",
+    "/boot/limine/limine.conf",
+    "/boot/loader/entries/*.conf",
+    "/boot/syslinux/syslinux.cfg",
+    "/efi/EFI/*/*",
+    "/etc/default/grub",
+    "/etc/default/grub.d/*.cfg",
+    "/etc/kernel/cmdline",
+    "/etc/zipl.conf",
+    "/usr/bin/grubby",
+    "/usr/sbin/grubby",
     "/etc/os-release",
     "/etc/sysctl.conf",
     "/etc/tuned/",
@@ -222,6 +244,13 @@ pub const READ_OF_CONFIGURATION: Patterns = &[
     "modprobe.d/*.conf",
     "systemd/zram-generator.conf",
     "systemd/zram-generator.conf.d/*.conf",
+];
+
+/// What the firmware and the boot loader say about this boot.
+pub const OF_THIS_BOOT: Patterns = &[
+    "/sys/firmware/efi/efivars/LoaderInfo-*",
+    "/sys/firmware/efi/efivars/SecureBoot-*",
+    "/sys/firmware/efi/efivars/StubInfo-*",
 ];
 
 /// Secrets, and files with side effects on read.

@@ -4,7 +4,8 @@ use serde_json::{json, Value};
 
 fn path_of(kind: &str) -> String {
     let kind = KINDS.iter().find(|each| each.name == kind).unwrap();
-    format!("{}/60-ktrial{}", kind.folder, kind.ending)
+    let name = if kind.is_one_file() { "" } else { "60-ktrial" };
+    format!("{}/{name}{}", kind.folder, kind.ending)
 }
 
 pub(super) fn form(kind: &str, entries: &Value) -> serde_json::Result<Form> {
@@ -40,6 +41,10 @@ fn with_value(value: &str) -> Vec<(&'static str, Value)> {
             setting("/sys/module/zswap/parameters/enabled", value),
         ),
         ("modprobe.d", parameter),
+        ("systemd-unit", setting("/sys/kernel/debug/sched/preempt", value)),
+        ("grub.d", json!([{"name": "preempt", "value": value}])),
+        ("grub.d", json!([{"name": value}])),
+        ("drift-service", json!({"program": format!("/usr/{value}")})),
         ("udev", sda("queue/scheduler", value)),
         (
             "udev",

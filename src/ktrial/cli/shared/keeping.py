@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,14 @@ from ktrial.machine.transactions import Status, checked
 from ktrial.studies.ledger.text import verdict_sentence
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.lasting.keep_plan import plan_keep
+from ktrial.tuning.lasting.loaders import NoLoader, judge_loader, look_for_loaders
 from ktrial.tuning.lasting.model import PLACES, Form, KeepPlan, KeptFile, Proof, Rival
 from ktrial.tuning.lasting.places import Grounds
 from ktrial.tuning.lasting.rivals import rivals_of
 from ktrial.tuning.lasting.sources import sources_of
+from ktrial.tuning.lasting.word_rivals import read_grub, rivals_of_words
 from ktrial.tuning.origin.configured import gather
+from ktrial.tuning.plans.model import Refusal, Why
 from ktrial.tuning.plans.plan import resolve
 from ktrial.tuning.plans.resolve import context_for
 
@@ -40,6 +44,7 @@ def plan_words(
     kept: Mapping[Form, KeptFile],
     *,
     allow_dangerous: bool,
+    loader: str | None = None,
 ) -> KeepPlan:
     """Return what to write so that the settings named by `words` last, with other writers of them."""
     catalog, names = app.catalog_for(words)
@@ -60,12 +65,23 @@ def plan_words(
     grounds = Grounds(
         modules=frozenset(facts.value("kernel.modules") or ()),
         has_zram_generator=bool(session.list([_GENERATOR])[_GENERATOR]),
+        allow_dangerous=allow_dangerous,
+        no_loader=_no_loader(session, plan.refusals, facts, loader),
     )
     keep = plan_keep(plan, kept, proofs, grounds, catalog.knobs, own)
     left = tuple(left for one in named for left in one.left_out)
     rivals = _rivals(session, catalog, keep, facts)
     sources = sources_of(requests, plan, app.catalog.profiles)
     return msgspec.structs.replace(keep, left_out=(*left, *keep.left_out), rivals=rivals, sources=sources)
+
+
+def _no_loader(
+    session: AgentSession, refusals: Sequence[Refusal], facts: FactBook, chosen: str | None
+) -> NoLoader | None:
+    """Return why kernel arguments cannot be kept, if any of the settings is one."""
+    if all(one.kind not in {Why.AT_BOOT, Why.READ_ONLY} for one in refusals):
+        return None
+    return judge_loader(look_for_loaders(session, facts), chosen)
 
 
 def _refuse_foreign_system(session: AgentSession, facts: FactBook) -> None:
@@ -108,12 +124,37 @@ def _better(named: NamedSettings, machine: str) -> LedgerEntry:
 def _rivals(session: AgentSession, catalog: Catalog, keep: KeepPlan, facts: FactBook) -> tuple[Rival, ...]:
     claims = gather(session)
     services = tuple(facts.value("services.active") or ())
-    return tuple(
+    of_words: tuple[Rival, ...] = ()
+    if any(entry.form == "grub.d" for entry in keep.entries):
+        of_words = tuple(rivals_of_words(keep.entries, read_grub(session)))
+    return of_words + tuple(
         rival
         for entry in keep.entries
         for address in entry.values
         for rival in rivals_of(keep.changes[address], entry.form, catalog.knobs, claims, services)
     )
+
+
+def show_keep(keep: KeepPlan, *, next_boot: bool) -> None:
+    """Write what would be kept to standard output."""
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.lasting.keep_text import keep_text
+
+    sys.stdout.write(keep_text(keep, next_boot=next_boot, width=columns()))
+
+
+def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_complete: bool) -> int:
+    """Report a plan that is not carried out; return 1 if nothing of it can be kept."""
+    from ktrial.cli.options import write_json
+    from ktrial.tuning.lasting.keep_text import keep_json
+
+    if as_json:
+        write_json(keep_json(keep, plan, None))
+    if not is_complete and keep.left_out:
+        first = keep.left_out[0]
+        what = first.address if first.value is None else f"{first.address}={first.value}"
+        raise Refused(f"cannot keep {what}: {first.reason}", hint=first.hint)
+    return 0
 
 
 def refuse_edited(kept: Mapping[Form, KeptFile]) -> None:
@@ -131,7 +172,7 @@ def refuse_edited(kept: Mapping[Form, KeptFile]) -> None:
 def refuse_unwritable(session: AgentSession, plan: Mapping[str, Any]) -> None:
     """Raise Refused if a file cannot be written: /etc is read-only, or its folder is missing."""
     for step in checked(session, plan):
-        if step.path in PLACES.values() and step.outcome in {"refused", "absent"}:
+        if step.path in PLACES.values() and step.outcome in {"refused", "absent", "forbidden"}:
             raise Refused(
                 f"cannot keep settings: {step.message}",
                 hint="write them elsewhere with `ktrial export`, or make the folder writable",

@@ -103,17 +103,13 @@ def _lease(for_: str | None, confirm: str | None) -> dict[str, Any]:
 def _carry_out(root: AgentSession, plan: Plan, lease: dict[str, Any], *, keep_going: bool, as_json: bool) -> int | None:
     """Apply the plan and report the result; return the transaction, or None if nothing is in force."""
     from ktrial.kit.tables import columns
-    from ktrial.machine.transactions import IN_FORCE, Applied, decode_reply
-    from ktrial.tuning.plans.confirm import held_back, put_back
+    from ktrial.machine.transactions import IN_FORCE
+    from ktrial.tuning.plans.confirm import apply_whole
     from ktrial.tuning.plans.transaction_text import apply_text
     from ktrial.tuning.plans.wire import wire_plan
 
-    with held_back() as presses:
-        answer = root.request("apply", plan=wire_plan(plan, lease, keep_going=keep_going))
-    applied = decode_reply("apply", answer, Applied)
-    if presses.count and applied.state == "applied":
-        put_back(root, applied.transaction)
-        raise KeyboardInterrupt(presses.number)
+    wire = wire_plan(plan, lease, keep_going=keep_going)
+    applied, answer = apply_whole(root, lambda: root.request("apply", plan=wire))
     if as_json:
         write_json({"schema": "ktrial.applied/1", **answer})
     else:

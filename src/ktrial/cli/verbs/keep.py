@@ -10,8 +10,16 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import lasting_words
-from ktrial.cli.options import dangerous_option, is_terminal, json_option, write_json, yes_option
-from ktrial.kit.errors import BadInput, Refused
+from ktrial.cli.options import (
+    LOADERS,
+    dangerous_option,
+    is_terminal,
+    json_option,
+    security_option,
+    write_json,
+    yes_option,
+)
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
@@ -28,8 +36,11 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Show the files and values; write nothing.")
 @click.option("--anyway", is_flag=True, help="Write even where another file or service overrides the value.")
+@click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
+@click.option("--watch-drift", is_flag=True, help="Check daily what is kept, by a timer; --undo removes it.")
 @yes_option
 @dangerous_option
+@security_option
 @json_option
 @click.pass_obj
 def command(
@@ -40,8 +51,11 @@ def command(
     accept: bool,
     dry_run: bool,
     anyway: bool,
+    loader: str | None,
+    watch_drift: bool,
     yes: bool,
     yes_dangerous: bool,
+    yes_security: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Write settings into the system's own configuration files, and apply them now.
@@ -54,12 +68,17 @@ def command(
     sudo ./ktrial keep micro-stutter-watermarks --dry-run
     sudo ./ktrial keep --undo
     """
-    from ktrial.cli.shared.keeping import refuse_losing, refuse_unwritable
+    from ktrial.cli.shared.keeping import refuse_losing, refuse_unwritable, report_unwritten, show_keep
     from ktrial.cli.shared.kept_state import read_kept
+    from ktrial.cli.shared.security_words import confirm_guarded
     from ktrial.tuning.lasting.keep_plan import wire_keep
 
     if undo and accept:
         raise BadInput("cannot combine --undo with --accept", hint="leave out one of them")
+    if watch_drift:
+        from ktrial.cli.shared.drift_timer import watch
+
+        return watch(app, words, undo=undo, dry_run=dry_run, yes=yes, as_json=as_json)
     if not words and not undo and not accept:
         raise BadInput(
             "nothing to keep", hint="name a trial, a profile or a setting; `ktrial drift` shows what is kept"
@@ -67,7 +86,7 @@ def command(
     purpose = "undoing what is kept" if undo else f"keeping {' '.join(words) or 'what changed in profiles'}"
     session = app.root_session(purpose)
     state = read_kept(app, session, to_write=not undo)
-    keep = _plan(app, session, words, state, undo=undo, accept=accept, allow_dangerous=yes_dangerous)
+    keep = _plan(app, session, words, state, undo=undo, accept=accept, allow_dangerous=yes_dangerous, loader=loader)
     if keep is None:
         from ktrial.cli.shared.unkeeping import undo_all
 
@@ -75,12 +94,13 @@ def command(
     next_boot = next_boot and not undo
     plan = wire_keep(keep, next_boot=next_boot)
     if not as_json:
-        _show(keep, next_boot=next_boot)
+        show_keep(keep, next_boot=next_boot)
     if not anyway and not dry_run:
         refuse_losing(keep.rivals)
     if dry_run or not plan["steps"]:
-        return _unwritten(keep, plan, as_json=as_json, is_complete=undo or bool(keep.entries))
+        return report_unwritten(keep, plan, as_json=as_json, is_complete=undo or bool(keep.entries))
     refuse_unwritable(session, plan)
+    confirm_guarded(keep.guarded, yes_security, may_ask=not as_json and is_terminal())
     if not yes and not as_json and is_terminal():
         from ktrial.tuning.plans.confirm import must_agree
 
@@ -97,6 +117,7 @@ def _plan(
     undo: bool,
     accept: bool,
     allow_dangerous: bool,
+    loader: str | None,
 ) -> KeepPlan | None:
     """Return what to write; None if all that is kept is to be undone."""
     from ktrial.cli.shared.keeping import plan_words, refuse_edited
@@ -113,44 +134,18 @@ def _plan(
         from ktrial.cli.shared.unkeeping import plan_undo
 
         return plan_undo(app, session, words, status, kept)
-    return plan_words(app, session, words, status, kept, allow_dangerous=allow_dangerous)
-
-
-def _show(keep: KeepPlan, *, next_boot: bool) -> None:
-    from ktrial.kit.tables import columns
-    from ktrial.tuning.lasting.keep_text import keep_text
-
-    sys.stdout.write(keep_text(keep, next_boot=next_boot, width=columns()))
-
-
-def _unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_complete: bool) -> int:
-    """Report a plan that is not carried out; return 1 if nothing of it can be kept."""
-    from ktrial.tuning.lasting.keep_text import keep_json
-
-    if as_json:
-        write_json(keep_json(keep, plan, None))
-    if not is_complete and keep.left_out:
-        first = keep.left_out[0]
-        what = first.address if first.value is None else f"{first.address}={first.value}"
-        raise Refused(f"cannot keep {what}: {first.reason}", hint=first.hint)
-    return 0
+    return plan_words(app, session, words, status, kept, allow_dangerous=allow_dangerous, loader=loader)
 
 
 def _carry_out(app: App, session: AgentSession, keep: KeepPlan, plan: dict[str, Any], *, as_json: bool) -> int:
     """Apply the plan and report the result; return 1 if nothing is kept."""
     from ktrial.cli.shared.kept_state import apply_keep
     from ktrial.kit.tables import columns
-    from ktrial.machine.transactions import Applied, decode_reply
     from ktrial.tuning.lasting.keep_text import keep_json
-    from ktrial.tuning.plans.confirm import held_back, put_back
+    from ktrial.tuning.plans.confirm import apply_whole
     from ktrial.tuning.plans.transaction_text import apply_text
 
-    with held_back() as presses:
-        answer = apply_keep(session, plan)
-    applied = decode_reply("apply", answer, Applied)
-    if presses.count and applied.state == "applied":
-        put_back(session, applied.transaction)
-        raise KeyboardInterrupt(presses.number)
+    applied, answer = apply_whole(session, lambda: apply_keep(session, plan))
     if as_json:
         write_json(keep_json(keep, plan, answer))
     elif applied.state == "applied":

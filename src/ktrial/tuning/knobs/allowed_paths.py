@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file patterns of knobs in the form that the agent reads."""
+"""The file patterns of knobs, and their kernel arguments, in the form that the agent reads."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ from ktrial.tuning.knobs.knob import Knob, path_pattern
 
 _HEAD = """\
 # Made by docs/generate.py from the catalog's knobs. `write`: knobs; `read`: what is read beside them.
+# `boot`: kernel arguments.
 """
 
 
 def allowed_paths(knobs: Iterable[Knob]) -> str:
-    """Return one line per pattern: `write` or `read`, and the pattern. zram devices are only read, not written."""
+    """Return one line per pattern: `write` or `read`, and the pattern. zram devices are only read, not written.
+
+    One line per kernel argument follows: `boot` and its name.
+    """
     written: set[str] = set()
     read: set[str] = set()
+    words: set[str] = set()
     for knob in knobs:
+        if knob.kind == "boot":
+            words.add(knob.short_name)
         (read if knob.kind == "zram" else written).update(map(path_pattern, knob.files))
         read.update(path_pattern(place) for place in (knob.effective, knob.offers) if place is not None)
     lines = [f"write {pattern}" for pattern in sorted(written)] + [
         f"read {pattern}" for pattern in sorted(read - written)
     ]
+    lines += [f"boot {word}" for word in sorted(words)]
     return _HEAD + "".join(f"{line}\n" for line in lines)

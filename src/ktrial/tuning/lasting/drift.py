@@ -22,12 +22,13 @@ from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.knobs.value import active_text, same_value
 from ktrial.tuning.lasting.kept_files import kept_entries, kept_transactions
 from ktrial.tuning.lasting.kept_text import read_kept
+from ktrial.tuning.lasting.live_words import look_at_word
 from ktrial.tuning.lasting.model import NEXT_BOOT, PLACES, Form, KeptFile, LastingEntry
 
 #: `pending` takes effect at the next boot, `no-device` is a device that is not there now.
 DriftState = Literal["live", "pending", "no-device", "differs", "gone", "unreadable"]
 _DRIFTED = frozenset(("differs", "gone", "unreadable"))
-FACTS = ("kernel.release",)
+FACTS = ("kernel.release", "kernel.command_line")
 
 
 class KeptSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +99,12 @@ class _Inspection(NamedTuple):
 
     def at(self, entry: LastingEntry, address: str) -> KeptSetting:
         value = entry.values[address]
-        state, now, detail = self._state(entry.form, address, value)
+        state: DriftState
+        if entry.form == "grub.d":
+            word = look_at_word(entry, str(self.facts.value("kernel.command_line") or ""), self.transactions)
+            state, now, detail = word.state, word.now, word.detail
+        else:
+            state, now, detail = self._state(entry.form, address, value)
         return KeptSetting(
             address=address,
             file=PLACES[entry.form],

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from ktrial.tuning.exports.model import UNTESTED, Omission
 from ktrial.tuning.knobs.knob import Knob, clear_each_other
-from ktrial.tuning.lasting.kept_text import note_of, read_kept, render
+from ktrial.tuning.lasting.boot_unit import with_wants
+from ktrial.tuning.lasting.boot_words import COMMAND_LINE, change_of_word, find_guarded, guarded_names, place_word
+from ktrial.tuning.lasting.kept_text import read_kept, render, wire_entries
 from ktrial.tuning.lasting.model import FORMS, NEXT_BOOT, FileChange, Form, KeepPlan, KeptFile, LastingEntry, Proof
 from ktrial.tuning.lasting.places import Grounds, change_at_load, left_out_of, place_change, place_zram
 from ktrial.tuning.plans.model import Change, Plan, ZramStep
@@ -26,7 +28,11 @@ def plan_keep(
     named: Collection[str] = (),
 ) -> KeepPlan:
     """Return what to write so that the settings of `plan` last. `named` are the origins that name one setting."""
-    at_load = {one: late for one in plan.refusals if (late := change_at_load(one, knobs, grounds)) is not None}
+    at_load = {
+        one: late
+        for one in plan.refusals
+        if (late := change_at_load(one, knobs, grounds) or change_of_word(one, knobs, grounds.modules)) is not None
+    }
     left = [left_out_of(refusal) for refusal in plan.refusals if refusal not in at_load]
     entries: list[LastingEntry] = []
     lasting: dict[str, Change] = {}
@@ -36,7 +42,10 @@ def plan_keep(
             hint = f"to keep it anyway, name it: {change.address}={change.new_text}"
             left.append(Omission(change.address, proof.text, change.new_text, hint))
             continue
-        found = place_change(change, grounds)
+        if change.path == COMMAND_LINE:
+            found = place_word(change, knobs[change.knob], grounds.no_loader, allow_dangerous=grounds.allow_dangerous)
+        else:
+            found = place_change(change, grounds)
         if isinstance(found, Omission):
             left.append(found)
             continue
@@ -52,8 +61,16 @@ def plan_keep(
             reasons = dict.fromkeys(found.values, f"{UNTESTED}; {_source(plan.zram.origin)}")
             entries.append(replace(found, reasons=reasons))
             lasting |= {address: _of_zram(address, value, plan.zram) for address, value in found.values.items()}
-    files = tuple(file_changes(entries, kept, knobs))
-    return KeepPlan(live=live, files=files, entries=tuple(entries), left_out=tuple(left), changes=lasting)
+    files = with_wants(tuple(file_changes(entries, kept, knobs)), kept)
+    old = read_kept("grub.d", kept["grub.d"].text) if "grub.d" in kept else ()
+    return KeepPlan(
+        live=live,
+        files=files,
+        entries=tuple(entries),
+        left_out=tuple(left),
+        changes=lasting,
+        guarded=tuple(find_guarded(files, old, knobs)),
+    )
 
 
 def _of_zram(address: str, value: str, step: ZramStep) -> Change:
@@ -136,7 +153,7 @@ def without(kept: Mapping[Form, KeptFile], addresses: Collection[str]) -> tuple[
         left = tuple(entry for entry in old if not entry.values.keys() & set(addresses))
         if left != old:
             changes.append(FileChange(form, file.text, render(left) if left else None, left))
-    return tuple(changes)
+    return with_wants(changes, kept)
 
 
 def wire_keep(keep: KeepPlan, *, next_boot: bool) -> dict[str, Any]:
@@ -150,7 +167,8 @@ def wire_keep(keep: KeepPlan, *, next_boot: bool) -> dict[str, Any]:
     if keep.sources is not None:
         plan["sources"] = keep.sources
     for change in keep.files:
-        entries = [{**entry.holds, "note": note_of(entry)} for entry in change.entries]
-        holds = {change.form: entries} if change.after is not None else None
-        plan["steps"].append({"kind": "file", "path": change.path, "expect": change.before or "", "holds": holds})
+        holds = {change.form: wire_entries(change.form, change.entries)} if change.after is not None else None
+        step = {"kind": "file", "path": change.path, "expect": change.before or "", "holds": holds}
+        confirmed = guarded_names(change.entries)
+        plan["steps"].append({**step, "confirmed": confirmed} if confirmed else step)
     return plan

@@ -13,7 +13,10 @@ from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.lasting.model import FORMS, PLACES, FileChange, KeepPlan, KeptFile, Rival
 from ktrial.tuning.plans.model import Change
 
-_NEWS = {"modprobe.d": "an initramfs may hold its own copy: rebuild it if the module loads from there"}
+_NEWS = {
+    "modprobe.d": "an initramfs may hold its own copy: rebuild it if the module loads from there",
+    "grub.d": "grub-mkconfig makes GRUB's menu anew; the arguments count from the next boot on",
+}
 
 
 def keep_text(keep: KeepPlan, *, next_boot: bool, width: int) -> str:
@@ -21,6 +24,10 @@ def keep_text(keep: KeepPlan, *, next_boot: bool, width: int) -> str:
     parts = [_file(change) for change in keep.files]
     parts += [
         paragraph(f"note: {_NEWS[one.form]}", width=width) for one in keep.files if one.form in _NEWS and one.after
+    ]
+    parts += [
+        paragraph(f"weakens the protection of this machine: {one.word}: {one.price}", width=width)
+        for one in keep.guarded
     ]
     if not next_boot and not keep.live.empty:
         values = [f"  {_live(change)}" for change in keep.live.changes]
@@ -88,6 +95,7 @@ def keep_json(keep: KeepPlan, plan: Mapping[str, Any], applied: Mapping[str, Any
             for address, value in entry.values.items()
         ],
         "rivals": [msgspec.to_builtins(one) for one in keep.rivals],
+        "security": [msgspec.to_builtins(one) for one in keep.guarded],
         "left_out": [msgspec.to_builtins(one) for one in keep.left_out],
     }
 

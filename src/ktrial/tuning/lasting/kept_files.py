@@ -10,7 +10,7 @@ from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.ports import Machine
 from ktrial.machine.transactions import UNFINISHED, Journaled, Status, checked
 from ktrial.tuning.lasting.kept_text import read_kept
-from ktrial.tuning.lasting.model import FORMS, PLACES, Form, KeptFile, LastingEntry
+from ktrial.tuning.lasting.model import DRIFT_TIMER, FORMS, PLACES, Form, KeptFile, LastingEntry
 
 _FORM_OF = {path: form for form, path in PLACES.items()}
 
@@ -19,6 +19,12 @@ def is_kept(transaction: Journaled) -> bool:
     """Return whether a transaction put or removed a kept file and has not been undone."""
     in_force = transaction.state in {"applied", UNFINISHED}
     return in_force and any(step.path in _FORM_OF for step in transaction.steps)
+
+
+def is_lasting(transaction: Journaled) -> bool:
+    """Return whether a transaction keeps settings or the timer of drift, and has not been undone."""
+    in_force = transaction.state in {"applied", UNFINISHED}
+    return is_kept(transaction) or (in_force and any(step.path == DRIFT_TIMER for step in transaction.steps))
 
 
 def kept_transactions(status: Status) -> tuple[Journaled, ...]:

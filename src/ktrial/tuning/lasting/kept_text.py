@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ktrial.tuning.lasting.boot_unit import WANTS_TEXT
+from ktrial.tuning.lasting.boot_words import word_text
 from ktrial.tuning.lasting.model import Form, LastingEntry
 
 HEADER = "# ktrial keeps this file: `ktrial drift` checks it, `ktrial keep --undo` removes it.\n"
@@ -17,6 +19,17 @@ _NOTE_COLUMNS = 98
 _KEYS = ("zram-size", "compression-algorithm", "swap-priority", "host-memory-limit", "zram-resident-limit")
 _ZRAM = {"zram-size": "zram:disksize", "compression-algorithm": "zram:comp_algorithm"}
 _MIB = 2**20
+_UNIT = """\
+[Unit]
+Description=Settings that `ktrial keep` writes at boot
+After=systemd-sysctl.service systemd-tmpfiles-setup.service systemd-udev-settle.service
+{mount}
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+"""
+_EXEC = """ExecStart=-/bin/sh -c 'printf "%%s\\\\n" "$$2" > "$$1"' ktrial"""
+_GRUB = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX '
 
 
 def note_of(entry: LastingEntry) -> list[str]:
@@ -36,12 +49,29 @@ def note_of(entry: LastingEntry) -> list[str]:
     return lines
 
 
+def wire_entries(form: Form, entries: Iterable[LastingEntry]) -> Any:
+    """Return the entries of a file as the agent takes them."""
+    if form == "systemd-wants":
+        return next(iter(entries)).holds["unit"]
+    return [{**entry.holds, "note": note_of(entry)} for entry in entries]
+
+
 def render(entries: Sequence[LastingEntry]) -> str:
     """Return the text that the agent writes for these entries, which are of one form."""
+    if entries and entries[0].form == "systemd-wants":
+        return WANTS_TEXT
     text = HEADER if any(entry.reasons for entry in entries) else ""
+    if entries and entries[0].form == "systemd-unit":
+        text = HEADER + _unit_head(entries)
     for entry in entries:
         text += "".join(f"# {line}\n" for line in note_of(entry)) + _line(entry.form, entry.holds)
     return text
+
+
+def _unit_head(entries: Iterable[LastingEntry]) -> str:
+    has_debugfs = any(entry.holds["path"].startswith("/sys/kernel/debug/") for entry in entries)
+    mount = "Wants=sys-kernel-debug.mount\nAfter=sys-kernel-debug.mount\n" if has_debugfs else ""
+    return _UNIT.format(mount=mount)
 
 
 def _line(form: Form, holds: Mapping[str, Any]) -> str:
@@ -50,6 +80,10 @@ def _line(form: Form, holds: Mapping[str, Any]) -> str:
         return f"{key if '.' in key else key.replace('/', '.')} = {holds['value']}\n"
     if form == "tmpfiles.d":
         return f"w! {holds['path']} - - - - {holds['value']}\n"
+    if form == "systemd-unit":
+        return f'{_EXEC} "{holds["path"]}" "{holds["value"]}"\n'
+    if form == "grub.d":
+        return f'{_GRUB}{word_text(holds)}"\n'
     if form == "modprobe.d":
         return f"options {holds['module']} {holds['parameter']}={holds['value']}\n"
     if form == "zram-generator":
@@ -65,6 +99,11 @@ def _line(form: Form, holds: Mapping[str, Any]) -> str:
 
 def read_kept(form: Form, text: str) -> tuple[LastingEntry, ...]:
     """Return the entries of a text that `render` returned."""
+    if form == "systemd-wants":
+        unit = text.partition("Wants=")[2].strip()
+        return (LastingEntry(form=form, holds={"unit": unit}, values={}),)
+    if form == "systemd-unit":
+        text = text.partition("RemainAfterExit=yes\n")[2]
     entries: list[LastingEntry] = []
     for notes, lines in _blocks(text):
         reasons = _reasons(notes)
@@ -111,6 +150,12 @@ def _entry(form: Form, lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, 
     if form == "tmpfiles.d":
         _, path, *_, value = line.split(" ", 6)
         return {"path": path, "value": value}, {"": value}
+    if form == "systemd-unit":
+        _, path, value = line.rsplit(' "', 2)
+        return {"path": path.rstrip('"'), "value": value.rstrip('"')}, {"": value.rstrip('"')}
+    if form == "grub.d":
+        name, equals, value = line.removeprefix(_GRUB).rstrip('"').partition("=")
+        return ({"name": name, "value": value}, {"": value}) if equals else ({"name": name}, {"": "1"})
     if form == "modprobe.d":
         _, module, setting = line.split(" ", 2)
         parameter, _, value = setting.partition("=")

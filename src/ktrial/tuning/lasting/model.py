@@ -11,7 +11,9 @@ import msgspec
 from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.plans.model import Change, Plan
 
-Form = Literal["sysctl.d", "tmpfiles.d", "modprobe.d", "udev", "zram-generator"]
+Form = Literal[
+    "sysctl.d", "tmpfiles.d", "modprobe.d", "udev", "zram-generator", "systemd-unit", "systemd-wants", "grub.d"
+]
 FORMS: tuple[Form, ...] = get_args(Form)
 #: The file of each form, with a name that wins. Letters sort after digits, and later lines win; but systemd-tmpfiles
 #: takes the first line for a path.
@@ -21,9 +23,16 @@ PLACES: Mapping[Form, str] = {
     "modprobe.d": "/etc/modprobe.d/ktrial.conf",
     "udev": "/etc/udev/rules.d/ktrial.rules",
     "zram-generator": "/etc/systemd/zram-generator.conf.d/ktrial.conf",
+    "systemd-unit": "/etc/systemd/system/ktrial-keep.service",
+    "systemd-wants": "/etc/systemd/system/multi-user.target.d/ktrial.conf",
+    "grub.d": "/etc/default/grub.d/ktrial.cfg",
 }
 #: The end of a transaction's title if it left the live values alone.
 NEXT_BOOT = " (from the next boot on)"
+
+
+#: The timer that `ktrial keep --watch-drift` installs.
+DRIFT_TIMER = "/etc/systemd/system/ktrial-drift.timer"
 
 
 class LastingEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +86,14 @@ class FileChange(msgspec.Struct, frozen=True):
         return PLACES[self.form]
 
 
+class Guarded(msgspec.Struct, frozen=True):
+    """A kernel argument that weakens the machine's protection: its name, the whole word, and the price."""
+
+    name: str
+    word: str
+    price: str
+
+
 class KeepPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What `ktrial keep` would do: the files that change, the values to write now, and what is left out.
 
@@ -90,6 +107,7 @@ class KeepPlan(msgspec.Struct, frozen=True, kw_only=True):
     changes: Mapping[str, Change] = {}
     rivals: tuple[Rival, ...] = ()
     sources: Mapping[str, Any] | None = None
+    guarded: tuple[Guarded, ...] = ()
 
     @property
     def is_empty(self) -> bool:

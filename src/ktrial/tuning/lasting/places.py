@@ -11,6 +11,8 @@ import msgspec
 
 from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.lasting.boot_unit import place_in_unit
+from ktrial.tuning.lasting.loaders import NoLoader
 from ktrial.tuning.lasting.model import Form, LastingEntry
 from ktrial.tuning.plans.model import Change, Refusal, Why, ZramStep
 
@@ -26,19 +28,8 @@ _ACTIONS = {"net": "add|change|move"}
 #: Places without a file that makes them last: the reason, and what to use instead.
 _WITHOUT = (
     ("/proc/irq/", "the kernel numbers interrupts anew at each boot", "let irqbalance or the driver place them"),
-    (
-        "/sys/kernel/debug/",
-        "debugfs has no configuration file that is read at boot",
-        "write a unit for it with `ktrial export … --to systemd-unit`",
-    ),
-    (
-        "/sys/fs/cgroup/",
-        "systemd makes control groups and sets their values",
-        "`systemctl set-property UNIT …` makes them last",
-    ),
     ("/dev/", "control groups of Android are set up by its own scripts", None),
 )
-_TO_LOADER = "write it for your boot loader: `ktrial export … --to grub`, or another of `ktrial export --list`"
 
 
 class Grounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +37,9 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
     modules: Collection[str] = ()
     has_zram_generator: bool = False
+    #: Why kernel arguments cannot be kept; None if they can.
+    no_loader: NoLoader | None = None
+    allow_dangerous: bool = False
 
 
 def place_change(change: Change, grounds: Grounds) -> LastingEntry | Omission:
@@ -56,14 +50,17 @@ def place_change(change: Change, grounds: Grounds) -> LastingEntry | Omission:
             return Omission(change.address, reason, value, hint)
     if not _PATH.fullmatch(path):
         return Omission(change.address, f"no configuration file can name {path!r}", value)
-    form, holds = _place(path, value, grounds)
+    in_unit = place_in_unit(change)
+    if isinstance(in_unit, Omission):
+        return in_unit
+    form, holds = (in_unit.form, in_unit.holds) if in_unit is not None else _place(path, value, grounds)
     fits = _PARAMETER_VALUE if form == "modprobe.d" else _VALUE
     if not fits.fullmatch(value) or value == "-":
         return Omission(change.address, f"a file of {form} cannot hold the value {value!r}", value)
     return LastingEntry(form=form, holds=holds, values={change.address: value})
 
 
-def _place(path: str, value: str, grounds: Grounds) -> tuple[Form, dict[str, Any]]:
+def _place(path: str, value: str, grounds: Grounds) -> tuple[Form, Mapping[str, Any]]:
     if path.startswith("/proc/sys/"):
         return "sysctl.d", {"path": path, "value": value}
     parameter = _PARAMETER.fullmatch(path)
@@ -122,7 +119,4 @@ def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds
 
 def left_out_of(refusal: Refusal) -> Omission:
     """Return a setting that the plan skips, with the reason why it does not last either."""
-    if refusal.kind is Why.AT_BOOT:
-        reason = "ktrial does not edit the configuration of boot loaders"
-        return Omission(refusal.address, reason, refusal.value, _TO_LOADER)
     return Omission(refusal.address, refusal.reason, refusal.value, refusal.hint)

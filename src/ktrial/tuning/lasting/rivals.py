@@ -31,6 +31,8 @@ def rivals_of(
     change: Change, form: Form, knobs: Mapping[str, Knob], claims: Claims, services: Iterable[str]
 ) -> Iterator[Rival]:
     """Yield the other writers of one setting: those that the kept value overrides, and those that override it."""
+    if form == "grub.d":
+        return
     knob = knobs[change.knob]
     for claim, item in _lines(knob, change.address.partition("@")[2], change.path, claims):
         differs = item.value is None or not same_value(knob, change.new_text, " ".join(item.value.split()))
@@ -69,6 +71,8 @@ def _rival(
 
 def _is_later(form: Form, claim: ConfiguredValue, item: Assignment) -> bool:
     """Return whether a line acts after the kept file."""
+    if form == "systemd-unit":
+        return claim.source == "tuned"
     if claim.source != form:
         # kmod appends the options of the kernel command line to those of its files.
         is_option = form == "modprobe.d" and claim.source == "command-line"

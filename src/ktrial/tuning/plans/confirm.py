@@ -8,11 +8,12 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ktrial.kit.errors import AgentError, Interrupted
+from ktrial.machine.transactions import Applied, decode_reply
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
@@ -51,6 +52,17 @@ def held_back() -> Iterator[Presses]:
     finally:
         for number, was in before.items():
             signal.signal(number, was)
+
+
+def apply_whole(root: AgentSession, apply: Callable[[], dict[str, Any]]) -> tuple[Applied, dict[str, Any]]:
+    """Return the reply of an apply, decoded and as it came. Reverts it and raises KeyboardInterrupt after Ctrl-C."""
+    with held_back() as presses:
+        answer = apply()
+    applied = decode_reply("apply", answer, Applied)
+    if presses.count and applied.state == "applied":
+        put_back(root, applied.transaction)
+        raise KeyboardInterrupt(presses.number)
+    return applied, answer
 
 
 def must_agree(question: str) -> None:

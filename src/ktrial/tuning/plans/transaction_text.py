@@ -21,7 +21,7 @@ from ktrial.machine.transactions import (
     unfinished,
     unsettled,
 )
-from ktrial.tuning.lasting.kept_files import is_kept
+from ktrial.tuning.lasting.kept_files import is_lasting
 
 _APPLY = {
     "accepted": "in force",
@@ -137,11 +137,11 @@ def status_text(status: Status, *, width: int) -> str:
 
 def _state(transaction: Journaled) -> str:
     """Return the state; a transaction that makes settings last is `kept`, not only `applied`."""
-    return "kept" if transaction.state == "applied" and is_kept(transaction) else transaction.state
+    return "kept" if transaction.state == "applied" and is_lasting(transaction) else transaction.state
 
 
 def _lease(transaction: Journaled) -> str:
-    if is_kept(transaction) and transaction.lease.kind == "keep":
+    if is_lasting(transaction) and transaction.lease.kind == "keep":
         return "until `ktrial keep --undo`"
     kind, left_ms = transaction.lease.kind, transaction.left_ms
     if kind == "until-confirmed" and left_ms is not None:

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Words of the kernel's command line: which a plan may add, and which only with a confirmation of
+//! their own.
+
+use super::pattern::fits;
+use super::{catalog, check as check_path, knobs_d, Denial, Purpose};
+use crate::root::Root;
+use crate::transact::forms::Word;
+
+/// Words that name a program or file that root runs, decide what is booted, or open a way around
+/// the login. The catalog and `knobs.d` cannot add them.
+const NEVER: &[&str] = &[
+    "init",
+    "rdinit",
+    "initrd",
+    "root",
+    "rootflags",
+    "rootfstype",
+    "rd.*",
+    "systemd.*",
+    "sysctl.*",
+    "luks.*",
+    "break",
+    "single",
+    "emergency",
+    "rescue",
+    "firmware_class.*",
+    "modprobe.*",
+    "module_blacklist",
+    "dyndbg",
+    "*.dyndbg",
+    "kgdb*",
+    "ekgdboc",
+    "netconsole*",
+    "memmap",
+    "acpi_rsdp",
+    "efi",
+    "efivar_ssdt",
+    "resume",
+    "nfsroot",
+    "ip",
+];
+
+/// Words that weaken the protection of the machine, each with the values that do not.
+const GUARDED: &[(&str, &[&str])] = &[
+    ("amd_iommu", &["force_enable", "force_isolation"]),
+    ("apparmor", &["1"]),
+    ("audit", &["1"]),
+    ("debugfs", &["off", "no-mount"]),
+    ("efi_no_storage_paranoia", &[]),
+    ("enforcing", &["1"]),
+    ("evm", &[]),
+    ("gather_data_sampling", &["force"]),
+    ("hardened_usercopy", &["on"]),
+    ("ima_*", &[]),
+    ("indirect_target_selection", &["on", "force"]),
+    ("init_on_alloc", &["1"]),
+    ("init_on_free", &["1"]),
+    ("intel_iommu", &["on"]),
+    ("iommu", &["force"]),
+    ("iommu.passthrough", &["0"]),
+    ("iommu.strict", &["1"]),
+    ("kpti", &["1"]),
+    ("kvm*.*", &[]),
+    ("l1d_flush", &["on"]),
+    ("l1tf", &["full", "full,force"]),
+    ("lockdown", &[]),
+    ("lsm", &[]),
+    ("lsm.debug", &[]),
+    ("mds", &["full", "full,nosmt"]),
+    ("mitigations", &["auto", "auto,nosmt"]),
+    ("mmio_stale_data", &["full", "full,nosmt"]),
+    ("module.sig_enforce", &["1"]),
+    ("no_hash_pointers", &[]),
+    ("noexec*", &["on"]),
+    ("nokaslr", &[]),
+    ("nopti", &[]),
+    ("norandmaps", &[]),
+    ("nosmap", &[]),
+    ("nosmep", &[]),
+    ("nospec*", &[]),
+    ("page_poison", &["1"]),
+    ("pti", &["on", "auto"]),
+    ("random.*", &[]),
+    ("reg_file_data_sampling", &["on"]),
+    ("retbleed", &["auto", "auto,nosmt"]),
+    ("security", &[]),
+    ("selinux", &["1"]),
+    ("slab_merge", &[]),
+    ("slab_nomerge", &[]),
+    ("spec_rstack_overflow", &["safe-ret", "ibpb"]),
+    ("spec_store_bypass_disable", &["on", "auto", "seccomp"]),
+    ("spectre_*", &["on", "auto"]),
+    ("split_lock_detect", &["warn", "fatal"]),
+    ("srbds", &["on"]),
+    ("ssbd", &["force-on"]),
+    ("tsa", &["on"]),
+    ("tsx", &["off"]),
+    ("tsx_async_abort", &["full", "full,nosmt"]),
+    ("unsafe*", &[]),
+    ("vmscape", &["on", "auto", "force"]),
+    ("vsyscall", &["none", "xonly"]),
+];
+
+/// Refuses a word that no plan may add, that no knob has, or that weakens the machine's protection
+/// without standing in `confirmed`.
+pub fn check(root: &Root, word: &Word, confirmed: &[String]) -> Result<(), Denial> {
+    let (name, key) = (&word.name, word.key());
+    let forbid = |why: &str| Err(Denial::Forbidden(format!("the kernel argument {name} {why}")));
+    if NEVER.iter().any(|pattern| fits(pattern, &key)) {
+        return forbid(
+            "is never written by ktrial: it decides what runs as root, or opens a way around the login",
+        );
+    }
+    if !is_known(root, &key) {
+        let Some((module, parameter)) = key.split_once('.') else {
+            return forbid(&format!(
+                "is in no knob of the catalog, and no file in {} adds it",
+                knobs_d::FOLDER
+            ));
+        };
+        check_path(
+            root,
+            &format!("/sys/module/{module}/parameters/{parameter}"),
+            Purpose::Write,
+        )?;
+    }
+    if is_guarded(word) && !confirmed.iter().any(|one| one.replace('-', "_") == key) {
+        return forbid("weakens the protection of this machine: it needs a confirmation of its own");
+    }
+    Ok(())
+}
+
+fn is_known(root: &Root, key: &str) -> bool {
+    let is = |known: &str| known.replace('-', "_") == *key;
+    catalog().words.iter().any(|known| is(known)) || knobs_d::read(root).words.iter().any(|known| is(known))
+}
+
+fn is_guarded(word: &Word) -> bool {
+    let key = word.key();
+    let value = word.value.as_deref();
+    let found = GUARDED
+        .iter()
+        .find(|(pattern, _)| fits(&pattern.replace('-', "_"), &key));
+    found.is_some_and(|(_, harmless)| !value.is_some_and(|value| harmless.contains(&value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(name: &str, value: Option<&str>, confirmed: &[&str]) -> Result<(), String> {
+        let word = Word {
+            name: name.to_owned(),
+            value: value.map(str::to_owned),
+            note: Vec::new(),
+        };
+        let confirmed: Vec<String> = confirmed.iter().map(|one| (*one).to_owned()).collect();
+        let folder = tempfile::tempdir().unwrap();
+        match check(&Root::new(folder.path()), &word, &confirmed) {
+            Ok(()) => Ok(()),
+            Err(Denial::Forbidden(why)) => Err(why),
+            Err(Denial::System(error)) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn no_confirmation_lets_a_program_or_a_way_around_the_login_through() {
+        for name in [
+            "init",
+            "rdinit",
+            "rd.break",
+            "rd.shell",
+            "root",
+            "systemd.debug-shell",
+            "systemd.debug_shell",
+            "systemd.unit",
+            "sysctl.kernel.core_pattern",
+            "firmware_class.path",
+            "single",
+            "zram.dyndbg",
+        ] {
+            let why = outcome(name, Some("1"), &[name]).unwrap_err();
+            assert!(why.contains("never written"), "{name}: {why}");
+        }
+    }
+
+    #[test]
+    fn only_words_of_knobs_and_parameters_of_modules_are_added() {
+        assert_eq!(outcome("transparent_hugepage", Some("always"), &[]), Ok(()));
+        assert_eq!(
+            outcome("nohz-full", Some("1-3"), &[]),
+            Ok(()),
+            "the kernel's own spelling does not matter"
+        );
+        assert_eq!(outcome("nvme.poll_queues", Some("4"), &[]), Ok(()));
+        for name in [
+            "quiet",
+            "loglevel",
+            "nvme.no_such",
+            "apparmor.mode",
+            "module.sig_enforce",
+        ] {
+            assert!(outcome(name, Some("0"), &["quiet", name]).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_weakens_the_machine_needs_its_own_confirmation() {
+        for (name, value) in [
+            ("mitigations", Some("off")),
+            ("spectre_v2", Some("off")),
+            ("retbleed", Some("off")),
+            ("nokaslr", None),
+            ("init_on_alloc", Some("0")),
+            ("init-on-free", Some("0")),
+            ("audit", Some("0")),
+            ("iommu.passthrough", Some("1")),
+            ("split_lock_detect", Some("off")),
+        ] {
+            let why = outcome(name, value, &["another"]).unwrap_err();
+            assert!(why.contains("confirmation of its own"), "{name}: {why}");
+            assert_eq!(outcome(name, value, &[name]), Ok(()), "{name}");
+        }
+        assert_eq!(outcome("mitigations", Some("auto"), &[]), Ok(()));
+        assert_eq!(outcome("init_on_alloc", Some("1"), &[]), Ok(()));
+        assert!(outcome("mitigations", Some("auto,nosmt,off"), &[]).is_err());
+    }
+}

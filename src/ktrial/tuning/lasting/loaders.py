@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the boot loader of a machine, and whether ktrial can add kernel arguments to its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Machine
+
+#: Where the EFI system partition may be.
+_ESPS = ("/efi", "/boot/efi", "/boot")
+_FOLDERS = (*_ESPS, "/etc")
+#: Loader -> files that show it.
+_MARKS: Mapping[str, tuple[str, ...]] = {
+    "grub": ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"),
+    "systemd-boot": tuple(f"{esp}/EFI/systemd/systemd-boot*.efi" for esp in _ESPS),
+    "limine": ("/boot/limine.conf", "/boot/limine/limine.conf", "/boot/EFI/limine/limine.conf"),
+    "refind": tuple(f"{esp}/EFI/refind/refind.conf" for esp in _ESPS),
+    "extlinux": ("/boot/extlinux/extlinux.conf", "/boot/syslinux/syslinux.cfg"),
+    "zipl": ("/etc/zipl.conf",),
+    "raspberry-pi": ("/boot/firmware/cmdline.txt", "/boot/cmdline.txt"),
+}
+#: Loader -> the target of `ktrial export` that fits.
+_TARGETS = {"grub": "grub", "systemd-boot": "systemd-boot", "limine": "limine"}
+_BLS = ("/boot/loader/entries/*.conf",)
+_GRUBBY = ("/usr/sbin/grubby", "/usr/bin/grubby")
+_KERNEL_INSTALL = ("/etc/kernel/cmdline",)
+_FIRMWARE = "/sys/firmware/efi/efivars/"
+_VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+_LOADER_INFO, _STUB_INFO = f"{_FIRMWARE}LoaderInfo-{_VENDOR}", f"{_FIRMWARE}StubInfo-{_VENDOR}"
+_SECURE_BOOT = f"{_FIRMWARE}SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+LOADERS = tuple(_MARKS)
+FACTS = ("os",)
+
+
+class NoLoader(msgspec.Struct, frozen=True):
+    """Why ktrial cannot add kernel arguments here; `target` of `ktrial export` can, or `hint` says what to do."""
+
+    reason: str
+    target: str | None = None
+    hint: str | None = None
+
+
+class LoaderSigns(msgspec.Struct, frozen=True, kw_only=True):
+    """What shows which loader boots: files by pattern, the firmware's variables, and the kind of system."""
+
+    files: Mapping[str, Sequence[str]]
+    loader_info: str = ""
+    stub_info: str = ""
+    is_secure: bool = False
+    is_ostree: bool = False
+    is_bootc: bool = False
+
+    def some(self, patterns: Sequence[str]) -> list[str]:
+        return [path for pattern in patterns for path in self.files.get(pattern, ())]
+
+
+def look_for_loaders(machine: Machine, facts: FactBook) -> LoaderSigns:
+    """Read what shows which loader boots."""
+    patterns = [*(mark for marks in _MARKS.values() for mark in marks), *_BLS, *_GRUBBY, *_KERNEL_INSTALL]
+    variables = {path: _variable(machine, path) for path in (_LOADER_INFO, _STUB_INFO, _SECURE_BOOT)}
+    return LoaderSigns(
+        files=machine.list(patterns),
+        loader_info=variables[_LOADER_INFO].decode("utf-16-le", "replace").strip("\0"),
+        stub_info=variables[_STUB_INFO].decode("utf-16-le", "replace").strip("\0"),
+        is_secure=variables[_SECURE_BOOT][-1:] == b"\1",
+        is_ostree=facts.value("os.ostree") is True,
+        is_bootc=facts.value("os.bootc") is True,
+    )
+
+
+def _variable(machine: Machine, path: str) -> bytes:
+    """Return a variable of the firmware without its attributes."""
+    reading = machine.read([path]).get(path)
+    return reading.data[4:] if reading is not None and reading.data is not None else b""
+
+
+def judge_loader(signs: LoaderSigns, chosen: str | None = None) -> NoLoader | None:
+    """Return why ktrial cannot add kernel arguments; None if GRUB reads its drop-in. `chosen` settles a doubt."""
+    if signs.is_ostree:
+        kind, target = ("bootc", "bootc-loader-entries") if signs.is_bootc else ("rpm-ostree", "rpm-ostree")
+        return NoLoader(f"{kind} itself writes the kernel arguments of this system", target)
+    if signs.stub_info:
+        ignored = ", which ignores other arguments under Secure Boot" if signs.is_secure else ""
+        return NoLoader(f"this system boots a unified kernel image ({signs.stub_info}){ignored}", "uki-addon")
+    found = {name: marks[0] for name in _MARKS if (marks := signs.some(_MARKS[name]))}
+    name = chosen or _by_firmware(signs.loader_info, found) or (next(iter(found)) if len(found) == 1 else None)
+    if name is None:
+        return _doubt(found)
+    if name not in found:
+        return NoLoader(f"there is no {name} here: looked for {', '.join(_MARKS[name])}", hint="name another --loader")
+    return _judge_named(name, found[name], signs)
+
+
+def _judge_named(name: str, mark: str, signs: LoaderSigns) -> NoLoader | None:
+    if name == "grub":
+        if signs.some(_BLS) and signs.some(_GRUBBY):
+            return NoLoader(f"GRUB boots the entries of {signs.some(_BLS)[0].rpartition('/')[0]} here", "grubby")
+        return None
+    if name == "systemd-boot" and signs.some(_KERNEL_INSTALL):
+        return NoLoader("kernel-install makes the entries of systemd-boot here", "kernel-install")
+    target = _TARGETS.get(name)
+    hint = None if target else "add them to that file yourself, and make a copy first"
+    return NoLoader(f"ktrial does not edit the files of {name} ({mark})", target, hint)
+
+
+def _by_firmware(info: str, found: Mapping[str, str]) -> str | None:
+    """Return the loader that the firmware says has booted this system."""
+    return next((name for name in found if info.lower().startswith(name)), None)
+
+
+def _doubt(found: Mapping[str, str]) -> NoLoader:
+    if not found:
+        return NoLoader(f"no boot loader was found in {', '.join(_FOLDERS)}: looked for {', '.join(_MARKS)}")
+    names = " and ".join(f"{name} ({mark})" for name, mark in found.items())
+    return NoLoader(
+        f"there are {names}, and the firmware does not say which of them boots",
+        hint="; ".join(f"--loader {name}" for name in found),
+    )

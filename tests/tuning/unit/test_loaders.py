@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which boot loader boots, whether its drop-in can be kept, and which kernel arguments need a confirmation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktrial.cli.options import LOADERS as OFFERED
+from ktrial.cli.shared.security_words import confirm_guarded
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.machine.transactions import Journaled, JournaledStep, Lease
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.exporters import targets
+from ktrial.tuning.exports.model import Omission
+from ktrial.tuning.lasting import boot_words
+from ktrial.tuning.lasting.boot_words import change_of_word, find_guarded, place_word
+from ktrial.tuning.lasting.keep_plan import plan_keep, wire_keep, without
+from ktrial.tuning.lasting.kept_text import read_kept, render
+from ktrial.tuning.lasting.live_words import look_at_word
+from ktrial.tuning.lasting.loaders import LOADERS, LoaderSigns, NoLoader, judge_loader
+from ktrial.tuning.lasting.model import PLACES, FileChange, Form, KeptFile, LastingEntry
+from ktrial.tuning.lasting.places import Grounds
+from ktrial.tuning.lasting.word_rivals import rivals_of_words
+from ktrial.tuning.plans.model import Plan, Refusal, Why
+
+GRUB = {"/boot/grub/grub.cfg": ["/boot/grub/grub.cfg"]}
+SD_BOOT = {"/boot/efi/EFI/systemd/systemd-boot*.efi": ["/boot/efi/EFI/systemd/systemd-bootx64.efi"]}
+BLS = {"/boot/loader/entries/*.conf": ["/boot/loader/entries/a.conf"], "/usr/sbin/grubby": ["/usr/sbin/grubby"]}
+KNOBS = load_catalog().knobs
+
+
+def judged(files: Any, chosen: str | None = None, **more: Any) -> NoLoader | None:
+    return judge_loader(LoaderSigns(files=files, **more), chosen)
+
+
+def test_grub_alone_keeps_arguments() -> None:
+    assert judged(GRUB) is None
+    assert judged({**GRUB, **SD_BOOT}, loader_info="GRUB 2.12") is None
+    assert judged({**GRUB, **SD_BOOT}, chosen="grub") is None
+
+
+@pytest.mark.parametrize(
+    "files, more, reason, target",
+    [
+        (GRUB, {"is_ostree": True}, "rpm-ostree itself", "rpm-ostree"),
+        (GRUB, {"is_ostree": True, "is_bootc": True}, "bootc itself", "bootc-loader-entries"),
+        ({**GRUB, **BLS}, {}, "the entries of /boot/loader/entries", "grubby"),
+        (SD_BOOT, {}, "does not edit the files of systemd-boot", "systemd-boot"),
+        ({**SD_BOOT, "/etc/kernel/cmdline": ["/etc/kernel/cmdline"]}, {}, "kernel-install", "kernel-install"),
+        ({**GRUB, **SD_BOOT}, {"loader_info": "systemd-boot 252"}, "the files of systemd-boot", "systemd-boot"),
+        (SD_BOOT, {"stub_info": "systemd-stub 252"}, "a unified kernel image (systemd-stub 252)", "uki-addon"),
+        (SD_BOOT, {"stub_info": "systemd-stub 252", "is_secure": True}, "under Secure Boot", "uki-addon"),
+        ({"/boot/limine.conf": ["/boot/limine.conf"]}, {}, "the files of limine (/boot/limine.conf)", "limine"),
+    ],
+)
+def test_another_loader_is_named_with_the_target_that_fits(files: Any, more: Any, reason: str, target: str) -> None:
+    found = judged(files, **more)
+    assert found is not None
+    assert reason in found.reason
+    assert found.target == target
+    assert target in targets()
+
+
+def test_without_a_loader_the_places_are_named_and_two_are_a_question() -> None:
+    found = judged({})
+    assert found is not None
+    assert "found in /efi, /boot/efi, /boot, /etc: looked for grub, systemd-boot, limine," in found.reason
+    found = judged({**GRUB, **SD_BOOT})
+    assert found is not None
+    assert "grub (/boot/grub/grub.cfg) and systemd-boot (/boot/efi/EFI" in found.reason
+    assert found.hint == "--loader grub; --loader systemd-boot"
+    found = judged(GRUB, "limine")
+    assert found is not None
+    assert "there is no limine here" in found.reason
+    assert OFFERED == LOADERS
+
+
+def refused(name: str, value: str) -> Refusal:
+    return Refusal(name, name, Why.AT_BOOT, "a boot parameter", value, f"setting {name}={value}")
+
+
+def placed(name: str, value: str, *, allow_dangerous: bool = False) -> LastingEntry | Omission:
+    change = change_of_word(refused(name, value), KNOBS, ())
+    assert change is not None
+    return place_word(change, KNOBS[name], None, allow_dangerous=allow_dangerous)
+
+
+@pytest.mark.parametrize(
+    "name, value, word",
+    [
+        ("boot:transparent_hugepage", "always", "transparent_hugepage=always"),
+        ("boot:threadirqs", "on", "threadirqs"),
+        ("boot:preempt", "full", "preempt=full"),
+        ("boot:mitigations", "auto,nosmt", "mitigations=auto,nosmt"),
+    ],
+)
+def test_a_setting_is_a_word_that_is_read_back(name: str, value: str, word: str) -> None:
+    entry = placed(name, value)
+    assert isinstance(entry, LastingEntry)
+    text = render([entry])
+    assert text == f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {word}"\n'
+    assert [dict(one.holds) for one in read_kept("grub.d", text)] == [dict(entry.holds)]
+
+
+def test_what_is_no_word_or_dangerous_is_not_kept() -> None:
+    assert isinstance(placed("boot:mitigations", "auto; reboot"), Omission)
+    assert isinstance(placed("boot:mitigations", "$(id)"), Omission)
+    dangerous = placed("boot:idle", "poll")
+    assert isinstance(dangerous, Omission)
+    assert "--yes-dangerous" in str(dangerous.hint)
+    assert isinstance(placed("boot:idle", "poll", allow_dangerous=True), LastingEntry)
+
+
+def keep(*refusals: Refusal, kept: Any = None, **grounds: Any) -> Any:
+    return plan_keep(Plan("x", (), (), refusals), kept or {}, {}, Grounds(**grounds), KNOBS)
+
+
+def test_a_loader_that_cannot_be_written_leaves_only_the_arguments_out() -> None:
+    found = keep(refused("boot:threadirqs", "on"), no_loader=NoLoader("it boots x", "grubby"))
+    assert not found.files
+    (one,) = found.unkept
+    assert (one.reason, "--to grubby" in one.hint) == ("it boots x", True)
+
+
+def test_a_word_that_weakens_the_machine_is_confirmed_once() -> None:
+    found = keep(refused("boot:mitigations", "off"), refused("boot:threadirqs", "on"))
+    assert [one.word for one in found.guarded] == ["mitigations=off"]
+    assert "web page" in found.guarded[0].price
+    (step,) = wire_keep(found, next_boot=False)["steps"]
+    assert step["confirmed"] == ["mitigations"]
+    text = str(found.files[0].after)
+    kept: dict[Form, KeptFile] = {"grub.d": KeptFile("grub.d", text, text)}
+    again = keep(refused("boot:preempt", "full"), kept=kept)
+    assert not again.guarded
+    (step,) = wire_keep(again, next_boot=False)["steps"]
+    assert step["confirmed"] == ["mitigations"]
+    (left,) = without(kept, ["boot:mitigations"])
+    assert "threadirqs" in str(left.after)
+    assert "mitigations" not in str(left.after)
+
+
+def test_yes_alone_never_confirms_it() -> None:
+    guarded = keep(refused("boot:mitigations", "off")).guarded
+    with pytest.raises(Refused, match="weakens the protection") as error:
+        confirm_guarded(guarded, (), may_ask=False)
+    assert error.value.hint == "if you accept that, add --yes-security mitigations"
+    confirm_guarded(guarded, ("mitigations",), may_ask=False)
+    with pytest.raises(BadInput, match="not an argument that needs it"):
+        confirm_guarded(guarded, ("mitigations", "audit"), may_ask=False)
+
+
+def test_the_agent_guards_the_same_words() -> None:
+    source = Path(__file__).parents[3] / "agent/src/transact/allow/words.rs"
+    listed = source.read_text().partition("const GUARDED")[2].partition("];")[0]
+    agent = {
+        name: set(re.findall(r'"([^"]+)"', rest)) for name, rest in re.findall(r'\("([^"]+)", &\[(.*?)\]\)', listed)
+    }
+    for name, harmless in boot_words._GUARDED.items():
+        pattern = "spectre_*" if name == "spectre_v2" else name
+        assert agent[pattern] == set(harmless), name
+    known = [one.short_name for one in KNOBS.values() if one.kind == "boot" and one.security]
+    for name in known:
+        entry = LastingEntry(form="grub.d", holds={"name": name}, values={f"boot:{name}": "1"})
+        assert find_guarded([FileChange("grub.d", None, "", (entry,))], (), KNOBS), name
+
+
+def kept_by(boot: bool, old: str | None = None) -> Journaled:
+    step = JournaledStep(step=0, path=PLACES["grub.d"], old=old, new=None)
+    return Journaled(
+        transaction=1,
+        title="keep x",
+        state="applied",
+        began_unix_ms=1,
+        this_boot=boot,
+        lease=Lease("keep"),
+        steps=(step,),
+    )
+
+
+@pytest.mark.parametrize(
+    "line, boot, state, now",
+    [
+        ("quiet nohz-full=1-3", False, "live", "1-3"),
+        ("quiet nohz_full=1", False, "differs", "1"),
+        ("quiet", False, "differs", None),
+        ("quiet", True, "pending", None),
+        ("nohz_full=1-3 nohz_full=1", True, "pending", "1"),
+        ("quiet -- nohz_full=1-3", False, "differs", None),
+    ],
+)
+def test_a_word_counts_from_the_next_boot_on(line: str, boot: bool, state: str, now: str | None) -> None:
+    entry = placed("boot:nohz_full", "1-3", allow_dangerous=True)
+    assert isinstance(entry, LastingEntry)
+    found = look_at_word(entry, line, [kept_by(boot)])
+    assert (found.state, found.now) == (state, now)
+    # A later transaction that only added another word changes nothing about this one.
+    later = [kept_by(True, render([entry])), kept_by(boot)]
+    assert look_at_word(entry, line, later).state == state
+
+
+@pytest.mark.parametrize(
+    "path, line, wins, value",
+    [
+        ("/etc/default/grub", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet nohz-full=1"', True, "1"),
+        ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT='nohz_full=1-3'", False, "1-3"),
+        ("/etc/default/grub", "GRUB_CMDLINE_LINUX=nohz_full=2", False, "2"),
+        ("/etc/default/grub.d/50_cloud.cfg", "GRUB_CMDLINE_LINUX=nohz_full=2", False, "2"),
+        ("/etc/default/grub.d/zz.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nohz_full=2"', True, "2"),
+        ("/etc/default/grub.d/zz.cfg", 'GRUB_CMDLINE_LINUX="quiet"', True, None),
+    ],
+)
+def test_who_else_sets_a_word_and_who_wins(path: str, line: str, wins: bool, value: str | None) -> None:
+    entry = placed("boot:nohz_full", "1-3", allow_dangerous=True)
+    assert isinstance(entry, LastingEntry)
+    (rival,) = rivals_of_words([entry], {path: f"# a comment\n{line}\nGRUB_TIMEOUT=5\n"})
+    assert (rival.place, rival.wins, rival.value) == (f"{path}:2", wins, value)
+    assert not list(
+        rivals_of_words([entry], {"/etc/default/grub.d/zz.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX x"'})
+    )
