@@ -190,6 +190,7 @@ def test_systemd_runs_the_unit_with_the_path_and_the_value(machine: FakeRoot, tm
     assert (line[1], target.read_text()) == (BASE, "3000000\n")
 
 
+@pytest.mark.root
 def test_the_timer_of_drift_is_installed_and_taken_away(machine: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ktrial.cli.shared.drift_timer.program", lambda: "/usr/bin/ktrial")
     machine.write("/usr/bin/ktrial", "#!/usr/bin/true\n")
