@@ -6,6 +6,7 @@ from __future__ import annotations
 import string
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,6 +168,13 @@ def test_zram_lasts_by_its_generator_alone() -> None:
     assert found.values == {"zram:disksize@zram0": str(1025 * 2**20), "zram:comp_algorithm@zram0": "zstd"}
 
 
+def test_the_zram_device_of_now_has_the_size_that_is_kept() -> None:
+    step = ZramStep(device="zram0", size_bytes=2**30 + 1, algorithm=None, priority=100, origin="profile x")
+    found = plan_keep(plan_of(zram=step), {}, {}, Grounds(has_zram_generator=True), KNOBS)
+    assert found.live.zram is not None
+    assert found.live.zram.size_bytes == 1025 * 2**20
+
+
 def test_a_file_says_why_each_setting_is_there() -> None:
     proof = Proof(verdict="better", text="better: time -4 % (-6 to -2 %), trial t-1, 2026-11-20")
     found = keep(
@@ -217,6 +225,20 @@ def test_the_partner_that_the_kernel_clears_leaves_the_file() -> None:
     found = keep(change("vm.dirty_bytes", "/proc/sys/vm/dirty_bytes", "4096"), kept=kept)
     assert "dirty_ratio" not in found.files[0].after
     assert "vm.swappiness = 10\n" in found.files[0].after
+
+
+@pytest.mark.parametrize("old", ["none", "mq-deadline"])
+def test_a_scheduler_stands_before_what_it_resets(old: str) -> None:
+    queue = "/sys/block/sda/queue"
+    throttling = knob("queue:wbt_lat_usec", kind="sysfs", places=["/sys/block/{block}/queue/wbt_lat_usec"])
+    throttling = msgspec.structs.replace(throttling, after=("queue:scheduler",))
+    knobs = {**KNOBS, throttling.id: throttling}
+    wbt = change("queue:wbt_lat_usec@sda", f"{queue}/wbt_lat_usec", "0", "2000")
+    scheduler = change("queue:scheduler@sda", f"{queue}/scheduler", "none", old)
+    (first,) = plan_keep(plan_of(wbt), {}, {}, Grounds(), knobs).files
+    for kept, changes in (({}, (scheduler, wbt)), ({"udev": KeptFile("udev", first.after, first.after)}, (scheduler,))):
+        (file,) = plan_keep(plan_of(*changes), kept, {}, Grounds(), knobs).files
+        assert [list(entry.values) for entry in file.entries] == [["queue:scheduler@sda"], ["queue:wbt_lat_usec@sda"]]
 
 
 def test_a_verdict_stays_when_the_same_value_is_kept_again_without_one() -> None:

@@ -3,12 +3,14 @@
 
 # No `from __future__ import annotations` here: msgspec would have to compile each annotation at every start.
 import re
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from ktrial.kit.errors import BadInput
 
+_T = TypeVar("_T")
 Kind = Literal["sysctl", "sysfs", "debugfs", "boot", "module", "kconfig", "build", "patch", "zram"]
 Risk = Literal["safe", "caution", "dangerous"]
 TakesEffect = Literal["now", "new-devices", "boot", "build"]
@@ -206,6 +208,35 @@ def clear_each_other(left: Knob, right: Knob) -> bool:
     """
     numbers = left.value.type == right.value.type == "int"
     return numbers and right.id in left.couples and left.id in right.couples
+
+
+def in_write_order(
+    items: Iterable[_T], names_of: Callable[[_T], Collection[str]], knobs: Mapping[str, Knob]
+) -> list[_T]:
+    """Sort items by the `after` of the knobs that they write; otherwise keep their order."""
+    rest = [(one, frozenset(names_of(one))) for one in items]
+    wanted = {name for _, names in rest for name in names}
+    done: set[str] = set()
+    result: list[_T] = []
+    while rest:
+        late = [
+            (one, names)
+            for one, names in rest
+            if {other for name in names if name in knobs for other in knobs[name].after if other in wanted}
+            - names
+            - done
+        ]
+        if len(late) == len(rest):
+            circle = ", ".join(sorted({name for _, names in rest for name in names}))
+            raise BadInput(
+                f"cannot order these knobs, each has to be written after another: {circle}",
+                hint="fix their `after` lists",
+            )
+        ready = [pair for pair in rest if pair not in late]
+        result += [one for one, _ in ready]
+        rest = late
+        done |= {name for _, names in ready for name in names}
+    return result
 
 
 def place_pattern(place: str, group: str | None = None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ktrial.tuning.exports.model import UNTESTED, Omission
-from ktrial.tuning.knobs.knob import Knob, clear_each_other
+from ktrial.tuning.knobs.knob import Knob, clear_each_other, in_write_order
 from ktrial.tuning.lasting.boot_unit import with_wants
 from ktrial.tuning.lasting.boot_words import COMMAND_LINE, change_of_word, find_guarded, guarded_names, place_word
 from ktrial.tuning.lasting.kept_text import read_kept, render, wire_entries
@@ -58,6 +58,9 @@ def plan_keep(
             left.append(found)
             live = replace(live, zram=None)
         else:
+            # The generator's file counts in MiB: the device that is made now gets the same size.
+            size = int(found.values[f"zram:disksize@{plan.zram.device or 'zram0'}"])
+            live = replace(live, zram=replace(plan.zram, size_bytes=size))
             reasons = dict.fromkeys(found.values, f"{UNTESTED}; {_source(plan.zram.origin)}")
             entries.append(replace(found, reasons=reasons))
             lasting |= {address: _of_zram(address, value, plan.zram) for address, value in found.values.items()}
@@ -131,7 +134,12 @@ def _merged(
             result.append(entry if is_equal else same)
         elif not any(_replaces(one, entry, knobs) for one in new):
             result.append(entry)
-    return (*result, *own)
+    # Their reader writes the values from the first line to the last, and a scheduler resets what was set before it.
+    return tuple(in_write_order([*result, *own], _knobs_of, knobs))
+
+
+def _knobs_of(entry: LastingEntry) -> list[str]:
+    return [address.partition("@")[0] for address in entry.values]
 
 
 def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -> bool:

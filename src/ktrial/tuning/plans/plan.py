@@ -15,7 +15,7 @@ from ktrial.machine.when import Truth, evaluate
 from ktrial.tuning.knobs.address import parse_address
 from ktrial.tuning.knobs.computed import computed_value
 from ktrial.tuning.knobs.find import absence, find_knob, meant_instances, successors
-from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob, clear_each_other
+from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob, clear_each_other, in_write_order
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.relevance import inert_here
 from ktrial.tuning.knobs.value import active_text, kernel_text, offered, same_value, show_value
@@ -62,7 +62,9 @@ def resolve(
     changes = [_with_relevance(one, context, together) for one in changes]
     return Plan(
         title=title,
-        changes=tuple(_ordered([change for change in changes if not change.already], context.knobs)),
+        changes=tuple(
+            in_write_order([one for one in changes if not one.already], lambda one: (one.knob,), context.knobs)
+        ),
         same=tuple(change for change in changes if change.already),
         refusals=tuple(refusals),
         zram=step,
@@ -283,27 +285,6 @@ def _couple_paths(knob: Knob, instance: InstanceState, context: Context) -> tupl
             if other.label in {"", instance.label} and other.reading.readable:
                 paths.append(other.path)
     return tuple(paths)
-
-
-def _ordered(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
-    """Sort changes by every knob's `after`; otherwise keep their order."""
-    wanted = {change.knob for change in changes}
-    done: set[str] = set()
-    result: list[Change] = []
-    rest = list(changes)
-    while rest:
-        ready = [c for c in rest if not {n for n in knobs[c.knob].after if n in wanted and n != c.knob} - done]
-        if not ready:
-            circle = ", ".join(sorted({change.knob for change in rest}))
-            raise BadInput(
-                f"cannot order these knobs, each has to be written after another: {circle}",
-                hint="fix their `after` lists",
-            )
-        result += ready
-        names = {change.knob for change in ready}
-        rest = [change for change in rest if change.knob not in names]
-        done |= names
-    return result
 
 
 def _resolve_zram(
