@@ -22,7 +22,7 @@ from ktrial.tuning.lasting.model import FORMS, NEXT_BOOT, PLACES, Form, KeptFile
 from ktrial.tuning.lasting.places import Grounds, left_out_of, place_change, place_zram
 from ktrial.tuning.lasting.rivals import rivals_of
 from ktrial.tuning.origin.configured import Claims, ConfiguredValue
-from ktrial.tuning.origin.formats import modprobe_d, sysctl_d, tmpfiles_d, udev
+from ktrial.tuning.origin.formats import modprobe_d, sysctl_d, tmpfiles_d, tuned, udev
 from ktrial.tuning.plans.model import Change, Plan, Refusal, Why, ZramStep
 from ktrial.tuning.plans.transaction_text import status_text
 from tests.support.knobs import DIRTY_BYTES, DIRTY_RATIO, SCHEDULER, SWAPPINESS, knob
@@ -358,6 +358,21 @@ def rivals(found: Claims, *services: str, value: str = "10") -> list[Rival]:
 def test_the_kept_file_wins_over_every_numbered_one(file: str, wins: bool) -> None:
     (found,) = rivals(claims({file: "vm.swappiness = 60\n", PLACES["sysctl.d"]: "vm.swappiness = 10\n"}))
     assert (found.place, found.value, found.wins) == (f"{file}:1", "60", wins)
+
+
+@pytest.mark.parametrize(
+    "reapplies, told",
+    [
+        (True, [("/etc/sysctl.conf:1", True), ("/etc/tuned/a/tuned.conf:2", False)]),
+        (False, [("/etc/sysctl.conf:1", False), ("/etc/tuned/a/tuned.conf:2", True)]),
+    ],
+)
+def test_tuned_may_let_sysctl_d_win_and_reads_sysctl_conf_last(reapplies: bool, told: list[tuple[str, bool]]) -> None:
+    (item,) = tuned.parse(b"[sysctl]\nvm.swappiness = 30\n", "/etc/tuned/a/tuned.conf").units[0].assignments
+    files = {"/etc/sysctl.conf": "vm.swappiness = 60\n"}
+    found = claims(files, ConfiguredValue(source="tuned", assignment=item))
+    found = msgspec.structs.replace(found, tuned_reapplies=reapplies)
+    assert sorted((one.place, one.wins) for one in rivals(found)) == told
 
 
 def test_a_later_line_with_the_same_value_does_not_matter() -> None:

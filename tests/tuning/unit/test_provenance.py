@@ -237,6 +237,28 @@ def test_a_tuned_section_may_replace_that_of_its_parent(option: str, overrode: l
     assert [word.value for word in one("vm.swappiness", files).overrode] == overrode
 
 
+@pytest.mark.parametrize(
+    "settings, folder, last",
+    [
+        ("", "/etc/sysctl.d", "sysctl.d"),
+        ("reapply_sysctl = 1\n", "/etc/sysctl.d", "sysctl.d"),
+        ("# reapply_sysctl = 1\nreapply_sysctl = 0\n", "/etc/sysctl.d", "tuned"),
+        ("reapply_sysctl = 1\n", "/usr/lib/sysctl.d", "tuned"),
+    ],
+)
+def test_tuned_applies_the_files_of_etc_again(settings: str, folder: str, last: str) -> None:
+    files: dict[str, str | Reading] = {
+        SWAPPINESS: "10\n",
+        "/etc/tuned/active_profile": "desk\n",
+        "/etc/tuned/tuned-main.conf": settings,
+        "/etc/tuned/desk/tuned.conf": "[sysctl]\nvm.swappiness=10\n",
+        f"{folder}/50-own.conf": "vm.swappiness = 10\n",
+    }
+    set_by = one("vm.swappiness", files).set_by
+    assert set_by is not None
+    assert set_by.source == last
+
+
 def test_what_is_not_there_is_absent() -> None:
     assert one("vm.swappiness", {}).verdict == "absent"
     assert one("boot:nohz_full", {"/proc/cmdline": "quiet\n"}).verdict == "kernel-default"

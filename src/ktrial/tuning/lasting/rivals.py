@@ -14,7 +14,7 @@ from ktrial.tuning.origin.configured import Claims, ConfiguredValue
 from ktrial.tuning.origin.formats import sysctl_d
 from ktrial.tuning.origin.formats.lines import Assignment
 from ktrial.tuning.origin.origin import ORDER
-from ktrial.tuning.origin.why import claims_about
+from ktrial.tuning.origin.why import claims_about, yields
 from ktrial.tuning.plans.model import Change
 
 #: Running service -> the knobs that it writes while it runs.
@@ -25,6 +25,7 @@ _SERVICES = {
     "ksmtuned": ("ksm:",),
 }
 _AT_BOOT, _LATER, _BY_HAND = "at boot", "later", "when somebody runs `sysctl --system`"
+_BY_TUNED, _YIELDS = "when TuneD starts, which reads it last", "before TuneD applies sysctl.d again"
 
 
 def rivals_of(
@@ -36,13 +37,13 @@ def rivals_of(
     knob = knobs[change.knob]
     for claim, item in _lines(knob, change.address.partition("@")[2], change.path, claims):
         differs = item.value is None or not same_value(knob, change.new_text, " ".join(item.value.split()))
-        yield _rival(change, form, claim, item, differs=differs)
+        yield _rival(change, form, claim, item, claims, differs=differs)
     for name in knob.couples:
         partner = knobs.get(name)
         # Whoever writes the partner clears the kept value.
         if partner is not None and clear_each_other(knob, partner) and change.new_text != "0":
             for claim, item in _lines(partner, "", partner.files[0], claims):
-                yield _rival(change, form, claim, item, differs=item.value != "0", partner=f"{name} = ")
+                yield _rival(change, form, claim, item, claims, differs=item.value != "0", partner=f"{name} = ")
     for service in services:
         if change.knob.startswith(_SERVICES.get(service, ("\0",))):
             yield Rival(change.address, f"the service {service}", None, wins=True, when="while it runs")
@@ -58,12 +59,22 @@ def _lines(knob: Knob, label: str, path: str, claims: Claims) -> Iterator[tuple[
 
 
 def _rival(
-    change: Change, form: Form, claim: ConfiguredValue, item: Assignment, *, differs: bool, partner: str = ""
+    change: Change,
+    form: Form,
+    claim: ConfiguredValue,
+    item: Assignment,
+    claims: Claims,
+    *,
+    differs: bool,
+    partner: str = "",
 ) -> Rival:
     place = item.place if claim.source != "command-line" else "the kernel command line"
     value = item.value if item.value is None else f"{partner}{item.value}"
     if item.file == sysctl_d.SYSCTL_CONF:
-        return Rival(change.address, place, value, wins=False, when=_BY_HAND)
+        last = claims.tuned_reapplies
+        return Rival(change.address, place, value, wins=last and differs, when=_BY_TUNED if last else _BY_HAND)
+    if form == "sysctl.d" and yields(claim, claims):
+        return Rival(change.address, place, value, wins=False, when=_YIELDS)
     conditions = f" if {', '.join(item.conditions)}" if item.conditions else ""
     when = (_LATER if claim.source in {"udev", "tuned"} else _AT_BOOT) + conditions
     return Rival(change.address, place, value, wins=differs and _is_later(form, claim, item), when=when)

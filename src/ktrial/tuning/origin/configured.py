@@ -23,8 +23,9 @@ from ktrial.tuning.origin.origin import Source
 
 COMMAND_LINE = "/proc/cmdline"
 ACTIVE_PROFILE = "/etc/tuned/active_profile"
+_TUNED_SETTINGS = "/etc/tuned/tuned-main.conf"
 _PLACES = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
-_VENDOR = ("/usr/lib/", "/lib/")
+VENDOR = ("/usr/lib/", "/lib/")
 _TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 _MOST_INCLUDES = 20
 
@@ -42,7 +43,8 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """What all sources on a machine say about knobs.
 
     `untold` are sentences on what ktrial could not examine. `unsettled` are transactions in ktrial's own journals that
-    need a decision.
+    need a decision. If `tuned_reapplies`, TuneD applies the administrator's files of sysctl.d, and sysctl.conf after
+    them, once its profile has set sysctls.
     """
 
     sysctl: sysctl_d.Merged
@@ -50,6 +52,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[Unread, ...]
     untold: tuple[str, ...]
     unsettled: tuple[str, ...] = ()
+    tuned_reapplies: bool = False
 
 
 class _Files:
@@ -60,10 +63,10 @@ class _Files:
         patterns = [f"{place}/{name}" for name in _PATTERNS for place in _PLACES]
         patterns += ["/etc/sysctl.conf", "/etc/systemd/zram-generator.conf", "/usr/lib/systemd/zram-generator.conf"]
         patterns += [f"{folder}/*/tuned.conf" for folder in _TUNED_FOLDERS]
-        matches = machine.list([*patterns, COMMAND_LINE, ACTIVE_PROFILE])
+        matches = machine.list([*patterns, COMMAND_LINE, ACTIVE_PROFILE, _TUNED_SETTINGS])
         paths = list(dict.fromkeys(path for found in matches.values() for path in found))
         if vendor_only:
-            paths = [path for path in paths if path.startswith(_VENDOR)]
+            paths = [path for path in paths if path.startswith(VENDOR)]
         self.readings: Mapping[str, Reading | None] = machine.read(paths)
         self.untold = [
             f"cannot read {path}: {reading.unreadable or reading.invalid}"
@@ -115,6 +118,7 @@ def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
         unread=(*merged.unread, *unread),
         untold=tuple(untold),
         unsettled=tuple(unsettled(told)),
+        tuned_reapplies=_tuned_reapplies(files, claims),
     )
 
 
@@ -210,6 +214,15 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
     for name in active.decode(errors="replace").split():
         add(name)
     return _last_of_each("tuned", (item for assignments in units.values() for item in assignments))
+
+
+def _tuned_reapplies(files: _Files, claims: Iterable[ConfiguredValue]) -> bool:
+    """Return whether TuneD sets sysctls and then applies sysctl.d again, which it does unless it is told not to."""
+    if not any(one.source == "tuned" and one.assignment.kind == "sysctl" for one in claims):
+        return False
+    text = (files.text(_TUNED_SETTINGS) or b"").decode(errors="replace")
+    values = re.findall(r"^\s*reapply_sysctl\s*=\s*(\w+)", text, re.MULTILINE)
+    return not values or values[-1].lower() in {"1", "yes", "true", "on"}
 
 
 def _status(machine: Machine) -> tuple[Status, str | None]:

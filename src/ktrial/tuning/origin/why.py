@@ -20,7 +20,7 @@ from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.value import active_text, kernel_text, same_value
-from ktrial.tuning.origin.configured import Claims, ConfiguredValue, gather
+from ktrial.tuning.origin.configured import VENDOR, Claims, ConfiguredValue, gather
 from ktrial.tuning.origin.formats import command_line, sysctl_d
 from ktrial.tuning.origin.formats.lines import Assignment
 from ktrial.tuning.origin.origin import ORDER, Origin, Source, Verdict, Word
@@ -256,7 +256,18 @@ def claims_about(knob: Knob, instance: InstanceState, claims: Claims) -> list[Co
     found = [
         claim for claim in found if not token or (claim.assignment.value or "").removeprefix("NO_") == knob.short_name
     ]
-    return sorted(found, key=lambda claim: ORDER.index(claim.source))
+    administrators = {one.source for one in found if not one.assignment.file.startswith(VENDOR)}
+    return sorted(
+        found,
+        key=lambda claim: ORDER.index(
+            "sysctl.d" if "sysctl.d" in administrators and yields(claim, claims) else claim.source
+        ),
+    )
+
+
+def yields(claim: ConfiguredValue, claims: Claims) -> bool:
+    """Return whether a value of TuneD's is overridden by the administrator's files of sysctl.d."""
+    return claims.tuned_reapplies and claim.source == "tuned" and claim.assignment.kind == "sysctl"
 
 
 def _names(claim: ConfiguredValue, instance: InstanceState) -> bool:
