@@ -205,6 +205,8 @@ class DebianGuest:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        if self._port is not None:
+            self._port.close()
 
     def boot(self) -> None:
         """Start it, and wait until systemd has started everything."""
@@ -240,7 +242,10 @@ class DebianGuest:
         """Shut it down as an administrator does."""
         assert self._process is not None
         assert self._port is not None
-        self.run("systemctl --no-block poweroff")
+        # What would answer ends with the rest.
+        self._port.sendall(json.dumps("systemctl --no-block poweroff").encode() + b"\n")
+        while self._port.recv(65536):
+            pass
         self._process.wait(timeout=BOOT_LIMIT_S)
         self._port.close()
         self._process = None
